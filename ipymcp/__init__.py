@@ -165,7 +165,7 @@ def unload_ipython_extension(ip: Any) -> None:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:  # pyright: ignore[reportUnusedFunction]
-    """What Jupyter's server loads, where installing ipymcp has enabled it."""
+    """The Jupyter server extensions of this package; installing ipymcp enables them."""
     module = "ipymcp.jupyter.app"
     return [{"module": module, "app": importlib.import_module(module).IpymcpServer}]
 

@@ -1,9 +1,9 @@
-"""Checks of what users pass to public functions: a wrong argument is an `ArgumentError`, before anything happens.
+"""Argument checks for public functions: an invalid argument raises `ArgumentError` before anything happens.
 
     @checked(names=TEXT, timeout=SECONDS.or_none)
     def start(self, *names: str, timeout: float | None = None) -> None: ...
 
-Also what does not fit the signature, such as a misspelt keyword, is an `ArgumentError` then. It is a TypeError, too.
+Arguments that do not fit the signature, such as a misspelt keyword, raise `ArgumentError`, which is a TypeError, too.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ R = TypeVar("R")
 
 _MAX_COUNT: Final = 2**63 - 1
 _MAX_SECONDS: Final = 1e9
-"""Some thirty years: sums of such times are exact enough, and no clock overflows."""
+"""About thirty years: sums of such times stay exact, and no clock overflows."""
 _UNEXPECTED: Final = re.compile(r"got an unexpected keyword argument '(.*)'")
 
 
 class Kind(Struct, frozen=True):
-    """What an argument may be.
+    """A check for one kind of argument.
 
     Attributes:
-        what: It in words: `a string`.
-        accepts: Whether a value is one.
+        what: Description for messages, such as `a string`.
+        accepts: Returns whether a value is valid.
     """
 
     what: str
@@ -45,7 +45,7 @@ class Kind(Struct, frozen=True):
 
     @property
     def or_none(self) -> Kind:
-        """The same, or None."""
+        """This kind, or None."""
         return Kind(f"{self.what} or None", lambda value: value is None or self.accepts(value))
 
     def __or__(self, other: Kind) -> Kind:
@@ -59,7 +59,7 @@ class Kind(Struct, frozen=True):
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is a string that can be written as UTF-8, which one with half a surrogate pair cannot."""
+    """Tell whether a value is a string without lone surrogates."""
     if not isinstance(value, str):
         return False
     try:
@@ -70,13 +70,13 @@ def _is_text(value: object) -> bool:
 
 
 def check_name(name: object, what: str) -> None:
-    """Raise an UnknownName for what is no string where something is looked up: `mcp[5]`."""
+    """Raise UnknownName if a lookup key is not a string, as in `mcp[5]`."""
     if not isinstance(name, str):
         raise UnknownName(f"the name of a {what} is a string, got {shown(name)}")
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, which is short and a line."""
+    """Format a value for a message: short and on one line."""
     try:
         return reprlib.repr(value)
     except Exception:  # its own repr fails
@@ -84,7 +84,7 @@ def shown(value: object) -> str:
 
 
 def one_of(*words: str) -> Kind:
-    """One of a few words."""
+    """Accept one of a few strings."""
     return Kind(" or ".join(map(repr, words)), lambda value: isinstance(value, str) and value in words)
 
 
@@ -107,7 +107,7 @@ def _is_path(value: object) -> bool:
 
 
 def _is_collection(value: object) -> bool:
-    """Not an iterator, which could be read only once."""
+    """Tell whether a value is a collection that can be read repeatedly, unlike an iterator."""
     return isinstance(value, list | tuple | set | frozenset)
 
 
@@ -127,11 +127,11 @@ TEXTS: Final = Kind("a list of strings", lambda value: _is_collection(value) and
 
 
 def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have a function refuse arguments that are not of these kinds.
+    """Check the arguments of a function.
 
     Args:
-        called: Its name in messages; a constructor's is that of its class, any other's its own.
-        kinds: By parameter. Of `*names` each is checked.
+        called: Name of the function in messages; by default its own, or its class's for a constructor.
+        kinds: Kind of each parameter; each value of `*names` is checked.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -143,7 +143,7 @@ def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Ca
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise _misfit(word, signature, error) from None
+                raise _signature_error(word, signature, error) from None
             for name, value in given.items():
                 kind = kinds.get(name)
                 if kind is None:
@@ -163,7 +163,7 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _misfit(name: str, signature: inspect.Signature, error: TypeError) -> ArgumentError:
+def _signature_error(name: str, signature: inspect.Signature, error: TypeError) -> ArgumentError:
     message = str(error)
     unexpected = _UNEXPECTED.match(message)
     if unexpected is not None:
@@ -173,10 +173,15 @@ def _misfit(name: str, signature: inspect.Signature, error: TypeError) -> Argume
 
 
 def _usage(name: str, signature: inspect.Signature) -> str:
-    """The call as one would write it, without annotations: `logs(count=50)`."""
+    """Format the call without annotations: `logs(count=50)`."""
     bare = [
         each.replace(annotation=inspect.Parameter.empty)
         for each in signature.parameters.values()
         if each.name != "self"
     ]
     return f"{name}{inspect.Signature(bare)}"
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether a callable returns a coroutine: a coroutine function, or an object with an async `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

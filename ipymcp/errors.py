@@ -1,33 +1,32 @@
-"""Everything ipymcp raises, grouped by what the caller can do about it.
+"""The exceptions of ipymcp, grouped by what the caller can do about them.
 
     McpError
-    ├── ConfigError                      a file or a definition is wrong: mend it
+    ├── ConfigError                      a config file or definition is wrong: fix it
     ├── UnknownName                      no such server or tool (also an AttributeError and a KeyError)
-    ├── SecretError                      a secret is unknown, or cannot be read or kept
-    ├── PolicyError                      a rule forbids it, or nobody agreed to it: %mcp policy explain
+    ├── SecretError                      a secret is unknown, or cannot be read or stored
+    ├── PolicyError                      forbidden by a rule, or not approved: %mcp policy explain
     ├── LoopError                        called where waiting would deadlock, or in a forked child
-    ├── ServerError                      the server cannot be used now: start it, or read its log
-    │   ├── StartError                   it did not start (also the class of every reason below it)
-    │   │   └── CommandNotFound          there is no such program
+    ├── ServerError                      the server is unavailable: start it, or read its log
+    │   ├── StartError                   it did not start (base class of the reasons)
+    │   │   └── CommandNotFound          its program was not found
     │   ├── ServerStopped                it is stopped or disabled
     │   ├── ConnectionLost               it died, closed its output, or cannot be reached
-    │   ├── TrustError                   you have not agreed that it runs (also a PolicyError): start it, and it asks
-    │   ├── AuthError                    it wants a login: there is none, or it was refused: start it again
-    │   └── ProtocolError                it said what MCP does not allow
-    └── CallError                        this call failed; the server goes on
-        ├── ArgumentError                the arguments do not fit (also a TypeError and a ValueError)
-        ├── ToolError                    the tool answered with an error; .result holds the answer
+    │   ├── TrustError                   it is not approved to run (also a PolicyError): start it to approve it
+    │   ├── AuthError                    it requires a login: start it again to log in
+    │   └── ProtocolError                it violated MCP
+    └── CallError                        this call failed; the server continues
+        ├── ArgumentError                the arguments are invalid (also a TypeError and a ValueError)
+        ├── ToolError                    the tool returned an error; .result holds the result
         ├── RpcError                     the server refused the request; .code and .data say why
-        ├── HttpError                    it answered with an HTTP error; .status, .retry_after and .body say which
-        ├── CallTimeout                  no answer in time (also a TimeoutError)
+        ├── HttpError                    an HTTP error; see .status, .retry_after and .body
+        ├── CallTimeout                  no response in time (also a TimeoutError)
         ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
-        └── ResultTooLarge               the answer is over max_result_bytes
+        └── ResultTooLarge               the response is over max_result_bytes
 
-Every error carries `.server`, `.tool` and `.hint` (each may be None). Message and hint are one line each, with control
-characters, line breaks and the like shown as symbols and secrets masked (see `ipymcp.text`). In IPython it renders as
-two lines, the message and what to do, with the user's own line; `%config IPyMCP.tracebacks = True` brings the whole
-traceback back. Elsewhere the hint stands below Python's own traceback. A class that is not in this tree is one for
-ipymcp's inside, and is shown as the one in the tree that it belongs to.
+Every error has `.server`, `.tool` and `.hint` (each may be None). Message and hint are one line each, with control
+characters visible and secrets masked (see `ipymcp.text`). IPython shows two lines, the message and the hint, with the
+user's own line; `%config IPyMCP.tracebacks = True` shows the whole traceback. Elsewhere the hint follows Python's own
+traceback. Internal subclasses are shown as the class of this tree that they derive from.
 """
 
 from __future__ import annotations
@@ -73,21 +72,21 @@ __all__ = [
 
 
 _MAX_SHOWN = 2000
-"""Characters of a line of an error that are shown; `.message` and `.hint` have all of it."""
+"""Characters shown per line of an error; `.message` and `.hint` are complete."""
 
 
 class McpError(Exception):
-    """Anything ipymcp raises.
+    """Base class of all errors of ipymcp.
 
     Args:
         message: One line that says what happened.
-        server: The server it came from, by its name in this notebook.
-        tool: The tool, by the server's own name for it.
-        hint: What to do about it, one line.
+        server: Name of the server in this notebook.
+        tool: Name of the tool on the server.
+        hint: One line that says what to do.
     """
 
     full_tracebacks: ClassVar[bool] = False
-    """Set by `%config IPyMCP.tracebacks`: show Python's whole traceback instead of two lines."""
+    """Show whole tracebacks instead of two lines; set by `%config IPyMCP.tracebacks`."""
 
     def __init__(
         self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None
@@ -99,9 +98,9 @@ class McpError(Exception):
         self.hint = hint
         self._notes: list[str] = []
         self.line: str | None = None
-        """The `%mcp` line that failed, where a magic raised this."""
+        """The `%mcp` line that failed, if a magic raised the error."""
         self.answer: Any = None
-        """What a model had said and done of its `Answer` when it had to stop."""
+        """The partial `Answer` of a model that was stopped by the error."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in ("message", "hint") and isinstance(value, str):
@@ -110,7 +109,7 @@ class McpError(Exception):
 
     @property
     def where(self) -> str:
-        """`server.tool`, `server` or the empty string, as one line that shows all of itself."""
+        """The source as one visible line: `server.tool`, `server` or the empty string."""
         return one_line(".".join(part for part in (self.server, self.tool) if part))
 
     def __str__(self) -> str:
@@ -119,12 +118,12 @@ class McpError(Exception):
 
     @property
     def __notes__(self) -> list[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What Python prints below an error that nobody catches, such as that of a script: the hint, then notes."""
+        """Hint and notes, which Python prints below an uncaught error."""
         hint = [self.hint] if self.hint else []
         return [*hint, *self._notes]
 
     def add_note(self, note: str) -> None:
-        """Have Python print this below the error, too."""
+        """Add a note that Python prints below the error."""
         if not isinstance(note, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a note is a string, not {type(note).__name__}")
         self._notes.append(note)
@@ -134,44 +133,44 @@ class McpError(Exception):
 
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
-        """What IPython calls for the lines to show."""
+        """The hook that IPython calls for the lines to show."""
         if not McpError.full_tracebacks:
             return self._two_lines
         if "IPython.core.getipython" not in sys.modules:
             raise AttributeError("_render_traceback_")
-        return partial(_whole, self)
+        return partial(_full_traceback, self)
 
     def _two_lines(self) -> list[str]:
         public = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
-        return _two_lines(f"{public.__name__}: {self}", self.hint, self.line or _users_line(self.__traceback__))
+        return _two_lines(f"{public.__name__}: {self}", self.hint, self.line or _user_line(self.__traceback__))
 
 
 def render_briefly(error: BaseException, message: str, hint: str | None = None) -> None:
-    """Have IPython show an interrupt as it shows our own errors, in two lines; it stays the exception that it is.
+    """Have IPython show an interrupt in two lines, like an `McpError`, without changing its class.
 
-    Where it hit a function of the user's that we had called, such as a progress function, that is what they say.
+    If it interrupted a user function called by ipymcp, such as a progress callback, the lines name that function.
 
     Args:
-        error: A `KeyboardInterrupt` or `CancelledError` on its way to the user.
+        error: A `KeyboardInterrupt` or `CancelledError` that is about to reach the user.
         message: One line that says what happened.
-        hint: What to do about it, one line.
+        hint: One line that says what to do.
     """
     error._render_traceback_ = partial(_brief_lines, error, message, hint)  # type: ignore[attr-defined]
 
 
 def note_line(error: McpError | KeyboardInterrupt, line: str) -> None:
-    """Keep the `%mcp` line that an error ended, to be shown with it."""
+    """Attach the failed `%mcp` line to an error, to be shown with it."""
     error.__dict__["line"] = line
 
 
 def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[str]:
     if McpError.full_tracebacks:
-        return _whole(error)
-    line = getattr(error, "line", None) or _users_line(error.__traceback__)
-    hit = _users_function(error.__traceback__)
+        return _full_traceback(error)
+    line = getattr(error, "line", None) or _user_line(error.__traceback__)
+    hit = _user_function(error.__traceback__)
     if hit is not None:
-        message, hint = f"interrupted in {_named(hit)}", None
-        line = " · ".join(part for part in (line, _placed(hit)) if part)
+        message, hint = f"interrupted in {_function_name(hit)}", None
+        line = " · ".join(part for part in (line, _location(hit)) if part)
     return _two_lines(f"{type(error).__name__}: {one_line(message)}", hint, line)
 
 
@@ -181,8 +180,8 @@ def _two_lines(first: str, hint: str | None, line: str | None) -> list[str]:
     return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
 
 
-def _whole(error: BaseException) -> list[str]:
-    """Python's whole traceback as IPython shows it, with the secrets that causes and source lines hold masked."""
+def _full_traceback(error: BaseException) -> list[str]:
+    """Format the whole traceback as IPython does, with secrets masked."""
     shell: Any = sys.modules["IPython.core.getipython"].get_ipython()
     lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
     return [colored(line) for line in lines]
@@ -195,103 +194,101 @@ def _rebuild(kind: type[McpError], state: dict[str, Any]) -> McpError:
     return error
 
 
-def _users_line(traceback: TracebackType | None) -> str | None:
-    """The line of the user's cell that this traceback passed through, and of the innermost function of the user's."""
-    steps = _steps(traceback)
-    outer = next((step for step in steps if _is_cell(step.filename)), None)
+def _user_line(traceback: TracebackType | None) -> str | None:
+    """Find the user's cell line that the traceback passed through, and the innermost user function."""
+    frames = _frames(traceback)
+    outer = next((frame for frame in frames if _is_cell(frame.filename)), None)
     if outer is None:
         return None
-    first = _first_of_ours(steps)
-    inner = [step for step in steps[:first] if _is_users(step)][-1]
+    first = _first_own_frame(frames)
+    inner = [frame for frame in frames[:first] if _is_user_code(frame)][-1]
     line = _source(outer)
     if line is None or line.startswith("get_ipython()"):
         return None
     if inner is outer or (inner.filename, inner.number) == (outer.filename, outer.number):
         return line
-    return f"{line} · {_placed(inner)}"
+    return f"{line} · {_location(inner)}"
 
 
-def _users_function(traceback: TracebackType | None) -> _Step | None:
-    """The innermost frame of the user's own code that was called by us, if that is where it happened."""
-    steps = _steps(traceback)
-    called = [step for step in steps[_first_of_ours(steps) :] if _is_users(step)]
+def _user_function(traceback: TracebackType | None) -> _Frame | None:
+    """Find the innermost frame of user code that was called by ipymcp."""
+    frames = _frames(traceback)
+    called = [frame for frame in frames[_first_own_frame(frames) :] if _is_user_code(frame)]
     return called[-1] if called else None
 
 
-def _named(step: _Step) -> str:
-    return step.function if step.function.startswith("<") else f"{step.function}()"
+def _function_name(frame: _Frame) -> str:
+    return frame.function if frame.function.startswith("<") else f"{frame.function}()"
 
 
-def _placed(step: _Step) -> str:
-    where = "" if _is_cell(step.filename) else f" of {os.path.basename(step.filename)}"
-    return f"{_named(step)}, line {step.number}{where}: {_source(step) or '?'}"
+def _location(frame: _Frame) -> str:
+    where = "" if _is_cell(frame.filename) else f" of {os.path.basename(frame.filename)}"
+    return f"{_function_name(frame)}, line {frame.number}{where}: {_source(frame) or '?'}"
 
 
-class _Step(NamedTuple):
-    """One frame that an exception passed through."""
-
+class _Frame(NamedTuple):
     filename: str
     number: int
     function: str
     module: str
 
 
-def _steps(traceback: TracebackType | None) -> list[_Step]:
-    steps: list[_Step] = []
+def _frames(traceback: TracebackType | None) -> list[_Frame]:
+    frames: list[_Frame] = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
         module = traceback.tb_frame.f_globals.get("__name__")
-        steps.append(_Step(code.co_filename, traceback.tb_lineno, code.co_name, str(module)))
+        frames.append(_Frame(code.co_filename, traceback.tb_lineno, code.co_name, str(module)))
         traceback = traceback.tb_next
-    return steps
+    return frames
 
 
-def _first_of_ours(steps: list[_Step]) -> int:
-    return next((place for place, step in enumerate(steps) if _is_ours(step)), len(steps))
+def _first_own_frame(frames: list[_Frame]) -> int:
+    return next((place for place, frame in enumerate(frames) if _is_own(frame)), len(frames))
 
 
-def _is_ours(step: _Step) -> bool:
-    return step.module.partition(".")[0] == "ipymcp" and not _is_cell(step.filename)
+def _is_own(frame: _Frame) -> bool:
+    return frame.module.partition(".")[0] == "ipymcp" and not _is_cell(frame.filename)
 
 
 def _is_cell(filename: str) -> bool:
     return filename.startswith("<ipython-input") or "ipykernel_" in filename
 
 
-def _is_users(step: _Step) -> bool:
-    """Whether a frame is of a cell or of a module of the user's, not of a library."""
-    if _is_cell(step.filename):
+def _is_user_code(frame: _Frame) -> bool:
+    """Tell whether a frame is in a cell or a user module, not in a library."""
+    if _is_cell(frame.filename):
         return True
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
-    return not (step.filename.startswith("<") or _is_ours(step) or any(part in step.filename for part in libraries))
+    return not (frame.filename.startswith("<") or _is_own(frame) or any(part in frame.filename for part in libraries))
 
 
-def _source(step: _Step) -> str | None:
-    return linecache.getline(step.filename, step.number).strip() or None
+def _source(frame: _Frame) -> str | None:
+    return linecache.getline(frame.filename, frame.number).strip() or None
 
 
 class ConfigError(McpError):
-    """A config file or a server definition is wrong. The message names the file and the key."""
+    """A config file or server definition is wrong. The message names the file and the key."""
 
 
 class SecretError(McpError):
-    """A secret is not known, or cannot be read or kept. The hint says what helps."""
+    """A secret is unknown, or cannot be read or stored."""
 
 
 class UnknownName(McpError, AttributeError, KeyError):
-    """No server or tool of that name. The hint suggests the nearest."""
+    """No server or tool has this name. The hint suggests similar names."""
 
 
 class PolicyError(McpError):
-    """A rule forbids the call, or it needs a consent that was not given. The message names the rule."""
+    """A rule forbids the call, or it was not approved. The message names the rule."""
 
 
 class LoopError(McpError, RuntimeError):
-    """Waiting here would never end: on ipymcp's own loop thread, or in a forked child."""
+    """Waiting here would deadlock: on ipymcp's own loop thread, or in a forked child."""
 
 
 class ServerError(McpError):
-    """The server cannot be used now."""
+    """The server is unavailable."""
 
     def __init__(
         self,
@@ -305,49 +302,49 @@ class ServerError(McpError):
     ) -> None:
         super().__init__(message, server=server, tool=tool, hint=hint)
         self.stderr = stderr
-        """The last lines the server wrote to stderr, oldest first."""
+        """The server's last lines on stderr, oldest first."""
         self.exit_code = exit_code
-        """The process's exit code where it has ended; negative for a signal."""
+        """The exit code of a process that has ended; negative for a signal."""
 
 
 class StartError(ServerError):
-    """The server did not become ready."""
+    """The server did not start."""
 
 
 class CommandNotFound(StartError):
-    """There is no such program on the PATH."""
+    """The server's program was not found on the PATH."""
 
 
 class ServerStopped(ServerError):
-    """The server is stopped or disabled, and a call does not start it."""
+    """The server is stopped or disabled; a call does not start it."""
 
 
 class ConnectionLost(ServerError):
-    """The server died or closed its output. A call in flight is never sent again by itself."""
+    """The server died or closed its output. Pending calls are never repeated automatically."""
 
 
 class TrustError(ServerError, PolicyError):
-    """The server is defined in a project, or in a file that changed, and the user has not agreed that it may run."""
+    """The server comes from a project or a changed file, and the user has not approved that it runs."""
 
 
 class AuthError(ServerError):
-    """The server wants a login: there is none, it was refused, or it could not be had."""
+    """The server requires a login that is missing, was refused or failed."""
 
 
 class ProtocolError(ServerError):
-    """The server said what MCP does not allow, such as a protocol version nobody knows."""
+    """The server violated MCP, for example with an unknown protocol version."""
 
 
 class CallError(McpError):
-    """This call failed; the server and other calls go on."""
+    """This call failed; the server and other calls continue."""
 
 
 class ArgumentError(CallError, TypeError, ValueError):
-    """An argument is missing, surplus or of the wrong kind. Nothing was sent.
+    """An argument is missing, unexpected or of the wrong type. Nothing was sent.
 
     Args:
-        message: What is wrong, naming the argument.
-        argument: The argument's exact name in the tool's schema, where one is to blame.
+        message: The problem, with the name of the argument.
+        argument: Exact name of the argument in the tool's schema, if one is at fault.
     """
 
     def __init__(
@@ -364,31 +361,31 @@ class ArgumentError(CallError, TypeError, ValueError):
 
 
 class ErrorResult(Protocol):
-    """The result that a `ToolError` carries: an `ipymcp.ToolResult` whose `is_error` is true."""
+    """The result of a `ToolError`: an `ipymcp.ToolResult` whose `is_error` is true."""
 
     @property
     def text(self) -> str:
-        """The text parts, joined by blank lines."""
+        """The text blocks, joined by blank lines."""
         ...
 
     @property
     def content(self) -> Any:
-        """The parts of the result, as `ToolResult.content`."""
+        """The content blocks, see `ToolResult.content`."""
         ...
 
     @property
     def data(self) -> Any:
-        """The structured content, else what the text holds, as `ToolResult.data`."""
+        """The structured content or decoded text, see `ToolResult.data`."""
         ...
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The result as the server sent it."""
+        """The result as sent by the server."""
         ...
 
 
 class ToolError(CallError):
-    """The tool ran and answered with an error (`isError`)."""
+    """The tool returned an error (`isError`)."""
 
     def __init__(
         self,
@@ -401,7 +398,7 @@ class ToolError(CallError):
     ) -> None:
         super().__init__(message, server=server, tool=tool, hint=hint)
         self.result = result
-        """The `ToolResult` that the tool answered with."""
+        """The tool's `ToolResult`."""
 
 
 class RpcError(CallError):
@@ -419,18 +416,18 @@ class RpcError(CallError):
     ) -> None:
         super().__init__(message, server=server, tool=tool, hint=hint)
         self.code = code
-        """The JSON-RPC error code, such as -32602 for invalid parameters."""
+        """JSON-RPC error code, such as -32602 for invalid parameters."""
         self.data = data
-        """What the server added, decoded JSON; often None."""
+        """Additional data from the server as decoded JSON, often None."""
 
 
 class HttpError(CallError):
-    """The server, or something on the way to it, answered this request with an HTTP error. Others are not touched.
+    """The server, or a proxy, responded with an HTTP error. Other calls are not affected.
 
     Args:
         message: Status, reason and the first lines of the body.
-        status: Such as 429.
-        retry_after: Seconds the server asks to wait, where it says so.
+        status: HTTP status, such as 429.
+        retry_after: Seconds to wait as requested by the server, if any.
         body: The beginning of the body.
     """
 
@@ -452,7 +449,7 @@ class HttpError(CallError):
 
 
 class CallTimeout(CallError, TimeoutError):
-    """No answer in time. The server was told to cancel and the session goes on."""
+    """No response in time. The server was asked to cancel, and the session continues."""
 
 
 class CallCancelled(CallError):
@@ -460,7 +457,7 @@ class CallCancelled(CallError):
 
 
 class ResultTooLarge(CallError):
-    """The answer is over `max_result_bytes`; it was discarded unread."""
+    """The response is over `max_result_bytes` and was discarded unread."""
 
     def __init__(
         self, message: str, *, limit: int, server: str | None = None, tool: str | None = None, hint: str | None = None

@@ -1,8 +1,8 @@
-"""Writes files: the only module of ipymcp that creates or replaces one.
+"""File writing: the only module of ipymcp that creates or replaces files.
 
-A file in a cloned project may be a link to any of the user's files, so a link is never written through: it is refused.
-Folders above the file are followed, links or not: they are what the user or ipymcp named. A file is replaced as a
-whole, by a temporary one made in the same folder, so that no reader and no crash meets half of it.
+In a cloned project a file may be a link to any of the user's files, so links are refused. Links above the file are
+followed: the user or ipymcp named those folders. A file is replaced atomically, by a temporary file in the same folder,
+so that neither a reader nor a crash leaves half of it.
 """
 
 from __future__ import annotations
@@ -18,66 +18,66 @@ if TYPE_CHECKING:
 
 
 PRIVATE: Final = 0o600
-"""The mode of a file for the user alone."""
+"""Mode of a file for the user alone."""
 SHARED: Final = 0o644
-"""The mode of a file that others may read, such as one that is committed."""
+"""Mode of a file that others may read, such as a committed one."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def write_file(path: Path, data: bytes | str, mode: int | None = None, *, durable: bool = True) -> None:
-    """Write a file as a whole. One that is there is replaced and keeps its mode, but for the right of others to write.
+    """Write a file atomically. An existing file keeps its mode, except that others lose write access.
 
     Args:
         path: The file.
-        data: Its new content; text is written as UTF-8.
-        mode: Of a new file, whatever the umask is: `PRIVATE` or `SHARED`. None is `SHARED` less what the umask forbids.
-        durable: Wait until the content is on the disk, so that not even a power cut loses it.
+        data: The new content; a string is written as UTF-8.
+        mode: Mode of a new file regardless of the umask, `PRIVATE` or `SHARED`; None is `SHARED` minus the umask.
+        durable: Wait until the content is on disk, to survive a power cut.
 
     Raises:
-        OSError: It cannot be written, or is a link or no regular file; `strerror` says which.
+        OSError: It cannot be written, or is a link or not a regular file; `strerror` says which.
     """
     before = _mode(path)
     mode = mode if before is None else before & ~_OTHERS_WRITE
     if isinstance(data, str):
         data = data.encode("utf-8", "backslashreplace")  # JSON and Python read an escaped lone surrogate as itself
-    draft = _draft(path)
+    temporary = _temporary_path(path)
     try:
-        _create(draft, data, mode, durable=durable)
-        os.replace(draft, path)
+        _create(temporary, data, mode, durable=durable)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            os.unlink(temporary)
         raise
 
 
 def create_file(path: Path, data: bytes = b"") -> None:
-    """Make a file for the user alone, as a whole, in a private folder. One that is there is left as it is.
+    """Create a file for the user alone, atomically, in a private folder. An existing file is left as it is.
 
     Raises:
-        OSError: It cannot be made, or is a link or no regular file.
+        OSError: It cannot be created, or is a link or not a regular file.
     """
     make_private_folder(path.parent)
     if _mode(path) is not None:
         return
-    draft = _draft(path)
+    temporary = _temporary_path(path)
     try:
-        _create(draft, data, PRIVATE, durable=True)
+        _create(temporary, data, PRIVATE, durable=True)
         with contextlib.suppress(FileExistsError):
             try:
-                os.link(draft, path)
+                os.link(temporary, path)
             except FileExistsError:
                 raise
             except OSError:  # no hard links here
                 _create(path, data, PRIVATE, durable=True)
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            os.unlink(temporary)
 
 
 def open_lock(path: Path) -> int:
-    """Open a file for the user alone to be locked, in a private folder. It is made if need be; a link is refused.
+    """Open or create a lock file for the user alone, in a private folder. A link is refused.
 
     Raises:
         OSError: It cannot be opened.
@@ -87,10 +87,10 @@ def open_lock(path: Path) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make sure there is such a folder. Each that has to be made is for the user alone.
+    """Create a folder and its missing parents, for the user alone.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     if path.is_dir():
         return
@@ -103,15 +103,15 @@ def make_folder(path: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """The same for a folder of ipymcp's own; others lose their rights to one that is there.
+    """Create a folder for the user alone; others lose access to an existing one.
 
-    A shared folder such as `/tmp` (its sticky bit is set), and one of another user's, are left as they are.
+    Shared folders such as `/tmp` (with a sticky bit), and those of other users, are left as they are.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     make_folder(path)
-    if not hasattr(os, "getuid"):  # Windows: folders of the user's are the user's
+    if not hasattr(os, "getuid"):  # Windows: the user's folders are private
         return
     status = path.stat()
     if status.st_uid == os.getuid() and status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX:
@@ -120,31 +120,31 @@ def make_private_folder(path: Path) -> None:
 
 
 def write_hint(error: OSError) -> str:
-    """What to do where a file could not be written."""
+    """Give the hint for a file that could not be written."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return "name a file in a folder that exists"
     return "remove it, or change what it leads to" if error.errno == errno.ELOOP else "check the folder's permissions"
 
 
 def _mode(path: Path) -> int | None:
-    """The permissions of a regular file; None where there is none.
+    """Return the permissions of a regular file, or None if it does not exist.
 
     Raises:
-        OSError: It is something else.
+        OSError: It is a link or not a regular file.
     """
     try:
         found = path.lstat().st_mode
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(found):
-        raise OSError(errno.ELOOP, "it is a link, and ipymcp writes through none", str(path))
+        raise OSError(errno.ELOOP, "it is a link, which ipymcp does not write to", str(path))
     if not stat.S_ISREG(found):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return stat.S_IMODE(found)
 
 
-def _draft(path: Path) -> Path:
-    """A name in the same folder that nobody can foresee."""
+def _temporary_path(path: Path) -> Path:
+    """Build an unpredictable name in the same folder."""
     return path.with_name(f".ipymcp-{os.urandom(8).hex()}.tmp")
 
 

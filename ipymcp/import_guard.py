@@ -1,7 +1,7 @@
-"""Keeps what ipymcp imports from coming out of the working folder.
+"""An import hook that stops ipymcp from importing modules from the working folder.
 
-A kernel has the notebook's folder in `sys.path`, and first. In a stranger's project a file such as `json5.py` would
-thus run as soon as ipymcp imports the library of that name, before the user has agreed to anything.
+A kernel has the notebook's folder first in `sys.path`. In an untrusted project a file such as `json5.py` would
+run as soon as ipymcp imports the library of that name, before the user has approved anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def install() -> None:
-    """Guard imports from now on. A second call does nothing."""
+    """Install the hook; a second call does nothing."""
     if not any(isinstance(finder, _Guard) for finder in sys.meta_path):
         finders = list(sys.meta_path)
         place = finders.index(PathFinder) if PathFinder in finders else len(finders)
@@ -26,7 +26,7 @@ def install() -> None:
 
 
 def is_installed(name: str) -> bool:
-    """Tell whether ipymcp could import an optional module of that name."""
+    """Tell whether ipymcp can import an optional module."""
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:  # it is in the working folder alone
@@ -34,9 +34,9 @@ def is_installed(name: str) -> bool:
 
 
 class _Guard:
-    """Finds top-level modules for ipymcp, and for the libraries it calls, in `sys.path` without the working folder.
+    """Finds top-level modules for ipymcp and the libraries it calls, in `sys.path` without the working folder.
 
-    What the user's own code imports is left alone, also where ipymcp calls it (a handler, say).
+    Imports by the user's own code are not affected, even where ipymcp calls it, as in a handler.
     """
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class _Guard:
         self._safe: list[str] = []
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Give the module's spec, or None where the finders after this one may look as usual.
+        """Find the module's spec, or return None to leave the import to the next finders.
 
         Raises:
-            ModuleNotFoundError: ipymcp asks for the module, and it is nowhere but in the working folder.
+            ModuleNotFoundError: ipymcp imports a module that exists only in the working folder.
         """
         if path is not None:
             return None
@@ -65,7 +65,7 @@ class _Guard:
             if spec is not None:
                 return spec
         if PathFinder.find_spec(name, [here]) is None:
-            return None  # it is nowhere, and who looks for an optional module is told so in the usual way
+            return None  # it does not exist: the default finders raise the usual error
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     def _without(self, here: str) -> list[str]:
@@ -76,8 +76,8 @@ class _Guard:
 
 
 def _is_for_ipymcp(here: str) -> bool:
-    """Tell whether the import is ipymcp's, its own or that of a library it called, and not the user's."""
-    frame = sys._getframe(2)
+    """Tell whether ipymcp, or a library it called, runs the import, and not the user's code."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - inspect.currentframe is the same, slower to import
     while frame is not None:
         names = frame.f_globals
         name = names.get("__name__") or ""
@@ -90,7 +90,7 @@ def _is_for_ipymcp(here: str) -> bool:
 
 
 def _folder(name: str, file: object) -> str | None:
-    """The folder in `sys.path` that a loaded module came from."""
+    """Find the entry of `sys.path` that a loaded module came from."""
     if not isinstance(file, str):
         return None
     levels = name.count(".") + (os.path.basename(file) == "__init__.py")

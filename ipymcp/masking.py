@@ -1,9 +1,8 @@
-"""Keeps secrets out of all that ipymcp itself writes: logs, errors, tracebacks, displays, what is kept.
+"""Secret masking for all text that ipymcp writes: logs, errors, tracebacks, displays, databases.
 
-Whoever learns of a secret adds it; whoever writes passes the text through `mask`. There is one list for the process: an
-error or a table does not know whose secret it holds. A tool's result in Python is never altered.
-
-What is short is not masked (it would be found everywhere), nor what was transformed in other ways than `_forms` knows.
+Every secret is added to one list for the process, because errors and tables do not know where their text comes from.
+All text passes `mask`. A tool's result in Python is never altered. Secrets of fewer than 8 characters are not masked
+(they would match everywhere), nor are encodings that `_forms` does not know.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 LABEL: Final = "[secret]"
 MIN_LENGTH: Final = 8
-_LEAST_PART = 4
-"""Characters of a secret that may stand beside a `…` where a text was cut."""
+_MIN_PART = 4
+"""Minimum number of characters of a secret that are masked next to a `…`, where a text was cut."""
 _MAX_CUTS = 20
 _PLAIN = re.compile(r"[A-Za-z0-9]*")
 _SECRET_NAME = re.compile(
@@ -32,21 +31,21 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def looks_secret(name: str) -> bool:
-    """Whether what goes by this name (a variable, a header, a parameter) is likely a secret."""
+    """Tell whether a variable, header or parameter of this name likely holds a secret."""
     return _SECRET_NAME.search(_CAMEL.sub("_", name)) is not None
 
 
 class Masks:
-    """Secrets, in every form in which they may turn up. May be used from any thread."""
+    """The secrets of this process in all encodings. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: set[str] = set()
         self._forms: tuple[str, ...] = ()
-        """The longest first, so that a form within another leaves nothing of it."""
+        """Longest first, so that a form within another is replaced as a whole."""
 
     def add(self, *values: str | None) -> None:
-        """From now on these are masked; those under 8 characters are not."""
+        """Mask these strings from now on, line by line; lines under 8 characters are ignored."""
         lines = {line.strip() for value in values if value for line in value.splitlines()}
         new = {line for line in lines if len(line) >= MIN_LENGTH} - self._values
         if not new:
@@ -58,12 +57,12 @@ class Masks:
 
     @property
     def count(self) -> int:
-        """How many there are: what was masked before has to be masked anew when there are more."""
+        """Number of secrets; text masked before must be masked again if it has grown."""
         return len(self._values)
 
     def __call__(self, text: str) -> str:
-        """The text with a label for every secret in it, also for the rest of one that `…` has cut."""
-        if not self._forms or len(text) < _LEAST_PART:
+        """Replace every secret in a text with a label, including parts cut off by a `…`."""
+        if not self._forms or len(text) < _MIN_PART:
             return text
         for form in self._forms:
             if form in text:
@@ -71,18 +70,18 @@ class Masks:
         return self._without_parts(text) if "…" in text else text
 
     def head(self, text: str, length: int) -> str:
-        """The first characters of a text, masked before it is cut."""
+        """Mask a text, then cut it to a length."""
         if not self._forms:
             return text[:length]
         return self(text[: length + self.longest])[:length]
 
     @property
     def longest(self) -> int:
-        """Characters of the longest form: what has to be read beyond a cut to mask what it cuts."""
+        """Length of the longest form: the number of characters to read beyond a cut to mask it reliably."""
         return len(self._forms[0]) if self._forms else 0
 
     def json(self, value: Any) -> Any:
-        """A JSON value with every text in it masked, and every number that is a secret."""
+        """Mask all strings in a JSON value, and numbers that are secrets."""
         if not self._forms:
             return value
         if isinstance(value, str):
@@ -106,28 +105,29 @@ class Masks:
 
     def _without_end(self, text: str) -> str:
         cut = max((_overlap(text, form) for form in self._forms), default=0)
-        return text[: len(text) - cut] + LABEL if cut >= _LEAST_PART else text
+        return text[: len(text) - cut] + LABEL if cut >= _MIN_PART else text
 
     def _without_start(self, text: str) -> str:
         cut = max((_overlap(form, text) for form in self._forms), default=0)
-        return LABEL + text[cut:] if cut >= _LEAST_PART else text
+        return LABEL + text[cut:] if cut >= _MIN_PART else text
 
 
 masks: Final = Masks()
-"""Those of this process."""
+"""The secrets of this process."""
 mask: Final = masks
+"""The same object, for calls."""
 
 
 def _overlap(left: str, right: str) -> int:
-    """How many characters at the end of one text are the beginning of the other."""
-    for size in range(min(len(left), len(right) - 1), _LEAST_PART - 1, -1):
+    """Count the characters at the end of one text that start the other."""
+    for size in range(min(len(left), len(right) - 1), _MIN_PART - 1, -1):
         if left.endswith(right[:size]):
             return size
     return 0
 
 
 def _forms(value: str) -> Iterator[str]:
-    """A secret as it stands, and as JSON, `repr`, HTML, URLs and base64 have it."""
+    """Iterate over the encodings of a secret: JSON, `repr`, HTML, URLs and base64."""
     yield value
     yield from _base64(value.encode("utf-8", "surrogatepass"))
     if _PLAIN.fullmatch(value):
@@ -161,7 +161,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _quoted(text: str) -> Iterable[str]:
-    """A `repr` within either quotes."""
+    """Iterate over the forms of a `repr` in either quotes."""
     plain = text.replace("\\'", "'")
     return text, plain, plain.replace("'", "\\'"), plain.replace('"', '\\"')
 
@@ -175,7 +175,7 @@ def _with_lower_unicode(text: str) -> str:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """The characters of base64 that these bytes alone decide, wherever in a longer text they begin."""
+    """Iterate over the base64 characters that depend only on these bytes, at any offset in a longer text."""
     import base64
 
     for offset in range(3):

@@ -1,7 +1,7 @@
-"""Names both ways: what a server calls a thing, what a user types, what a model sees.
+"""Conversion of names between servers, users and models.
 
-A user types identifiers. `read-file` is `read_file`, `from` is `from_`, `élan` stays; two names that come out the
-same get a suffix, in the server's order; a name that is one of ours (`RESERVED_HOST`, `RESERVED_SERVER`) gets an
+A user types identifiers: `read-file` becomes `read_file`, `from` becomes `from_`, `élan` stays. Names that convert to
+the same identifier get a suffix in the server's order, and reserved names (`RESERVED_HOST`, `RESERVED_SERVER`) get an
 underscore.
 """
 
@@ -23,25 +23,25 @@ RESERVED_HOST = frozenset(
     | {"results"}
     | {"trust"}
 )
-"""Words of `mcp` itself. A server of such a name is `mcp["load"]` or `mcp.load_`."""
+"""Attributes of `mcp` itself. A server with such a name is `mcp["load"]` or `mcp.load_`."""
 RESERVED_SERVER = frozenset({"prompts", "resources"})
-"""Words of `mcp.server` itself, where its tools live. A tool of such a name is `mcp.fs["prompts"]` or `.prompts_`."""
+"""Attributes of `mcp.server` itself. A tool with such a name is `mcp.fs["prompts"]` or `.prompts_`."""
 RESERVED_PROMPTS = frozenset({"df", "table"})
-"""Words of `mcp.server.prompts` itself. A prompt of such a name is `mcp.fs.prompts["df"]` or `.df_`."""
+"""Attributes of `mcp.server.prompts` itself. A prompt with such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
 _NO_IDENTIFIER = re.compile(r"[^\w\u0080-\U0010ffff]", re.ASCII)
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
 _MAX_WORD = 200
-"""What is longer is no mistyped name, and slow to compare."""
+"""Longest word that is compared; a longer one is not a mistyped name, and comparing it is slow."""
 
 
 def identifier(name: str) -> str:
-    """The Python identifier nearest to a name."""
+    """Convert a name to the closest Python identifier."""
     text = _NO_IDENTIFIER.sub("_", name)
     if not text.isascii():  # as Python reads identifiers
         text = "".join(one if f"a{one}".isidentifier() else "_" for one in unicodedata.normalize("NFKC", text))
-    if text[:1] in ("_", ""):  # what begins with _ are our own attributes, and Python's
+    if text[:1] in ("_", ""):  # names with a leading _ belong to ipymcp and Python
         text = f"n_{text.lstrip('_')}"
     elif not text[0].isidentifier():
         text = f"n{text}"
@@ -49,9 +49,9 @@ def identifier(name: str) -> str:
 
 
 def aliases(names: Iterable[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """What to type for each name: `{exact name: identifier}`, no two the same, none reserved.
+    """Assign a unique, unreserved identifier to each name: `{exact name: identifier}`.
 
-    A name that is an identifier already keeps it, whatever comes before it.
+    A name that is already an identifier keeps it, regardless of the order.
     """
     names = list(dict.fromkeys(names))
     taken = set(reserved)
@@ -74,9 +74,9 @@ def aliases(names: Iterable[str], reserved: Collection[str] = ()) -> dict[str, s
 
 
 def model_name(server: str, tool: str) -> str:
-    """What a model calls this tool: `server__tool`, at most 64 of `[A-Za-z0-9_-]`, the same in every session.
+    """Build the stable tool name for models: `server__tool`, at most 64 characters of `[A-Za-z0-9_-]`.
 
-    What does not fit, or had to be changed to fit, carries a hash of the true name, so that no two tools share one.
+    A name that had to be shortened or changed ends with a hash of the original, so that it stays unique.
     """
     name = f"{server}__{tool}"
     clean = _NO_MODEL_NAME.sub("_", name)
@@ -91,7 +91,7 @@ def model_name(server: str, tool: str) -> str:
 
 
 def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
-    """`did you mean 'a' or 'b'?`, or the empty string where nothing is near."""
+    """Suggest similar names as `did you mean 'a' or 'b'?`, or return the empty string."""
     import difflib
 
     if len(word) > _MAX_WORD:
@@ -105,7 +105,7 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
 
 
 def expression(server: str, tool: str) -> str:
-    """What one writes in Python for a tool, by the names that the user and the server gave."""
+    """Build the Python expression for a tool, such as `mcp.fs.read`."""
     owner = _member("mcp", server, RESERVED_HOST)
     return _member(owner, tool, RESERVED_SERVER)
 

@@ -1,10 +1,10 @@
-"""The gate for text: all that ipymcp prints, raises, completes or shows passes through one of these functions.
+"""Safe text output: everything that ipymcp prints, raises, completes or shows passes through one of these functions.
 
-What strangers wrote (servers, config files, web pages, models) is made visible for what it is: no terminal escape
-runs, no bidirectional mark reorders a line, no line break forges a line of ipymcp's own, and no lone surrogate raises
-`UnicodeEncodeError`. Secrets are masked on the way. A tool's result in Python is never altered.
+Untrusted text (from servers, config files, web pages, models) is shown with its control characters visible: no terminal
+escape runs, no bidirectional mark reorders a line, no line break imitates a line of ipymcp, and no lone surrogate
+raises `UnicodeEncodeError`. Secrets are masked. A tool's result in Python is never altered.
 
-Markdown needs more than that: see `ipymcp.results.markdown`.
+For Markdown see `ipymcp.results.markdown`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from ipymcp.masking import mask, masks
+from ipymcp.masking import mask
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
@@ -23,39 +23,39 @@ _INVISIBLE = re.compile(
 )
 _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 _BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;$]*[^\s'\"()\[\]{}=;$?\\]")
-# What emoji and Persian need, where it stands after something that is not ASCII: joiners and one variation selector.
+# Joiners and variation selectors, which emoji and Persian need after a character that is not ASCII.
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
 
 def visible(value: str) -> str:
-    """Text of several lines with control, bidirectional and invisible characters shown as `⟨U+202E⟩` or `␛`.
+    r"""Show control, bidirectional and invisible characters of a text as `⟨U+202E⟩` or `␛`, and mask secrets.
 
-    Secrets are masked. Every line ends with a newline alone; tabs stay; joiners stay where emoji and scripts need them.
+    Line ends become `\n`; tabs stay, and so do joiners where emoji and scripts need them.
     """
     return _shown(mask(value))
 
 
 def one_line(value: str) -> str:
-    """Text for a place that is one line: as `visible`, with line breaks shown as `␊`, and without those at its ends."""
+    """Make a text visible on one line: inner line breaks become `␊`, outer ones are removed."""
     value = visible(value)
     return value.strip("\n").replace("\n", "\u240a") if "\n" in value else value
 
 
 def colored(value: str) -> str:
-    """As `visible`, for text to which IPython has added colours: those escapes stay, and no others."""
+    """Make text coloured by IPython visible: colour escapes stay, all others are shown."""
     return "".join(part if index % 2 else visible(part) for index, part in enumerate(_COLOR.split(value)))
 
 
 def unmasked_line(value: str) -> str:
-    """One line with nothing masked, every line break shown: what a stranger's file says, before it is agreed to.
+    """Make untrusted text visible on one line without masking, to be reviewed before approval.
 
-    What stands there is no secret of the user's, even where it equals one: behind a mask could be what runs.
+    A mask could hide the code that would run, and the text cannot contain the user's secrets.
     """
     return _shown(value).replace("\n", "\u240a")
 
 
 def stripped(value: str) -> str:
-    """The same text without those characters, secrets masked: for a model, which reads what a person cannot see."""
+    """Remove invisible characters and mask secrets, for text that a model reads."""
     value = mask(value)
     if value.isascii() and value.isprintable():
         return value
@@ -63,15 +63,15 @@ def stripped(value: str) -> str:
 
 
 def escaped(value: object) -> str:
-    """Anything as text for HTML, in an element or a quoted attribute: escaped, nothing invisible."""
+    """Escape a value for HTML, in an element or a quoted attribute, with invisible characters shown."""
     from html import escape  # imports a table of 2,231 entities that nothing else needs
 
     return escape(visible(str(value)))
 
 
 def shown_json(value: Any) -> Any:
-    """A JSON value to be displayed: every string and key in it visible, secrets masked."""
-    return _each_visible(masks.json(value))
+    """Make all strings and keys of a JSON value visible, for display."""
+    return _each_visible(mask.json(value))
 
 
 def _each_visible(value: Any) -> Any:
@@ -85,12 +85,12 @@ def _each_visible(value: Any) -> Any:
 
 
 def is_safe(value: str) -> bool:
-    """Whether a text is one line that shows all of itself, and holds no secret."""
+    """Tell whether a text is one visible line without secrets."""
     return one_line(value) == value
 
 
 def quoted(name: str, *, is_open: bool = False) -> str:
-    """A name as it is typed on a `%mcp` line: in quotes where it needs them, the closing one unless it goes on."""
+    """Quote a name for a `%mcp` line if needed; `is_open` omits the closing quote."""
     return name if _BARE.fullmatch(name) else "'" + name.replace("'", "''") + ("" if is_open else "'")
 
 
@@ -119,7 +119,7 @@ def _belongs(match: re.Match[str]) -> bool:
 
 
 def _joins(character: str, before: str, after: str) -> bool:
-    """Whether a joiner or selector does its work here. Two in a row stay only as emoji have them: selector, joiner."""
+    """Tell whether a joiner or selector is needed. Of two in a row only selector and joiner stay, as in emoji."""
     if before in _JOINERS:
         return bool(before) and before in "\ufe0e\ufe0f" and character == "\u200d"
     return before > "\x7f" or after == "\u20e3"

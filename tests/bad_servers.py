@@ -70,7 +70,7 @@ def scripted(code: str, *, ours: str = "legacy") -> dict[str, Any]:
 def connected(
     servers: Mapping[str, Any], *, timing: Timing = QUICK, folder: Path | None = None, load: bool = True
 ) -> Iterator[Mcp]:
-    """As `ipymcp.connect`, with other timing."""
+    """`ipymcp.connect` with other timing."""
     mcp = Mcp(Host(str(folder) if folder else None, timing))
     try:
         if load:
@@ -120,7 +120,7 @@ class News(logging.Handler):
 
     @property
     def lines(self) -> list[str]:
-        """What was logged, `NAME source: text`."""
+        """The log, in lines `NAME source: text`."""
         return [f"{record.name.removeprefix('ipymcp.server.')} {record.getMessage()}" for record in self.records]
 
     def says(self, text: str) -> bool:
@@ -141,16 +141,16 @@ def pid_of(mcp: Mcp, name: str) -> int:
 
 
 def frames_read(path: Path) -> list[dict[str, Any]]:
-    """What a server with `record=PATH` has read, so far as it was JSON."""
+    """The JSON messages that a server with `record=PATH` has read."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return [json.loads(line[2:]) for line in lines if line.startswith(b"< ") and line[2:].strip()]
 
 
 def calls_read(path: Path, tool: str) -> int:
-    """How often the tool was called."""
+    """Number of calls of the tool."""
     return sum(frame.get("method") == "tools/call" and frame["params"]["name"] == tool for frame in frames_read(path))
 
 
 def runs(path: Path) -> int:
-    """How often a server with `runs=PATH` was started."""
+    """Number of starts of a server with `runs=PATH`."""
     return len(path.read_text().splitlines()) if path.exists() else 0

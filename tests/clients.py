@@ -41,7 +41,7 @@ class NoWatch:
 
 @dataclass
 class Heard:
-    """What the server said of its own accord."""
+    """Events that the client's listener received."""
 
     changes: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     wishes: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
@@ -64,7 +64,7 @@ class Heard:
     def log(self, level: str, text: str) -> None:
         self.logged.append((level, text))
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         self.noises.append(text)
 
     def stderr(self, lines: list[str]) -> None: ...
@@ -128,7 +128,7 @@ class Call:
         return types.loads(answer)["content"][0]["text"]
 
     async def value(self) -> Any:
-        """That text, read as JSON."""
+        """The text, decoded as JSON."""
         return types.loads((await self.text()).encode())
 
 

@@ -85,7 +85,7 @@ def state_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(autouse=True)
 def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where hosts of this process, and of those it starts, keep what outlives them."""
+    """The state folder of hosts in this process and its children."""
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("IPYMCP_STATE_DIR", str(folder))
     return folder
@@ -93,7 +93,7 @@ def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 
 @pytest.fixture(autouse=True)
 def no_secrets_from_before() -> None:
-    """What one test planted is not masked in what another reads."""
+    """Forget secrets that a test planted, so that other tests see no masks."""
     masks.__init__()
 
 

@@ -34,7 +34,7 @@ class Judge:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def fault(self, kind: str, revision: str, method: str, message: dict[str, Any]) -> str | None:
-        """What is wrong with a message, or None: see `tests/wire/specification.py`."""
+        """The fault of a message, or None: see `tests/wire/specification.py`."""
         self.process.stdin.write(json.dumps([kind, revision, method, message]) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())

@@ -114,7 +114,7 @@ class Environment:
 
     @property
     def wanted(self) -> str:
-        """What the stamp of an up-to-date environment says."""
+        """The stamp of an up-to-date environment."""
         runtime = "npm" if self.npm else f"python {sys.version_info.major}.{sys.version_info.minor}"
         return "\n".join([runtime, *self.requirements]) + "\n"
 

@@ -64,7 +64,7 @@ class Hub:
             self._until(lambda name=name: bool(self._server(name).get("ready")))
 
     def client(self, **settings: Any) -> httpx.Client:
-        """Of the proxy; it trusts its certificate."""
+        """An HTTP client of the proxy; it trusts the proxy's certificate."""
         trust = ssl.create_default_context(cafile=str(self.certificate))
         return httpx.Client(base_url=self.origin, verify=trust, timeout=30, **settings)
 
@@ -79,7 +79,7 @@ class Hub:
         return self._api.post(f"/hub/api/users/{name}/tokens", json={}).raise_for_status().json()["token"]
 
     def log(self) -> str:
-        """What the hub, its proxy and the users' servers wrote."""
+        """The logs of the hub, its proxy and the users' servers."""
         return self._log.read_text(errors="replace")
 
     def stop(self) -> None:
@@ -127,11 +127,11 @@ class HubUser:
         self.browser.get(self.path).raise_for_status()
 
     def xsrf(self, path: str) -> str:
-        """What a page at this path proves itself with."""
+        """The XSRF token of a page at this path."""
         return self.browser.cookies.get("_xsrf", default="", path=path) or ""
 
     def ask(self, method: str, url: str, body: Any = None, *, xsrf: bool = True) -> httpx.Response:
-        """What a page of the user's own server asks, of any server; no redirect is followed."""
+        """Send a request as a page of the user's own server; follow no redirect."""
         headers = {"Origin": self.origin, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}
         if xsrf:
             headers["X-XSRFToken"] = self.xsrf(self.path)

@@ -52,7 +52,7 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """What a cell has come to so far, as a front end would show it."""
+    """The outcome of a cell so far, as a front end shows it."""
 
     status: str = "running"
     execution_count: int | None = None
@@ -83,7 +83,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Completion:
-    """What Tab would offer for `code[start:end]`."""
+    """The completions that Tab offers for `code[start:end]`."""
 
     matches: list[str]
     start: int
@@ -233,7 +233,7 @@ class Kernel:
         return self.start(code, answers=answers, silent=silent).wait(timeout)
 
     def value(self, expression: str) -> Any:
-        """What an expression has there, through JSON."""
+        """The value of an expression in the kernel, through JSON."""
         outcome = self.run(f"import json; print(json.dumps({expression}))")
         assert outcome.status == "ok", outcome
         return json.loads(outcome.stdout)

@@ -23,7 +23,7 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class View:
-    """What a view has heard, and its picture of the state."""
+    """The messages that a view received, and its snapshot of the state."""
 
     def __init__(self) -> None:
         self.heard: list[Message] = []
@@ -67,7 +67,7 @@ class View:
         return self.wait(lambda one: one["kind"] == "result" and one["call"] == number)
 
     def of_kind(self, *kinds: str) -> list[Message]:
-        """What was heard of these kinds."""
+        """The received messages of these kinds."""
         return [one for one in self.heard if one["kind"] in kinds]
 
     @property
@@ -225,7 +225,7 @@ class SocketView(View):
 
 
 def relay_file(kernel: Kernel, timeout: float = 30) -> Message:
-    """What the kernel's runtime file says, once it is there."""
+    """The contents of the kernel's runtime file, once it exists."""
     file = Path(kernel.folder, "jupyter", "runtime", "ipymcp-connection.json")
     deadline = time.monotonic() + timeout
     while not file.exists():

@@ -1,4 +1,4 @@
-"""What is left of a server's processes: asked of the system, waited for without polling. Linux only."""
+"""Remaining processes of a server: listed by the system, waited for without polling. Linux only."""
 
 from __future__ import annotations
 

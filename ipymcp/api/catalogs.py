@@ -1,4 +1,4 @@
-"""What servers have beside tools, for whoever looks: listed at the first look, and again once that is stale."""
+"""Catalogs of resources and prompts, listed at first use and again once they are stale."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
 
 
-_QUICKLY = 1.0
+_TAB_TIMEOUT = 1.0
 """Seconds that Tab waits for a server."""
 
 
 def look(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
-    """The catalog of one server, these lists of it fresh; waits for the server where it is starting.
+    """The catalog of one server with fresh lists; waits for a starting server.
 
-    Of one that does not run it is what it had when it last ran.
+    For a server that does not run, the catalog of its last run.
 
     Raises:
-        McpError: It is not ready, or cannot list them.
+        McpError: The server is not ready, or cannot list them.
     """
     if session.client is None and not session.is_moving and any(getattr(host.browse(session), kind) for kind in kinds):
         return session.catalog
@@ -35,14 +35,14 @@ def look(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
 
 
 def look_quickly(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
-    """The same for Tab: after a second, or where it cannot be had, what is known already."""
+    """The catalog of one server for Tab: the cached one after a second or on an error."""
     if session.client is not None:
         host.loop.run(_look_for_a_while(session, kinds))
     return session.catalog
 
 
 def look_at_all(host: Host, *kinds: Kind) -> tuple[list[tuple[ServerSession, Catalog]], list[str]]:
-    """The catalogs of all servers that are ready, and a line for each that cannot say what it has."""
+    """The catalogs of all ready and lazy servers, and an error line for each that failed to list."""
     sessions = [session for session in host.sessions.values() if session.client is not None]
     catalogs, failures = host.loop.run(_look_at_all(sessions, kinds)) if sessions else ([], [])
     lazy = [(session, session.catalog) for session in host.sessions.values() if session.is_lazy]
@@ -50,7 +50,7 @@ def look_at_all(host: Host, *kinds: Kind) -> tuple[list[tuple[ServerSession, Cat
 
 
 def selects_any(patterns: Sequence[str], names: Iterable[str]) -> bool:
-    """Whether globs select what has these names: by the last that matches. With only `!` patterns the rest is in."""
+    """Whether globs select an object with these names: the last match decides; `!` patterns alone select the rest."""
     names = tuple(names)
     selected = all(pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
@@ -61,7 +61,7 @@ def selects_any(patterns: Sequence[str], names: Iterable[str]) -> bool:
 
 
 def not_running(session: ServerSession, *, anything: bool) -> str:
-    """A note below what is kept of a server that does not run, or below nothing."""
+    """A note below the cached catalog of a server that does not run, or below an empty one."""
     if session.is_lazy:
         return f"{session.name} starts at its first call; this is what it had when it last ran"
     state = f" is {session.state.word}" if session.error is None else f": {session.error.message}"
@@ -78,10 +78,10 @@ async def _look_for_a_while(session: ServerSession, kinds: Sequence[Kind]) -> No
         try:
             await session.offers.look(*kinds)
         except McpError:
-            return  # it is in the log
+            return  # already in the log
 
-    # It goes on after its time: the next Tab has what came too late for this one.
-    await asyncio.wait({session.spawn(listed(), "look")}, timeout=_QUICKLY)
+    # It continues after the timeout: the next Tab uses the result.
+    await asyncio.wait({session.spawn(listed(), "look")}, timeout=_TAB_TIMEOUT)
 
 
 async def _look_at_all(

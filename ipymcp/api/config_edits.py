@@ -1,7 +1,7 @@
-"""The configuration as the user sees it, and the changes to ipymcp's own files.
+"""Display of the configuration, and changes to ipymcp's own files.
 
-What the user typed may run; what is changed may run if the user had agreed to it before; what is imported from a file
-may run once the user has been shown it and agreed.
+A definition that the user typed may run; a changed one may run if the user had approved it before; one that is imported
+from a file may run after the user has seen and approved it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table
+from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.process_env import folder_of
-from ipymcp.runtime.session import State
 from ipymcp.security.trust import Grant
 from ipymcp.text import escaped, quoted, visible
 
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 
 _TYPED = frozenset({"cell", "script", "named"})
-"""The scopes of definitions that are nearer than any file that was found."""
+"""The scopes of definitions that take precedence over discovered files."""
 Row = tuple[str, str, str]
 
 
 class ConfigListing:
-    """A document of another host. What it shows is masked; `.text` and `.data` hold all of it, to be copied.
+    """A configuration document for another host, displayed with secrets masked; `.text` and `.data` are complete.
 
     Args:
-        data: What to write.
-        shown: The same as it may be shown.
-        notes: What is not in it, a line each.
+        data: The document.
+        shown: The document with secrets masked.
+        notes: Lines about omitted parts.
     """
 
     def __init__(self, data: Mapping[str, Any], shown: Mapping[str, Any], notes: Sequence[str]) -> None:
@@ -72,7 +72,7 @@ class ConfigListing:
 
 
 def listing(found: Configuration, host: Host) -> Table:
-    """One row a definition, nearest first."""
+    """A table with a row per definition, those with precedence first."""
     rows: list[tuple[str, str, str, str]] = []
     for name, entry in found.servers.items():
         if isinstance(entry, ConfigError):
@@ -80,18 +80,18 @@ def listing(found: Configuration, host: Host) -> Table:
             continue
         rows.append((name, _runs(entry), _state(entry, host), _short(entry.source, host)))
         rows += [(name, _runs(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())]
-    where = f"keeps one in {user_file()}; a project's stand in mcp.json, in {host.folder} or above it"
+    where = f"saves one in {user_file()}; a project's servers are in mcp.json, in {host.folder} or above it"
     note = "" if rows else f"no servers are configured: %mcp config add NAME -- COMMAND ARG… {where}"
     read = f"the notebook's folder is {host.folder}"
     return Table(("server", "runs", "state", "file"), rows, title="MCP configuration", note=note or read)
 
 
 def explanation(name: str, found: Configuration, host: Host) -> Table:
-    """One row a value of a server: what it is, and where it stands.
+    """A table of a server's values with the place of each.
 
     Raises:
-        ConfigError: Its definition is wrong.
-        UnknownName: It is nowhere defined.
+        ConfigError: The definition is invalid.
+        UnknownName: The server is not defined anywhere.
     """
     session = host.sessions.get(name)
     entry = found.servers.get(name)
@@ -113,10 +113,10 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
 
 
 def export_to(target: str, names: Sequence[str], host: Host) -> ConfigListing:
-    """Servers as another host writes them: those that are configured, or loaded under these names.
+    """Convert configured or loaded servers to another host's format.
 
     Raises:
-        UnknownName: No such host, or no such server.
+        UnknownName: There is no such host or server.
     """
     if target not in TARGETS:
         hint = nearest(target, TARGETS, limit=1) or f"there are {', '.join(TARGETS)}"
@@ -135,7 +135,7 @@ def export_to(target: str, names: Sequence[str], host: Host) -> ConfigListing:
 
 
 def _short(source: Source, host: Host) -> str:
-    """A file as it may be typed in the notebook's folder."""
+    """A file's path relative to the notebook's folder or the home folder."""
     path, home = str(source), os.path.expanduser("~")
     for folder, start in ((host.folder, ""), (home, f"~{os.sep}")):
         if path.startswith(folder + os.sep):
@@ -179,7 +179,7 @@ def _variables(definition: ServerDefinition, host: Host) -> Iterator[Row]:
 
 
 def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
-    """What a variable stands for, without its value."""
+    """A description of a variable's source, without its value."""
     if one.kind == "variable":
         if one.name in os.environ:
             return "a variable of this kernel"
@@ -187,11 +187,11 @@ def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
             return "the definition's own env"
         return "unset: its default" if one.default is not None else "not set in this kernel"
     if one.kind == "input":
-        return "asked for at the start" if one.name in definition.inputs else "described nowhere"
+        return "asked for at the start" if one.name in definition.inputs else "not described"
     if one.kind == "secret":
         is_kept = any(kept.name == one.name for kept in host.state.secrets.kept())
         return "a kept secret" if is_kept else f"not kept: %mcp secret set {quoted(one.name)}"
-    return "a folder" if one.kind == "place" else "nothing ipymcp knows"
+    return "a folder" if one.kind == "place" else "unknown to ipymcp"
 
 
 def _place(definition: ServerDefinition, host: Host) -> Iterator[Row]:
@@ -208,7 +208,7 @@ def _place(definition: ServerDefinition, host: Host) -> Iterator[Row]:
 
 
 class Imported(Struct, frozen=True):
-    """What an import did."""
+    """The outcome of an import or addition."""
 
     file: Path
     names: tuple[str, ...]
@@ -216,16 +216,16 @@ class Imported(Struct, frozen=True):
 
 
 def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: bool) -> Imported:
-    """Write a new server, or all of a document.
+    """Write a new server, or all servers of a document.
 
     Args:
-        name: What to call it; of a document with several, which of them.
-        values: Its definition, or a document of any host.
-        host: The notebook's.
-        project: Whether to write the project's file, and not the user's own.
+        name: The name of the server; for a document with several, the one to add.
+        values: A definition, or a document of any host.
+        host: The host of the notebook.
+        project: Whether to write the project's file instead of the user's.
 
     Raises:
-        ConfigError: There is one of that name, it is wrong, or the file cannot be written.
+        ConfigError: The name is taken, the definition is invalid, or the file cannot be written.
         UnknownName: The document has no server of that name.
     """
     file, source = _target(host, project)
@@ -248,10 +248,10 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
 
 
 def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
-    """Change some values of a server; None takes one out. Gives the file.
+    """Change some values of a server, where None removes a value, and return the file.
 
     Raises:
-        ConfigError: ipymcp's own files do not define it, it would be wrong, or the file cannot be written.
+        ConfigError: ipymcp's own files do not define the server, the result is invalid, or the file cannot be written.
     """
     file, source = _holder(name, host, project)
     updated: list[tuple[Grant | None, ServerDefinition]] = []
@@ -259,7 +259,7 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
         entry = _entry(name, servers, file)
-        grant = _grant(name, document, source, host)  # before it is changed
+        grant = _grant(name, document, source, host)  # before the change
         servers[name] = changed(ours(entry, values, source), values)
         updated.append((grant, standing(name, document, source)))
 
@@ -270,7 +270,7 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
 
 
 def remove(name: str, host: Host, *, project: bool) -> Path:
-    """Take a server out; gives the file. Raises as `update`."""
+    """Remove a server and return the file. Raises the errors of `update`."""
     file, source = _holder(name, host, project)
 
     def alter(document: dict[str, Any]) -> None:
@@ -282,14 +282,14 @@ def remove(name: str, host: Host, *, project: bool) -> Path:
 
 
 def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, replace: bool) -> Imported:
-    """Take another host's servers over, from its own files or from one that is named.
+    """Import servers of another host from its own files, or from a given file.
 
-    Another host's own files are the user's. Of any other file the user is shown what would run, and asked.
+    The user is asked about the servers of a given file; files of another host are the user's own.
 
     Raises:
-        UnknownName: No such host, or it has no such server.
+        UnknownName: There is no such host or server.
         ConfigError: There is nothing to read, or the file cannot be written.
-        TrustError: Nobody could be asked whether it may run.
+        TrustError: No one could be asked whether the servers may run.
     """
     theirs, notes = _theirs(place, host)
     for name in names:
@@ -307,7 +307,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
     shown: dict[str, ServerDefinition] = {}
     granted: Mapping[str, Grant] = {one.name: Grant() for one in chosen}
     if chosen and place not in HOSTS:
-        shown = {one.name: put(one, scratch, source) for one in chosen}  # as it will stand
+        shown = {one.name: put(one, scratch, source) for one in chosen}  # as they will be written
         asked = [one.shadowing(str(file)) if one.name in there else one for one in shown.values()]
         answer = host.loop.run(host.guard.trust.ask_about_import(_path(place, host), str(file), asked))
         notes += [f"{name} is not imported: {why}" for name, why in answer.refused.items()]
@@ -352,7 +352,7 @@ def _target(host: Host, project: bool) -> tuple[Path, Source]:
 
 
 def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
-    """Which of ipymcp's own files defines a server; the project's where that is asked for, or the user's does not."""
+    """The file of ipymcp that defines a server: the project's if `project` is true, else the user's first."""
     file, source = _target(host, project)
     if project:
         return file, source
@@ -381,7 +381,7 @@ def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, An
 
 
 def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -> Grant | None:
-    """What the user agreed to for a server as it stands: nothing, where it cannot be read."""
+    """The user's permission for a server as now defined; None if its definition cannot be read."""
     try:
         definition = standing(name, document, source)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""`mcp.history`: the calls that were made, in this notebook and in others."""
+"""`mcp.history`: past calls of all notebooks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class CallHistory(Table):
-    """Calls, newest first. `.df` has everything that was kept of them.
+    """Calls, newest first. `.df` has all recorded columns.
 
     Args:
         entries: The calls.
-        note: A line below.
+        note: A line below the table.
     """
 
     def __init__(self, entries: Sequence[HistoryEntry], note: str = "") -> None:
@@ -47,7 +47,7 @@ class CallHistory(Table):
 
     @property
     def df(self) -> Any:
-        """Everything that was kept, as a DataFrame."""
+        """All recorded columns as a DataFrame."""
         from ipymcp.results.frames import to_frame
 
         names = [name for name in HistoryEntry.__struct_fields__ if name not in ("id", "time")]
@@ -56,10 +56,10 @@ class CallHistory(Table):
 
 
 def moment(text: str | float) -> float:
-    """A point in time, in seconds since the epoch: `10m`, `2h`, `3d` ago, or `2026-11-21 14:00`.
+    """Parse a time to seconds since the epoch: `10m`, `2h`, `3d` ago, or `2026-11-21 14:00`.
 
     Raises:
-        McpError: It is none.
+        McpError: The text is not a time.
     """
     if not isinstance(text, str):
         return float(text)
@@ -69,7 +69,7 @@ def moment(text: str | float) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
-        raise McpError(f"{text!r} is no time", hint="10m, 2h, 3d, or 2026-11-21 14:00") from None
+        raise McpError(f"{text!r} is not a time", hint="10m, 2h, 3d, or 2026-11-21 14:00") from None
 
 
 def _plain(value: object) -> object:

@@ -19,7 +19,7 @@ from ipymcp.config.parsing import RawServer, definition_of, definitions, is_serv
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.transports.addresses import parse_address
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
-"""The keys whose values are texts, as they were typed."""
+"""Keys with string values, which are taken as typed."""
 _TABLES_OF_TEXTS = frozenset({"env", "headers", "auth", "tools"})
 _PASTED = "pasted"
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """`key=value` as a change of a definition: `env.TOKEN` reaches into a table, an empty value takes a key out."""
+    """Convert `key=value` pairs to changes of a definition: `env.X` sets a nested key, an empty value removes one."""
     change: dict[str, Any] = {}
     for path, text in pairs:
         key, dot, inner = path.partition(".")
@@ -49,9 +49,9 @@ def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def placed(text: str, host: Host, *, project: bool) -> str:
-    """A path that was typed in the notebook's folder, as it stands in the file; what does not begin as one stays.
+    """Convert a path relative to the notebook's folder to one for the configuration file; other text stays unchanged.
 
-    The user's own servers run elsewhere, and a project's in the folder of its file.
+    The path becomes absolute, unless the project's file is in the notebook's folder: its servers run there.
     """
     if text not in (".", "..", "~") and not text.startswith(("./", "../", "~/", ".\\", "..\\")):
         return text
@@ -62,12 +62,12 @@ def placed(text: str, host: Host, *, project: bool) -> str:
 
 
 def given(name: str | None, values: Mapping[str, Any], source: Source) -> list[ServerDefinition]:
-    """What is to be added: a definition, or those of a document.
+    """The definitions to add from a single definition or a document.
 
     Args:
-        name: What to call it; of a document with several, which of them; None for all.
+        name: The name of the server; for a document with several, the one to add; None for all.
         values: A definition, or a document of any host.
-        source: Where it is to stand.
+        source: The file to add to.
     """
     if is_server(values) or shape_of(values, _PASTED) is None:
         if name is None and not is_server(values):
@@ -92,27 +92,27 @@ def _decoded(text: str) -> Any:
 
 
 _NO_NAMES = frozenset({"www", "api", "mcp", "app", "server"})
-"""Parts of a host's name that say nothing of whose it is."""
+"""Labels of a host name that do not identify its owner."""
 _TYPED = frozenset({"cell", "script", "named"})
-"""The scopes of definitions that are nearer than any file that was found."""
+"""The scopes of definitions that take precedence over discovered files."""
 
 _PROGRAMS = {".py": "python ", ".js": "node ", ".mjs": "node ", ".ts": "npx tsx ", ".sh": "sh "}
-"""How files that are no config files are run, by how their names end."""
+"""Commands that run program files, by suffix."""
 _ADDRESS = re.compile(r"(?!\.)(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?|[\w-]+:\d+(/.*)?")
 _PORT = re.compile(r"[\w.-]+:\d+(/|$)")
 _LOCAL = re.compile(r"localhost|127\.|\[::1\]|[\w-]+:\d")
 
 
 class LoadRequest(Struct, frozen=True):
-    """What is to be loaded."""
+    """The servers to load."""
 
     definitions: list[ServerDefinition]
     named: list[str] = field(default_factory=list[str])
-    """The names among them that must not fail."""
+    """The names of servers that must not fail."""
     notices: list[str] = field(default_factory=list[str])
-    """What the user should know of the configuration, a line each."""
+    """Lines for the user about the configuration."""
     again: bool = True
-    """Whether to ask about what the user has said may not run."""
+    """Whether to ask again about servers that the user has refused."""
 
 
 def demo_definition() -> ServerDefinition:
@@ -122,10 +122,10 @@ def demo_definition() -> ServerDefinition:
 
 
 def url_definition(url: str, name: str | None = None) -> ServerDefinition:
-    """A remote server by its address; unless named, it is called after its host: `example` for `mcp.example.com`.
+    """The definition of a remote server; its default name is from the host: `example` for `mcp.example.com`.
 
     Raises:
-        ConfigError: The address is none.
+        ConfigError: The URL is invalid.
     """
     from ipymcp.config.reading import from_mapping
 
@@ -139,11 +139,11 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
 
 
 def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Host) -> LoadRequest:
-    """What `load` was asked for; every server of the discovered configuration, where that is nothing.
+    """Resolve the arguments of `load`; without any, all servers of the discovered configuration.
 
     Raises:
-        ConfigError: A file or definition is wrong.
-        UnknownName: A name that is nowhere defined.
+        ConfigError: A file or definition is invalid.
+        UnknownName: A name is not defined anywhere.
     """
     from ipymcp.config.reading import from_mapping
 
@@ -187,7 +187,7 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
 
 
 def notices(configuration: Configuration) -> list[str]:
-    """What is wrong with the files, or shadowed, as lines to show."""
+    """Lines for the user about errors of files and about shadowed servers."""
     lines = [f"{error.message}\n  {error.hint}" if error.hint else error.message for error in configuration.errors]
     for name, farther in configuration.shadowed.items():
         nearer = configuration.servers[name]
@@ -228,14 +228,14 @@ def _is_typed(name: str, host: Host) -> bool:
 
 
 def _beside_typed(entry: ServerDefinition | ConfigError, host: Host) -> ServerDefinition | ConfigError:
-    """A project's server says so, where it would take the place of one that the user typed or named."""
+    """A project's server, marked if it would replace one that the user typed or named."""
     if isinstance(entry, ConfigError) or entry.source.scope != "project" or not _is_typed(entry.name, host):
         return entry
     return entry.shadowing("this notebook")
 
 
 def _sound(entries: Mapping[str, ServerDefinition | ConfigError]) -> dict[str, ServerDefinition]:
-    """All of a file's, none of which may be wrong."""
+    """The definitions of a file; raises the first error among them."""
     sound: dict[str, ServerDefinition] = {}
     for name, entry in entries.items():
         if isinstance(entry, ConfigError):
@@ -263,7 +263,7 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
         return demo_definition()
     known = found.servers if found is not None else ()
     if name.split()[1:]:
-        raise UnknownName(f"{shown(name)} is no server's name", hint=f"a command stands behind --: %mcp load -- {name}")
+        raise UnknownName(f"{shown(name)} is not a server name", hint=f"put a command after --: %mcp load -- {name}")
     if host.state.known.named(name) is not None:
         hint = f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
         raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
@@ -275,19 +275,21 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
 
 
 def _missing(found: Configuration | None) -> list[str]:
-    """What is wrong with the file that the user named in IPYMCP_CONFIG."""
+    """Errors of the file that IPYMCP_CONFIG refers to."""
     problems = found.problems if found is not None else ()
     return [str(error) for error in problems if str(error).startswith("IPYMCP_CONFIG")]
 
 
 def _check_file(text: str, host: Host) -> None:
-    """Raise for what looks like a path, is no file, and is meant otherwise: a program, or an address."""
+    """Raise for an argument that looks like a path but is a command, a program or a URL without a scheme."""
     path = os.path.join(host.folder, os.path.expanduser(text))
     if text.split()[1:] and not os.path.exists(path):
-        raise UnknownName(f"{shown(text)}: no such file", hint=f"a command stands behind --: %mcp load -- {text}")
+        raise UnknownName(f"{shown(text)}: no such file", hint=f"put a command after --: %mcp load -- {text}")
     program = next((word for end, word in _PROGRAMS.items() if text.endswith(end)), None)
     if program is not None:
-        raise UnknownName(f"{shown(text)} is a program, no config file", hint=f"%mcp load -- {program}{quoted(text)}")
+        raise UnknownName(
+            f"{shown(text)} is a program, not a config file", hint=f"%mcp load -- {program}{quoted(text)}"
+        )
     if _ADDRESS.fullmatch(text) and not os.path.exists(path):
         scheme = "http" if _LOCAL.match(text) else "https"
         hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"

@@ -30,9 +30,9 @@ from ipymcp.argument_checks import (
 from ipymcp.errors import UnknownName
 from ipymcp.interaction.terminal import TerminalPrompts
 from ipymcp.names import nearest
-from ipymcp.results.tables import NotPicklable
+from ipymcp.results.tables import NotPicklable, mimebundle
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.security.rules import is_named
 from ipymcp.text import quoted
 
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from ipymcp.llm.tool_search import Discover
     from ipymcp.results.stored_results import KeptResults
     from ipymcp.runtime.call import Call
-    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import Roots, SamplingRequest
 
 
@@ -70,8 +69,8 @@ _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda 
 class Mcp(NotPicklable):
     """The MCP servers of this notebook; each tool of each server is a function: `mcp.SERVER.TOOL(...)`.
 
-    First `mcp.load("demo")`, or `%mcp load …` in a cell; `%mcp help` lists the commands. `mcp.servers` shows states and
-    logs, `mcp.tools` all tools. A server whose name is no identifier is `mcp["my server"]`.
+    Start with `mcp.load("demo")`, or `%mcp load …` in a cell; `%mcp help` lists the commands. `mcp.servers` shows
+    states and logs, `mcp.tools` all tools. A server whose name is not an identifier is `mcp["my server"]`.
     """
 
     def __init__(self, host: Host) -> None:
@@ -80,13 +79,9 @@ class Mcp(NotPicklable):
         self._filters = host.guard.policy.filters
         self._factory = ToolFactory(host)
         self._model: Any = None
-        """The one that is set, which a question asks that names none."""
+        """The default model."""
         self._budget = 0
-        """How many tokens of it a server may cost that asks for its words."""
-
-    @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
+        """Sampling token budget per server."""
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
@@ -98,47 +93,47 @@ class Mcp(NotPicklable):
 
     @property
     def tools(self) -> Toolset:
-        """All tools now available; called with patterns, a selection: `mcp.tools("fs.*", "!*.write_*")`."""
+        """All available tools; call it with patterns to select some: `mcp.tools("fs.*", "!*.write_*")`."""
         return Toolset(self._factory)
 
     @property
     def resources(self) -> AllResources:
-        """The resources of all servers; called with patterns, a selection: `mcp.resources("fs", "!*.log")`."""
+        """The resources of all servers; call it with patterns to select some: `mcp.resources("fs", "!*.log")`."""
         from ipymcp.api.resources import AllResources
 
         return AllResources(self._host)
 
     @property
     def prompts(self) -> AllPrompts:
-        """The prompts of all servers; called with patterns, a selection."""
+        """The prompts of all servers; call it with patterns to select some."""
         from ipymcp.api.prompts import AllPrompts
 
         return AllPrompts(self._host)
 
     @property
     def policy(self) -> ToolPolicy:
-        """What may be called by whom; `.allow`, `.ask`, `.deny` change it, `.explain` says why."""
+        """The rules for tool calls; `.allow`, `.ask` and `.deny` add rules, `.explain` lists those for a tool."""
         from ipymcp.api.security import ToolPolicy
 
         return ToolPolicy(self._host)
 
     @property
     def pins(self) -> ToolPins:
-        """Whether tools are what they were; `.diff`, `.accept`, `.scan`, `.export`."""
+        """The pinned tool definitions, to detect changes; `.diff`, `.accept`, `.scan`, `.export`."""
         from ipymcp.api.security import ToolPins
 
         return ToolPins(self._host)
 
     @property
     def trust(self) -> TrustedServers:
-        """Which servers of projects may run; `.revoke` takes it back."""
+        """The servers of configuration files that may run; `.revoke` withdraws the permission."""
         from ipymcp.api.security import TrustedServers
 
         return TrustedServers(self._host)
 
     @property
     def results(self) -> KeptResults:
-        """What the panel showed a part of, by the number it was given: `mcp.results[7]`."""
+        """Full results of calls that were shown in part, by number: `mcp.results[7]`."""
         return self._factory.results
 
     @sync_and_async
@@ -152,14 +147,14 @@ class Mcp(NotPicklable):
         since: str | float | None = None,
         limit: int = 200,
     ) -> CallHistory:
-        """The calls that were made, newest first, of all notebooks.
+        """The calls of all notebooks, newest first.
 
         Args:
-            server: Of servers whose name matches this glob.
-            tool: Of tools whose name matches this glob.
-            failed: Those that failed.
+            server: A glob for the names of servers.
+            tool: A glob for the names of tools.
+            failed: Only failed calls.
             since: `"10m"`, `"2h"`, `"3d"`, `"2026-11-21 14:00"`, or seconds since the epoch.
-            limit: At most so many.
+            limit: The maximum number of calls.
         """
         from ipymcp.api.history import CallHistory, moment
 
@@ -195,30 +190,30 @@ class Mcp(NotPicklable):
         discover: Discover = "auto",
         code: bool | MutableMapping[str, Any] = False,
     ) -> Answer:
-        """Have a model answer, with the notebook's tools. Needs `pip install 'ipymcp[llm]'`.
+        """Ask a model, which can use the notebook's tools. Requires `pip install 'ipymcp[llm]'`.
 
-        You are asked about its calls as your policy has it; `allow` answers that beforehand.
+        The policy decides which of its calls you are asked to approve; `allow` approves calls in advance.
 
         Args:
             prompt: The question.
-            model: `provider:name`, such as `"openai:gpt-5"`, or a model of pydantic-ai's; the one that is set, if None.
-            tools: What it may use: a selection, or patterns and functions; all tools, if None.
-            base_url: An address that speaks Chat Completions: Ollama, vLLM, LM Studio.
-            chat: Names a conversation that goes on; by default each question begins a fresh one.
-            system: What it is told before the prompt.
-            returns: A dataclass, TypedDict, pydantic model or JSON Schema that the answer has to fit: `.data`.
-            allow: Patterns over `server.tool` of the tools it may call unasked, for this answer.
-            limits: How far it may go.
-            discover: `always` gives it a search over the tools instead of all their schemas, `auto` where these would
-                be too much.
-            code: Have it write Python that calls the tools, which runs here after you have agreed, unsandboxed; a
-                mapping is what it runs in, such as `globals()`.
+            model: `provider:name`, such as `"openai:gpt-5"`, or a pydantic-ai model; the default model if None.
+            tools: The tools for the model: a selection, or patterns and functions; all tools if None.
+            base_url: The URL of a Chat Completions server, such as Ollama, vLLM or LM Studio.
+            chat: The name of a conversation to continue; by default each question begins a new one.
+            system: The system prompt.
+            returns: A dataclass, TypedDict, pydantic model or JSON Schema for the answer in `.data`.
+            allow: Globs for `server.tool` of the tools that the model may call without asking, for this answer.
+            limits: Limits on calls and tokens.
+            discover: `always` gives the model a search for tools instead of all their schemas, `auto` only if these
+                are too large.
+            code: Let the model write Python that calls the tools. It runs here, unsandboxed, after you have agreed; a
+                mapping is its namespace, such as `globals()`.
 
         Returns:
-            `.text`, `.data`, `.calls`, `.messages`, `.usage`.
+            The answer, with `.text`, `.data`, `.calls`, `.messages` and `.usage`.
 
         Raises:
-            McpError: It cannot: no model, no key, a limit. The conversation so far is kept.
+            McpError: There is no model or key, or a limit was reached. The conversation so far is kept.
         """
         from ipymcp.llm.backend import Limits
         from ipymcp.llm.chat import AskRequest
@@ -257,7 +252,7 @@ class Mcp(NotPicklable):
 
     @property
     def calls(self) -> list[Call[Any]]:
-        """The calls now running, oldest first."""
+        """The running calls, oldest first."""
         return list(self._host.running.values())
 
     def __getattr__(self, name: str) -> ServerTools:
@@ -266,12 +261,11 @@ class Mcp(NotPicklable):
         return self[name]
 
     def __getitem__(self, name: str) -> ServerTools:
-        """The tools of one server, by its name or what a user types for it."""
+        """The tools of one server, by the server's name or identifier."""
         self._load_if_lazy(name)
         return ServerTools(self._factory, self._host.find(name).name)
 
     def _load_if_lazy(self, name: str) -> None:
-        """Load a server that is configured to start when it is used, and may run without a question."""
         if not isinstance(name, str) or name in self._host.sessions or name in self._host.aliases().values():  # pyright: ignore[reportUnnecessaryIsInstance]
             return
         definition = self._host.configured(name)
@@ -286,7 +280,7 @@ class Mcp(NotPicklable):
         return isinstance(name, str) and name in self._host.sessions
 
     def __len__(self) -> int:
-        """How many servers are loaded."""
+        """The number of loaded servers."""
         return len(self._host.sessions)
 
     def __bool__(self) -> bool:
@@ -302,28 +296,23 @@ class Mcp(NotPicklable):
         return repr(self.servers)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.servers._repr_mimebundle_(include, exclude)
+        return mimebundle(self.servers.table)
 
-    # -- what servers ask ---------------------------------------------------------------------------------------------
+    # -- requests of servers ------------------------------------------------------------------------------------------
 
     @checked(function=FUNCTION.or_none)
     def on_sampling(self, function: SamplingHandler | None) -> SamplingHandler | None:
-        """Have a function answer servers that ask for a model's words; usable as a decorator. None takes it back.
+        """Answer sampling requests of servers with a function; usable as a decorator. None removes it.
 
         Args:
             function: Takes a request (`.messages`, `.system_prompt`, `.max_tokens`, `.params`, `.server`, `.tool`) and
-                gives a text, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
-                function, which runs on a loop of its own unless `%config IPyMCP.nested_loop` says otherwise.
+                returns a string, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
+                function, which runs on its own event loop unless `%config IPyMCP.nested_loop` is set.
         """
-        self._told("sampling", self._host.set_handler("sampling", function))
+        self._warn_outdated("sampling", self._host.set_handler("sampling", function))
         return function
 
     def _set_model(self, model: Any, budget: int) -> list[str]:
-        """Ask this model from now on, and answer servers with it unless the user has a function for that.
-
-        Returns:
-            The servers that run and cannot ask for it before their next start.
-        """
         self._model, self._budget = model, budget
         before, handler = self._host.answers.sampling, self._sample if model is not None else None
         if before in (None, self._sample) and before != handler:
@@ -341,28 +330,28 @@ class Mcp(NotPicklable):
 
     @checked(function=FUNCTION.or_none)
     def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
-        """Have a function answer servers' questions instead of the user; usable as a decorator. None takes it back.
+        """Answer elicitation requests with a function instead of the user; usable as a decorator. None removes it.
 
         Args:
-            function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and gives a dict of values
-                (fields left out get their defaults), True to accept, False to decline, or None to cancel. May be a
-                coroutine function, as for `on_sampling`. What does not fit the schema is not sent: the question is
-                cancelled, and the cell says why.
+            function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and returns a dict of
+                values (omitted fields get their defaults), True to accept, False to decline, or None to cancel. May be
+                a coroutine function, as for `on_sampling`. Values that do not match the schema are not sent: the
+                question is cancelled, and the cell shows the reason.
 
         Raises:
-            ArgumentError: It is not a function.
+            ArgumentError: The argument is not a function.
         """
         from ipymcp.interaction.elicitation import answering
 
         handler = None if function is None else answering(function)
-        self._told("elicitation", self._host.set_handler("elicitation", handler))
+        self._warn_outdated("elicitation", self._host.set_handler("elicitation", handler))
         return function
 
     @property
     def roots(self) -> list[dict[str, str]]:
-        """The folders servers are told they may look at: `mcp.roots = "data"`, `mcp.roots = ["data", Path("/tmp")]`.
+        """The folders that servers may access: `mcp.roots = "data"`, `mcp.roots = ["data", Path("/tmp")]`.
 
-        Unless set, or with None again, the notebook's; for a server whose command names folders those instead.
+        None resets them to the default: the folders in the server's command if it has any, else the notebook's folder.
         """
         return [dict(root) for root in self._host.answers.roots]
 
@@ -370,12 +359,14 @@ class Mcp(NotPicklable):
     def roots(self, roots: Roots | None) -> None:
         self._host.set_roots(roots)
 
-    def _told(self, what: str, untold: list[str]) -> None:
-        if untold:
-            names = " ".join(map(quoted, untold))
-            self._host.notices.add(f"{names}: told of {what} at the next start only: %mcp restart {names}")
+    def _warn_outdated(self, capability: str, servers: list[str]) -> None:
+        if servers:
+            names = " ".join(map(quoted, servers))
+            self._host.notices.add(
+                f"{names} will use the new {capability} setting after a restart: %mcp restart {names}"
+            )
 
-    # -- words that wait ----------------------------------------------------------------------------------------------
+    # -- blocking methods ---------------------------------------------------------------------------------------------
 
     @sync_and_async
     @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none)
@@ -390,24 +381,23 @@ class Mcp(NotPicklable):
     ) -> Servers:
         """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
 
-        Nothing: every server of the discovered configuration that is not disabled. What a project's file defines runs
-        once the user has seen it and agreed.
-
-        Loading twice what has not changed does nothing; what has changed is restarted.
+        Without arguments, load every server of the discovered configuration that is not disabled. Servers of a
+        project's file run after the user has seen and approved them. A server that is already loaded is restarted if
+        its definition has changed.
 
         Args:
-            what: Names, addresses (`https://…`), paths, definitions. A plain name after a path picks from that file,
-                else from the discovered configuration; one that is loaded already is started.
-            wait: Until each is ready or has failed.
-            trust: Run what a project's file defines without asking; its servers still ask for secrets.
-            locked: Refuse servers whose tools are not what `mcp.lock` says.
-            lazy: Start a server at its first call, where its tools are known from before.
-            start_timeout: Seconds that a start may take, instead of what the definitions say.
+            what: Names, URLs (`https://…`), paths, definitions. A name after a path refers to a server of that file,
+                else of the discovered configuration; a server that is already loaded is started.
+            wait: Wait until each server is ready or has failed.
+            trust: Run servers of a project's file without asking; their use of secrets still needs approval.
+            locked: Refuse servers whose tools differ from `mcp.lock`.
+            lazy: Start a server at its first call if its tools are known from an earlier run.
+            start_timeout: Start timeout in seconds, instead of that of the definitions.
 
         Raises:
-            ServerError: A server asked for by name did not start.
-            ConfigError: A file or definition is wrong.
-            PolicyError: `mcp.lock` has no such server.
+            ServerError: A server that was given by name did not start.
+            ConfigError: A file or definition is invalid.
+            PolicyError: `mcp.lock` does not have the server.
         """
         from ipymcp.api.load_request import gather
         from ipymcp.security.pins import read_lock
@@ -433,7 +423,7 @@ class Mcp(NotPicklable):
         """Start servers that were stopped or have failed.
 
         Raises:
-            ServerError: One did not start.
+            ServerError: A server did not start.
         """
         for session in await self._host.start(names):
             session.require()
@@ -441,7 +431,7 @@ class Mcp(NotPicklable):
     @sync_and_async
     @checked(names=TEXT)
     async def stop(self, *names: str) -> None:
-        """Stop servers; their tools are refused until they are started again."""
+        """Stop servers; calls of their tools fail until they are started again."""
         await self._host.stop(names)
 
     @sync_and_async
@@ -450,7 +440,7 @@ class Mcp(NotPicklable):
         """Stop servers and start them again.
 
         Raises:
-            ServerError: One did not start.
+            ServerError: A server did not start.
         """
         for session in await self._host.restart(names):
             session.require()
@@ -458,16 +448,16 @@ class Mcp(NotPicklable):
     @sync_and_async
     @checked(names=TEXT)
     async def unload(self, *names: str) -> None:
-        """Stop servers and forget them."""
+        """Stop servers and remove them from the notebook."""
         await self._host.unload(names)
 
     @sync_and_async
     @checked(patterns=TEXT)
     async def disable(self, *patterns: str) -> None:
-        """Switch off servers by name (they are stopped) or tools by pattern (`fs.write_*`).
+        """Disable servers by name (they are stopped) or tools by pattern (`fs.write_*`).
 
         Raises:
-            UnknownName: A pattern that means no server, and no tool that is known now.
+            UnknownName: A pattern matches no server and no known tool.
         """
         for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
             if servers:
@@ -478,10 +468,10 @@ class Mcp(NotPicklable):
     @sync_and_async
     @checked(patterns=TEXT)
     async def enable(self, *patterns: str) -> None:
-        """Switch on again what `disable` switched off; servers are started.
+        """Enable disabled servers, which are started, or disabled tools.
 
         Raises:
-            UnknownName: As `disable`.
+            UnknownName: As for `disable`.
             ServerError: A server did not start.
         """
         for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
@@ -492,7 +482,6 @@ class Mcp(NotPicklable):
                 self._filters.set(pattern, allowed=True)
 
     def _servers_of(self, pattern: str) -> list[str]:
-        """The servers that a pattern means; none where it means tools."""
         sessions = self._host.sessions
         servers = [name for name, alias in self._host.aliases().items() if pattern in (name, alias)]
         if servers or "." not in pattern:
@@ -509,7 +498,7 @@ class Mcp(NotPicklable):
         """Cancel a running call by its number, or all of them.
 
         Returns:
-            How many were still running.
+            The number of cancelled calls.
         """
         running = self._host.running
         if number is not None and number not in running:
@@ -534,7 +523,8 @@ class _ScriptConnection:
     ) -> None:
         self._what = what
         self._trust = trust
-        self._mcp = Mcp(Host())
+        self._host = Host()
+        self._mcp = Mcp(self._host)
         if on_sampling is not None:
             self._mcp.on_sampling(on_sampling)
         if on_elicitation is not None:
@@ -544,17 +534,17 @@ class _ScriptConnection:
 
 
 class connect(_ScriptConnection):
-    """Servers that live as long as the `with` block: `with ipymcp.connect({"time": {…}}) as mcp:`.
+    """Servers that run during a `with` block: `with ipymcp.connect({"time": {…}}) as mcp:`.
 
     Args:
-        what: As for `mcp.load`: definitions by name, addresses, config files and names in them, `"demo"`.
-        on_sampling: As `mcp.on_sampling`.
-        on_elicitation: As `mcp.on_elicitation`.
-        roots: As `mcp.roots`; the working folder unless given.
-        trust: Run what a project's file defines without asking.
+        what: Definitions by name, URLs, config files and names in them, or `"demo"`, as for `mcp.load`.
+        on_sampling: A function as for `mcp.on_sampling`.
+        on_elicitation: A function as for `mcp.on_elicitation`.
+        roots: Folders as for `mcp.roots`; by default the working folder.
+        trust: Run servers of a project's file without asking.
 
     Raises:
-        ServerError: A server did not start; the others are stopped again.
+        ServerError: A server did not start; the others are stopped.
     """
 
     def __enter__(self) -> Mcp:
@@ -571,13 +561,9 @@ class connect(_ScriptConnection):
 
 
 class aconnect(_ScriptConnection):
-    """The same for `async with`: `async with ipymcp.aconnect({"time": {…}}) as mcp:`.
+    """Servers that run during an `async with` block: `async with ipymcp.aconnect({"time": {…}}) as mcp:`.
 
-    Args:
-        what: As for `connect`, and so are the rest.
-
-    Raises:
-        ServerError: A server did not start; the others are stopped again.
+    Arguments and errors are those of `connect`.
     """
 
     async def __aenter__(self) -> Mcp:
@@ -585,9 +571,46 @@ class aconnect(_ScriptConnection):
             if self._what:
                 await self._mcp.load.aio(*self._what, trust=self._trust)
         except BaseException:
-            await self._mcp._host.aclose()
+            await self._host.aclose()
             raise
         return self._mcp
 
     async def __aexit__(self, *_: object) -> None:
-        await self._mcp._host.aclose()
+        await self._host.aclose()
+
+
+# The notebook and the panel reach the inside of `mcp` by functions: its attributes are the names of servers.
+
+
+def factory_of(mcp: Mcp) -> ToolFactory:
+    """The factory of the tools of `mcp`."""
+    return mcp._factory  # pyright: ignore[reportPrivateUsage]
+
+
+def chat_of(mcp: Mcp) -> ModelChat:
+    """The models that `mcp` asks."""
+    return mcp._asker  # pyright: ignore[reportPrivateUsage]
+
+
+def set_model(mcp: Mcp, model: Any, budget: int) -> list[str]:
+    """Set the default model, which also answers sampling requests unless the user set a function for them.
+
+    Args:
+        mcp: The notebook's namespace.
+        model: The model, or None.
+        budget: Maximum tokens per server for its sampling requests.
+
+    Returns:
+        The running servers that cannot use it before a restart.
+    """
+    return mcp._set_model(model, budget)  # pyright: ignore[reportPrivateUsage]
+
+
+def load_if_lazy(mcp: Mcp, name: str) -> None:
+    """Load a server that is configured to start at its first use and is trusted."""
+    mcp._load_if_lazy(name)  # pyright: ignore[reportPrivateUsage]
+
+
+def servers_of(mcp: Mcp, pattern: str) -> list[str]:
+    """The servers that a pattern matches; empty if it matches tools."""
+    return mcp._servers_of(pattern)  # pyright: ignore[reportPrivateUsage]

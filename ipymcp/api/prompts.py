@@ -1,4 +1,4 @@
-"""The prompts of servers: called with their arguments they are messages."""
+"""Prompts of servers, called with arguments to get messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.content import Part, read_part
 from ipymcp.results.tables import NotPicklable, Table, TableView
-from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
+from ipymcp.schema.text_arguments import Argument, callable_class, schema_of, to_strings
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Message(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The content as text; what is none is named in brackets."""
+        """The content as text; a placeholder in brackets if it is not text."""
         return str(self.content)
 
 
 class PromptResult:
-    """The messages of a prompt, in order. `str` is `.text`; it holds no link to the server.
+    """The messages of a prompt, in order. `str` is `.text`; it holds no reference to the server.
 
     Args:
         raw: The JSON of the `result` object of `prompts/get`.
@@ -56,7 +56,7 @@ class PromptResult:
     """
 
     is_untrusted = True
-    """Prompts have no hints: what is in one may be anybody's words."""
+    """Always true: nothing says that a prompt has no content of third parties."""
 
     def __init__(self, raw: bytes | Raw, *, server: str, prompt: str) -> None:
         self._raw = raw
@@ -65,30 +65,35 @@ class PromptResult:
 
     @property
     def source(self) -> str:
-        """Where it is from: the server and the prompt."""
+        """The origin of the result: the server and the prompt."""
         return f"{self.server} {self.prompt}"
 
     @cached_property
     def messages(self) -> list[Message]:
-        """The messages: `.role` and `.content` of each."""
+        """The messages, each with `.role` and `.content`."""
         result = types.decode(self._raw, types.GetPromptResult)
         return [_message(types.loads(raw)) for raw in result.messages]
 
     @property
     def text(self) -> str:
-        """All messages as text, with their roles where these differ."""
+        """All messages as text, with their roles if these differ."""
         if len({message.role for message in self.messages}) <= 1:
             return "\n\n".join(message.text for message in self.messages)
         return "\n\n".join(f"{message.role}: {message.text}" for message in self.messages)
 
     @property
     def description(self) -> str:
-        """What the server says of it."""
+        """The server's description of the prompt."""
         return types.decode(self._raw, types.GetPromptResult).description or ""
 
     @property
+    def size(self) -> int:
+        """The size of the result's JSON in bytes."""
+        return memoryview(self._raw).nbytes
+
+    @property
     def raw(self) -> dict[str, Any]:
-        """The whole `result` object as decoded JSON; `raw["messages"]` is what chat models take."""
+        """The whole `result` object as decoded JSON; `raw["messages"]` suits chat models."""
         return types.loads(self._raw)
 
     def __iter__(self) -> Iterator[Message]:
@@ -130,7 +135,7 @@ class PromptResult:
 
 
 class Prompt(NotPicklable):
-    """A prompt of a server, called like a function: `mcp.SERVER.prompts.NAME(argument="…")` gives its messages."""
+    """A prompt of a server, called like a function: `mcp.SERVER.prompts.NAME(argument="…")` returns its messages."""
 
     def __init__(self, host: Host, entry: PromptEntry, schema: ToolSchema) -> None:
         self._host = host
@@ -138,17 +143,17 @@ class Prompt(NotPicklable):
         self._schema = schema
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> PromptResult:
-        """Get the messages, with these arguments.
+        """Get the messages for these arguments.
 
         Raises:
-            ArgumentError: One is missing, or there is none of that name.
+            ArgumentError: An argument is missing or unknown.
             RpcError: The server refused.
         """
-        return self._host.loop.run(self._get(named(self._schema, args, kwargs)))
+        return self._host.loop.run(self._get(to_strings(self._schema, args, kwargs)))
 
     async def aio(self, /, *args: Any, **kwargs: Any) -> PromptResult:
-        """The same, awaited."""
-        return await self._host.loop.arun(self._get(named(self._schema, args, kwargs)))
+        """Get the messages without blocking."""
+        return await self._host.loop.arun(self._get(to_strings(self._schema, args, kwargs)))
 
     @property
     def server(self) -> str:
@@ -162,7 +167,7 @@ class Prompt(NotPicklable):
 
     @property
     def description(self) -> str:
-        """What the server says of it."""
+        """The server's description of the prompt."""
         return self._entry.definition.description or ""
 
     async def _get(self, arguments: Mapping[str, str]) -> PromptResult:
@@ -200,10 +205,10 @@ class Prompts(TableView):
         return self[name]
 
     def __getitem__(self, name: str) -> Prompt:
-        """A prompt by its exact name, or what a user types for it.
+        """A prompt by its exact name or identifier.
 
         Raises:
-            UnknownName: There is none of that name; the hint names the nearest.
+            UnknownName: There is no such prompt; the hint has similar names.
         """
         check_name(name, "prompt")
         session = self._session
@@ -232,7 +237,7 @@ class Prompts(TableView):
 
     @property
     def table(self) -> Table:
-        """One row a prompt."""
+        """A table with a row per prompt."""
         session = self._session
         title = f"{self._server}: prompts"
         if session.client is None and not session.state.is_moving:
@@ -247,9 +252,9 @@ class Prompts(TableView):
 
 
 class AllPrompts(TableView):
-    """The prompts of all servers that are ready, a table when shown: `mcp.prompts`, `mcp.prompts("fs.*")`.
+    """The prompts of all ready servers, displayed as a table: `mcp.prompts`, `mcp.prompts("fs.*")`.
 
-    Patterns are globs over the server, `server.prompt` and the prompt; the last that matches decides, `!` denies.
+    Patterns are globs for the server, `server.prompt` and the prompt; the last match decides, `!` excludes.
     """
 
     def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
@@ -258,7 +263,7 @@ class AllPrompts(TableView):
 
     @checked("prompts", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllPrompts:
-        """Those that patterns select."""
+        """Select prompts by patterns."""
         return AllPrompts(self._host, patterns)
 
     def __iter__(self) -> Iterator[Prompt]:
@@ -269,7 +274,7 @@ class AllPrompts(TableView):
 
     @property
     def table(self) -> Table:
-        """One row a prompt."""
+        """A table with a row per prompt."""
         return prompt_table(*self._look())
 
     def _look(self) -> tuple[list[PromptEntry], list[str]]:
@@ -278,7 +283,7 @@ class AllPrompts(TableView):
 
 
 def selected_prompts(catalogs: Iterable[Catalog], patterns: Sequence[str]) -> list[PromptEntry]:
-    """The prompts that patterns select."""
+    """Select prompts by patterns."""
     return [
         entry
         for catalog in catalogs
@@ -290,14 +295,14 @@ def selected_prompts(catalogs: Iterable[Catalog], patterns: Sequence[str]) -> li
 
 
 def prompt_table(entries: Iterable[PromptEntry], notes: Sequence[str]) -> Table:
-    """One row a prompt."""
+    """A table with a row per prompt."""
     rows = [_row(entry, f"{entry.server}.{entry.alias}") for entry in entries]
     empty = () if rows else ("no prompts here",)
     return Table(_COLUMNS, rows, title="MCP prompts", note=" · ".join((*empty, *notes)))
 
 
 def prompt(host: Host, entry: PromptEntry) -> Prompt:
-    """The prompt as the user gets it, with a signature and a docstring of its own."""
+    """Make a prompt object with its own signature and docstring."""
     schema = prompt_schema(entry)
     kind = callable_class(
         Prompt,
@@ -312,7 +317,7 @@ def prompt(host: Host, entry: PromptEntry) -> Prompt:
 
 
 def prompt_schema(entry: PromptEntry) -> ToolSchema:
-    """The arguments of a prompt."""
+    """The schema of a prompt's arguments."""
     return schema_of(_arguments(entry), server=entry.server, owner=entry.name)
 
 
@@ -332,7 +337,7 @@ def _first_line(entry: PromptEntry) -> str:
 
 
 def _message(value: Any) -> Message:
-    """A message as far as it is one: what servers get wrong is shown rather than refused."""
+    """Read a message leniently: an invalid one is shown rather than refused."""
     role = value.get("role") if is_object(value) else None
     return Message(
         role if isinstance(role, str) else "user", read_part(value.get("content") if is_object(value) else value)

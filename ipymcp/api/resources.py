@@ -1,4 +1,4 @@
-"""Resources of servers: listed, read, subscribed to, and templates called with their parameters.
+"""Resources of servers: listing, reading, subscribing, and templates called with parameters.
 
 Source: MCP 2026-07-28, server/resources; RFC 6570, which `uritemplate` implements.
 """
@@ -18,7 +18,7 @@ from ipymcp.errors import McpError, RpcError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.resource_result import ResourceResult
 from ipymcp.results.tables import NotPicklable, Table, TableView
-from ipymcp.schema.text_arguments import Argument, callable_class, named, schema_of
+from ipymcp.schema.text_arguments import Argument, callable_class, schema_of, to_strings
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
@@ -30,15 +30,14 @@ if TYPE_CHECKING:
     from ipymcp.protocol.types import ResourceDefinition, TemplateDefinition
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import ToolSchema
 
 
 class Subscription(NotPicklable):
-    """A resource as it is now: read again whenever the server says that it changed, until `.close()`.
+    """The current content of a resource, read again at each change notification until `.close()`.
 
-    It goes on when the server is started again. In a `with` block it is closed at the end.
+    It continues after a restart of the server. A `with` block closes it at the end.
     """
 
     def __init__(self, host: Host, session: ServerSession, uri: str, callback: Callable[[ResourceResult], Any] | None):
@@ -49,13 +48,14 @@ class Subscription(NotPicklable):
         self._value: ResourceResult | None = None
         self.uri = uri
         self.updated = 0
-        """How often it has changed since it was subscribed to."""
+        """The number of changes since the start of the subscription."""
         self.error: McpError | None = None
-        """Why it could not be read when it last changed; None where it could."""
+        """The error of the last read; None if it succeeded."""
         self.closed = False
 
-    async def _open(self) -> Subscription:
-        await self._subscriptions.add(self.uri, self._hear)
+    async def open(self) -> Subscription:
+        """Read the resource and register for its changes."""
+        await self._subscriptions.add(self.uri, self._update)
         return self
 
     @property
@@ -65,15 +65,15 @@ class Subscription(NotPicklable):
 
     @property
     def value(self) -> ResourceResult:
-        """What was read last."""
-        assert self._value is not None  # it is read before the user gets this
+        """The result of the last read."""
+        assert self._value is not None  # read before the user gets the subscription
         return self._value
 
     def close(self) -> None:
-        """End it."""
+        """End the subscription."""
         self.closed = True
         if self._host.loop.is_running:
-            self._host.loop.call(self._subscriptions.remove, self.uri, self._hear)
+            self._host.loop.call(self._subscriptions.remove, self.uri, self._update)
 
     def __enter__(self) -> Subscription:
         return self
@@ -88,26 +88,26 @@ class Subscription(NotPicklable):
         state = "closed" if self.closed else f"updated {times}"
         return one_line(f"Subscription {self.server} {self.uri}, {state}")
 
-    def _hear(self, news: Raw | McpError, is_news: bool) -> None:
-        if isinstance(news, McpError):
-            self.error = news
+    def _update(self, content: Raw | McpError, is_change: bool) -> None:
+        if isinstance(content, McpError):
+            self.error = content
             return
-        value = ResourceResult(bytes(news), server=self.server, uri=self.uri)
+        value = ResourceResult(bytes(content), server=self.server, uri=self.uri)
         self._value, self.error = value, None
-        if is_news:
+        if is_change:
             self.updated += 1
             if self._callback is not None and not self.closed:
                 self._host.handlers.call(self._call_back, self._callback, value)
 
     def _call_back(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
-        """On the handlers' loop."""
+        """Call the callback. Runs on the handlers' loop."""
         if inspect.iscoroutinefunction(callback):
             self._host.handlers.spawn(self._await(callback, value), "ipymcp-callback")
             return
         try:
             callback(value)
         except Exception as error:
-            self._blame(error)
+            self._log_error(error)
 
     async def _await(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
         try:
@@ -115,30 +115,30 @@ class Subscription(NotPicklable):
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._blame(error)
+            self._log_error(error)
 
-    def _blame(self, error: Exception) -> None:
+    def _log_error(self, error: Exception) -> None:
         self._session.log.add("host", "error", f"the callback of the subscription to {self.uri} failed: {error!r}")
 
 
 _COLUMNS = ("resource", "name", "type", "description")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NOT_FOUND = frozenset({-32002, -32602})
-"""The codes of a resource that does not exist: the older revisions', and 2026-07-28's."""
+"""Error codes for a missing resource: of older revisions and of 2026-07-28."""
 
 
 class Resource(NotPicklable):
-    """A resource of a server: `.read()` it, or `.subscribe()` to it. Nothing is read before."""
+    """A resource of a server, with `.read()` and `.subscribe()`. Nothing is read before."""
 
     def __init__(self, host: Host, server: str, uri: str) -> None:
         self._host = host
         self._server = server
         self.uri = uri
-        """Its address, which the server understands."""
+        """The resource's URI."""
 
     @sync_and_async
     async def read(self) -> ResourceResult:
-        """Read it; what the server calls fresh for some time is not read twice in that time.
+        """Read the resource; results that the server marks as cacheable are cached.
 
         Raises:
             RpcError: The server has no such resource, or cannot read it.
@@ -157,18 +157,18 @@ class Resource(NotPicklable):
     @sync_and_async
     @checked(callback=FUNCTION.or_none)
     async def subscribe(self, callback: Callable[[ResourceResult], Any] | None = None) -> Subscription:
-        """Keep it fresh: read it now, and again whenever the server says that it changed.
+        """Read the resource now, and again whenever the server notifies of a change.
 
         Args:
             callback: Called with each new `ResourceResult`, on a background thread; may be a coroutine function.
 
         Raises:
-            CallError: The server does not tell when its resources change, or refused.
+            CallError: The server does not support subscriptions, or refused.
         """
         session = self._session
         await session.awake()
         try:
-            return await Subscription(self._host, session, self.uri, callback)._open()
+            return await Subscription(self._host, session, self.uri, callback).open()
         except RpcError as error:
             _add_hint(error, self.uri, session)
             raise
@@ -180,31 +180,31 @@ class Resource(NotPicklable):
 
     @property
     def name(self) -> str:
-        """What the server calls it; its URI where that is not listed."""
+        """The resource's name; the URI if the server does not list it."""
         definition = self._definition
         return (definition.name if definition else "") or self.uri
 
     @property
     def title(self) -> str:
-        """Its name for people, where it has one."""
+        """The resource's title; empty if it has none."""
         definition = self._definition
         return (definition.title if definition else None) or ""
 
     @property
     def description(self) -> str:
-        """What the server says of it."""
+        """The server's description of the resource; empty if it has none."""
         definition = self._definition
         return (definition.description if definition else None) or ""
 
     @property
     def mime_type(self) -> str:
-        """Its MIME type, where the server says it in its list."""
+        """The MIME type in the server's list; empty if unknown."""
         definition = self._definition
         return (definition.mimeType if definition else None) or ""
 
     @property
     def size(self) -> int | None:
-        """Its size in bytes, where the server says it in its list."""
+        """The size in bytes in the server's list; None if unknown."""
         definition = self._definition
         return int(definition.size) if definition and definition.size is not None else None
 
@@ -215,10 +215,6 @@ class Resource(NotPicklable):
     @property
     def _session(self) -> ServerSession:
         return self._host.find(self._server)
-
-    @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
 
     def __repr__(self) -> str:
         about = " · ".join(word for word in (self.title or self._listed_name, self.mime_type) if word)
@@ -232,7 +228,7 @@ class Resource(NotPicklable):
 class Resources(TableView):
     """The resources of one server: `mcp.SERVER.resources["URI"].read()`, and its templates by their URI template.
 
-    Shown, it is a table; `.df` is that as a DataFrame. Iterating gives the resources, not the templates.
+    Displayed as a table; `.df` is a DataFrame. Iteration yields the resources, not the templates.
     """
 
     def __init__(self, host: Host, server: str) -> None:
@@ -240,12 +236,12 @@ class Resources(TableView):
         self._server = server
 
     def __getitem__(self, name: str) -> Resource | Template:
-        """A resource by its URI or its name, a template by its URI template.
+        """A resource by its URI or name, or a template by its URI template.
 
-        A URI need not be listed: servers read many that they do not list.
+        A URI need not be listed: servers can read resources that they do not list.
 
         Raises:
-            UnknownName: There is none of that name; the hint names the nearest.
+            UnknownName: There is no such resource; the hint has similar names.
         """
         check_name(name, "resource")
         session = self._session
@@ -274,13 +270,13 @@ class Resources(TableView):
 
     @property
     def templates(self) -> list[Template]:
-        """Its templates."""
+        """The resource templates of the server."""
         catalog = look(self._host, self._session, "templates")
         return [self._template(definition) for definition in catalog.templates.values()]
 
     @property
     def table(self) -> Table:
-        """One row a resource, then one a template."""
+        """A table with a row per resource, then per template."""
         session = self._session
         title = f"{self._server}: resources"
         if session.client is None and not session.state.is_moving:
@@ -304,7 +300,6 @@ class Resources(TableView):
         return self._template(templates[0]) if len(templates) == 1 and not named else None
 
     def _template(self, definition: TemplateDefinition) -> Template:
-
         return template(self._host, self._server, definition)
 
     @property
@@ -313,13 +308,13 @@ class Resources(TableView):
 
 
 class AllResources(TableView):
-    """The resources of all servers that are ready, a table when shown: `mcp.resources`, `mcp.resources("fs", "*.csv")`.
+    """The resources of all ready servers, displayed as a table: `mcp.resources`, `mcp.resources("fs", "*.csv")`.
 
-    Patterns are globs over the server, `server.uri`, the URI and the name; the last that matches decides, `!` denies.
+    Patterns are globs for the server, `server.uri`, the URI and the name; the last match decides, `!` excludes.
     """
 
     COLUMNS = ("resource", "server", "name", "type", "description")
-    """The URI first: people copy it, and a terminal cuts that column last."""
+    """The URI comes first: users copy it, and a terminal cuts the first column last."""
 
     def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
         self._host = host
@@ -327,7 +322,7 @@ class AllResources(TableView):
 
     @checked("resources", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllResources:
-        """Those that patterns select."""
+        """Select resources by patterns."""
         return AllResources(self._host, patterns)
 
     def __iter__(self) -> Iterator[Resource]:
@@ -342,13 +337,13 @@ class AllResources(TableView):
 
     @property
     def table(self) -> Table:
-        """One row a resource or template."""
+        """A table with a row per resource or template."""
         catalogs, notes = look_at_all(self._host, "resources", "templates")
         return resource_table({session.name: catalog for session, catalog in catalogs}, self._patterns, notes)
 
 
 def resource_table(catalogs: Mapping[str, Catalog], patterns: Sequence[str], notes: Sequence[str]) -> Table:
-    """The resources and templates that patterns select, of servers by name."""
+    """A table of the resources and templates that patterns select, from catalogs by server name."""
     rows = [
         (row[0], server, *row[1:])
         for server, catalog in catalogs.items()
@@ -380,7 +375,7 @@ def _first_line(text: str | None) -> str:
 
 
 def _add_hint(error: RpcError, uri: str, session: ServerSession) -> None:
-    """Which resource the server speaks of, and what may have been meant."""
+    """Add the URI to an error's message, and similar URIs as a hint."""
     if uri not in error.message:
         error.message = f"{uri}: {error.message}"
     if error.hint is None and error.code in _NOT_FOUND:
@@ -389,11 +384,11 @@ def _add_hint(error: RpcError, uri: str, session: ServerSession) -> None:
 
 
 _OPTIONAL = ("?", "&", "#", ";")
-"""Expressions that leave nothing behind where their parameters are not given."""
+"""Operators of expressions that expand to nothing without parameters."""
 
 
 class Template(NotPicklable):
-    """A template of resources: called with its parameters it is a resource, `.read()` and `.subscribe()` and all."""
+    """A resource template, called with its parameters to get a `Resource`."""
 
     def __init__(self, host: Host, server: str, definition: TemplateDefinition, schema: ToolSchema) -> None:
         self._host = host
@@ -402,16 +397,16 @@ class Template(NotPicklable):
         self._schema = schema
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Resource:
-        """The resource of these parameters. Nothing is read yet.
+        """The resource for these parameters. Nothing is read yet.
 
         Raises:
-            ArgumentError: One is missing, or there is none of that name.
+            ArgumentError: A parameter is missing or unknown.
         """
-        return self.resource(named(self._schema, args, kwargs))
+        return self.resource(to_strings(self._schema, args, kwargs))
 
     @checked(parameters=MAPPING)
     def resource(self, parameters: Mapping[str, Any]) -> Resource:
-        """The resource of parameters that are ready, by their exact names."""
+        """The resource for a mapping of parameters by exact name."""
         return Resource(self._host, self._server, expand(self._definition, parameters))
 
     @property
@@ -426,17 +421,17 @@ class Template(NotPicklable):
 
     @property
     def name(self) -> str:
-        """What the server calls it."""
+        """The template's name."""
         return self._definition.name
 
     @property
     def description(self) -> str:
-        """What the server says of it."""
+        """The server's description of the template; empty if it has none."""
         return self._definition.description or ""
 
     @property
     def mime_type(self) -> str:
-        """The MIME type of all its resources, where they have one in common."""
+        """The common MIME type of the template's resources; empty if they have none."""
         return self._definition.mimeType or ""
 
     def __repr__(self) -> str:
@@ -446,7 +441,7 @@ class Template(NotPicklable):
 
 
 def template(host: Host, server: str, definition: TemplateDefinition) -> Template:
-    """The template as the user gets it, with a signature and a docstring of its own."""
+    """Make a template object with its own signature and docstring."""
     schema = template_schema(server, definition)
     kind = callable_class(
         Template,
@@ -461,17 +456,17 @@ def template(host: Host, server: str, definition: TemplateDefinition) -> Templat
 
 
 def expand(definition: TemplateDefinition, parameters: Mapping[str, Any]) -> str:
-    """The address that a template comes to with these parameters, by their exact names (RFC 6570)."""
+    """Expand a template to a URI with parameters by exact name (RFC 6570)."""
     return _parsed(definition.uriTemplate).expand(dict(parameters))
 
 
 def template_schema(server: str, definition: TemplateDefinition) -> ToolSchema:
-    """The parameters of a template."""
+    """The schema of a template's parameters."""
     arguments: dict[str, Argument] = {}
     for expression in _parsed(definition.uriTemplate).variables:
         required = not expression.original.startswith(_OPTIONAL)
         for name, options in expression.variables:
-            arguments.setdefault(name, Argument(name, required, takes_many=bool(options.get("explode"))))
+            arguments.setdefault(name, Argument(name, required, is_explodable=bool(options.get("explode"))))
     return schema_of(arguments.values(), server=server, owner=definition.uriTemplate)
 
 

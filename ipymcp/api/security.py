@@ -15,7 +15,7 @@ from ipymcp.config.digest import digest_of
 from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.security.pins import LOCK_FILE, canonical, diff, write_lock
 from ipymcp.security.rules import CALLERS, USUAL, Rule
 from ipymcp.security.scanner import look_alikes
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.pins import Pin
     from ipymcp.security.rules import Decision
@@ -43,28 +42,24 @@ class ToolPolicy(TableView):
     """The rules for calls: `mcp.policy.deny("fs.write_*")`, `mcp.policy.explain("fs.write_file")`.
 
     Args:
-        host: Whose.
+        host: The host whose calls the rules are for.
     """
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._policy = host.guard.policy
 
-    @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
-
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def allow(self, *patterns: str, always: bool = False) -> None:
-        """Allow tools to whoever calls them. It is for the definitions of the servers that are loaded now.
+        """Allow calls of tools by any caller, for the current definitions of the loaded servers.
 
         Args:
-            patterns: Globs over `server.tool`; a name without a dot means all tools of that server.
-            always: Remember it, for all notebooks.
+            patterns: Globs for `server.tool`; a name without a dot matches all tools of that server.
+            always: Save the rule for all notebooks.
 
         Raises:
-            UnknownName: No server that is loaded is meant.
+            UnknownName: A pattern matches no loaded server.
         """
         for pattern in patterns:
             for session, glob in self._owners(pattern):
@@ -74,24 +69,24 @@ class ToolPolicy(TableView):
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def ask(self, *patterns: str, always: bool = False) -> None:
-        """Have the user asked about calls of tools, whoever makes them. Arguments as for `allow`."""
+        """Ask the user about calls of tools by any caller. Arguments as for `allow`."""
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "ask", always=always)
 
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def deny(self, *patterns: str, always: bool = False) -> None:
-        """Refuse calls of tools, whoever makes them. Arguments as for `allow`."""
+        """Refuse calls of tools by any caller. Arguments as for `allow`."""
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "deny", always=always)
 
     @sync_and_async
     @checked(always=FLAG)
     async def reset(self, always: bool = False) -> None:
-        """Take back all that was decided in this notebook.
+        """Remove all rules of this notebook.
 
         Args:
-            always: And all that was remembered.
+            always: Also remove all saved rules.
         """
         refuse_models("change the policy")
         self._policy.reset()
@@ -101,10 +96,10 @@ class ToolPolicy(TableView):
 
     @checked(name=TEXT)
     def explain(self, name: str) -> Table:
-        """Every rule that is about a tool, for each who may call it, in order; the last decides.
+        """The rules that match a tool, in order, for each kind of caller; the last one decides.
 
         Args:
-            name: `server.tool`.
+            name: The tool as `server.tool`.
         """
         session, tool = self._host.resolve(name)
         entry = self._host.entry(session, tool)
@@ -120,12 +115,12 @@ class ToolPolicy(TableView):
 
     @property
     def table(self) -> Table:
-        """One row a tool."""
+        """A table with a row per tool."""
         return self._table()
 
     @checked(patterns=TEXT)
     def changed(self, *patterns: str) -> Table:
-        """What holds now for the tools that a change was about, the first ten of them."""
+        """A table of the first ten tools that patterns match, to show the effect of a change."""
         return self._table(patterns)
 
     def _table(self, patterns: tuple[str, ...] | None = None) -> Table:
@@ -139,9 +134,9 @@ class ToolPolicy(TableView):
                 if meant is not None and not any(rule.matches(entry, "") for rule in meant):
                     continue
                 verdicts = [self._policy.verdict(entry, session.rights, caller) for caller in CALLERS]
-                said = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
+                reasons = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
                 decisions = (verdict.decision for verdict in verdicts)
-                rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(said)))
+                rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(reasons)))
         here = set(self._policy.session_rules)
         rules = [f"{rule}: no tool that is loaded" if rule in idle & here else str(rule) for rule in decided]
         notes = rules or ["the usual: you may; about models and apps you are asked"]
@@ -163,7 +158,7 @@ class ToolPolicy(TableView):
             self._policy.add_rule(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
 
     def _by_name(self, pattern: str) -> str:
-        """A pattern with a server's alias replaced by its name; of servers that are loaded or configured."""
+        """A pattern with the alias of a loaded or configured server replaced by its name."""
         whole = _whole(pattern)
         known = aliases([*self._host.sessions, *self._host.discovery.peek().servers], RESERVED_HOST)
         spelled = {**{alias: name for name, alias in known.items()}, **{name: name for name in known}}
@@ -171,10 +166,10 @@ class ToolPolicy(TableView):
         return whole if owner is None else escape(spelled[owner]) + whole[len(owner) :]
 
     def _owners(self, pattern: str) -> list[tuple[ServerSession, str]]:
-        """The servers whose tools a pattern means, and the glob over their names.
+        """The loaded servers that a pattern matches, each with the glob for its tools.
 
         Raises:
-            UnknownName: None is loaded.
+            UnknownName: The pattern matches no loaded server.
         """
         found = list(self._split(pattern))
         if not found:
@@ -201,10 +196,10 @@ def _whole(pattern: str) -> str:
 
 
 class Changes:
-    """What differs between tools as they were pinned and as they are.
+    """The differences between pinned and current tool definitions.
 
     Args:
-        diffs: Unified diffs, by `server.tool`.
+        diffs: Unified diffs by `server.tool`.
     """
 
     def __init__(self, diffs: Mapping[str, list[str]]) -> None:
@@ -225,10 +220,10 @@ class Changes:
 
 
 class ToolPins(TableView):
-    """The pins of the tools of the servers that are loaded: `mcp.pins.diff("fs")`, `mcp.pins.accept("fs.read_file")`.
+    """The pinned tool definitions of the loaded servers: `mcp.pins.diff("fs")`, `mcp.pins.accept("fs.read_file")`.
 
     Args:
-        host: Whose.
+        host: The host of the servers.
     """
 
     def __init__(self, host: Host) -> None:
@@ -236,15 +231,11 @@ class ToolPins(TableView):
         self._pinning = host.guard.pinning
 
     @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
-
-    @property
     def table(self) -> Table:
-        """One row a tool."""
+        """A table with a row per tool."""
         rows: list[tuple[str, ...]] = []
         for session in self._host.sessions.values():
-            pinned = self._loop.run(self._pinning.pins.of(session.rights.digest))
+            pinned = self._host.loop.run(self._pinning.pins.of(session.rights.digest))
             conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
             for entry in session.catalog.tools.values():
                 name = f"{entry.server}.{entry.name}"
@@ -262,10 +253,10 @@ class ToolPins(TableView):
     @sync_and_async
     @checked(names=TEXT)
     async def diff(self, *names: str) -> Changes:
-        """What changed.
+        """The changes of tool definitions since they were pinned.
 
         Args:
-            names: `server` or `server.tool`; all servers unless given.
+            names: `server` or `server.tool`; by default all servers.
         """
         diffs: dict[str, list[str]] = {}
         for session, entries in self._meant(names):
@@ -279,13 +270,13 @@ class ToolPins(TableView):
     @sync_and_async
     @checked(names=TEXT)
     async def accept(self, *names: str) -> list[str]:
-        """Take what changed as it is now.
+        """Accept and pin the current definitions of changed tools.
 
         Args:
-            names: `server` or `server.tool`; all servers unless given.
+            names: `server` or `server.tool`; by default all servers.
 
         Returns:
-            What was taken.
+            The accepted tools as `server.tool`.
         """
         refuse_models("accept pins")
         taken: list[str] = []
@@ -301,7 +292,7 @@ class ToolPins(TableView):
         return taken
 
     def scan(self) -> Table:
-        """What is conspicuous in what servers say of their tools, and where."""
+        """Suspicious content of the servers' tool definitions and its places."""
         sessions = self._host.sessions
         found = [finding for name in sessions for finding in self._host.guard.findings.get(name, ())]
         found += look_alikes({name: session.catalog.tools for name, session in sessions.items()})
@@ -310,10 +301,10 @@ class ToolPins(TableView):
 
     @checked(path=PATH.or_none)
     def export(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write what the tools of the servers that are ready are now: `mcp.lock` beside the notebook unless named.
+        """Write the current tool definitions of all ready servers, by default to `mcp.lock` beside the notebook.
 
         Returns:
-            The file. `load(locked=True)` and `%mcp load --locked` refuse what differs from it.
+            The file. `load(locked=True)` and `%mcp load --locked` refuse tools that differ from it.
         """
         file = Path(self._host.folder, path or LOCK_FILE)
         ready = {name: session for name, session in self._host.sessions.items() if session.client is not None}
@@ -351,22 +342,18 @@ _SHOWN = 12
 
 
 class TrustedServers(TableView):
-    """What the user agreed to run: `mcp.trust`, `mcp.trust.revoke("fs")`.
+    """The servers that the user has allowed to run: `mcp.trust`, `mcp.trust.revoke("fs")`.
 
     Args:
-        host: Whose.
+        host: The host of the servers.
     """
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
-
-    @property
     def table(self) -> Table:
-        """One row a definition."""
+        """A table with a row per definition."""
         rows = [
             (
                 one.server,
@@ -376,7 +363,7 @@ class TrustedServers(TableView):
                 ", ".join(sorted(one.secrets)),
                 time.strftime("%Y-%m-%d", time.localtime(one.decided)),
             )
-            for one in self._loop.run(self._host.guard.trust.agreements())
+            for one in self._host.loop.run(self._host.guard.trust.agreements())
         ]
         note = "" if rows else "nothing was agreed to; what you type in a cell needs no agreement"
         return Table(
@@ -386,17 +373,17 @@ class TrustedServers(TableView):
     @sync_and_async
     @checked(names=TEXT, everything=FLAG)
     async def revoke(self, *names: str, everything: bool = False) -> list[str]:
-        """Take agreements back. Servers that run by them are stopped, in this notebook.
+        """Revoke permissions to run, and stop the affected servers of this notebook.
 
         Args:
-            names: Servers, files, or the beginnings of definitions' hashes, as the table has them.
-            everything: All of them.
+            names: Servers, files, or prefixes of definition hashes, as in the table.
+            everything: Revoke all permissions.
 
         Returns:
-            The servers' names.
+            The names of the servers.
 
         Raises:
-            UnknownName: Nothing of that name was agreed to.
+            UnknownName: There is no permission of that name.
         """
         trust = self._host.guard.trust
         gone = await trust.revoke(None) if everything else []

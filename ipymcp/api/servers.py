@@ -1,4 +1,4 @@
-"""Servers as objects: their tools, state and logs, the table of all of them, and what stopped servers had."""
+"""Server objects: their tools, state and logs, the table of all servers, and cached catalogs of stopped ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from msgspec import Struct
 from ipymcp.api.catalogs import not_running
 from ipymcp.api.toolset import hidden_note, tool_table
 from ipymcp.argument_checks import COUNT, TEXT, check_name, checked
-from ipymcp.results.tables import NotPicklable, Table, TableView
+from ipymcp.results.tables import NotPicklable, Table, TableView, mimebundle
 from ipymcp.runtime.catalog import remembered
-from ipymcp.runtime.session import State, state_word
+from ipymcp.runtime.interfaces import State, state_word
 from ipymcp.security.rules import selects
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ class ServerTools(NotPicklable):
 
     @property
     def resources(self) -> Resources:
-        """Its resources, to be read by their URI: `mcp.SERVER.resources["URI"].read()`."""
+        """The server's resources, read by URI: `mcp.SERVER.resources["URI"].read()`."""
         from ipymcp.api.resources import Resources
 
         return Resources(self._factory.host, self._name)
 
     @property
     def prompts(self) -> Prompts:
-        """Its prompts, as functions that give messages: `mcp.SERVER.prompts.NAME(…)`."""
+        """The server's prompts as functions that return messages: `mcp.SERVER.prompts.NAME(…)`."""
         from ipymcp.api.prompts import Prompts
 
         return Prompts(self._factory.host, self._name)
@@ -100,7 +100,7 @@ class ServerTools(NotPicklable):
         return self[name]
 
     def __getitem__(self, name: str) -> Tool:
-        """A tool by its exact name, or what a user types for it. A server that is starting is waited for."""
+        """A tool by its exact name or identifier. Waits for a server that is starting."""
         check_name(name, "tool")
         session = self._session()
         entry = session.catalog.find(name)
@@ -127,7 +127,7 @@ class ServerTools(NotPicklable):
         return repr(self._table())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self._table()._repr_mimebundle_(include, exclude)
+        return mimebundle(self._table())
 
     def _table(self) -> Table:
         session, factory, host = self._session(), self._factory, self._factory.host
@@ -163,46 +163,46 @@ class Server(NotPicklable):
 
     @property
     def name(self) -> str:
-        """Its name in this notebook."""
+        """The server's name in this notebook."""
         return self._session.name
 
     @property
     def state(self) -> str:
-        """Such as `stopped`, `starting`, `ready` or `error`; the reference lists them all."""
+        """The server's state, such as `stopped`, `starting`, `ready` or `error`; the reference lists them all."""
         return self._session.state.value
 
     @property
     def away_since(self) -> float | None:
-        """Since when it cannot be reached, in seconds since the epoch; None while it can, or is not asked for."""
+        """The time since which the server is unreachable, in seconds since the epoch; None if it is reachable."""
         return self._session.away_since
 
     @property
     def protocol_version(self) -> str:
-        """The protocol version settled with it; empty while it is not ready."""
+        """The negotiated protocol version; empty while the server is not ready."""
         return self._session.protocol_version
 
     @property
     def instructions(self) -> str:
-        """What the server wants a model to know of it."""
+        """The server's instructions for models."""
         client = self._session.client
         return (client.instructions if client else None) or ""
 
     @property
     def error(self) -> str:
-        """Its last failure, one line."""
+        """The last error in one line."""
         return self._session.last_error
 
     @property
     def pid(self) -> int | None:
-        """Its process's number."""
+        """The process id of a local server."""
         return self._session.pid
 
     @checked(count=COUNT.or_none)
     def logs(self, count: int | None = 50) -> Table:
-        """Its last log lines, oldest first.
+        """The last log lines, oldest first.
 
         Args:
-            count: At most so many; None for all that are kept (1,000).
+            count: The maximum number of lines; None for all stored ones (1,000).
         """
         rows = [
             (time.strftime("%H:%M:%S", time.localtime(line.time)), line.source, line.level, line.text)
@@ -213,14 +213,14 @@ class Server(NotPicklable):
 
     @checked(identifier=TEXT, tool=TEXT)
     def task(self, identifier: str, tool: str = "task") -> Call[ToolResult]:
-        """Pick up a task by its id: `.result()`, `await`, `.task`, `.cancel()` and `.leave()` are the `Call`'s.
+        """Continue a task by its id as a `Call`, with `.result()`, `await`, `.task`, `.cancel()` and `.leave()`.
 
         Args:
-            identifier: What `.leave()` gave, or an error named, in this kernel or another.
-            tool: The tool that it came from, for messages.
+            identifier: The task id that `.leave()` returned, or that an error contained, in any kernel.
+            tool: The name of the tool that made the task, for messages.
 
         Raises:
-            CallError: The server has no tasks.
+            CallError: The server does not support tasks.
         """
         from ipymcp.api.tool import tool_result
 
@@ -233,38 +233,38 @@ class Server(NotPicklable):
         )
 
     def start(self) -> None:
-        """Start it and wait until it is ready."""
+        """Start the server and wait until it is ready."""
         self._commands.start(self.name)
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         self._commands.stop(self.name)
 
     def restart(self) -> None:
-        """Stop it and start it again."""
+        """Stop the server and start it again."""
         self._commands.restart(self.name)
 
     def enable(self) -> None:
-        """Switch it on again, and start it."""
+        """Enable the server and start it."""
         self._commands.enable(self.name)
 
     def disable(self) -> None:
-        """Switch it off: it is stopped, and no call starts it."""
+        """Disable the server: stop it, and let no call start it."""
         self._commands.disable(self.name)
 
     def unload(self) -> None:
-        """Stop it and forget it."""
+        """Stop the server and remove it from the notebook."""
         self._commands.unload(self.name)
 
     @property
     def tools(self) -> ServerTools:
-        """Its tools, as functions: what `mcp.SERVER` is."""
+        """The server's tools as functions, the same object as `mcp.SERVER`."""
         return ServerTools(self._factory, self.name)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), self.error)]
         table = Table(("state", "era", "tools", "last error"), rows, title=self.name)
-        return {"text/plain": repr(self), "text/html": table._repr_html_()}
+        return {"text/plain": repr(self), "text/html": table.html}
 
     def __repr__(self) -> str:
         count = len(self._session.catalog.tools)
@@ -299,7 +299,7 @@ class Servers(TableView):
         return list(self)
 
     def values(self) -> list[Server]:
-        """The servers, in the order they were loaded."""
+        """The servers in the order of loading."""
         return [self[name] for name in self]
 
     def items(self) -> list[tuple[str, Server]]:
@@ -311,7 +311,7 @@ class Servers(TableView):
 
     @property
     def table(self) -> Table:
-        """One row a server."""
+        """A table with a row per server."""
         rows = [
             (
                 session.name,
@@ -328,9 +328,9 @@ class Servers(TableView):
 
     @property
     def known(self) -> Table:
-        """Every server that was ever loaded on this machine, in any notebook; nothing is started.
+        """A table of all servers that were ever loaded on this machine, in any notebook.
 
-        One `was connected` that is not connected here: it may be in another kernel, or that kernel is gone.
+        `was connected` means connected in another kernel, which may have ended since.
         """
         rows = [
             (

@@ -1,4 +1,4 @@
-"""`%mcp stubs`: the tools of a notebook's servers as a `.pyi` text for editors and type checkers."""
+"""`%mcp stubs`: a `.pyi` stub of a notebook's tools for editors and type checkers."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _OPTIONS: Final = """\
 
 
 def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:
-    """A stub file: a class for each server, one for each tool, and `mcp`, which has all servers.
+    """Make a stub file: a class for each server and each tool, and `mcp` with all servers.
 
     Args:
-        servers: For each server, by the attribute it has in the notebook, its tools: the tool's attribute, its
-            description and its schema.
+        servers: For each server, by its attribute name in the notebook, its tools: the attribute name, the description
+            and the schema of each.
     """
     names = _Names()
     blocks: list[str] = []
@@ -63,7 +63,7 @@ def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:
 
 
 class _Names:
-    """Class names, each given once."""
+    """A generator of unique class names."""
 
     def __init__(self) -> None:
         self.taken = {
@@ -94,13 +94,13 @@ class _Names:
 
 
 def _holder(name: str, members: Mapping[str, str]) -> str:
-    """A class that has others as attributes."""
+    """A class with the other classes as attributes."""
     lines = [f"    {attribute}: {kind}" for attribute, kind in members.items()] or ["    pass"]
     return "\n".join([f"class {name}:", *lines])
 
 
 def _tool(name: str, description: str, schema: ToolSchema, names: _Names) -> list[str]:
-    """A tool's class, and before it those of its object arguments."""
+    """A tool's class after the TypedDicts of its arguments."""
     typed = _TypedDicts(schema.tree, name, names)
     arguments = _arguments(schema, typed)
     lines = [f"class {name}:"]
@@ -136,7 +136,7 @@ def _unused(word: str, taken: set[str]) -> str:
 
 
 class _TypedDicts:
-    """The TypedDicts of one tool's arguments, made as its annotations ask for them."""
+    """The TypedDicts of one tool's arguments, made when its annotations refer to them."""
 
     def __init__(self, tree: SchemaTree, owner: str, names: _Names) -> None:
         self.tree = tree
@@ -146,7 +146,7 @@ class _TypedDicts:
         self._known: dict[int, tuple[Schema, str]] = {}
 
     def name_for(self, form: Schema) -> str | None:
-        """The name of an object form's TypedDict; None where a TypedDict cannot say it."""
+        """The name of an object schema's TypedDict; None if a TypedDict cannot express it."""
         known = self._known.get(id(properties(form)))
         if known is not None:
             return known[1]
@@ -172,6 +172,6 @@ class _TypedDicts:
 
 
 def _quoted(description: str) -> str:
-    """A docstring literal on one line, whatever the description holds."""
+    """A description as a docstring literal on one line."""
     text = " ".join(printable(description).split())[:2_000]
     return '"""' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""' if text else ""

@@ -1,11 +1,12 @@
-"""Words that wait: sync by default, with the same word under `.aio` for those who await."""
+"""Methods that block by default, with the coroutine function as their attribute `.aio`."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import warnings
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ipymcp.text import visible
 
@@ -14,31 +15,32 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.loop import BackgroundLoop
 
 
 _BETWEEN = frozenset({"ipymcp", "asyncio"})
-"""Whose lines may stand between a word and the user's line: `with ipymcp.connect(…)` loads from one of ours."""
-_NOBODYS = frozenset({"IPython", "ipykernel", "tornado", "threading"})
-"""Who calls where no line of the user's does: magics, displays and what a thread of ours does."""
+"""Packages whose frames may be between a method and the user's line, as in `with ipymcp.connect(…)`."""
+_INTERNAL_CALLERS = frozenset({"IPython", "ipykernel", "tornado", "threading"})
+"""Packages that call methods without a line of the user: for magics, displays and background threads."""
 
-
-class _HasLoop(Protocol):
-    _host: Host
-
-    @property
-    def _loop(self) -> BackgroundLoop: ...
-
-
-S = TypeVar("S", bound=_HasLoop)
+S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_get_host = attrgetter("_host")
 
-class _Waiting(Generic[P, R]):
-    """A bound word."""
 
-    def __init__(self, function: Callable[..., Coroutine[Any, Any, R]], owner: _HasLoop) -> None:
+def host_of(owner: object) -> Host:
+    """The host of `mcp` or of an object made from it.
+
+    Not a public attribute, because the attributes of `mcp` are the names of servers.
+    """
+    return _get_host(owner)
+
+
+class _BlockingMethod(Generic[P, R]):
+    """A bound method that blocks."""
+
+    def __init__(self, function: Callable[..., Coroutine[Any, Any, R]], owner: object) -> None:
         functools.update_wrapper(self, functools.partial(function, owner))
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
@@ -47,31 +49,31 @@ class _Waiting(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return self._owner._loop.run(self._function(self._owner, *args, **kwargs))
+            return host_of(self._owner).loop.run(self._function(self._owner, *args, **kwargs))
         finally:
-            self._tell()
+            self._warn()
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The same, awaited."""
+        """Run the method without blocking."""
         try:
-            return await self._owner._loop.arun(self._function(self._owner, *args, **kwargs))
+            return await host_of(self._owner).loop.arun(self._function(self._owner, *args, **kwargs))
         finally:
-            self._tell()
+            self._warn()
 
-    def _tell(self) -> None:
-        """Warn of what went wrong meanwhile, at the user's line; without one it waits for the next occasion."""
-        level = _users_level()
-        for notice in self._owner._host.notices.take() if level is not None else ():
+    def _warn(self) -> None:
+        """Emit pending notices as warnings at the user's line; without one they stay pending."""
+        level = _user_stack_level()
+        for notice in host_of(self._owner).notices.take() if level is not None else ():
             warnings.warn(visible(notice), UserWarning, stacklevel=level or 1)
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"
 
 
-def _users_level() -> int | None:
-    """How many frames above its caller the user's line is; None where there is none."""
+def _user_stack_level() -> int | None:
+    """The number of frames from the caller up to the user's line; None if there is none."""
     level, frame = 0, inspect.currentframe()
-    while frame is not None and (owner := _owner(frame)) not in _NOBODYS:
+    while frame is not None and (owner := _owner(frame)) not in _INTERNAL_CALLERS:
         if owner not in _BETWEEN:
             return level
         level, frame = level + 1, frame.f_back
@@ -79,12 +81,12 @@ def _users_level() -> int | None:
 
 
 def _owner(frame: FrameType) -> str:
-    """The package whose code runs in a frame."""
+    """The top-level package of a frame's code."""
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 class sync_and_async(Generic[S, P, R]):
-    """Makes a coroutine method of the background loop a word that waits."""
+    """Decorator that makes a coroutine method of an object with a host block until the background loop has run it."""
 
     def __init__(self, function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> None:
         self._function = function
@@ -93,6 +95,6 @@ class sync_and_async(Generic[S, P, R]):
     @overload
     def __get__(self, owner: None, kind: type[S]) -> sync_and_async[S, P, R]: ...
     @overload
-    def __get__(self, owner: S, kind: type[S]) -> _Waiting[P, R]: ...
-    def __get__(self, owner: S | None, kind: type[S]) -> sync_and_async[S, P, R] | _Waiting[P, R]:
-        return self if owner is None else _Waiting(self._function, owner)
+    def __get__(self, owner: S, kind: type[S]) -> _BlockingMethod[P, R]: ...
+    def __get__(self, owner: S | None, kind: type[S]) -> sync_and_async[S, P, R] | _BlockingMethod[P, R]:
+        return self if owner is None else _BlockingMethod(self._function, owner)

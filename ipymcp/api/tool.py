@@ -1,7 +1,7 @@
 """One tool as a Python function: called, awaited, submitted, inspected.
 
-What IPython, jedi and `inspect` show of a function is a property of its class, so a tool that somebody looks at gets a
-class of its own, made at the first attribute access; ten thousand tools in a catalog cost nothing until then.
+IPython, jedi and `inspect` read signatures and docstrings from the class, so each tool gets its own class, made at the
+first attribute access; ten thousand tools in a catalog cost nothing until then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ipymcp.protocol.types import is_object
 from ipymcp.results.stored_results import KeptResults
 from ipymcp.results.tables import NotPicklable
 from ipymcp.results.tool_result import ToolResult
-from ipymcp.schema.dynamic_class import specialised
+from ipymcp.schema.dynamic_class import callable_subclass
 from ipymcp.security.rules import CALLERS
 from ipymcp.security.untrusted import Conversation
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.llm.tool_definitions import Declarer
+    from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.protocol.types import Progress
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
@@ -44,42 +44,42 @@ if TYPE_CHECKING:
 _MAX_ABOUT = 100
 _MAX_MESSAGE = 300
 _OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
-"""What `.options` takes."""
+"""The arguments of `.options`."""
 
 
 class ToolFactory:
-    """Makes the tools of one host and keeps what is costly to make.
+    """Makes the tools of one host and caches their schemas and classes.
 
     Args:
-        host: Where calls go.
+        host: The host that runs the calls.
     """
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.results = KeptResults()
-        """What was shown in part."""
+        """The results that were shown in part."""
         self.for_models: set[int] = set()
-        """The numbers of those that models in the user's own loops were given a part of."""
-        self._declarer: Declarer | None = None
+        """The numbers of the results of which a model outside `mcp.ask` was given a part."""
+        self._declarer: DeclarationCache | None = None
         self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
 
     def conversation(self, key: Hashable) -> Conversation:
-        """The conversation with a model in the user's own loop: by its name, or by the selection it was given."""
+        """The conversation with a model outside `mcp.ask`, by its name or by the selection of tools."""
         return self._conversations.setdefault(key, Conversation())
 
     @property
-    def declarer(self) -> Declarer:
-        """Declares the tools to providers."""
+    def declarer(self) -> DeclarationCache:
+        """The cache of tool declarations for model providers."""
         if self._declarer is None:
-            from ipymcp.llm.tool_definitions import Declarer
+            from ipymcp.llm.tool_definitions import DeclarationCache
 
-            self._declarer = Declarer()
+            self._declarer = DeclarationCache()
         return self._declarer
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
-        """The input schema of a tool, for Python."""
+        """The input schema of a tool."""
         key = (entry.server, entry.name)
         known = self._schemas.get(key)
         if known is None or known[0] is not entry:
@@ -90,26 +90,38 @@ class ToolFactory:
         return known[1]
 
     def tool(self, entry: ToolEntry, options: CallOptions | None = None) -> Tool:
-        """The tool as the user gets it, with a signature and a docstring of its own."""
+        """The tool object of a catalog entry, with its own signature and docstring."""
         usual = self._both(entry)[1]
         return usual if options is None else type(usual)(self, entry.server, entry.name, options)
 
-    def async_tool(self, tool: Tool) -> AsyncTool:
-        """The same tool, to be awaited."""
-        usual = self._both(tool._entry())[2]
-        return usual if tool._options is None else type(usual)(self, tool.server, tool.name, tool._options)
+    def async_tool(self, entry: ToolEntry, options: CallOptions | None = None) -> AsyncTool:
+        """The awaitable variant of a tool."""
+        usual = self._both(entry)[2]
+        return usual if options is None else type(usual)(self, entry.server, entry.name, options)
 
     def signature(self, entry: ToolEntry) -> Signature:
         """The Python signature of a tool."""
         return self.tool(entry).__signature__
 
+    def schema_of(self, tool: Tool) -> ToolSchema:
+        """The input schema of a tool that the user has."""
+        return self.schema(tool._entry())  # pyright: ignore[reportPrivateUsage]
+
+    def options_of(self, tool: Tool, session: ServerSession) -> CallOptions:
+        """The options that a call of this tool has."""
+        return tool._call_options(session)  # pyright: ignore[reportPrivateUsage]
+
+    def checked_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        """A call with arguments that have been checked."""
+        return self.tool(entry)._new_call(session, entry, arguments)  # pyright: ignore[reportPrivateUsage]
+
     def prepare(self, entry: ToolEntry, options: CallOptions, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        """A call of a tool that is ready to be sent.
+        """Prepare a call of a tool.
 
         Raises:
-            ArgumentError: The arguments do not fit.
+            ArgumentError: The arguments are invalid.
         """
-        return self.tool(entry, options)._prepare_mapping(arguments)
+        return self.tool(entry, options)._prepare_mapping(arguments)  # pyright: ignore[reportPrivateUsage]
 
     def _both(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
         key = (entry.server, entry.name)
@@ -118,28 +130,31 @@ class ToolFactory:
             schema = self.schema(entry)
             text = _describe(entry, schema)
             where = f"mcp.{entry.server}"
-            tool = specialised(Tool, entry.alias, where, schema.signature, text)(self, *key)
-            async_tool = specialised(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
+            tool = callable_subclass(Tool, entry.alias, where, schema.signature, text)(self, *key)
+            async_tool = callable_subclass(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
             known = self._made[key] = (entry, tool, async_tool)
         return known
 
 
-class _Awaited:
-    """The same tool, to be awaited."""  # no property: IPython would show that, not the tool it gives
+class _AsyncVariant:
+    """The awaitable variant of a tool."""  # not a property: IPython would show the property instead of the tool
+
+    def __init__(self, make: Callable[[Tool], AsyncTool]) -> None:
+        self._make = make
 
     @overload
-    def __get__(self, tool: None, kind: type[Tool]) -> _Awaited: ...
+    def __get__(self, tool: None, kind: type[Tool]) -> _AsyncVariant: ...
     @overload
     def __get__(self, tool: Tool, kind: type[Tool]) -> AsyncTool: ...
-    def __get__(self, tool: Tool | None, kind: type[Tool]) -> _Awaited | AsyncTool:
-        return self if tool is None else tool._factory.async_tool(tool)
+    def __get__(self, tool: Tool | None, kind: type[Tool]) -> _AsyncVariant | AsyncTool:
+        return self if tool is None else self._make(tool)
 
 
 class Tool(NotPicklable):
     """A tool of an MCP server, called like a function.
 
-    Required arguments are positional in the schema's order, optional ones by keyword. `.aio` is the same to be awaited,
-    `.submit` starts it and returns a `Call`, `.options` changes how it is called, `.call` takes a ready mapping.
+    Required arguments are positional in the schema's order, optional ones are keyword-only. `.aio(…)` is awaitable,
+    `.submit` starts a call and returns a `Call`, `.options` changes call options, `.call` takes a mapping of arguments.
     """
 
     def __init__(self, factory: ToolFactory, server: str, name: str, options: CallOptions | None = None) -> None:
@@ -153,10 +168,10 @@ class Tool(NotPicklable):
         """Call the tool and wait for its result."""
         return self._prepare(args, kwargs).run()
 
-    aio = _Awaited()
+    aio = _AsyncVariant(lambda tool: tool._factory.async_tool(tool._entry(), tool._options))
 
     def submit(self, /, *args: Any, **kwargs: Any) -> Call[ToolResult]:
-        """Start the call and return at once; `.result()`, `await`, `.progress` and `.cancel()` are the `Call`'s."""
+        """Start a call and return it at once; it has `.result()`, `await`, `.progress` and `.cancel()`."""
         return self._prepare(args, kwargs).submit()
 
     @checked(
@@ -175,22 +190,38 @@ class Tool(NotPicklable):
         caller: Caller | None = None,
         turn: str | None = None,
     ) -> Tool:
-        """The same tool, called otherwise.
+        """The same tool with other call options.
 
         Args:
-            timeout: Seconds it may go without progress.
+            timeout: Seconds without progress after which the call fails.
             on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
-            as_task: Make the call a task, which `.submit(…).leave()` leaves to itself, where the tool may be one.
-            caller: On whose behalf: `user`, or `model` or `app`, whose calls you are asked about.
-            turn: Names the model's answer that calls belong to, so that one consent may cover all of it.
+            as_task: Run the call as a task if the tool supports it; `.submit(…).leave()` detaches it.
+            caller: The caller for the policy: `user`, or `model` or `app`, whose calls need approval by default.
+            turn: The name of the model answer that the calls belong to, so that one approval can cover all of them.
         """
         options = self._call_options(self._session()).changed(timeout, on_progress, as_task, caller, turn)
         return self._factory.tool(self._entry(), options)
 
     @checked(arguments=MAPPING)
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call it with a ready mapping of its exact argument names."""
+        """Call the tool with a mapping of its exact argument names."""
         return self._prepare_mapping(arguments).run()
+
+    def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        """Prepare a call with a mapping of exact argument names.
+
+        Raises:
+            ArgumentError: The arguments are invalid.
+        """
+        session = self._settled_session()
+        entry = self._entry(session)
+        schema = self._factory.schema(entry)
+        try:
+            checked_arguments = schema.check(arguments)
+        except ArgumentError as error:
+            _add_usage_hint(error, schema, (), arguments)
+            raise
+        return self._new_call(session, entry, checked_arguments)
 
     @property
     def server(self) -> str:
@@ -204,17 +235,17 @@ class Tool(NotPicklable):
 
     @property
     def description(self) -> str:
-        """What the server says it does."""
+        """The server's description of the tool."""
         return self._entry().definition.description or ""
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """Its input schema, verbatim."""
+        """The input schema, verbatim."""
         return types.loads(self._entry().definition.inputSchema)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """Its output schema, verbatim, if it has one."""
+        """The output schema, verbatim; None if there is none."""
         raw = self._entry().definition.outputSchema
         return types.loads(raw) if len(raw) else None
 
@@ -244,10 +275,10 @@ class Tool(NotPicklable):
         return f"{self._server}.{self._name}"
 
     def _entry(self, session: ServerSession | None = None) -> ToolEntry:
-        """What the catalog now has of it.
+        """The current catalog entry.
 
         Raises:
-            UnknownName: The server has it no more.
+            UnknownName: The server no longer has the tool.
         """
         session = session or self._session()
         return session.catalog.tools.get(self._name) or self._factory.host.find_tool(session, self._name)
@@ -272,24 +303,12 @@ class Tool(NotPicklable):
         try:
             arguments = schema.bind(args, kwargs)
         except ArgumentError as error:
-            _advise(error, schema, args, kwargs)
+            _add_usage_hint(error, schema, args, kwargs)
             raise
         return self._new_call(session, entry, arguments)
 
-    def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        session = self._settled_session()
-        entry = self._entry(session)
-        schema = self._factory.schema(entry)
-        try:
-            checked_arguments = schema.check(arguments)
-        except ArgumentError as error:
-            _advise(error, schema, (), arguments)
-            raise
-        return self._new_call(session, entry, checked_arguments)
-
     def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         output_schema = entry.definition.outputSchema
-
         is_untrusted = self._factory.host.guard.policy.is_open_world(entry, session.rights)
 
         def convert(raw: Raw) -> ToolResult:
@@ -302,13 +321,13 @@ class Tool(NotPicklable):
         return self._factory.host.new_call(session, entry, types.encode(arguments), options, convert)
 
 
-def _advise(error: ArgumentError, schema: ToolSchema, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
-    """Say what to write where an option of the call, or a dict of all arguments, was taken for an argument."""
+def _add_usage_hint(error: ArgumentError, schema: ToolSchema, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
+    """Add a hint if a call option, or a dict of all arguments, was passed as an argument."""
     written, name = expression(schema.server, schema.tool), error.argument
     if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
         error.hint = f"it is an option of the call: {written}.options({name}={shown(given[name])})(…)"
     elif len(args) == 1 and isinstance(args[0], Mapping) and not given:
-        error.hint = f"a dict of all arguments is given so: {written}.call({{…}}), or {written}(**{{…}})"
+        error.hint = f"pass a dict of all arguments as {written}.call({{…}}), or {written}(**{{…}})"
 
 
 class AsyncTool(Tool):
@@ -323,7 +342,7 @@ class AsyncTool(Tool):
 
 
 def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) -> bool:
-    """Whether a call has to ask for a task, or may and was told to (2025-11-25, tasks, tool-level negotiation)."""
+    """Whether a call must be a task, or may be one and is wished to be (2025-11-25, tasks, tool-level negotiation)."""
     client = session.client
     if client is None or client.era.kind == "stateless" or not client.takes_tasks:
         return False
@@ -335,11 +354,11 @@ def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) ->
 def tool_result(
     raw: Raw, server: str, tool: str, output_schema: bytes | None, *, is_untrusted: bool = True
 ) -> ToolResult:
-    """The answer as a value.
+    """Convert the JSON of a `tools/call` result.
 
     Raises:
-        ToolError: The tool says it failed.
-        CallError: The answer is none yet, or none at all.
+        ToolError: The tool reported an error.
+        CallError: The result is of another type than `complete`, or is invalid.
     """
     result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
     kind = result.kind
@@ -357,7 +376,7 @@ def tool_result(
 
 def _in_one_line(text: str) -> str:
     line = mask(" / ".join(part.strip() for part in text.strip().splitlines() if part.strip()))
-    return line or "failed without a word"
+    return line or "failed without a message"
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:

@@ -1,4 +1,4 @@
-"""A selection of tools: ordered, live, and a table when shown."""
+"""Live, ordered selections of tools, displayed as a table."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
     from ipymcp.llm.tool_calls import ToolCaller
     from ipymcp.llm.tool_definitions import ProviderTools
     from ipymcp.runtime.catalog import ToolEntry
-    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.schema.tool_schema import Parameter
 
 
 class Toolset(TableView):
-    """The tools that patterns over `server.tool` select, as they are whenever they are looked at.
+    """A live selection of tools by globs for `server.tool`.
 
-    Called with patterns it selects from itself; the last pattern that matches decides, `!` denies. Disabled and denied
-    tools are in no selection, and only servers that are ready, or lazy, have tools. `+` joins selections, and plain
-    functions: `mcp.tools("fs.*") + [my_function]`.
+    A call with patterns narrows the selection; the last match decides, `!` excludes. It never has disabled or denied
+    tools, and only those of servers that are ready or lazy. `+` adds selections and plain functions:
+    `mcp.tools("fs.*") + [my_function]`.
 
-    For a model: `.to_openai()` and its like declare the tools, `.run(response)` makes the calls it asks for.
+    For a model: `.to_openai()` and similar methods declare the tools, `.run(response)` makes the requested calls.
 
     Args:
-        factory: Makes the tools.
-        selection: The selected tools; all of the host's by default.
+        factory: The maker of the tool objects.
+        selection: The selected tools; by default all of the host's.
     """
 
     def __init__(self, factory: ToolFactory, selection: ToolSelection | None = None) -> None:
@@ -48,12 +47,8 @@ class Toolset(TableView):
 
     @property
     def selection(self) -> ToolSelection:
-        """The selection as a model uses it."""
+        """The selection for the `llm` package."""
         return self._selection
-
-    @property
-    def _loop(self) -> BackgroundLoop:
-        return self._host.loop
 
     @checked("tools", patterns=TEXT)
     def __call__(self, *patterns: str) -> Toolset:
@@ -65,7 +60,7 @@ class Toolset(TableView):
         return Toolset(self._factory, own.changed(tuple((*part, patterns) for part in own.patterns), functions))
 
     def __add__(self, others: Toolset | Tool | Callable[..., Any] | Iterable[Tool | Callable[..., Any]]) -> Toolset:
-        """This and another selection, or tools, or functions of the notebook, one or several; each once.
+        """Join with another selection, or with one or several tools or functions, without duplicates.
 
         Raises:
             ArgumentError: A model could not call one of the functions.
@@ -86,17 +81,17 @@ class Toolset(TableView):
 
     @property
     def entries(self) -> list[ToolEntry]:
-        """The selected tools that you may call, as the catalogs have them now."""
+        """The current catalog entries of the selected tools that you may call."""
         return self._selection.entries("user")
 
     @property
     def names(self) -> list[str]:
-        """`server.tool` of each; functions as `notebook.function`."""
+        """The names of the tools as `server.tool`, and of functions as `notebook.function`."""
         return [f"{entry.server}.{entry.name}" for entry in (*self.entries, *self._selection.functions)]
 
     @property
     def model_names(self) -> dict[str, str]:
-        """What a model calls each that it may see: `{server__tool: server.tool}`. Changed tools are not among them."""
+        """The names for models, `{server__tool: server.tool}`, without tools whose definition has changed."""
         return self._selection.model_names()
 
     def __iter__(self) -> Iterator[Tool | Callable[..., Any]]:
@@ -110,10 +105,10 @@ class Toolset(TableView):
         return name in self.names
 
     def __getitem__(self, name: str) -> Tool | Callable[..., Any]:
-        """A tool of it by `server.tool`; a function by `notebook.function`.
+        """A tool by `server.tool`, or a function by `notebook.function`.
 
         Raises:
-            UnknownName: It is not in the selection; it is a KeyError too.
+            UnknownName: The selection has no such tool. Also a `KeyError`.
         """
         check_name(name, "tool")
         for entry in self.entries:
@@ -127,34 +122,34 @@ class Toolset(TableView):
     # -- for a model --------------------------------------------------------------------------------------------------
 
     def to_openai(self) -> ProviderTools:
-        """The tools as OpenAI's Chat Completions takes them, and every address that speaks it; `.lost` has the rest."""
+        """The tools for OpenAI's Chat Completions API and compatible servers; `.lost` lists inexpressible parts."""
         return self._declared("openai")
 
     def to_openai_responses(self) -> ProviderTools:
-        """The tools as OpenAI's Responses takes them."""
+        """The tools for OpenAI's Responses API."""
         return self._declared("openai_responses")
 
     def to_anthropic(self) -> ProviderTools:
-        """The tools as Anthropic's Messages takes them."""
+        """The tools for Anthropic's Messages API."""
         return self._declared("anthropic")
 
     def to_gemini(self) -> ProviderTools:
-        """The tools as Gemini takes them: a list of one `Tool`, which has all the functions."""
+        """The tools for Gemini: a list of one `Tool` with all functions."""
         return self._declared("gemini")
 
     @checked(turn=TEXT.or_none)
     def to_pydantic_ai(self, *, turn: str | None = None) -> Any:
-        """The tools as a toolset of pydantic-ai: `Agent(…, toolsets=[…])`. It follows what servers have.
+        """The tools as a pydantic-ai toolset: `Agent(…, toolsets=[…])`. It follows changes of the servers' tools.
 
         Args:
-            turn: As in `run`; without it the toolset is one conversation.
+            turn: The name of the answer, as for `run`; without it the toolset is one conversation.
         """
         from ipymcp.llm.integrations import pydantic_ai_toolset
         from ipymcp.llm.providers import profile_of
 
         caller = self._caller(turn, sees_requests=True)
 
-        def declared(model: Any) -> list[Declaration]:  # read for each request
+        def declared(model: Any) -> list[Declaration]:  # called for each request
             caller.conversation.given()
             return self._selection.declarations(profile_of(model))
 
@@ -162,12 +157,12 @@ class Toolset(TableView):
 
     @checked(turn=TEXT.or_none, images=FLAG)
     def to_langchain(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
-        """The tools as LangChain takes them: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
+        """The tools for LangChain: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
 
         Args:
-            turn: As in `run`; without it these tools are one conversation.
-            images: Give the model the images of results, as Anthropic, Gemini and OpenAI's Responses take them; else
-                they are named, because Chat Completions refuses the whole request.
+            turn: The name of the answer, as for `run`; without it these tools are one conversation.
+            images: Pass images of results to the model, which Anthropic, Gemini and OpenAI's Responses accept. By
+                default placeholders are passed, because Chat Completions would refuse the whole request.
         """
         from ipymcp.llm.integrations import langchain_tools
 
@@ -175,10 +170,10 @@ class Toolset(TableView):
 
     @checked(turn=TEXT.or_none)
     def to_llm(self, *, turn: str | None = None) -> list[Any]:
-        """The tools as `llm` takes them: `model.chain(prompt, tools=…)`.
+        """The tools for the `llm` library: `model.chain(prompt, tools=…)`.
 
         Args:
-            turn: As for `to_langchain`.
+            turn: The name of the answer, as for `to_langchain`.
         """
         from ipymcp.llm.integrations import llm_tools
 
@@ -186,10 +181,10 @@ class Toolset(TableView):
 
     @checked(turn=TEXT.or_none)
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
-        """The tools as chatlas takes them: `chat.set_tools(…)`.
+        """The tools for chatlas: `chat.set_tools(…)`.
 
         Args:
-            turn: As for `to_langchain`.
+            turn: The name of the answer, as for `to_langchain`.
         """
         from ipymcp.llm.integrations import chatlas_tools
 
@@ -209,52 +204,52 @@ class Toolset(TableView):
         return ProviderTools(self._selection.declarations(PROFILES[dialect]), dialect)
 
     def describe(self) -> Table:
-        """What the tools cost a model in each request, by server. Tokens are an estimate: four characters each."""
-        from ipymcp.llm.tool_definitions import costs
+        """The estimated tokens of the tool declarations in each request, by server, at four characters per token."""
+        from ipymcp.llm.tool_definitions import token_table
 
-        return costs(self._selection.declarations())
+        return token_table(self._selection.declarations())
 
     @sync_and_async
     @checked(turn=TEXT.or_none)
     async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
-        """Make the calls that a model asks for. Whatever goes wrong with one of them the model is told.
+        """Make the calls that a model requested. Errors of calls are returned to the model.
 
-        Calls to different servers run at the same time; those to one server in order, unless they only read or its
-        `concurrency` says more. You are asked about calls as your policy has it.
+        Calls to different servers run concurrently. Calls to one server run in order unless they only read or the
+        server's `concurrency` allows more. The policy decides which calls you are asked to approve.
 
         Args:
             response: The provider's response, one of its messages, or a list of its tool calls.
-            turn: Names the answer they are a part of, where there are several responses to one question, so that one
-                consent may cover all of them. It is a conversation of its own, too: without a name all responses to
-                this selection are one, in which a model that has read untrusted content is doubted from then on.
+            turn: The name of the answer if it takes several responses, so that one approval can cover all of them. Each
+                name is also a separate conversation; all responses without a name are one conversation per selection.
+                Once a model has read untrusted content, its calls in that conversation need more approvals.
 
         Returns:
-            What to add to the conversation, after the model's own message; empty where it asked for nothing.
+            The messages to add to the conversation after the model's own; empty if it requested no calls.
 
         Raises:
-            ArgumentError: That is no answer of a model.
+            ArgumentError: The value is not a model's response.
         """
-        from ipymcp.llm.providers import PROFILES, asked, messages
-        from ipymcp.llm.tool_calls import Runner
+        from ipymcp.llm.providers import PROFILES, messages, read_response
+        from ipymcp.llm.tool_calls import ToolCallRunner
 
-        dialect, calls = asked(response)
+        dialect, calls = read_response(response)
         own = self._selection
         conversation = self._factory.conversation(turn or (own.patterns, tuple(one.name for one in own.functions)))
-        conversation.given()  # what came back before is in the request that this answers
+        conversation.given()  # the request for this response had all earlier results
         named = turn or f"run {self._host.number()}"
-        runner = Runner(own, named, conversation, PROFILES[dialect])
+        runner = ToolCallRunner(own, named, conversation, PROFILES[dialect])
         return messages(dialect, await runner.run_all(calls))
 
-    # -- for people ---------------------------------------------------------------------------------------------------
+    # -- display ------------------------------------------------------------------------------------------------------
 
     @property
     def has_matches(self) -> bool:
-        """Whether any tool matches, those that policy hides included."""
+        """Whether any tool matches, including those hidden by the policy."""
         return bool(self._selection.selected())
 
     @property
     def table(self) -> Table:
-        """One row a tool."""
+        """A table with a row per tool."""
         sessions = self._host.sessions.values()
         for session in sessions:
             session.look_at_tools()
@@ -282,12 +277,12 @@ def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:
 
 
 def hidden_note(count: int) -> str:
-    """A note on tools that are not shown because they may not be called."""
+    """A note about tools that are hidden because they may not be called."""
     return f"{count} not shown: %mcp policy says why" if count else ""
 
 
 def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str, note: str) -> Table:
-    """Tools for people to look at. Where a user types another name than the tool's own, a column has its own."""
+    """A table of tools, with a column for exact names if some differ from the identifiers."""
     listed = list(entries)
     columns = ["tool", "arguments", "description"]
     rows = [

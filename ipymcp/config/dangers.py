@@ -1,6 +1,6 @@
-"""Dangers in a definition that the trust question points out: shells, code in arguments, open containers.
+"""Warnings for the trust question about a definition: shells, code in arguments, privileged containers.
 
-A word may hide in another (`env -S "sh -c …"`, `ssh -o ProxyCommand=…`), so each argument is read as words, too.
+Arguments may contain commands (`env -S "sh -c …"`, `ssh -o ProxyCommand=…`), so each is also split into words.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _FURTHER_CODE = (
     ({"kubectl", "helm"}, r"--kubeconfig(=.*)?|exec"),
     ({"man", "less", "more"}, r"-P.*|--pager(=.*)?|\+!.*"),
 )
-"""Options with which other programs run code, or write what is run later."""
+"""Options with which other programs run code, or write files that are run later."""
 _DOWNLOAD = re.compile(r"\b(curl|wget|iwr|irm|Invoke-WebRequest|Invoke-RestMethod)\b", re.I)
 _INTO_SHELL = re.compile(
     r"\|\s*(sudo\s+)?((ba|z|da|k|a)?sh|python[\d.]*|node|perl|iex|Invoke-Expression)\b"
@@ -88,19 +88,19 @@ _VOLUME = re.compile(
     r"(?:^|\s)(?:-v|--volume)(?:\s+|=)?((?:\$\{[^}]*\}|[^\s:$]|\$(?!\{))+):|\b(?:src|source)=([^,\s]+)"
     r"|--env-file[= ](\S+)"
 )
-"""The paths of this machine that a container is given."""
+"""Host paths that are mounted into a container."""
 _OUTSIDE = re.compile(rf"/|\.\.|{_HOME}|[A-Za-z]:\\")
 _HOST_RIGHTS = re.compile(
     r"--privileged|--(pid|net|network|ipc|userns|uts|cgroupns)[= ]host|docker\.sock|podman\.sock|containerd\.sock"
     r"|--(cap-add|device|security-opt|volumes-from)\b"
 )
 _LONG = 1_000
-_FAR = 100
-"""Words behind a program that are looked at."""
+_MAX_WORDS = 100
+"""Words checked after a program."""
 
 
 def command_dangers(definition: ServerDefinition) -> Iterator[str]:
-    """What a person should look at in a command before it runs, one line each."""
+    """Yield warnings about the command of a definition, one line each."""
     if definition.command is None:
         return
     words = [definition.command, *definition.args]
@@ -112,7 +112,7 @@ def command_dangers(definition: ServerDefinition) -> Iterator[str]:
     if definition.source.scope == "project":
         yield from _of_project(definition)
     if any(_SOURCES.fullmatch(word.partition("=")[0]) for word in definition.args):
-        yield "packages come from where its arguments say"
+        yield "its arguments choose where packages come from"
     for word in definition.args:
         if _ADDRESS.fullmatch(word):
             yield f"a package comes from an address: {word}"
@@ -124,31 +124,31 @@ def command_dangers(definition: ServerDefinition) -> Iterator[str]:
 
 
 def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
-    """What stands in a row of words, which may be those of one argument."""
+    """Yield warnings about a sequence of words; `text` is their argument if they are parts of one."""
     programs = [program_name(word) for word in words]
     for place, (word, program) in enumerate(zip(words, programs, strict=True)):
         if not program:
             continue
-        behind = words[place + 1 : place + 1 + _FAR]
+        following = words[place + 1 : place + 1 + _MAX_WORDS]
         if program in OTHER_USERS and (place == 0 or program != "su"):
             yield f"{program}: runs as another user"
         if program in SHELL_LINES:
-            line = shell_line(program, behind)
+            line = shell_line(program, following)
             if line is not None:
-                yield from _of_shell(text or " ".join(behind[line:]))
+                yield from _of_shell(text or " ".join(following[line:]))
             elif place == 0 and not text:
                 yield f"{program}: a shell runs what its arguments name"
-        if evaluates(program, behind):
-            yield "runs code that stands in its arguments"
+        if evaluates(program, following):
+            yield "runs code from its arguments"
         for names, option in _FURTHER_CODE:
-            if program in names and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in behind):
+            if program in names and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in following):
                 yield f"{program}: its options can run code"
         if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or programs[0] in WRAPPERS) and not text:
             yield f"downloads something: {program}"
 
 
 def _of_assignments(args: Sequence[str]) -> Iterator[str]:
-    """Variables that are set among the arguments: `env NAME=VALUE …`, `--env NAME=VALUE`, in a line of shell."""
+    """Yield warnings about variables set in arguments: `env NAME=VALUE …`, `--env NAME=VALUE`, in shell code."""
     for argument in args:
         for word in re.split(r"[\s;&|()\"'`]+", argument):
             name, equals, _ = word.removeprefix("--env=").removeprefix("-e").partition("=")
@@ -200,7 +200,7 @@ def _of_container(arguments: str, definition: ServerDefinition) -> Iterator[str]
 
 
 def _of_looks(definition: ServerDefinition) -> Iterator[str]:
-    """What keeps a person from seeing what runs."""
+    """Yield warnings about arguments that hide what runs from a person."""
     is_masked = definition.source.scope != "project"
     shown = masked_args(definition.args) if is_masked else definition.args
     for number, (argument, seen) in enumerate(zip(definition.args, shown, strict=True), start=1):
@@ -217,7 +217,7 @@ def _of_looks(definition: ServerDefinition) -> Iterator[str]:
 
 
 def _is_mixed(word: str) -> bool:
-    """Whether a word has Latin letters beside Greek or Cyrillic ones."""
+    """Whether a word mixes Latin with Greek or Cyrillic letters."""
     if word.isascii():
         return False
     scripts = {unicodedata.name(letter, "").partition(" ")[0] for letter in word if letter.isalpha()}
@@ -225,7 +225,7 @@ def _is_mixed(word: str) -> bool:
 
 
 def _is_of_project(command: str, definition: ServerDefinition) -> bool:
-    """Whether a program is a file of the project, rather than one that is installed."""
+    """Whether a program is a file of the project, rather than an installed one."""
     if "node_modules" in command or re.match(r"\.{1,2}[/\\]|\$\{workspaceFolder|\$\{?PWD\b|\$\(pwd\)", command):
         return True
     folder = definition.source.folder
@@ -241,19 +241,19 @@ _TOOL_NAMES: Final = (
     *("read_file", "write_file", "delete", "run", "execute_command", "send-email", "getUser", "query", "search", "a"),
     *("list_all", "create_issue", "update", "fetch_url", "drop_table", "pushCommit", "zip", "notify", "x.y", "browser"),
 )
-"""Names such as tools have: a pattern that means half of them means nearly everything."""
+"""Sample tool names: a pattern that matches half of them matches nearly everything."""
 _LOOSENING: Final = {
     ("readOnlyHint", True): "only read",
     ("destructiveHint", False): "destroy nothing",
     ("openWorldHint", False): "stay with their own data",
 }
-"""Hints that have fewer questions asked, with what they say of tools."""
+"""Hints that reduce questions, each with its claim about tools."""
 _LOCAL_NAMES = re.compile(r"localhost|.*\.(localhost|local|internal|lan|home\.arpa)|ip6-\w+", re.I)
 _ENGINE_SOCKETS = re.compile(r"(docker|podman|containerd|crio?|buildkitd|libvirt|dbus|systemd|ssh-agent)", re.I)
 
 
 def dangers(definition: ServerDefinition) -> list[str]:
-    """What a person should look at before the server runs, one line each."""
+    """Return all warnings about a definition, one line each."""
     found = [
         *_of_name(definition),
         *command_dangers(definition),
@@ -302,20 +302,20 @@ def _of_address(definition: ServerDefinition) -> Iterator[str]:
     if where:
         yield f"connects to {where}: {host}"
     if parts.scheme == "http" and where != "a service of this machine":
-        yield "http: what is sent can be read on the way"
+        yield "http: what is sent can be read in transit"
     if "@" in parts.netloc:
         yield f"the address holds a login; the server is {host}"
     for name, value in query:
         if value and (looks_secret(name) or SECRET_VALUE.search(value)):
-            yield f"the address holds a secret, {name}: it will stand in logs on the way"
+            yield f"the address holds a secret, {name}: it may end up in logs"
     if any(masked(part) != part for part in unquote(parts.path).split("/")):
-        yield "the address holds what looks like a secret: it will stand in logs on the way"
+        yield "the address holds what looks like a secret: it may end up in logs"
     if not host.isascii() or host.startswith("xn--") or ".xn--" in host:
         yield f"the server's name has letters of other scripts: {ascii(host)[1:-1]}"
 
 
 def _place_of(host: str) -> str:
-    """Whether a host is this machine or a neighbour, however it is written; empty where it is neither."""
+    """Return a phrase for a host on this machine or its network, in any notation; empty for other hosts."""
     if _LOCAL_NAMES.fullmatch(host.rstrip(".")):
         return "a service of this machine" if host.startswith("localhost") else "a service of this machine's network"
     try:
@@ -332,7 +332,7 @@ def _place_of(host: str) -> str:
 
 
 def _of_rights(definition: ServerDefinition) -> Iterator[str]:
-    """What has models call tools unasked."""
+    """Yield warnings about tools that models may call without consent."""
     if _means_nearly_all(definition.auto_approve, definition.name):
         yield f"autoApprove {', '.join(definition.auto_approve)}: models may call all of its tools unasked"
     allowed = [pattern for pattern, decision in definition.tools.items() if decision == "allow"]
@@ -356,7 +356,7 @@ def _of_rights(definition: ServerDefinition) -> Iterator[str]:
 
 
 def _means_nearly_all(patterns: Iterable[str], server: str) -> bool:
-    """Whether globs over tools' names, or over `server.tool`, mean more or less every tool there may be."""
+    """Whether globs over tool names or `server.tool` match nearly every possible tool."""
     patterns = list(patterns)
     meant = [
         name

@@ -1,4 +1,4 @@
-"""One configured server, as its file, cell or script defined it."""
+"""The definition of a server, and its source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Transport = Literal["stdio", "http", "sse"]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a definition stands."""
+    """Source of a definition: a file, a cell or a script."""
 
     scope: Scope = "cell"
     """`cell`: typed after `%mcp load`; `script`: a mapping in Python; `named`: a file that the user named; `project`: a
@@ -26,30 +26,30 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None = None
     """The folder of that file, or of the project that it belongs to (`.vscode/mcp.json` belongs to the one above)."""
     host: str = "ipymcp"
-    """Whose shape the file has."""
+    """The host whose format the file has."""
     key: str = ""
-    """The keys that lead to the definition in its file, joined by dots."""
+    """Path of the definition in its file, keys joined by dots."""
     names: Mapping[str, str] = {}
-    """What the file calls the keys that it names otherwise than a `ServerDefinition`."""
+    """The file's names of keys that differ from those of `ServerDefinition`, by our name."""
     shadows: str = ""
-    """Where the user defines a server of this name, of which a project's takes the place."""
+    """The user's own file, if a project's definition takes precedence over a server of the same name there."""
 
     def __str__(self) -> str:
         return self.file or self.scope
 
     def path(self, key: str = "") -> str:
-        """The keys that lead to one of the definition's values in its file."""
+        """Return the path of a value in the definition's file, keys joined by dots."""
         return ".".join(filter(None, (self.key, spelled(key, self.names))))
 
     def where(self, key: str = "") -> str:
-        """One of the definition's values, as errors name it: document and key."""
+        """Return the document and key of a value, as error messages name it."""
         return f"{self}: {self.path(key)}"
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach one server and how to treat it. Paths and texts stand as they were written, variables too.
+    """Connection and settings of a server. Paths and strings are as written, with variables not expanded.
 
-    Its repr shows neither environment, headers, logins, arguments nor the query of an address: any may hold a secret.
+    The repr omits environment, headers, logins, arguments and the query of a URL: any may hold a secret.
     """
 
     name: str
@@ -58,57 +58,57 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     env_file: str | None = None
-    """A file of further variables, `NAME=VALUE` a line."""
+    """A file of further variables, one `NAME=VALUE` per line."""
     cwd: str | None = None
-    """The folder to run in, relative to that of its source."""
+    """The working folder, relative to that of the source."""
     url: str | None = None
-    """The address of a remote server: `http://…`, `https://…`, or `unix:///path/to.sock:/mcp`."""
+    """URL of a remote server: `http://…`, `https://…`, or `unix:///path/to.sock:/mcp`."""
     headers: Mapping[str, str] = {}
-    """Sent with every request to it."""
+    """HTTP headers of every request."""
     auth: Mapping[str, Any] = {}
-    """How to log in to it, by `type`; empty: as the server asks for it."""
+    """Login settings with a `type`; empty for what the server requires."""
     transport: Transport = "stdio"
     era: Era = "auto"
     timeout: float = 30.0
-    """Seconds a call may go without progress."""
+    """Seconds that a call may go without progress."""
     max_timeout: float = 600.0
-    """Seconds a call may take, whatever its progress."""
+    """Seconds that a call may take, regardless of progress."""
     start_timeout: float = 120.0
-    """Seconds until the server must be ready."""
+    """Seconds that the server may take to start."""
     restart: bool = True
-    """Start it again when it dies."""
+    """Restart the server when it dies."""
     inherit_env: bool | tuple[str, ...] = False
     """Pass on the whole environment of the kernel, or the variables of these names."""
     max_result_bytes: int = 64_000_000
     disabled: bool = False
     lazy: bool = False
-    """Start it at the first call."""
+    """Start the server at the first call."""
     auto_approve: tuple[str, ...] = ()
-    """The tools that its author wants to run unasked."""
+    """Globs of the tools that models may call without consent."""
     tools: Mapping[str, str] = {}
-    """What to do about its tools, by glob over their names: `allow`, `ask` or `deny`; the last that matches decides."""
+    """Rules by glob over tool names: `allow`, `ask` or `deny`; the last match decides."""
     read_only: ReadOnly = False
-    """Refuse tools that do not declare that they only read; `hinted`: those that declare that they write."""
+    """Refuse tools that do not declare to be read-only; with `hinted`, those that declare not to be."""
     hints: Mapping[str, Mapping[str, bool]] = {}
-    """Annotations of tools, by glob over their names, instead of the server's own."""
+    """Annotations that override the server's, by glob over tool names."""
     concurrency: int = 1
-    """How many calls of tools that may change something a model's answer may have running there at a time."""
+    """Maximum concurrent write calls to this server per model answer."""
     health_interval: float = 60.0
-    """Seconds after which a remote server that nobody calls is asked whether it is there."""
+    """Seconds between health checks of an idle remote server."""
     log_lines: int = 1000
-    """How many of its log lines are kept."""
+    """Maximum number of stored log lines."""
     inputs: Mapping[str, Mapping[str, Any]] = {}
-    """What its `${input:ID}` stand for, by id, as VS Code describes them: `description`, `password`, `default`, …"""
+    """Inputs for `${input:ID}`, by id, in VS Code's form: `description`, `password`, `default`, …"""
     source: Source = Source()
     extra: Mapping[str, Any] = {}
-    """The keys ipymcp does not know, kept as they were."""
+    """Unknown keys, preserved as written."""
 
     def shadowing(self, place: str) -> ServerDefinition:
-        """The same, known to take the place of a server of this name that the user defines there."""
+        """Return a copy marked as shadowing the user's server of the same name in the file `place`."""
         return self.replace(source=msgspec.structs.replace(self.source, shadows=place))
 
     def replace(self, **changes: object) -> ServerDefinition:
-        """The same definition with some fields changed."""
+        """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
@@ -120,7 +120,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _bare(url: str) -> str:
-    """An address without login, query and fragment."""
+    """Return a URL without login, query and fragment."""
     address, mark, _ = url.replace("#", "?", 1).partition("?")
     scheme, separator, rest = address.partition("://")
     host, slash, path = rest.partition("/")
@@ -128,15 +128,15 @@ def _bare(url: str) -> str:
 
 
 def spelled(key: str, names: Mapping[str, str]) -> str:
-    """A key of a definition, such as `env.TOKEN` or `args[0]`, as a file spells it that has other names.
+    """Translate a key of a definition, such as `env.TOKEN` or `args[0]`, to the names that a file uses.
 
-    A file that has a program and its arguments in one list, `command`, has the first argument at 1.
+    In a file with a program and its arguments in one list, `command`, the first argument is at index 1.
     """
     for own, theirs in names.items():
         rest = key.removeprefix(own)
         if rest != key and (not rest or rest[0] in ".["):
             if own == "args" and theirs == names.get("command", "").removesuffix("[0]") and rest:
-                index, bracket, behind = rest[1:].partition("]")
-                return f"{theirs}[{int(index) + 1}{bracket}{behind}"
+                index, bracket, rest_of_key = rest[1:].partition("]")
+                return f"{theirs}[{int(index) + 1}{bracket}{rest_of_key}"
             return theirs + rest
     return key

@@ -1,9 +1,8 @@
-"""The files of a project that one of its server definitions runs by: what they hold decides what runs.
+"""Digests of server definitions, which cover the project files that decide what runs.
 
-What a program reads cannot be known from outside. What is looked for: each word of the definition, read as a path and
-as a shell would read it, below every folder that another word names; the settings by which project tools find what to
-run; and all programs and sources of a folder where a variable such as `PATH` names it, or where the words do not say
-what is run and the project is small.
+The files are guessed from the definition: each word as a path and as shell code, relative to every folder that another
+word names; the settings files of project tools; and all programs and sources of a folder if a variable such as `PATH`
+names it, or if the words do not tell what runs and the project is small.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ if TYPE_CHECKING:
 
 
 MAX_WORDS: Final = 2_000
-"""Words of one definition that are looked for."""
+"""Words per definition."""
 MAX_STEPS: Final = 50_000
-"""Paths that are looked for, for one definition."""
+"""Paths checked per definition."""
 MAX_STARTS: Final = 32
-"""Folders below which they are."""
+"""Folders that paths are relative to."""
 MAX_MATCHES: Final = 500
-"""Files that one glob may name."""
+"""Files per glob."""
 MAX_SOURCES: Final = 300
-"""Programs and sources of a folder that is bound as a whole."""
+"""Programs and sources of a folder that is covered as a whole."""
 MAX_SOURCE_BYTES: Final = 10_000_000
 _MAX_ENTRIES = 5_000
 _MAX_TEXT = 100_000
@@ -60,9 +59,9 @@ _MAX_DEPTH = 5
 _CHUNK = 1 << 20
 
 _BETWEEN = re.compile(r"""[\s"'`=;|&()<>,]+|file:(?://)?""")
-"""What stands between the words of an argument that is an option, or a list of options."""
+"""Separators of words in an argument with options."""
 _WITHIN = re.compile(rf"[=,;{re.escape(os.pathsep)}]|file:(?://)?")
-"""What stands between the paths in a word."""
+"""Separators of paths in a word."""
 _MODULE = re.compile(r"-[A-Za-z]*m(.*)", re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 _SHELL_TOKEN = re.compile(
@@ -73,12 +72,12 @@ _SHELL_TOKEN = re.compile(
 _SHELL_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?[-=+?]([^{}]*))?\})")
 _WORKING_FOLDER = re.compile(r"\$\(\s*pwd(\s+-[LP])?\s*\)|`\s*pwd(\s+-[LP])?\s*`")
 _NOT_UNDERSTOOD = re.compile(r"[`$]|\{.*[,.].*\}|(^|[\s;|&(])(eval|source|\.|exec|xargs|find|alias|trap)\s", re.DOTALL)
-"""What in a line of shell may run something that its words do not name."""
+"""Shell syntax that may run something that the words do not name."""
 _GLOB = re.compile(r"[*?]|\[.+\]")
 _ENTRIES = ("__main__.py", "__init__.py", "package.json", "index.js", "index.cjs", "index.mjs", "index.ts")
-"""What an interpreter runs where it is given a folder."""
+"""Files that an interpreter runs when given a folder."""
 _ENDINGS = (".py", ".js", ".cjs", ".mjs", ".ts", ".json")
-"""What an interpreter may add to a name."""
+"""Suffixes that an interpreter may add to a name."""
 _SOURCES = re.compile(
     r"\.(py|pyw|pth|pyd|so|dll|dylib|js|jsx|cjs|mjs|ts|tsx|cts|mts|sh|bash|zsh|fish|csh|ps1|psm1|bat|cmd|rb|pl|pm|php|lua"
     r"|go|rs|java|kt|scala|groovy|c|h|cc|cpp|hpp|cs|fs|r|jl|swift|ex|exs|erl|hs|ml|clj|tcl|awk|sed|mk|gradle|jar|class"
@@ -91,18 +90,15 @@ _SETTINGS_NAMES = frozenset(os.path.basename(name) for names in SETTINGS_FILES.v
 
 
 class Binding(Struct, frozen=True):
-    """What an agreement to a definition is bound to."""
+    """The files that a definition's digest covers."""
 
     files: tuple[Path, ...] = ()
     is_whole: bool = True
-    """Whether what runs is likely in them; not where code may run something else, or there is too much."""
+    """Whether the files likely include all that runs; False if code may run others, or a limit was reached."""
 
 
 class Disk:
-    """What lies on the disk, each thing looked at once: a project's servers name the same files over and over.
-
-    For definitions that are looked at together, and not for longer: what is known here may have changed since.
-    """
+    """A short-lived cache of file system lookups, for definitions that are digested together."""
 
     def __init__(self) -> None:
         self.mode = functools.cache(_mode)
@@ -113,7 +109,7 @@ class Disk:
 
 
 def binding(definition: ServerDefinition, disk: Disk | None = None) -> Binding:
-    """The files in the definition's project that decide what runs. A link counts as what it leads to, wherever."""
+    """Return the files in a definition's project that decide what runs, with links resolved."""
     if definition.source.folder is None or definition.command is None:
         return Binding()
     return _Search(definition, disk or Disk()).binding()
@@ -162,7 +158,7 @@ def digests(definitions: Iterable[ServerDefinition]) -> list[str]:
 
 
 def shell_words(line: str) -> Iterator[str]:
-    """The words of a line of shell, its quotes and backslashes resolved, without operators; variables stay."""
+    """Yield the words of a line of shell code, unquoted, without operators; variables stay."""
     word: list[str] = []
     for token in _SHELL_TOKEN.finditer(_WORKING_FOLDER.sub("$PWD", line)):
         kind, text = token.lastgroup, token[token.lastgroup or 0]
@@ -183,7 +179,7 @@ def shell_words(line: str) -> Iterator[str]:
 
 
 class _Search:
-    """Looks for the files of one definition."""
+    """Search for the files of one definition."""
 
     def __init__(self, definition: ServerDefinition, disk: Disk) -> None:
         self._definition = definition
@@ -200,7 +196,7 @@ class _Search:
             (os.path.normpath(os.path.join(real, _path(definition.cwd or "", definition))), real)
         )
         self._named: dict[str, None] = {}
-        """The folders among them that words name."""
+        """Start folders that words name."""
         self._variables |= {name: _path(text, definition) for name, text in definition.env.items()}
         texts = [_path(text, definition) for text in texts]
         texts += self._of_env_file()
@@ -209,12 +205,11 @@ class _Search:
         self._is_interpreted = any(INTERPRETER.fullmatch(os.path.basename(word)) for word in self._words)
 
     def binding(self) -> Binding:
-        """What was found."""
         parts = dict.fromkeys(part for word in self._words for part in self._parts(word))
-        for option, behind in itertools.pairwise((*self._words, "")):
+        for option, following in itertools.pairwise((*self._words, "")):
             module = _MODULE.fullmatch(option)
             if module:
-                parts |= dict.fromkeys(_modules(module[1] or behind))
+                parts |= dict.fromkeys(_modules(module[1] or following))
         for program in {*self._programs} & SETTINGS_FILES.keys():
             parts |= dict.fromkeys(SETTINGS_FILES[program])
         if "npx" in self._programs or "npm" in self._programs:
@@ -233,7 +228,7 @@ class _Search:
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _of_env_file(self) -> list[str]:
-        """The values of the variables in the definition's `env_file`, where that is a file of the project."""
+        """Return the values in the definition's `env_file`, if that is a file of the project."""
         if self._definition.env_file is None:
             return []
         from ipymcp.config.paths import read_env_file
@@ -251,7 +246,7 @@ class _Search:
         return []
 
     def _split(self, texts: Iterable[str]) -> list[str]:
-        """Every word of some texts, in order: as they stand, and as a shell would read them."""
+        """Return the texts themselves, and the words of each as shell code, in order."""
         words: list[str] = []
         for text in texts:
             if len(words) >= MAX_WORDS or len(text) > _MAX_TEXT:
@@ -271,7 +266,7 @@ class _Search:
         return [text, *(inner for word in words for inner in self._of_text(word, depth + 1))]
 
     def _parts(self, word: str) -> Iterator[str]:
-        """What in a word may be a path."""
+        """Yield the parts of a word that may be paths."""
         pieces = {word: None, **dict.fromkeys(_WITHIN.split(word)), **dict.fromkeys(_BETWEEN.split(word))}
         for piece in pieces:
             for each in (piece, piece.lstrip("@<"), piece[2:] if re.match(r"-[A-Za-z][^-]", piece) else ""):
@@ -280,7 +275,7 @@ class _Search:
                     yield os.path.expanduser(known)
 
     def _with_values(self, text: str) -> str:
-        """A word with the shell's variables replaced, as far as they are known; `$PWD` is any folder looked in."""
+        """Replace known shell variables in a word; `$PWD` stands for every start folder."""
 
         def value(match: re.Match[str]) -> str:
             name = match[1] or match[2]
@@ -325,7 +320,7 @@ class _Search:
                 self._take(path + ending)
 
     def _take(self, path: str) -> None:
-        """Bind a file; look below a folder."""
+        """Add a file to the binding, or a folder to the start folders."""
         mode = self._disk.mode(path)
         if mode is None:
             return
@@ -345,7 +340,7 @@ class _Search:
                     self._take(os.path.join(path, entry))
 
     def _follow_packages(self) -> None:
-        """What a `package.json` that was found says is run."""
+        """Add the files that each `package.json` runs."""
         has_scripts = not {"npm", "pnpm", "yarn", "bun"}.isdisjoint(self._programs)
         for package in [path for path in self._found if path.name == "package.json"]:
             folder = str(package.parent)
@@ -358,7 +353,7 @@ class _Search:
                                 self._take(path)
 
     def _bind_folders(self) -> None:
-        """All of the folders that variables such as `PATH` name."""
+        """Add the sources of the folders that variables such as `PATH` name."""
         for name, value in self._variables.items():
             if not DECIDING.fullmatch(name):
                 continue
@@ -371,7 +366,7 @@ class _Search:
                         self._bind_sources(folder)
 
     def _bind_sources(self, folder: str) -> None:
-        """All programs and sources below a folder, unless they are too many."""
+        """Add all programs and sources below a folder, unless there are too many."""
         found = self._disk.sources(folder)
         if found is None:
             self._is_whole = False
@@ -380,19 +375,19 @@ class _Search:
                 self._take(path)
 
     def _is_open(self) -> bool:
-        """Whether code among the words may run what they do not name."""
+        """Whether code among the words may run something they do not name."""
         for place, program in enumerate(self._programs):
-            behind = self._words[place + 1 : place + 50]
-            if evaluates(program, behind):
+            args = self._words[place + 1 : place + 50]
+            if evaluates(program, args):
                 return True
             if program in SHELL_LINES:
-                line = shell_line(program, behind)
-                if line is not None and any(_NOT_UNDERSTOOD.search(self._with_values(word)) for word in behind[line:]):
+                line = shell_line(program, args)
+                if line is not None and any(_NOT_UNDERSTOOD.search(self._with_values(word)) for word in args[line:]):
                     return True
         return False
 
     def _needs_sources(self) -> bool:
-        """Whether a tool runs something of the project that no word names."""
+        """Whether a tool runs a project file that no word names."""
         tools = (PROJECT_TOOLS | NODE - {"node"}) & {*self._programs}
         if not tools or not FETCHING.isdisjoint(self._programs):
             return False
@@ -414,7 +409,7 @@ def _real(path: str) -> str:
 
 
 def _repository(folder: str) -> str:
-    """The root of the repository that a folder is in, else the folder."""
+    """Return the root of a folder's repository, else the folder."""
     from ipymcp.config.paths import is_root
 
     place = folder
@@ -427,7 +422,7 @@ def _repository(folder: str) -> str:
 
 
 def _sources(folder: str) -> list[str] | None:
-    """The programs and sources below a folder; None where they are too many."""
+    """Return the programs and sources below a folder; None if there are too many."""
     found: list[str] = []
     seen = size = 0
     for place, folders, files in os.walk(folder):
@@ -451,7 +446,7 @@ def _sources(folder: str) -> list[str] | None:
 
 
 def _of_package(package: Path, *, scripts: bool) -> Iterator[str]:
-    """The texts of a `package.json` that name what is run."""
+    """Yield the strings of a `package.json` that name files to run."""
     try:
         if package.stat().st_size > MAX_SOURCE_BYTES:
             return
@@ -484,7 +479,7 @@ def _modules(name: str) -> Iterator[str]:
 
 
 def _path(text: str, definition: ServerDefinition) -> str:
-    """A text as a path, with the variables as they are now: which file it names depends on them."""
+    """Return a text as a path, with variables expanded to their current values."""
     folder = definition.source.folder or ""
 
     def value(one: Reference, depth: int = 0) -> str:
@@ -499,7 +494,7 @@ def _path(text: str, definition: ServerDefinition) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """What a shell reads in `$'…'`."""
+    """Decode the escapes of a shell's `$'…'` string."""
     try:
         return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
     except ValueError:

@@ -1,8 +1,8 @@
-"""The servers that the user and the project configured for any host, found without running anything.
+"""Discovery of the config files of the user and the project, for any host.
 
-Precedence, the nearest first: the file in `IPYMCP_CONFIG`; each folder from the notebook's up to the repository's root,
-home or the file system's boundary; the user's own file. Home itself holds the user's settings of other hosts, and no
-project: it is not looked into.
+Precedence, nearest first: the file in `IPYMCP_CONFIG`; each folder from the notebook's up to the repository's root,
+home or the file system's boundary; the user's own file. Home itself is skipped: it has settings of other hosts, and
+is not a project.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ PROJECT_FILES = (
     "opencode.json",
     ".jupyter/mcp_settings.json",
 )
-"""What is looked for in each folder, the nearest first."""
+"""Config files of a project folder, in order of precedence."""
 _MIXED = frozenset({"opencode.json"})
-"""Files in which a host keeps other settings as well."""
+"""Files that may also contain other settings of a host."""
 
 Stamp = tuple[int, int, int] | None
-"""What changes with a file: its time, size and number; None where there is none."""
+"""Modification time, size and inode of a file; None if it does not exist."""
 
 
 class FoundServer(Struct, frozen=True):
@@ -52,33 +52,33 @@ class FoundServer(Struct, frozen=True):
 
 
 class Configuration(Struct, frozen=True):
-    """What was found."""
+    """Servers and errors from all config files."""
 
     servers: Mapping[str, ServerDefinition | ConfigError]
-    """The nearest definition of each name, or what is wrong with it."""
+    """The nearest definition of each name, or its error."""
     shadowed: Mapping[str, tuple[ServerDefinition, ...]]
-    """The farther ones of a name, nearest first."""
+    """Other definitions of a name, nearest first."""
     problems: tuple[ConfigError, ...]
-    """Files that cannot be used or were ignored, and definitions that name no server."""
+    """Errors of unusable or ignored files, and of definitions without a name."""
     files: tuple[FoundServer, ...]
-    """Those that were read."""
+    """The files that were read."""
 
     @property
     def definitions(self) -> dict[str, ServerDefinition]:
-        """Those that can be used."""
+        """The valid definitions, by name."""
         return {name: entry for name, entry in self.servers.items() if isinstance(entry, ServerDefinition)}
 
     @property
     def errors(self) -> tuple[ConfigError, ...]:
-        """Everything that is wrong."""
+        """All errors."""
         return (*(entry for entry in self.servers.values() if isinstance(entry, ConfigError)), *self.problems)
 
 
 def discover(files: Iterable[FoundServer]) -> Configuration:
-    """Read those of the files that are there.
+    """Read the files that exist.
 
     Raises:
-        ConfigError: A file that the user named is there and cannot be used.
+        ConfigError: The file that the user named exists and cannot be used.
     """
     servers: dict[str, ServerDefinition | ConfigError] = {}
     shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
@@ -94,7 +94,7 @@ def discover(files: Iterable[FoundServer]) -> Configuration:
             continue
         if found is None:
             if file.scope == "named":
-                hint = "mend the variable, or take it out; the other files are read"
+                hint = "fix or unset the variable; the other files are read"
                 problems.append(ConfigError(f"IPYMCP_CONFIG: {file.path}: no such file", hint=hint))
             continue
         read.append(file)
@@ -111,7 +111,7 @@ def discover(files: Iterable[FoundServer]) -> Configuration:
 
 
 def marked(entry: ServerDefinition | ConfigError, own: FoundServer) -> ServerDefinition | ConfigError:
-    """A server that another file defines as well: a project's says so, where that file is the user's own."""
+    """Mark a project's server as shadowing one of the user's own file; return any other entry unchanged."""
     if isinstance(entry, ServerDefinition) and (entry.source.scope, own.scope) == ("project", "user"):
         return entry.shadowing(str(own.path))
     return entry
@@ -120,12 +120,12 @@ def marked(entry: ServerDefinition | ConfigError, own: FoundServer) -> ServerDef
 def candidates(
     folder: str, environ: Mapping[str, str] = os.environ, own: Sequence[str] | None = None
 ) -> list[FoundServer]:
-    """Every file that could define servers, the nearest first, whether it is there or not.
+    """Return every file that could define servers, existing or not, nearest first.
 
     Args:
-        folder: The notebook's.
-        environ: `IPYMCP_CONFIG` names a file.
-        own: The user's own files; those in Jupyter's config folders unless given.
+        folder: The notebook's folder.
+        environ: The environment, for `IPYMCP_CONFIG`.
+        own: The user's own files; None for those in Jupyter's config folders.
     """
     named = environ.get("IPYMCP_CONFIG")
     users = dict.fromkeys(map(Path, own_files() if own is None else own))
@@ -143,7 +143,7 @@ def candidates(
 
 
 def stamp(path: Path) -> Stamp:
-    """What to remember of a file in order to notice that it has changed."""
+    """Return the values by which a change of a file is noticed."""
     try:
         status = path.stat()
     except OSError:
@@ -152,7 +152,7 @@ def stamp(path: Path) -> Stamp:
 
 
 def project_folders(folder: str) -> Iterator[str]:
-    """The folder and those above it, as far as a project may reach, the nearest first; none for home."""
+    """Yield the folder and its parents up to the boundary of the project, nearest first; none for home."""
     place, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
     try:
         device = os.stat(place).st_dev
@@ -172,7 +172,7 @@ def project_folders(folder: str) -> Iterator[str]:
 
 
 def _read(file: FoundServer) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
-    """What a file defines; None where there is no such file, or it has to do with other things."""
+    """Return the servers of a file; None if it does not exist, or has only other settings."""
     is_named = file.scope == "named"
     document = load_if_there(file.path, owners=None if is_named else file_owners())
     if document is None:
@@ -185,15 +185,15 @@ def _read(file: FoundServer) -> list[tuple[str, ServerDefinition | ConfigError]]
 
 
 def file_owners() -> frozenset[int] | None:
-    """The users whose files count: this one and root; None where files have no owners."""
+    """Return the ids of the trusted file owners, this user and root; None on systems without owners."""
     return frozenset({os.getuid(), 0}) if hasattr(os, "getuid") else None
 
 
 class ConfigurationWatch:
-    """Finds the servers that were configured for a folder.
+    """The configuration of a folder, and the changes of its files.
 
     Args:
-        folder: The notebook's.
+        folder: The notebook's folder.
     """
 
     def __init__(self, folder: str) -> None:
@@ -202,27 +202,30 @@ class ConfigurationWatch:
         self._named: set[Path] = set()
 
     def read(self) -> Configuration:
-        """What the files say now.
+        """Read the current configuration.
 
         Raises:
             ConfigError: The file that `IPYMCP_CONFIG` names cannot be used.
         """
         files = candidates(self.folder)
         kept = {path: self._stamps[path] for path in self._named if path in self._stamps}
-        self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}  # before: no change is missed
+        self._stamps = {
+            **kept,
+            **{file.path: stamp(file.path) for file in files},
+        }  # before reading, so that no change is missed
         return discover(files)
 
     def peek(self) -> Configuration:
-        """What the files say now, for Tab: changes are still to be told of, and what is wrong as well."""
+        """Read the current configuration for completion, without marking changes as reported."""
         try:
             return discover(candidates(self.folder))
         except ConfigError:
             return Configuration({}, {}, (), ())
 
     def named(self, path: str | os.PathLike[str]) -> Source:
-        """What a file is that the user names; its changes are noticed, too.
+        """Return the source of a file that the user names, and watch the file.
 
-        One that would have been found is what it was found to be: naming a project's file shows nobody what it says.
+        A discovered file keeps its scope: naming a project's file does not show the user its contents.
         """
         file = Path(os.path.abspath(os.path.join(self.folder, os.path.expanduser(path))))
         self._named.add(file)
@@ -234,7 +237,7 @@ class ConfigurationWatch:
         return Source(scope="named", file=str(file), folder=str(file.parent))
 
     def read_named(self, source: Source) -> dict[str, ServerDefinition | ConfigError]:
-        """The servers of a file that `named` gave, a project's as `read` has them. Raises as `read_each`."""
+        """Read the servers of a source returned by `named`. Raises the same errors as `read_each`."""
         servers = read_each(source)
         for file in candidates(self.folder) if source.scope == "project" else ():
             if file.scope == "user" and str(file.path) != source.file:
@@ -242,11 +245,11 @@ class ConfigurationWatch:
         return servers
 
     def wrote(self, path: Path) -> None:
-        """What has changed in a file is known: we did it ourselves."""
+        """Ignore the current change of a file, because ipymcp wrote it."""
         self._stamps[path] = stamp(path)
 
     def changes(self) -> list[str]:
-        """The files that came, went or changed since they were last read or told of, as lines to show."""
+        """Return a line for each file that was created, deleted or changed since it was last read or reported."""
         lines: list[str] = []
         for path, before in self._stamps.items():
             now = stamp(path)

@@ -1,6 +1,6 @@
-"""Changes to ipymcp's own config files, the only ones it writes: atomic, one kernel at a time.
+"""Atomic changes of ipymcp's own config files, by one kernel at a time.
 
-A file with comments or trailing commas is refused, for they would be lost; so is one of another host's shape.
+A file with comments or trailing commas is refused, because they would be lost; so is a file in another host's format.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> ServerDefinition:
-    """Write a definition; gives it as it stands then."""
+    """Add a definition to a document and return it as it is read back."""
     document["mcpServers"][definition.name] = as_own(definition)
     _add_inputs(document, definition)
     return standing(definition.name, document, source)
@@ -45,7 +45,7 @@ def _add_inputs(document: dict[str, Any], definition: ServerDefinition) -> None:
 
 
 def changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with these values; None takes one out, and a table's are changed one by one."""
+    """Return an entry with some values changed; None removes a value, and objects are merged."""
     result = dict(entry)
     for key, value in values.items():
         before = result.get(key)
@@ -60,18 +60,18 @@ def changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
-    """An entry, under our names where one of these values has another there, or means something else."""
+    """Return an entry, translated to our names if it uses another name for one of the values."""
     try:
         own, names = normal(entry, "mcpServers", source)
-    except ConfigError:  # perhaps what is to be mended
+    except ConfigError:  # perhaps the error that the change fixes
         return entry
     return own if names.keys() & values.keys() else entry
 
 
 def standing(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
-    """A server as the document defines it; raises where that could not be read again."""
+    """Return a server of a document; raise `ConfigError` if it cannot be read back."""
     if not is_name(name):
-        raise ConfigError(f"{name!r} is no name of a server", hint="use a text that can be seen")
+        raise ConfigError(f"{name!r} is not a valid server name", hint="use visible characters")
     listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
     inputs = {str(one.get("id")): one for one in listed}
     written = RawServer(name, f"mcpServers.{name}", document["mcpServers"][name])
@@ -84,10 +84,10 @@ _TIMEOUT = 5.0
 
 
 def project_file(folder: str) -> Path:
-    """The project's `mcp.json`: the nearest there is, else one in the repository's root, else in this folder.
+    """Return the project's `mcp.json`: the nearest existing one, else in the repository's root, else in this folder.
 
     Raises:
-        ConfigError: The folder is home, and in no project.
+        ConfigError: The folder is home, which is not a project.
     """
     folders = list(project_folders(folder))
     if not folders:
@@ -97,20 +97,20 @@ def project_file(folder: str) -> Path:
 
 
 def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) -> None:
-    """Change one of ipymcp's own files; it is made if need be.
+    """Change or create one of ipymcp's own files.
 
     Args:
-        file: Which.
-        alter: Is given the document, which has an object `mcpServers`, and changes it.
-        private: Whether a new file is for the user's eyes only.
+        file: The file.
+        alter: Function that changes the document, which has an object `mcpServers`, in place.
+        private: Create a new file readable by the user alone.
 
     Raises:
-        ConfigError: It cannot be read or written, is another host's, or its comments would be lost.
+        ConfigError: The file cannot be read or written, is another host's, or has comments.
     """
     file = Path(os.path.realpath(file.parent), file.name)
     try:
         make_private_folder(file.parent) if private else make_folder(file.parent)
-        with _alone(file):
+        with _locked(file):
             text, document = editable(file)
             alter(document)
             write_file(file, _text(document, text), PRIVATE if private else SHARED)
@@ -119,10 +119,10 @@ def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) 
 
 
 def editable(file: Path) -> tuple[str, dict[str, Any]]:
-    """The text of one of ipymcp's own files, and the document that it is; an empty one where there is none.
+    """Return the text and document of one of ipymcp's own files; an empty document if it does not exist.
 
     Raises:
-        ConfigError: As `edit`, but for what writing could meet.
+        ConfigError: The file cannot be read, is another host's, or has comments.
     """
     read = load_if_there(file, owners=file_owners())
     if read is None:
@@ -140,7 +140,7 @@ def editable(file: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _text(document: Mapping[str, Any], before: str) -> bytes:
-    """In the form that the file had."""
+    """Encode a document with the indentation of the file's previous text."""
     found = _INDENT.search(before)
     indent: str | int = found[1] if found else 2
     end = "\n" if not before or before.endswith("\n") else ""
@@ -151,8 +151,8 @@ def _text(document: Mapping[str, Any], before: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _alone(file: Path) -> Generator[None]:
-    """Hold the file's folder against other kernels, where the system can; the lock leaves nothing behind."""
+def _locked(file: Path) -> Generator[None]:
+    """Lock the file's folder against other kernels, where the system supports it, without a lock file."""
     try:
         import fcntl
     except ImportError:

@@ -22,35 +22,35 @@ _GLOB = re.compile(r"[*?\[]")
 _NOT_VALUES = frozenset({"name", "source", "extra", "inputs"})
 _PLAIN = ServerDefinition(name="")
 SETTINGS = {key: getattr(_PLAIN, key) == {} for key in ServerDefinition.__struct_fields__ if key not in _NOT_VALUES}
-"""The keys of a definition in ipymcp's own file, and whether each holds a table."""
+"""Keys of a definition in ipymcp's own file, each with whether its value is an object."""
 
 
 class Target(Struct, frozen=True):
-    """How a host writes servers."""
+    """The format in which a host writes servers."""
 
     table: str = "mcpServers"
     listed: bool = False
-    """Its table is a list, its `env` and headers lists of names and values."""
+    """Whether servers are a list, and `env` and headers lists of names and values."""
     kind: str = ""
-    """The key that says the transport; empty where none does."""
+    """The key of the transport; empty if there is none."""
     words: Mapping[str, str] = field(default_factory=lambda: {"stdio": "stdio", "http": "http", "sse": "sse"})
-    """What it calls the transports; those it lacks are not there."""
+    """The host's names of the transports it supports."""
     command_list: bool = False
     urls: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The key of the address by transport, where that is not `url`."""
+    """Keys of the URL by transport, if other than `url`."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The keys it has beside command, args, env, url and headers, by ours."""
+    """The host's names of further keys, by our name."""
     variables: str = ""
-    """How it writes variables: `dollar`, `env`, `brace`, or not at all."""
+    """Syntax of variables: `dollar`, `env` or `brace`; empty if not supported."""
     milliseconds: bool = False
     login: str = ""
-    """The key of a client registered beforehand."""
+    """The key of a preregistered OAuth client."""
     logins: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What it calls the values of that, by ours."""
+    """The host's names of that client's fields, by our name."""
     includes: str = ""
-    """The key that lists the only tools there are."""
+    """The key of the list of allowed tools."""
     excludes: str = ""
-    """The key that lists tools there are not."""
+    """The key of the list of disabled tools."""
 
 
 _OAUTH = {"client_id": "clientId", "client_secret": "clientSecret", "scopes": "scopes"}
@@ -108,7 +108,7 @@ TARGETS: Mapping[str, Target] = {
     "boocode": Target(kind="type", words={"stdio": "stdio", "http": "streamableHttp"}, names={"disabled": "enabled"}),
     "dispatch": Target(table="servers", kind="transport", names={"disabled": "disabled"}),
 }
-"""The hosts whose documents can be written."""
+"""Formats of the hosts to which servers can be exported."""
 
 
 class Exported(Struct, frozen=True):
@@ -116,11 +116,11 @@ class Exported(Struct, frozen=True):
 
     document: Mapping[str, Any]
     notes: tuple[str, ...]
-    """What it has no room for, a line each."""
+    """Settings that the host does not support, one line each."""
 
 
 def as_own(definition: ServerDefinition) -> dict[str, Any]:
-    """A definition as ipymcp's own file has it: what differs from the defaults, and the unknown keys."""
+    """Return a definition in the format of ipymcp's own file: changed settings and unknown keys."""
     values: dict[str, Any] = {}
     for key in SETTINGS:
         value = getattr(definition, key)
@@ -135,7 +135,7 @@ def as_own(definition: ServerDefinition) -> dict[str, Any]:
 
 
 def adopted(definition: ServerDefinition) -> ServerDefinition:
-    """A definition of another file as it stands in ipymcp's own: its folder, and paths from it, are written out."""
+    """Return another file's definition for ipymcp's own file, with paths relative to its folder made absolute."""
     folder = definition.source.folder
     if folder is None:
         return definition
@@ -148,12 +148,12 @@ def adopted(definition: ServerDefinition) -> ServerDefinition:
 
 
 def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) -> Exported:
-    """Definitions as another host has them.
+    """Convert definitions to the format of another host.
 
     Args:
-        definitions: Which.
+        definitions: The definitions.
         host: One of `TARGETS`.
-        folder: The notebook's: what `${workspaceFolder}` is where the host has none.
+        folder: The notebook's folder, the value of `${workspaceFolder}` for hosts that do not support it.
     """
     target = TARGETS[host]
     table: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) ->
     inputs: dict[str, Any] = {}
     for definition in definitions:
         if definition.transport not in target.words:
-            notes.append(f"{definition.name}: {host} knows no server that speaks {definition.transport}")
+            notes.append(f"{definition.name}: {host} does not support {definition.transport} servers")
             continue
         writing = _Writing(definition, target, host, folder)
         table[definition.name] = writing.entry()
@@ -177,7 +177,7 @@ def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) ->
 
 
 class _Writing:
-    """One definition on its way into another host's document."""
+    """Conversion of one definition to another host's format."""
 
     def __init__(self, definition: ServerDefinition, target: Target, host: str, folder: str) -> None:
         self.notes: list[str] = []
@@ -191,7 +191,7 @@ class _Writing:
         self._definition = mapped(definition, lambda key, text: respelled(text, self._spell, key=key))
 
     def entry(self) -> dict[str, Any]:
-        """The server's object."""
+        """Return the server's object."""
         one, target = self._definition, self._target
         values: dict[str, Any] = {target.kind: target.words[one.transport]} if target.kind else {}
         if one.command is not None and target.command_list:
@@ -228,7 +228,7 @@ class _Writing:
             self.notes.append(f"{self._name}: {self._host} has no {', '.join(sorted(lost))}")
 
     def _add_login(self, values: dict[str, Any]) -> bool:
-        """Whether the host has room for all of it."""
+        """Add the login; return False if the host does not support all of it."""
         auth, names = self._definition.auth, self._target.logins
         if auth["type"] != "oauth" or not auth.keys() <= {"type", *names}:
             return False
@@ -239,7 +239,7 @@ class _Writing:
         return True
 
     def _add_tools(self, values: dict[str, Any]) -> bool:
-        """Whether the host has room for all of it: it knows tools that are there, and tools that are not."""
+        """Add tool rules as included and excluded tools; return False if the host does not support all of them."""
         rules, target = dict(self._definition.tools), self._target
         is_list = next(iter(rules)) == "*" and rules.pop("*") == "deny"
         included = [name for name, rule in rules.items() if rule == "ask"] if is_list else []
@@ -254,7 +254,7 @@ class _Writing:
         return True
 
     def _add_extra(self, values: dict[str, Any]) -> None:
-        """The keys that ipymcp does not know; those that one host alone has go back to it."""
+        """Add unknown keys; those of a specific host only for that host."""
         for key, value in self._definition.extra.items():
             host, dot, theirs = key.partition(".")
             if not dot or host not in TARGETS:

@@ -1,4 +1,4 @@
-"""Where other hosts keep the servers of their user. These files are read when the user asks, and never written."""
+"""The user's config files of other hosts. They are read on request, and never written."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class HostServers(Struct, frozen=True):
-    """What a host's files define."""
+    """Servers and errors from the files of a host."""
 
     definitions: Mapping[str, ServerDefinition]
     problems: tuple[ConfigError, ...]
     files: tuple[Path, ...]
-    """Those that were read."""
+    """The files that were read."""
 
 
 def read_host(host: str, folder: str) -> HostServers:
-    """The servers that the user has configured for another host.
+    """Read the servers that the user has configured for another host.
 
     Args:
         host: One of `HOSTS`.
-        folder: The notebook's: some hosts keep servers by project in a file of the user.
+        folder: The notebook's folder, for hosts that store servers by project in a file of the user.
 
     Raises:
-        ConfigError: It has no file where it would stand.
+        ConfigError: The host has no config file.
     """
     places = HOSTS[host]()
     definitions: dict[str, ServerDefinition] = {}
@@ -63,7 +63,7 @@ def read_host(host: str, folder: str) -> HostServers:
 
 
 def _parts(host: str, data: Any, folder: str) -> list[Any]:
-    """What of a document holds servers, the nearest first: Claude Code keeps those of a project beside the user's."""
+    """Return the parts of a document with servers, nearest first: Claude Code stores those of projects separately."""
     if host != "claude-code" or not isinstance(data, Mapping):
         return [data]
     document = cast("Mapping[str, Any]", data)
@@ -77,7 +77,7 @@ def _home(*names: str) -> Path:
 
 
 def _settings(*names: str) -> Path:
-    """In the folder where desktop programs keep their settings."""
+    """Return a path in the settings folder of desktop programs."""
     if sys.platform == "darwin":
         return _home("Library", "Application Support", *names)
     if sys.platform == "win32":
@@ -86,7 +86,7 @@ def _settings(*names: str) -> Path:
 
 
 def _editors(*names: str) -> list[Path]:
-    """In the user's folder of VS Code, its relatives and its remote server."""
+    """Return paths in the user folders of VS Code, its variants and its remote server."""
     programs = ("Code", "Code - Insiders", "VSCodium")
     return [
         *(_settings(program, "User", *names) for program in programs),
@@ -128,4 +128,4 @@ HOSTS: Mapping[str, Callable[[], list[Path]]] = {
     "jupyter-ai": lambda: _jupyter("mcp_settings.json"),
     "jupyter-mcp-manager": _jupyter_manager,
 }
-"""By name, where each keeps the servers of its user, the nearest first."""
+"""Functions that return the config files of each host, in order of precedence."""

@@ -1,7 +1,7 @@
-"""Config documents as server definitions: the shape of a document, the names each host uses, every value checked.
+"""Parsing of config documents to server definitions: document formats, the names of each host, and validation.
 
-Most of it can be told from the keys themselves, so that a definition works wherever it is pasted. What depends on the
-host: Gemini counts milliseconds and writes `$NAME`, VS Code allows numbers in `env`, and null for one to be left out.
+Most formats are recognised by their keys, so that a definition works wherever it is pasted. Exceptions: Gemini uses
+milliseconds and `$NAME`; VS Code allows numbers in `env`, and null for a variable to omit.
 
 {"mcpServers": {NAME: …}}                      ipymcp, Claude Desktop, Claude Code, Cursor, Cline, Gemini, Windsurf
 {"servers": {NAME: …}, "inputs": […]}          VS Code; Dispatch, without inputs; either inside `mcp` in settings
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 _SHOWN = 60
 _MAX_SECONDS = 1e9
-"""Some thirty years: timers take no more."""
+"""The maximum for timers, about thirty years."""
 _MAX_SIZE = 2**53
 
 
 def found(value: object) -> str:
-    """A wrong value as an error shows it: short ones as they stand, objects and long lists by their kind."""
+    """Return an invalid value as an error shows it: masked and shortened, objects and long lists by their kind."""
     if isinstance(value, Mapping):
         return "an object"
     try:
@@ -53,12 +53,12 @@ def found(value: object) -> str:
 
 
 class ServerReader:
-    """One server's object in a document. Each method reads a key, or raises a `ConfigError` that names it.
+    """Typed access to a server's object in a document. Each method reads a key, or raises a `ConfigError` naming it.
 
     Args:
         values: The object.
-        source: Where it stands; errors begin with it.
-        within: The key of it that leads to the object.
+        source: Source of the server, the prefix of errors.
+        within: Path of the object in the server.
     """
 
     def __init__(self, values: Mapping[str, Any], source: Source, within: str = "") -> None:
@@ -74,25 +74,25 @@ class ServerReader:
         return iter(self._values)
 
     def get(self, key: str) -> Any:
-        """The value, None where the key is absent or null."""
+        """Return a value; None if the key is absent or null."""
         self._read.add(key)
         return self._values.get(key)
 
     def rest(self) -> dict[str, Any]:
-        """What was never read."""
+        """Return the values that were never read."""
         return {key: value for key, value in self._values.items() if key not in self._read}
 
     def error(self, message: str, *, key: str | None = None, hint: str) -> ConfigError:
-        """The error for a key, or for the whole object."""
+        """Return the error for a key, or for the whole object."""
         path = ".".join(part for part in (self._within, key) if part)
         return ConfigError(f"{self._source.where(path)}: {message}", hint=hint)
 
     def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
-        """The error for a value of the wrong kind."""
+        """Return the error for a value of the wrong type."""
         return self.error(f"expected {what}, got {found(value)}", key=key, hint=hint)
 
     def text(self, key: str, *, hint: str) -> str | None:
-        """A text that is not empty; a path object counts as one."""
+        """Read a non-empty string or path object."""
         value = self.get(key)
         if value is None:
             return None
@@ -102,18 +102,18 @@ class ServerReader:
         return text
 
     def secret(self, key: str) -> str | None:
-        """A text that is not empty and must not be shown, not even by an error."""
+        """Read a non-empty string that errors must not show."""
         value = self.get(key)
         if value is not None and (not isinstance(value, str) or not value):
             raise self.error("expected a text", key=key, hint=f'write "{key}": "…"')
         return value
 
     def within(self, key: str, values: Mapping[str, Any]) -> ServerReader:
-        """The object under a key, to be read the same way."""
+        """Return a reader for the object under a key."""
         return ServerReader(values, self._source, key)
 
     def texts(self, key: str, *, hint: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Read a list of strings."""
         value = self.get(key)
         if value is None:
             return ()
@@ -127,7 +127,7 @@ class ServerReader:
         return tuple(text for text in texts if text is not None)
 
     def table(self, key: str, *, hint: str) -> dict[str, str]:
-        """An object whose values are all texts. They may be secrets: those that are wrong are shown by their kind."""
+        """Read an object of strings. Errors show a value that may be secret by its kind only."""
         value = self.get(key)
         if value is None:
             return {}
@@ -144,7 +144,7 @@ class ServerReader:
         return table
 
     def seconds(self, key: str, default: float) -> float:
-        """A number of seconds greater than 0."""
+        """Read a positive number of seconds."""
         value = self.get(key)
         if value is None:
             return default
@@ -154,7 +154,7 @@ class ServerReader:
         return float(value)
 
     def size(self, key: str, default: int, *, of: str = "bytes") -> int:
-        """A whole number greater than 0, of bytes unless said otherwise."""
+        """Read a positive integer; `of` is its unit in errors."""
         value = self.get(key)
         if value is None:
             return default
@@ -164,7 +164,7 @@ class ServerReader:
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
+        """Read a boolean."""
         value = self.get(key)
         if value is None:
             return default
@@ -173,7 +173,7 @@ class ServerReader:
         return value
 
     def choice(self, key: str, choices: Iterable[str]) -> str | None:
-        """One of a few words."""
+        """Read one of some words."""
         value = self.get(key)
         words = list(choices)
         if value is None or value in words:
@@ -182,7 +182,7 @@ class ServerReader:
 
 
 def _kind(value: object) -> str:
-    """What a value is, without showing it."""
+
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
@@ -198,7 +198,7 @@ def _text(value: object) -> str | None:
 
 
 def _quote(value: object, hint: str) -> str:
-    """How to mend a number or a flag that stands where a text should."""
+    """Return the hint for a value that should be a string."""
     if isinstance(value, bool | int | float):
         return f'put it in quotes: "{json.dumps(value)}"'
     return hint
@@ -219,10 +219,10 @@ _SHAPE = 'write {"type": "bearer", "token": "…"}, or "type": "oauth", "client_
 
 
 def auth(entry: ServerReader) -> Mapping[str, Any]:
-    """What a definition says of its login, checked; empty where it says nothing.
+    """Read and validate the login settings of a server; empty if there are none.
 
     Raises:
-        ConfigError: It is of no known type, or a value is of the wrong kind. No value is shown.
+        ConfigError: The type is unknown, or a value has the wrong type. The message shows no values.
     """
     given = entry.get("auth")
     if given is None:
@@ -237,7 +237,7 @@ def auth(entry: ServerReader) -> Mapping[str, Any]:
     known = _KEYS[kind]
     for key in values:
         if key != "type" and key not in known:
-            raise inner.error(f"is nothing that {kind!r} takes", key=key, hint=f"it takes {', '.join(known)}")
+            raise inner.error(f"is not supported by {kind!r}", key=key, hint=f"the keys are {', '.join(known)}")
     read: dict[str, Any] = {"type": kind}
     for key in known:
         if key == "scopes":
@@ -273,23 +273,23 @@ _TRANSPORT_WORDS = {
 _OAUTH = {"clientId": "client_id", "clientSecret": "client_secret", "scopes": "scopes", "scope": "scopes"}
 _CURSOR_AUTH = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret", "scopes": "scopes"}
 _GEMINI = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
-"""The keys that only Gemini's definitions have."""
+"""Keys that only Gemini's definitions have."""
 _DENIED = ("disabledTools", "excludeTools")
 OTHER_NAMES = frozenset({*_SAME, *_GEMINI, *_DENIED, "enabled", "enabledTools", "oauth"})
-"""What hosts call the values of a server, where ours have other names."""
+"""Other hosts' names of the values of a server."""
 _DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
 
 
 def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[str, Any], dict[str, str]]:
-    """A server's values under our names, and which of the names the document has otherwise.
+    """Translate a server's values to our names, and return them with the document's differing names.
 
     Args:
-        values: As the document has them.
-        host: Whose shape the document has.
-        source: Where they stand, for errors.
+        values: The values in the document.
+        host: The host whose format the document has.
+        source: Source of the server, for errors.
 
     Raises:
-        ConfigError: Two keys say the same thing differently, or a value is of the wrong kind.
+        ConfigError: Two keys contradict each other, or a value has the wrong type.
     """
     reading = _Reading(dict(values), source)
     is_gemini = host == "gemini" or not _GEMINI.isdisjoint(values)
@@ -306,13 +306,13 @@ def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[s
         reading.loosen_env()
     if is_gemini:
         reading.read_gemini()
-    elif host == "opencode":  # it is for the list of tools, 5 s unless set, which a first start does not keep
+    elif host == "opencode":  # its timeout is for listing tools, too short for a first start
         reading.set_aside("timeout", "opencode")
     return reading.values, reading.names
 
 
 class _Reading:
-    """The values of one server, on their way to our names."""
+    """Translation of one server's values to our names."""
 
     def __init__(self, values: dict[str, Any], source: Source) -> None:
         self.values = values
@@ -320,7 +320,7 @@ class _Reading:
         self._source = source
 
     def rename(self, theirs: str, own: str) -> None:
-        """One key under our name. Where both are there, they must agree."""
+        """Rename a key to ours; if both exist, they must be equal."""
         if theirs not in self.values:
             return
         value = self.values.pop(theirs)
@@ -334,7 +334,7 @@ class _Reading:
         self.names[own] = theirs
 
     def flatten_transport(self) -> None:
-        """What stands in an object `transport` (Cline's command line) beside it."""
+        """Move the values of an object `transport` (Cline's command line) to the server's object."""
         inner = self.values.get("transport")
         if isinstance(inner, Mapping):
             del self.values["transport"]
@@ -347,11 +347,11 @@ class _Reading:
             if isinstance(word, str) and word in _TRANSPORT_WORDS:
                 self.values[key] = _TRANSPORT_WORDS[word]
         if "httpUrl" in self.values:
-            self.values.pop("url", None)  # Gemini's older way, for those that know only that
+            self.values.pop("url", None)  # Gemini's older key, kept for older versions
             self.values.setdefault("type", "http")
 
     def split_command(self) -> None:
-        """A program and its arguments in one list (opencode)."""
+        """Split a list of program and arguments (opencode)."""
         command = self.values.get("command")
         if isinstance(command, list) and command:
             program, *args = cast("list[Any]", command)
@@ -360,7 +360,7 @@ class _Reading:
             self.names |= {"command": "command[0]", "args": "command"}
 
     def read_switches(self) -> None:
-        """`enabled` instead of `disabled`."""
+        """Translate `enabled` to `disabled`."""
         enabled = self.values.pop("enabled", None)
         if enabled is None:
             return
@@ -373,7 +373,7 @@ class _Reading:
         self.names["disabled"] = "enabled"
 
     def read_tools(self) -> None:
-        """Lists of tools that are there, or are not."""
+        """Translate lists of included and excluded tools to rules."""
         rules: dict[str, str] = {}
         key = "tools" if isinstance(self.values.get("tools"), list) else "includeTools"  # a list: GitHub Copilot's
         included = self._names_of_tools(key)
@@ -403,7 +403,7 @@ class _Reading:
         return names
 
     def read_login(self) -> None:
-        """A client registered beforehand, as `oauth` (Claude Code, VS Code, opencode, Gemini) or `auth` (Cursor)."""
+        """Translate a preregistered client in `oauth` (Claude Code, VS Code, opencode, Gemini) or `auth` (Cursor)."""
         for key, known in (("oauth", _OAUTH), ("auth", _CURSOR_AUTH)):
             given = self.values.get(key)
             if not isinstance(given, Mapping) or "type" in given:
@@ -419,7 +419,7 @@ class _Reading:
                 self.names |= {f"auth.{known[name]}": f"{key}.{name}" for name in client if name in known}
 
     def read_pairs(self, key: str) -> None:
-        """A list of `{"name": …, "value": …}` (Jupyter) as an object."""
+        """Translate a list of `{"name": …, "value": …}` (Jupyter) to an object."""
         listed = self.values.get(key)
         if not isinstance(listed, list):
             return
@@ -431,7 +431,7 @@ class _Reading:
             name = pair.get("name")
             if not isinstance(name, str) or not name or "value" not in pair:
                 if not index and not isinstance(item, Mapping):
-                    return  # no such list: the error for an object of texts says it better
+                    return  # not such a list: validation of the object gives a better error
                 hint = 'write {"name": "NAME", "value": "…"}'
                 raise self._error(f"{key}[{index}]", f"expected a name and a value, got {what}", hint)
             if name in table:
@@ -440,7 +440,7 @@ class _Reading:
         self.values[key] = table
 
     def loosen_env(self) -> None:
-        """VS Code takes numbers, and null for what is to be left out."""
+        """Translate VS Code's numbers to strings, and drop null values."""
         env = self.values.get("env")
         if isinstance(env, Mapping):
             given = cast("Mapping[str, Any]", env)
@@ -451,12 +451,12 @@ class _Reading:
             }
 
     def read_gemini(self) -> None:
-        """Milliseconds, and `$NAME` in `env` and headers; `trust` would let every tool run unasked."""
+        """Translate milliseconds, and `$NAME` in `env` and headers; drop `trust`, which would allow every tool."""
         self.set_aside("trust", "gemini")
         timeout = self.values.get("timeout")
         if isinstance(timeout, int | float) and not isinstance(timeout, bool):
             self.values["timeout"] = timeout / 1000
-            self.names["timeout"] = "timeout"  # called the same, it says something else
+            self.names["timeout"] = "timeout"  # the same name with another unit
         for key in ("env", "headers"):
             table = self.values.get(key)
             if isinstance(table, Mapping):
@@ -467,7 +467,7 @@ class _Reading:
                 }
 
     def set_aside(self, key: str, host: str) -> None:
-        """A key that means something else here: kept with those that are not known."""
+        """Keep a key that has another meaning here among the unknown ones."""
         if key in self.values:
             self.values[f"{host}.{key}"] = self.values.pop(key)
             self.names[f"{host}.{key}"] = key
@@ -478,40 +478,40 @@ class _Reading:
 
 SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 _REACHED = ("command", "url", "serverUrl", "httpUrl", "transport")
-"""What makes an object a server's."""
+"""Keys by which an object is recognised as a server."""
 _TABLES = {"mcpServers": "mcpServers", "mcp_servers": "jupyter", "servers": "servers"}
 _MENTIONED = 5
 
 
 class RawServer(Struct, frozen=True):
-    """One server as a document has it."""
+    """A server as written in a document."""
 
     name: str
     key: str
-    """The keys that lead to it, joined by dots."""
+    """Path in the document, keys joined by dots."""
     values: Mapping[str, Any]
 
 
 class DocumentFormat(Struct, frozen=True):
-    """What a document holds."""
+    """A document with its recognised format."""
 
     host: str
-    """Whose way of writing it is; `mcpServers` for that of many."""
+    """The host whose format it is; `mcpServers` for the common one."""
     written: tuple[RawServer | ConfigError, ...]
-    """Each server, or why it is none."""
+    """Each server, or its error."""
     inputs: Mapping[str, Mapping[str, Any]]
-    """What `${input:ID}` stand for, by id."""
+    """Inputs for `${input:ID}`, by id."""
 
 
 def shape_of(document: object, origin: str) -> DocumentFormat | None:
-    """What a document holds; None where it is an object in which nothing looks like servers.
+    """Recognise the format of a document; return None for an object without servers.
 
     Args:
-        document: Decoded.
-        origin: What errors begin with.
+        document: The decoded document.
+        origin: Prefix of errors.
 
     Raises:
-        ConfigError: It is no object, or what should hold the servers does not.
+        ConfigError: The document, or its table of servers, has the wrong type.
     """
     if not isinstance(document, Mapping):
         raise ConfigError(f"{origin}: expected an object, got {found(document)}", hint=SHAPE)
@@ -540,16 +540,16 @@ def shape_of(document: object, origin: str) -> DocumentFormat | None:
 
 
 def bare_shape(table: object, origin: str) -> DocumentFormat:
-    """An object from name to definition.
+    """Parse an object from name to definition.
 
     Raises:
-        ConfigError: It is no object.
+        ConfigError: The value is not an object.
     """
     return DocumentFormat("flat", tuple(_written(table, "", origin)), {})
 
 
 def no_shape(document: Mapping[str, Any], origin: str) -> ConfigError:
-    """The error for an object in which nothing looks like servers."""
+    """Return the error for an object without servers."""
     keys = ", ".join(f'"{key}"' for key in list(document)[:_MENTIONED]) or "an empty object"
     return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=SHAPE)
 
@@ -585,18 +585,18 @@ def _listed(table: Sequence[object], path: str, origin: str) -> Iterator[RawServ
             yield ConfigError(f"{origin}: {key}.name: expected a server's name, got {found(name)}", hint=SHAPE)
         elif name in seen:
             yield ConfigError(f'{origin}: {key}.name: "{name}" is defined twice', hint="keep one of the two")
-        elif values.keys() != {"disabled"}:  # jupyter-mcp-manager's way to switch off one that stands elsewhere
+        elif values.keys() != {"disabled"}:  # jupyter-mcp-manager disables servers of other files so
             seen.add(name)
             yield RawServer(name, key, values)
 
 
 def is_name(name: object) -> TypeGuard[str]:
-    """Whether a server may be called so: any text that can be seen."""
+    """Whether a value is a valid server name: a string of visible characters."""
     return isinstance(name, str) and bool(name.strip()) and name.isprintable()
 
 
 def is_server(value: object) -> bool:
-    """Whether an object is one server's, and no table of them."""
+    """Whether an object is a server, rather than a table of servers."""
     if not isinstance(value, Mapping):
         return False
     values = cast("Mapping[str, object]", value)
@@ -604,7 +604,7 @@ def is_server(value: object) -> bool:
 
 
 def _inputs(table: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """VS Code's `inputs`; what is none is left out, and named when a server asks for it."""
+    """Return VS Code's `inputs` by id, without invalid ones; a server that uses one of those reports it."""
     listed = table.get("inputs")
     if not isinstance(listed, list):
         return {}
@@ -622,15 +622,15 @@ _HINT_NAMES = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHi
 
 
 def definitions(document: object, source: Source, *, bare: bool = False) -> dict[str, ServerDefinition]:
-    """Every server of a document, by name, in its order.
+    """Return every server of a document, by name, in order.
 
     Args:
-        document: Decoded.
-        source: Where it stands; errors begin with it.
-        bare: It may also be an object from name to definition in which nothing looks like servers.
+        document: The decoded document.
+        source: Source of the document, the prefix of errors.
+        bare: Also accept an object from name to definition that is not recognised as servers.
 
     Raises:
-        ConfigError: It has no known shape, or a value is of the wrong kind. The message names document and key.
+        ConfigError: The format is unknown, or a value is invalid. The message names document and key.
     """
     read = entries(document, source, bare=bare)
     if read is None:
@@ -646,9 +646,9 @@ def definitions(document: object, source: Source, *, bare: bool = False) -> dict
 def entries(
     document: object, source: Source, *, bare: bool = False
 ) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
-    """Every server of a document with its name, or what is wrong with it; None where nothing in it looks like servers.
+    """Return every server of a document as its name and its definition or error; None if there are no servers.
 
-    What has no name that could be used has the empty one. The arguments are those of `definitions`.
+    An entry without a valid name has the empty one. Arguments as in `definitions`.
 
     Raises:
         ConfigError: The document as a whole cannot be used.
@@ -672,16 +672,16 @@ def entries(
 def definition_of(
     written: RawServer, host: str, source: Source, inputs: Mapping[str, Mapping[str, Any]]
 ) -> ServerDefinition:
-    """One server.
+    """Return the definition of one server.
 
     Args:
-        written: As its document has it.
-        host: Whose shape the document has.
-        source: Where the document stands.
-        inputs: What the document says of `${input:ID}`.
+        written: The server in its document.
+        host: The host whose format the document has.
+        source: Source of the document.
+        inputs: The document's inputs, by id.
 
     Raises:
-        ConfigError: As `definitions`.
+        ConfigError: A value is invalid.
     """
     place = _at(source, host=host, key=written.key)
     values, names = normal(written.values, host, place)
@@ -759,13 +759,13 @@ def _hints(entry: ServerReader) -> dict[str, dict[str, bool]]:
         inner = entry.within(f"hints.{pattern}", cast("Mapping[str, Any]", named))
         unknown = [name for name in inner if name not in _HINT_NAMES]
         if unknown:
-            raise inner.error("is no hint", key=unknown[0], hint=f"the hints are {', '.join(_HINT_NAMES)}")
+            raise inner.error("is not a hint", key=unknown[0], hint=f"the hints are {', '.join(_HINT_NAMES)}")
         hints[pattern] = {name: inner.flag(name, default=False) for name in inner}
     return hints
 
 
 def _check_remote(entry: ServerReader, url: str | None, headers: Mapping[str, str]) -> None:
-    """Raise for an address or a header that cannot be used. An address with variables is looked at when it has none."""
+    """Validate the URL and headers; a URL with variables is validated after expansion."""
     whole = url if url is not None and not has_variables(url) else None
     for key, check in (("url", lambda: whole and parse_address(whole)), ("headers", lambda: checked_headers(headers))):
         try:
@@ -793,7 +793,7 @@ def _transport(entry: ServerReader, command: str | None, url: str | None) -> Tra
 
 
 def _max_timeout(entry: ServerReader, timeout: float) -> float:
-    """The longest a call may take; a longer `timeout` alone raises it."""
+    """Read the limit for a call, by default at least the `timeout`."""
     limit = entry.seconds("max_timeout", max(600.0, timeout))
     if limit < timeout:
         hint = 'lower "timeout" or raise "max_timeout"'
@@ -802,7 +802,7 @@ def _max_timeout(entry: ServerReader, timeout: float) -> float:
 
 
 def _restart(entry: ServerReader) -> bool:
-    """True, false, or `"no"`."""
+
     return entry.get("restart") != "no" and entry.flag("restart", default=True)
 
 

@@ -1,4 +1,4 @@
-"""Where things lie: the notebook, the user's own config file, what ipymcp keeps for itself."""
+"""Paths of the notebook, the user's own config file and the state folder, and reading of text files."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 _NAME = os.path.join("ipymcp", "mcp.json")
 
 
-def notebook_file(told: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The path of the notebook that this kernel belongs to, where that is known.
+def notebook_file(reported: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the path of this kernel's notebook, if known.
 
     Args:
-        told: It, where the front end (VS Code) has told it.
-        environ: Jupyter's server gives it as `JPY_SESSION_NAME`.
+        reported: The path from the front end (VS Code).
+        environ: The environment, for `JPY_SESSION_NAME` of the Jupyter server.
     """
-    for path in (told, environ.get("JPY_SESSION_NAME")):
+    for path in (reported, environ.get("JPY_SESSION_NAME")):
         if path and os.path.isabs(path) and os.path.isdir(os.path.dirname(path)):
             return os.path.normpath(path)
     return None
 
 
 def user_file() -> str:
-    """The user's own config file, which `%mcp config` writes; it need not be there."""
+    """Return the path of the user's own config file, which `%mcp config` writes; it may not exist."""
     from jupyter_core.paths import jupyter_config_dir
 
     return os.path.join(jupyter_config_dir(), _NAME)
 
 
 def own_files() -> list[str]:
-    """That file in each of Jupyter's config folders, the nearest first; they need not be there."""
+    """Return the user's own config files in all of Jupyter's config folders, nearest first; they may not exist."""
     from jupyter_core.paths import jupyter_config_path
 
     return [os.path.join(folder, _NAME) for folder in jupyter_config_path()]
 
 
 def state_folder() -> str:
-    """What outlives the kernel is kept here: `IPYMCP_STATE_DIR`, else `ipymcp` in Jupyter's data folder."""
+    """Return the folder of the database: `IPYMCP_STATE_DIR`, else `ipymcp` in Jupyter's data folder."""
     given = os.environ.get("IPYMCP_STATE_DIR")
     if given:
         return os.path.abspath(os.path.expanduser(given))
@@ -78,14 +78,14 @@ def missing_file(file: Path) -> ConfigError:
 
 
 def read_env_file(path: str, where: str) -> dict[str, str]:
-    """The variables of a file with `NAME=VALUE` lines; comments and quotes as shells have them, nothing is expanded.
+    """Read a file of `NAME=VALUE` lines, with comments and quotes as in shells, without expansion.
 
     Args:
-        path: Absolute.
-        where: What names the file, for errors: document and key.
+        path: Absolute path.
+        where: Document and key that name the file, for errors.
 
     Raises:
-        ConfigError: It cannot be read, or a line is none.
+        ConfigError: The file cannot be read, or a line is invalid.
     """
     file = Path(path)
     try:
@@ -108,7 +108,7 @@ def read_env_file(path: str, where: str) -> dict[str, str]:
 
 
 def read_text(file: Path, owners: frozenset[int] | None) -> str | None:
-    """The text of a file; None if it does not exist.
+    """Return the text of a file; None if it does not exist.
 
     Args:
         file: Absolute path.
@@ -118,7 +118,7 @@ def read_text(file: Path, owners: frozenset[int] | None) -> str | None:
         ConfigError: The file cannot be read, is too large, or belongs to someone else.
     """
     try:
-        # Opening a pipe would wait for its other end; what is looked at is what is read.
+        # Opening a pipe would block; checking the descriptor checks the very file that is read.
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         try:
             _check(os.fstat(descriptor), file, owners)

@@ -1,4 +1,4 @@
-"""What is known of programs and variables that decide which code runs: tables for `dangers` and `project_files`."""
+"""Tables of programs and variables that decide which code runs, for `dangers` and `digest`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WRAPPERS: Final = frozenset(
     {"env", "nohup", "timeout", "nice", "ionice", "setsid", "stdbuf", "xargs", "busybox", "toybox", "command", "exec"}
     | {"start", "cross-env", "dotenv", "direnv", "mise", "parallel", "flock", "watch", "unshare", "chroot", "time"}
 )
-"""Programs that run another, which their arguments name."""
+"""Programs that run another program, given by their arguments."""
 CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 NODE: Final = frozenset({"npx", "npm", "pnpm", "yarn", "bunx", "bun", "node", "deno"})
 PYTHON: Final = re.compile(r"(python|pypy)[\d.]*w?")
@@ -41,9 +41,9 @@ PROJECT_TOOLS: Final = frozenset(
     }
     | {"task", "gradle", "mvn", "dotnet", "bazel"}
 )
-"""Programs that run what the settings of a project say."""
+"""Programs that run commands from a project's settings."""
 FETCHING: Final = frozenset({"uvx", "npx", "bunx", "dlx", "tool", "x"})
-"""Programs, and words of programs, that run a package from elsewhere."""
+"""Programs and subcommands that run a downloaded package."""
 _NODE_FILES = ("package.json", ".npmrc")
 SETTINGS_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("npx", "npm"), _NODE_FILES),
@@ -74,7 +74,7 @@ SETTINGS_FILES: Final[Mapping[str, tuple[str, ...]]] = {
         CONTAINERS, ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile")
     ),
 }
-"""The files in which each program finds by itself what to run, in the folder that it is run in."""
+"""Files in the working folder from which each program takes what to run."""
 
 _SHELL_OPTION = re.compile(r"-[a-z]*c[a-z]*|--(init-)?command(=.*)?", re.I)
 _POWERSHELL_OPTION = re.compile(r"[-/](c|command\w*|e|ec|en\w*)", re.I)
@@ -83,7 +83,7 @@ SHELL_LINES: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("powershell", "pwsh"), _POWERSHELL_OPTION),
     "cmd": re.compile(r"/[ckr].*", re.I),
 }
-"""The option of each shell before a line that it is to run."""
+"""The option of each shell that precedes code."""
 _EVAL = re.compile(r"-e|--eval(=.*)?")
 _ANYTHING = re.compile(r".*", re.DOTALL)
 EVALUATING: Final[Mapping[str, re.Pattern[str]]] = {
@@ -113,13 +113,13 @@ EVALUATING: Final[Mapping[str, re.Pattern[str]]] = {
     "mshta": _ANYTHING,
     "rundll32": _ANYTHING,
 }
-"""The options with which each interpreter is given code."""
+"""The options of each interpreter that precede code."""
 _VALUED = frozenset(
     {"-o", "+o", "-O", "--init-file", "--rcfile", "-W", "-X", "-w", "-ep", "-ex", "-executionpolicy", "-windowstyle"}
 )
-"""Options before others, with a value of their own."""
+"""Options that take a value."""
 _SUBCOMMANDS = ("exec", "x")
-"""Words before options, of programs that run others."""
+"""Subcommands that precede options."""
 
 _HARMLESS = (
     r"PYTHON(UNBUFFERED|IOENCODING|UTF8|DONTWRITEBYTECODE|HASHSEED|NOUSERSITE|FAULTHANDLER)|NODE_(ENV|NO_WARNINGS)"
@@ -143,7 +143,7 @@ DECIDING: Final = re.compile(
     r")",
     re.I,
 )
-"""Variables by which code can be made to run, or that say where programs look for it."""
+"""Variables that can make programs run code, or set where they look for it."""
 TRAFFIC: Final = re.compile(
     r"(https?|all|ftp|no)_proxy|\w*_PROXY|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|SSL_CERT_(FILE|DIR)"
     r"|SSLKEYLOGFILE|\w*CA_BUNDLE|DOCKER_(HOST|CONTEXT)|HOSTALIASES|RES_OPTIONS|LOCALDOMAIN|NETRC"
@@ -151,11 +151,11 @@ TRAFFIC: Final = re.compile(
     r"|(GH|GITHUB|GITLAB|OLLAMA|HF|VAULT|CONSUL|KUBERNETES)_\w*(HOST|ADDR|SERVER_URL)",
     re.I,
 )
-"""Variables that say where requests go, or who can read them."""
+"""Variables that redirect requests, or expose them to others."""
 
 
 def program_name(word: str) -> str:
-    """The name of the program that a word may be; empty where it can be none."""
+    """Return the program that a word may name, or the empty string."""
     if word.startswith("-") or re.match(r"https?://", word):
         return ""
     name = re.split(r"[/\\]", word)[-1].lower()
@@ -163,7 +163,7 @@ def program_name(word: str) -> str:
 
 
 def options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The options at the beginning and the word behind them, each with the place behind it."""
+    """Yield the leading options and the first other word, each with the index after it."""
     skipped = False
     for place, word in enumerate(words, start=1):
         if skipped:
@@ -175,13 +175,13 @@ def options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
         skipped = word.lower() in _VALUED or word in _VALUED
 
 
-def shell_line(program: str, behind: Sequence[str]) -> int | None:
-    """Where the line begins that a shell is given in the words behind it; None where there is none."""
+def shell_line(program: str, following: Sequence[str]) -> int | None:
+    """Return the index of the code among a shell's arguments, or None."""
     option = SHELL_LINES.get(program)
-    return None if option is None else next((at for at, word in options(behind) if option.fullmatch(word)), None)
+    return None if option is None else next((at for at, word in options(following) if option.fullmatch(word)), None)
 
 
-def evaluates(program: str, behind: Sequence[str]) -> bool:
-    """Whether an interpreter is given code in the words behind it."""
+def evaluates(program: str, following: Sequence[str]) -> bool:
+    """Whether the arguments of an interpreter contain code."""
     evaluating = EVALUATING.get("python" if PYTHON.fullmatch(program) else program)
-    return evaluating is not None and any(evaluating.fullmatch(option) for _, option in options(behind))
+    return evaluating is not None and any(evaluating.fullmatch(option) for _, option in options(following))

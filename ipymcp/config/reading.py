@@ -1,4 +1,4 @@
-"""Config files and the documents that scripts pass instead of files, read as server definitions."""
+"""Reading of config files, and of the mappings that scripts pass instead, as server definitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VISIBLE = re.compile(r"[^\s]")
 
 
 def without_comments(text: str) -> str:
-    """The text with blanks in place of each comment and trailing comma, so that lines and columns stay."""
+    """Replace comments and trailing commas by spaces, so that lines and columns stay."""
     for pattern in (_COMMENT, _COMMA):
         text = pattern.sub(_blank, text)
     return text
@@ -37,29 +37,26 @@ def _blank(match: re.Match[str]) -> str:
     return match[0] if match[1] is None else _VISIBLE.sub(" ", match[0])
 
 
-JSON5_MAX_BYTES = 200_000
-"""Beyond it single quotes and names without quotes are not tried: the JSON5 reader takes seconds."""
+JSON5_MAX_BYTES = 40_000
+"""Maximum size for the JSON5 parser, which reads about 20,000 characters a second."""
 _JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
 _UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
 
 
 class ConfigDocument(Struct, frozen=True):
-    """What a file holds."""
+    """A decoded config file."""
 
     text: str
     data: Any
     is_plain: bool
-    """Whether it is JSON as it stands, without comments or trailing commas."""
+    """Whether the text is strict JSON, without comments or trailing commas."""
 
 
 def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
-    """The servers that a file defines, by name; in place of one that is wrong, what is wrong with it.
-
-    That has the empty name where it has none to be used. The file is JSON, comments and trailing commas allowed.
+    """Return the servers of a file by name, each as its definition or its error; unnamed errors have the empty name.
 
     Raises:
-        ConfigError: The file as a whole cannot be used: it cannot be read, or is not JSON. The message names the file
-            and the line; `.hint` says what to do.
+        ConfigError: The file cannot be read, or is not JSON. The message names the file and the line.
     """
     assert source.file is not None
     document = load(Path(source.file)).data
@@ -70,10 +67,10 @@ def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
 
 
 def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str, ServerDefinition]:
-    """The servers of a mapping from name to definition, or of a whole document such as `{"mcpServers": {…}}`.
+    """Return the servers of a mapping from name to definition, or of a document such as `{"mcpServers": {…}}`.
 
     Raises:
-        ConfigError: Something is defined wrongly. The message names the scope and the key.
+        ConfigError: A value is invalid. The message names the scope and the key.
     """
     return definitions(table, Source(scope=scope), bare=True)
 
@@ -82,12 +79,12 @@ def load(file: Path, *, owners: frozenset[int] | None = None) -> ConfigDocument:
     """Read and decode a file.
 
     Args:
-        file: Absolute.
-        owners: The user ids it may belong to; any, where this is None.
+        file: Absolute path.
+        owners: User ids that may own the file; None for anyone.
 
     Raises:
-        ConfigError: It is not there, cannot be read, belongs to another or is not JSON. The message names the file and,
-            in it, line and column.
+        ConfigError: The file does not exist, cannot be read, belongs to someone else or is not JSON. The message names
+            the file, line and column.
     """
     document = load_if_there(file, owners=owners)
     if document is None:
@@ -96,7 +93,7 @@ def load(file: Path, *, owners: frozenset[int] | None = None) -> ConfigDocument:
 
 
 def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> ConfigDocument | None:
-    """The same, but None where there is no such file."""
+    """Read and decode a file, as `load`; return None if it does not exist."""
     text = read_text(file, owners)
     if text is None:
         return None
@@ -105,14 +102,14 @@ def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> Config
 
 
 def decode(text: str, origin: str) -> tuple[Any, bool]:
-    """The data, and whether plain JSON was enough.
+    """Decode JSON, JSON with comments or JSON5, and return the data and whether it was strict JSON.
 
     Args:
-        text: JSON, perhaps with comments and trailing commas.
-        origin: What errors begin with.
+        text: The document.
+        origin: Prefix of error messages.
 
     Raises:
-        ConfigError: It is none. The message names line and column.
+        ConfigError: The text is invalid. The message names line and column.
     """
     if not text.strip():
         raise ConfigError(f"{origin}: is empty", hint=SHAPE)
@@ -146,7 +143,7 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
     except ValueError:
         raise too_long from None
 
-    import json5  # only where all else has failed: it is slow to import and to read
+    import json5  # the last resort: slow to import and to parse
 
     try:
         return json5.loads(text, object_pairs_hook=once), False

@@ -1,9 +1,7 @@
-"""What of a definition is secret, and the definition as a user may be shown it.
+"""Secrets in definitions, and descriptions of definitions with secrets masked.
 
-Behind a mask nothing may hide: what a shell would run is shown, whatever it is called.
-
-The literals of a stranger's file are shown as they are: they are no secrets of the user's, and behind a mask could be
-what runs. Of the user's own file what looks like a secret is masked.
+A mask must not hide code: values that a shell would run are shown, whatever their name. Literals in other people's
+files are shown unmasked, because they are not the user's secrets; in the user's own files likely secrets are masked.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ if TYPE_CHECKING:
 
 
 SECRET_VALUE: Final = re.compile(
-    r"(?<![\w@.-])(?<!://)"  # a server's name may not hide
+    r"(?<![\w@.-])(?<!://)"  # must not mask the name of a server
     r"(gh[pousr]_|github_pat_|glpat-|sk-|sk_live_|rk_live_|pk_live_|xox[abprs]-|AKIA|ASIA|AIza|ya29\.|npm_|hf_|pypi-|dop_v1_"
     r"|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.~+/=-]{8,}|-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+"
 )
-"""Tokens that are known by how they begin, and private keys."""
+"""Tokens with a known prefix, and private keys."""
 HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(\s*)(?!//)(.+)")
 """A header as an argument."""
 # Compiled by `re` when they are first used: most kernels never show a definition.
@@ -43,15 +41,15 @@ _RANDOM = r"(?<![\w/.@-])(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,
 _VARIABLE = r"(\$?\{[^{}]*\})"
 _SCHEME = r"(?is)((?:bearer|basic|token|digest)\s+)?(.*)"
 _PLAIN_VALUE = r"(?is)true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*"
-"""What is shown whatever it is called: plain words, and what a shell would run."""
+"""Values that are never masked: plain words, and shell code."""
 
 
 def masked(text: str, name: str = "") -> str:
-    """A text with what looks like a secret replaced by its length; variables stay.
+    """Replace likely secrets in a text by their length; variables stay.
 
     Args:
-        text: As written.
-        name: What it is the value of, where that is known.
+        text: The text as written.
+        name: Name of the setting that has this value, if known.
     """
     if name and looks_secret(name):
         return "".join(part if re.fullmatch(_VARIABLE, part) else _hidden(part) for part in re.split(_VARIABLE, text))
@@ -68,12 +66,12 @@ def masked(text: str, name: str = "") -> str:
 
 
 def masked_args(args: Sequence[str]) -> list[str]:
-    """Arguments as they may be shown: what stands behind an option of a telling name is masked, too."""
+    """Mask likely secrets in arguments, including the values of options with secret names."""
     return list(_masked_args(args))
 
 
 def masked_definition(definition: ServerDefinition) -> ServerDefinition:
-    """A definition as it may be shown."""
+    """Mask likely secrets in a definition."""
     auth = {key: masked(value, key) if isinstance(value, str) else value for key, value in definition.auth.items()}
     return definition.replace(
         args=tuple(masked_args(definition.args)),
@@ -102,7 +100,7 @@ def _masked_args(args: Sequence[str]) -> Iterator[str]:
 
 
 def _hidden(text: str) -> str:
-    """A literal behind a telling name; `Bearer` before it stays."""
+    """Mask a literal with a secret name, except a scheme such as `Bearer`."""
     match = re.fullmatch(_SCHEME, text)
     assert match is not None  # it matches anything
     secret = match[2]
@@ -120,7 +118,7 @@ _PUBLIC_AUTH_KEYS = frozenset(
 
 
 def sensitive(definition: ServerDefinition) -> Iterator[str]:
-    """The secrets of a definition whose variables are expanded."""
+    """Yield the secrets of a definition whose variables are expanded."""
     yield from _of_headers(definition.headers)
     yield from secret_variables(definition.env)
     yield from _of_arguments(definition.args)
@@ -131,7 +129,7 @@ def sensitive(definition: ServerDefinition) -> Iterator[str]:
 
 
 def secret_variables(env: Mapping[str, str]) -> Iterator[str]:
-    """The values of variables whose names look secret, and passwords in URLs. Paths are none: they hold, not are."""
+    """Yield the values of variables with secret names, except file paths, and passwords in URLs."""
     for name, value in env.items():
         if looks_secret(name) and not (os.path.isabs(value) and os.path.exists(value)):
             yield from _of_value(value)
@@ -147,7 +145,7 @@ def _of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _of_value(value: str) -> Iterator[str]:
-    """A secret, and without the word before it: `Bearer …`, `Basic …`."""
+    """Yield a secret, also without its scheme: `Bearer …`, `Basic …`."""
     yield value
     scheme, has_scheme, credentials = value.partition(" ")
     if has_scheme:
@@ -157,7 +155,7 @@ def _of_value(value: str) -> Iterator[str]:
 
 
 def _of_text(text: str) -> Iterator[str]:
-    """Secrets within what is none by its name: tokens that are known by how they begin, and passwords in URLs."""
+    """Yield secrets in a value without a secret name: tokens with known prefixes, and passwords in URLs."""
     yield from (found[0] for found in SECRET_VALUE.finditer(text))
     if "://" in text:
         yield from _of_url(text)
@@ -171,7 +169,7 @@ def _of_basic(credentials: str) -> Iterator[str]:
 
 
 def _of_arguments(args: Sequence[str]) -> Iterator[str]:
-    """`--api-key VALUE`, `--api-key=VALUE`, and `--header "Authorization: Bearer VALUE"`."""
+    """Yield secrets in arguments: `--api-key VALUE`, `--api-key=VALUE`, `--header "Authorization: Bearer VALUE"`."""
     for index, argument in enumerate(args):
         name, has_value, value = argument.partition("=")
         yield from _of_text(value if "://" in value else argument)
@@ -203,23 +201,23 @@ def _of_url(url: str) -> Iterator[str]:
 
 
 NOTHING: Final = "any file: what it runs can change"
-"""What no file's contents bind: after `not bound to`."""
-_NAMED = 12
+"""Phrase for a digest that covers no files, to follow `not bound to`."""
+_MAX_NAMED = 12
 
 
 def described(definition: ServerDefinition, *, masks: bool | None = None) -> list[str]:
-    """Everything that decides what runs and with which rights, one line each.
+    """Describe everything that decides what runs and with which rights, one line each.
 
     Args:
-        definition: What is to run.
-        masks: Whether to mask what looks like a secret; None for those of the user's own files alone.
+        definition: The definition.
+        masks: Mask likely secrets; None masks those in the user's own files only.
     """
     is_masked = definition.source.scope == "user" if masks is None else masks
     return [f"{name:<12}{text}" for name, text in _Shown(definition, is_masked).parts()]
 
 
 def bound_to(definition: ServerDefinition) -> str:
-    """What an agreement is bound to beside the definition, as a phrase; empty where it runs nothing here."""
+    """Return the files that an agreement is bound to, as a phrase; empty for a remote server."""
     if definition.command is None:
         return ""
     if definition.source.scope != "project":
@@ -229,30 +227,25 @@ def bound_to(definition: ServerDefinition) -> str:
     names = [os.path.relpath(path, root) for path in bound.files]
     if not names:
         return NOTHING
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     rest = "" if bound.is_whole else "; what else it runs can change"
-    return f"{', '.join(names[:_NAMED])}{more}{rest}"
+    return f"{', '.join(names[:_MAX_NAMED])}{more}{rest}"
 
 
 def wanted_secrets(definition: ServerDefinition) -> tuple[str, ...]:
-    """The kept secrets that it names, each once."""
+    """Return the names of the stored secrets that a definition uses, without duplicates."""
     return tuple(dict.fromkeys(one.name for one in references(definition) if one.kind == "secret"))
 
 
 class _Shown:
-    """One definition in words.
-
-    Args:
-        definition: Which.
-        is_masked: Whether what looks like a secret is masked.
-    """
+    """Description of one definition."""
 
     def __init__(self, definition: ServerDefinition, is_masked: bool) -> None:
         self._definition = definition
         self._is_masked = is_masked
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """What each line is about, and what it says."""
+        """Yield the label and text of each line."""
         definition = self._definition
         if definition.command is not None:
             args = masked_args(definition.args) if self._is_masked else definition.args
@@ -302,6 +295,6 @@ def _given(reference: Reference) -> str:
         "variable": "this kernel's variable",
         "secret": "your secret",
         "input": "what you are asked for as",
-        "unknown": "(not understood)",
+        "unknown": "(unknown variable)",
     }[reference.kind]
     return f"{what} {reference.name or reference.text} to {reference.where}"

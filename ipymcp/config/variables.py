@@ -1,11 +1,11 @@
-"""Variables in definitions: what they are, where they stand, and what is put in their place at a start.
+"""Variables in definitions: parsing, and expansion when a server starts.
 
     ${VAR}  ${VAR:-default}  ${env:VAR}  {env:VAR}     a variable of this kernel, else of the definition's own env
-    ${secret:NAME}  ${input:ID}                        a kept secret; what the user is asked for
+    ${secret:NAME}  ${input:ID}                        a stored secret; a value that the user is asked for
     ${workspaceFolder}  ${workspaceFolderBasename}     the project's folder, else the notebook's; its last part
     ${userHome}  ${pathSeparator}  ${/}
 
-`$${` stands for `${` itself. What a variable holds is not looked at again.
+`$${` is a literal `${`. Values are not expanded again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Kind = Literal["variable", "secret", "input", "place", "unknown"]
 
 _SECRET = r"[A-Za-z_][A-Za-z0-9_.-]*(?:@[!-z|~][ -z|~]*)?"
 SECRET_NAME = re.compile(_SECRET)
-"""The name of a secret, wherever one is named: visible ASCII, so that it can be typed, read and completed."""
+"""Valid names of secrets: visible ASCII, so that they can be typed, read and completed."""
 _OPENING = re.compile(r"\$\$\{|\$\{|\{env:")
 _FORM = re.compile(
     r"(?:env:)?(?P<variable>[A-Za-z_]\w*)(?::-(?P<default>.*))?"
@@ -39,7 +39,7 @@ _FORM = re.compile(
 _MAX_DEPTH = 20
 _SHOWN = 40
 _PLACES = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
-_ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
+_ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
 
 
 class Reference(Struct, frozen=True):
@@ -48,21 +48,21 @@ class Reference(Struct, frozen=True):
     kind: Kind
     name: str
     where: str
-    """The key that holds it, such as `env.TOKEN` or `args[1]`, by the names of a `ServerDefinition`."""
+    """The key of the containing value in `ServerDefinition`, such as `env.TOKEN` or `args[1]`."""
     default: str | None = None
-    """What stands for it where it is unset, as written."""
+    """The default for an unset variable, not expanded."""
     text: str = ""
-    """As it is written."""
+    """The reference as written."""
 
 
 class Lookup(Struct, frozen=True):
-    """Where variables get their values.
+    """Sources of the values of variables.
 
     Args:
-        folder: The notebook's, for definitions that belong to no project.
-        secret: Gives a kept secret, or None.
-        inputs: What the user gave, by id.
-        environ: The variables of this process.
+        folder: The notebook's folder, for definitions outside a project.
+        secret: Returns a stored secret, or None.
+        inputs: The user's input values, by id.
+        environ: The environment of this process.
     """
 
     folder: str
@@ -72,7 +72,7 @@ class Lookup(Struct, frozen=True):
 
 
 def references(definition: ServerDefinition) -> list[Reference]:
-    """Each variable, secret and input of a definition, with where it goes, in order; those in defaults too."""
+    """Return the variables, secrets and inputs of a definition in order, including those in defaults."""
     found: list[Reference] = []
 
     def look(key: str, text: str) -> str:
@@ -88,13 +88,13 @@ def references(definition: ServerDefinition) -> list[Reference]:
 
 
 def expand(definition: ServerDefinition, lookup: Lookup) -> ServerDefinition:
-    """The definition with every variable replaced and its `env_file` read into `env`.
+    """Expand all variables of a definition and read its `env_file` into `env`.
 
-    Of one typed in a cell only headers and login are: its command stands as a shell would be given it.
+    In a definition typed in a cell only headers and login are expanded: its command is used as typed.
 
     Raises:
         ConfigError: A variable, secret or input has no value, is circular or unknown, or the `env_file` cannot be read.
-            The message names document, key and variable, and no value.
+            The message names document, key and variable, but no value.
     """
     expander = _Expander(definition, lookup)
     expanded = mapped(definition, expander.text)
@@ -104,7 +104,7 @@ def expand(definition: ServerDefinition, lookup: Lookup) -> ServerDefinition:
 
 
 def mapped(definition: ServerDefinition, change: Callable[[str, str], str]) -> ServerDefinition:
-    """The definition with each text that may hold variables changed; `change` is given its key and itself."""
+    """Return a copy with `change(key, text)` applied to each string that may contain variables."""
     changes: dict[str, Any] = {
         "headers": {name: change(f"headers.{name}", text) for name, text in definition.headers.items()},
         "auth": {name: _changed(f"auth.{name}", value, change) for name, value in definition.auth.items()},
@@ -119,23 +119,23 @@ def mapped(definition: ServerDefinition, change: Callable[[str, str], str]) -> S
 
 
 def has_variables(text: str) -> bool:
-    """Whether a text may hold any; it is not read."""
+    """Whether a text may contain variables; it is not parsed."""
     return _OPENING.search(text) is not None
 
 
 def in_folder(text: str, folder: str) -> str:
-    """A text with the variables that name the project's folder replaced, and no others."""
+    """Expand only the variables for the project's folder and similar places."""
     return respelled(text, lambda one: _place(one.name, folder) if one.kind == "place" else one.text, literal="$${")
 
 
 def respelled(text: str, spell: Callable[[Reference], str], *, key: str = "", literal: str = "${") -> str:
-    """A text with each variable written another way.
+    """Replace each variable in a text.
 
     Args:
         text: The text.
-        spell: Gives what to write.
-        key: Where the text stands.
-        literal: What to write for `$${`.
+        spell: Returns the replacement.
+        key: Key of the text in its definition.
+        literal: Replacement for `$${`.
     """
     if "{" not in text:
         return text
@@ -153,14 +153,14 @@ def _changed(key: str, value: Any, change: Callable[[str, str], str]) -> Any:
 
 
 class _Expander:
-    """Expands the texts of one definition."""
+    """Expansion of the strings of one definition."""
 
     def __init__(self, definition: ServerDefinition, lookup: Lookup) -> None:
         self._definition = definition
         self._lookup = lookup
         self._folder = (definition.source.folder if definition.source.scope == "project" else None) or lookup.folder
         self._open: list[str] = []
-        """The variables of its own that are being expanded."""
+        """Keys of the definition's own variables that are being expanded."""
 
     def text(self, key: str, text: str) -> str:
         if "{" not in text:
@@ -191,7 +191,7 @@ class _Expander:
                 value = self._lookup.inputs.get(name)
                 hint = f"run the line where you can be asked for {name!r}" if given else 'describe it under "inputs"'
             case _:
-                raise self._error(key, reference, "is nothing ipymcp knows", _ESCAPE)
+                raise self._error(key, reference, "is not a known variable", _ESCAPE)
         if value is None:
             raise self._error(key, reference, "has no value", hint)
         return value
@@ -231,7 +231,7 @@ def _place(name: str, folder: str) -> str:
 
 
 def _parts(text: str, key: str) -> list[str | Reference]:
-    """Plain texts and variables, in order; `$${` is in the plain ones already read as `${`."""
+    """Split a text into plain strings, with `$${` read as `${`, and variables."""
     parts: list[str | Reference] = []
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:
@@ -254,7 +254,7 @@ def _parts(text: str, key: str) -> list[str | Reference]:
 
 
 def _closing(text: str, position: int) -> int | None:
-    """Where the brace closes that is open at a position; those inside balance. None if it never does, or too deeply."""
+    """Return the index of the closing brace; None if it is missing or nested too deeply."""
     depth = 1
     for index in range(position, len(text)):
         if text[index] == "{":

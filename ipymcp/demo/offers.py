@@ -1,4 +1,4 @@
-"""The demo server's resources and its prompt: what they are, what is in them, what their arguments may be."""
+"""The demo server's resources and prompt, and the completion of their arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .server import DemoRequest
 
 NOT_FOUND_BEFORE_2026 = -32002
-"""The code of a resource that does not exist, up to 2025-11-25."""
+"""Error code for unknown resources, up to 2025-11-25."""
 CSV = "demo://penguins.csv"
 NOTES = "demo://notes.md"
 TEMPLATE = "demo://penguins/{species}"
@@ -58,20 +58,20 @@ PROMPTS = [
 ]
 
 
-def fresh(request: DemoRequest) -> dict[str, Any]:
-    """What 2026-07-28 says of every list and reading: it stays as it is."""
+def cache_fields(request: DemoRequest) -> dict[str, Any]:
+    """Cache fields of lists and reads in 2026-07-28: nothing here ever changes."""
     return {"ttlMs": ONE_HOUR_MS, "cacheScope": "public"} if request.stateless else {}
 
 
 def listing(key: str, items: list[dict[str, Any]]) -> Callable[[DemoRequest], dict[str, Any]]:
-    """A list of one page, told in the words of the request's revision."""
+    """Create a handler that lists items on one page, in the format of the request's revision."""
 
     def answer(request: DemoRequest) -> dict[str, Any]:
         if "cursor" in request.params:
             raise Refusal(INVALID_PARAMS, "unknown cursor: the list fits on one page")
         unknown = {"title"} if request.version < "2025-06-18" else set[str]()
-        told = [{key: value for key, value in item.items() if key not in unknown} for item in items]
-        return {key: told, **fresh(request)}
+        shown = [{key: value for key, value in item.items() if key not in unknown} for item in items]
+        return {key: shown, **cache_fields(request)}
 
     return answer
 
@@ -91,7 +91,7 @@ def read(request: DemoRequest) -> dict[str, Any]:
     else:
         code = INVALID_PARAMS if request.stateless else NOT_FOUND_BEFORE_2026
         raise Refusal(code, f"Resource not found: {uri}", {"uri": uri})
-    return {"contents": [{"uri": uri, **content}], **fresh(request)}
+    return {"contents": [{"uri": uri, **content}], **cache_fields(request)}
 
 
 def get_prompt(request: DemoRequest) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def get_prompt(request: DemoRequest) -> dict[str, Any]:
 
 
 def complete(request: DemoRequest) -> dict[str, Any]:
-    """What an argument of the prompt or of the template may be."""
+    """Complete an argument of the prompt or the template."""
     reference, argument = as_object(request.params.get("ref")), as_object(request.params.get("argument"))
     if reference is None or argument is None:
         raise Refusal(INVALID_PARAMS, "ref or argument is missing")
@@ -132,7 +132,7 @@ def rows_of(species: str) -> list[dict[str, Any]]:
 
 
 def csv() -> str:
-    """The table as CSV; nothing for what was not recorded."""
+    """The table as CSV; missing values are empty."""
     rows = [["" if value is None else str(value) for value in bird.values()] for bird in penguins()]
     return "".join(",".join(row) + "\n" for row in [list(COLUMNS), *rows])
 
@@ -151,4 +151,4 @@ METHODS: dict[str, Callable[[DemoRequest], dict[str, Any]]] = {
     "prompts/get": get_prompt,
     "completion/complete": complete,
 }
-"""By method, in both eras."""
+"""Request handlers by method, for both eras."""

@@ -1,7 +1,7 @@
 """The protocol side of the demo server: messages in, messages out, in both eras.
 
 Source: MCP 2024-11-05 to 2025-11-25 (lifecycle, server/tools, utilities) and 2026-07-28 (basic/index, versioning,
-server/discover, server/tools, patterns/subscriptions, patterns/cancellation). `offers` has resources and prompts.
+server/discover, server/tools, patterns/subscriptions, patterns/cancellation). Resources and prompts are in `offers`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "co
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 META = "io.modelcontextprotocol/"
 ONE_HOUR_MS = 3_600_000
-LAST_WORDS_SECONDS = 1.0
-"""How long an answer under way may still take once the client has closed our stdin."""
+SHUTDOWN_TIMEOUT = 1.0
+"""Seconds for running requests to finish once the client has closed stdin."""
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 UNSUPPORTED_VERSION = -32022
 
 
 class Refusal(Exception):
-    """A request answered with a JSON-RPC error."""
+    """An error response to a request."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Refusal(Exception):
 
 
 class DemoRequest:
-    """One request under way, and the only way to write anything on its behalf: nothing follows a cancellation."""
+    """A running request; everything written for it goes through this object, so that nothing follows a cancellation."""
 
     def __init__(self, server: DemoServer, identifier: int | str, params: dict[str, Any], batch: Batch | None) -> None:
         self.server = server
@@ -63,20 +63,20 @@ class DemoRequest:
                 self.server.write({"jsonrpc": "2.0", "method": method, "params": params})
 
     def log(self, level: str, data: Any) -> None:
-        """Send a log message, if the client wants those of this level."""
+        """Send a log message, if the client asked for its level."""
         wanted = self.meta.get(META + "logLevel") if self.stateless else self.server.level
         if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
             self.notify("notifications/message", {"level": level, "logger": "demo", "data": data})
 
     def progress(self, done: int, total: int, message: str) -> None:
-        """Report progress, if the client gave a token for it."""
+        """Report progress, if the client sent a progress token."""
         token = self.meta.get("progressToken")
         if isinstance(token, int | str):
             said = {"message": message} if self.version > "2024-11-05" else {}
             self.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total, **said})
 
     def finish(self, **outcome: Any) -> None:
-        """Answer, with `result=` or `error=`, unless the request is cancelled."""
+        """Respond with `result=` or `error=`, unless the request is cancelled."""
         if self.stateless and "result" in outcome:
             outcome["result"] = {
                 "resultType": "complete",
@@ -86,7 +86,7 @@ class DemoRequest:
         self._leave({"jsonrpc": "2.0", "id": self.id, **outcome})
 
     def cancel(self) -> None:
-        """Stop it; nothing more is sent for it."""
+        """Cancel the request; nothing more is sent for it."""
         self._leave(None)
 
     def _leave(self, answer: dict[str, Any] | None) -> None:
@@ -102,7 +102,7 @@ class DemoRequest:
 
 
 class Batch:
-    """The answers to a batch, which leave together (2025-03-26, basic/index#batching)."""
+    """The responses to a batch, which are sent together (2025-03-26, basic/index#batching)."""
 
     def __init__(self, server: DemoServer, size: int) -> None:
         self.server = server
@@ -110,7 +110,7 @@ class Batch:
         self.answers: list[dict[str, Any]] = []
 
     def add(self, answer: dict[str, Any] | None) -> None:
-        """Take one answer, or note that there will be none; the last one sends them all."""
+        """Add a response, or None if there is none; the last one sends the batch."""
         self.missing -= 1
         if answer is not None:
             self.answers.append(answer)
@@ -150,13 +150,13 @@ class DemoServer:
         }
 
     def write(self, message: Any) -> None:
-        """Write one message as one line. The lock is held by whoever calls."""
+        """Write a message as one line; the caller holds the lock."""
         rest = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         while rest:
             rest = rest[os.write(self.output, rest) :]
 
     def receive(self, line: bytes) -> None:
-        """Act on one line of input."""
+        """Handle a line of input."""
         try:
             message: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -172,14 +172,14 @@ class DemoServer:
         return None
 
     def complain(self, code: int, message: str) -> None:
-        """Answer what has no usable id. The schemas before 2025-11-25 have no answer without one."""
+        """Respond to a message without a usable id, which the schemas allow since 2025-11-25."""
         sys.stderr.write(f"{SERVER_INFO['name']}: {message}\n")
         if self.version is None or self.version == HANDSHAKE_VERSIONS[-1]:
             with self.lock:
                 self.write({"jsonrpc": "2.0", "error": {"code": code, "message": message}})
 
     def take(self, item: Any, batch: Batch | None = None) -> None:
-        """Act on one message: begin a request, note a cancellation; an answer is ignored, as we ask nothing."""
+        """Handle a request or a cancellation; responses are ignored, since this server sends no requests."""
         message = as_object(item)
         params = as_object(message.get("params", {})) if message else None
         if message is None or params is None:
@@ -199,12 +199,12 @@ class DemoServer:
         return None if result is None else request.finish(result=result)
 
     def cancel(self, identifier: Any) -> None:
-        """Cancel the request of that id, if it is still under way."""
+        """Cancel the request with that id, if it is still running."""
         if is_id(identifier) and (request := self.requests.get(identifier)):
             request.cancel()
 
     def dispatch(self, request: DemoRequest, method: str) -> dict[str, Any] | None:
-        """The result, or None where it comes later."""
+        """The result, or None if it follows later."""
         if request.stateless:
             check_envelope(request.meta)
         elif self.version is None and method not in ("initialize", "ping"):
@@ -215,7 +215,7 @@ class DemoServer:
         return methods[method](request)
 
     def initialize(self, request: DemoRequest) -> dict[str, Any]:
-        """The handshake: the client's revision if it is known here, else the newest."""
+        """Negotiate the revision: the client's if it is known, else the newest."""
         asked = request.params.get("protocolVersion")
         if not isinstance(asked, str):
             raise Refusal(INVALID_PARAMS, "protocolVersion is missing")
@@ -224,24 +224,24 @@ class DemoServer:
         return {"protocolVersion": self.version, **about}
 
     def discover(self, request: DemoRequest) -> dict[str, Any]:
-        """What this server is and speaks (2026-07-28, server/discover)."""
+        """Describe this server and its revisions (2026-07-28, server/discover)."""
         about = {"capabilities": CAPABILITIES, "instructions": INSTRUCTIONS}
         return {"supportedVersions": [STATELESS_VERSION], **about, "ttlMs": ONE_HOUR_MS, "cacheScope": "public"}
 
     def listen(self, request: DemoRequest) -> None:
-        """A subscription: acknowledged, then silent until cancelled, as nothing here ever changes."""
+        """Acknowledge a subscription, then send nothing: this server never changes."""
         if not isinstance(request.params.get("notifications"), dict):
             raise Refusal(INVALID_PARAMS, "notifications is missing")
         about = {"_meta": {META + "subscriptionId": request.id}, "notifications": {}}
         request.notify("notifications/subscriptions/acknowledged", about)
 
     def set_level(self, request: DemoRequest) -> dict[str, Any]:
-        """Set the least level of log messages the client wants."""
+        """Set the minimum level of log messages."""
         self.level = check_level(request.params.get("level"))
         return {}
 
     def list_tools(self, request: DemoRequest) -> dict[str, Any]:
-        """The tools, told in the words of the request's revision."""
+        """List the tools in the format of the request's revision."""
         if "cursor" in request.params:
             raise Refusal(INVALID_PARAMS, "unknown cursor: the tools fit on one page")
         unknown = {"annotations"} if request.version < "2025-03-26" else set[str]()
@@ -250,7 +250,7 @@ class DemoServer:
         return {"tools": tools, **({"ttlMs": ONE_HOUR_MS, "cacheScope": "public"} if request.stateless else {})}
 
     def call_tool(self, request: DemoRequest) -> dict[str, Any] | None:
-        """Run a tool: a slow one in a thread, the others at once."""
+        """Run a tool; a slow one in a thread."""
         name, arguments = request.params.get("name"), request.params.get("arguments", {})
         if not isinstance(name, str) or all(tool["name"] != name for tool in self.tools):
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {name}")
@@ -263,31 +263,31 @@ class DemoServer:
         return None
 
     def tool_result(self, name: str, request: DemoRequest, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The tool's result, told in the words of the request's revision."""
+        """Run a tool and return its result in the format of the request's revision."""
         result = self.run_tool(name, arguments, request)
         if request.version < "2025-06-18":
             result.pop("structuredContent", None)
         return result
 
     def finish_later(self, name: str, request: DemoRequest, arguments: dict[str, Any]) -> None:
-        """Run the tool and answer, in a thread."""
+        """Run the tool and respond, in a thread."""
         try:
             request.finish(result=self.tool_result(name, request, arguments))
         except BrokenPipeError:
             return  # nobody reads us any more
 
     def close(self) -> None:
-        """The client is gone: stop what waits, give the rest a moment."""
+        """Shut down: cancel waiting requests and give the others a moment."""
         for request in list(self.requests.values()):
             request.cancel()
-        end = time.monotonic() + LAST_WORDS_SECONDS
+        end = time.monotonic() + SHUTDOWN_TIMEOUT
         for thread in threading.enumerate():
             if thread is not threading.current_thread():
                 thread.join(max(0.0, end - time.monotonic()))
 
 
 def check_envelope(meta: dict[str, Any]) -> None:
-    """Refuse a request whose envelope is not that of this revision (2026-07-28, basic/index#meta)."""
+    """Refuse a request whose metadata does not match its revision (2026-07-28, basic/index#meta)."""
     version = meta[META + "protocolVersion"]
     if not isinstance(version, str):
         raise Refusal(INVALID_PARAMS, f"params._meta[{META}protocolVersion] must be a string")
@@ -301,22 +301,22 @@ def check_envelope(meta: dict[str, Any]) -> None:
 
 
 def check_level(level: Any) -> str:
-    """The level, if it is one."""
+    """Return the value if it is a log level, else None."""
     if level not in LEVELS:
         raise Refusal(INVALID_PARAMS, f"no such log level: {level}")
     return level
 
 
 def as_object(value: Any) -> dict[str, Any] | None:
-    """The value, if it is a JSON object."""
+    """Return the value if it is a JSON object, else None."""
     return {**value} if isinstance(value, dict) else None
 
 
 def is_id(value: Any) -> TypeGuard[int | str]:
-    """Whether it can be the id of a request."""
+    """Whether a value is a valid request id."""
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def ping(_request: DemoRequest) -> dict[str, Any]:
-    """Say that we are there."""
+    """Respond to a ping."""
     return {}

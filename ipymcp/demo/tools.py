@@ -1,4 +1,4 @@
-"""The demo server's tools: what they are called with, and what they do."""
+"""The demo server's tools: schemas and implementations."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ Gentoo Biscoe 47.9,14.0,217,4975,m,9 45.2,14.3,221,4650,f,7 51.4,16.3,221,6000,m
 Gentoo Biscoe 49.7,16.2,221,5350,m,7 45.1,15.0,212,4850,f,8 51.6,15.6,219,5475,m,9 45.1,14.7,212,4825,f,7
 Gentoo Biscoe 48.5,15.4,221,5700,m,8 46.8,14.6,214,4750,f,9
 """
-"""Invented birds of the three species of the Palmer archipelago: species, island, then for each bird the measures, sex
-and the last digit of the year. Plausible, not measured."""
+"""Invented data of the three penguin species of the Palmer archipelago: species, island, then for each bird the
+measurements, sex and the last digit of the year."""
 
 
 class Failure(Exception):
-    """A tool that could not do it: answered as a result with `isError`."""
+    """A tool failed; the result has `isError`."""
 
 
 def run_tool(name: str, arguments: dict[str, Any], request: DemoRequest) -> dict[str, Any]:
-    """The tool's result, or one with `isError` that says why there is none."""
+    """Run a tool; a failure becomes a result with `isError`."""
     schema = next(tool["inputSchema"] for tool in TOOLS if tool["name"] == name)
     try:
         return RUN[name](request, **read_arguments(schema, arguments))
@@ -51,7 +51,7 @@ def run_tool(name: str, arguments: dict[str, Any], request: DemoRequest) -> dict
 
 
 def read_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with the defaults filled in, checked against as much of JSON Schema as the schemas below use."""
+    """Add defaults and validate arguments against the subset of JSON Schema used here."""
     properties = schema["properties"]
     if surplus := [name for name in arguments if name not in properties]:
         raise Failure(f"unknown argument: {surplus[0]} (there are: {', '.join(properties)})")
@@ -62,7 +62,7 @@ def read_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[st
 
 
 def read_value(name: str, schema: dict[str, Any], value: Any) -> Any:
-    """The value, if it fits."""
+    """Validate a value."""
     kind: str = schema["type"]
     if kind == "array":
         return read_array(name, schema, value)
@@ -79,7 +79,7 @@ def read_value(name: str, schema: dict[str, Any], value: Any) -> Any:
 
 
 def read_array(name: str, schema: dict[str, Any], value: Any) -> list[Any]:
-    """The items, if they fit."""
+    """Validate the items of an array."""
     items: list[Any] = [*value] if isinstance(value, list) else []
     if not schema["minItems"] <= len(items) <= schema["maxItems"]:
         raise Failure(f"{name} must be an array of {schema['minItems']} to {schema['maxItems']} items")
@@ -87,12 +87,12 @@ def read_array(name: str, schema: dict[str, Any], value: Any) -> list[Any]:
 
 
 def text_result(text: str) -> dict[str, Any]:
-    """A result of one text."""
+    """Create a result with one text."""
     return {"content": [{"type": "text", "text": text}]}
 
 
 def echo(request: DemoRequest, text: str) -> dict[str, Any]:
-    """Give back the text."""
+    """Return the text."""
     request.log("debug", f"echo of {len(text)} characters")
     return text_result(text)
 
@@ -115,7 +115,7 @@ def slow(request: DemoRequest, seconds: float, steps: int) -> dict[str, Any]:
 
 
 def penguins() -> list[dict[str, Any]]:
-    """The table: one dict a bird, None for what was not recorded."""
+    """The table as one dict per bird; None for missing values."""
     rows: list[dict[str, Any]] = []
     for line in PENGUINS.splitlines():
         species, island, *birds = line.split()
@@ -166,7 +166,7 @@ def one_plain_select() -> Callable[..., int]:
 
 
 def plot(request: DemoRequest, kind: str, width: int, height: int, **data: Any) -> dict[str, Any]:
-    """Draw a chart of the given numbers, or of a column of the penguins."""
+    """Draw a chart of numbers or of a column of the penguins."""
     import base64
 
     from .chart import draw
@@ -198,7 +198,7 @@ SPECIES = ("Adelie", "Chinstrap", "Gentoo")
 
 
 def describe(name: str, title: str, description: str, required: list[str], **properties: Any) -> dict[str, Any]:
-    """A tool's definition. All of them only read, the same way every time."""
+    """Define a tool; all tools are read-only and idempotent."""
     hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     about = {"name": name, "title": title, "description": description, "inputSchema": schema}

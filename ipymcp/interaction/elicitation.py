@@ -1,4 +1,4 @@
-"""What a function of the user's answers to a server's question, read and checked before it is sent.
+"""Answers of an `on_elicitation` function, checked before they are sent.
 
 Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, response actions: `accept` carries content that fits the
 requested schema, `decline` and `cancel` carry none.
@@ -7,9 +7,9 @@ requested schema, `decline` and `cancel` carry none.
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.argument_checks import is_async
 from ipymcp.errors import ArgumentError
 from ipymcp.interaction.questions import CANCELLED, ElicitationAnswer, UrlQuestion
 from ipymcp.protocol.types import is_object
@@ -26,7 +26,7 @@ _WANTED = "return a dict of values, True to accept, False to decline, or None to
 
 
 def answering(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same function, giving a checked `Answer`."""
+    """Wrap a user's function so that it returns a checked `ElicitationAnswer`."""
     if is_async(function):
 
         @functools.wraps(function)
@@ -43,10 +43,10 @@ def answering(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def read_answer(given: object, question: FormQuestion | UrlQuestion) -> ElicitationAnswer:
-    """What a function returned, as the protocol has it: a dict of values, True, False to decline, None to cancel.
+    """Convert the value that a function returned: a dict, True to accept, False to decline, or None to cancel.
 
     Raises:
-        ArgumentError: It is something else, or the values are not what the server asked for.
+        ArgumentError: The value is something else, or does not match the requested schema.
     """
     if given is None:
         return CANCELLED
@@ -80,8 +80,3 @@ def _defaults(question: FormQuestion) -> dict[str, Any]:
     properties = question.schema.get("properties")
     fields = properties.items() if is_object(properties) else ()
     return {name: schema["default"] for name, schema in fields if is_object(schema) and "default" in schema}
-
-
-def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling it gives a coroutine: a coroutine function, or an object whose call is one."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,13 +1,13 @@
-"""Forms that servers ask the user to fill: fields from a schema, values from what was typed.
+"""Elicitation forms: fields read from a schema, values read from typed text.
 
-Source: MCP 2026-07-28 client/elicitation, requested schema; 2025-11-25 the same.
+Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, requested schema.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit
@@ -30,16 +30,16 @@ def read_choice(
     default: str | None = None,
     read: Callable[[str], str] | None = None,
 ) -> str:
-    """Ask until one of the choices is typed, in any case; what was not understood is repeated with what is expected.
+    """Ask until one of the choices is typed, ignoring case.
 
     Args:
-        prompt: What to show.
-        choices: What each choice may be called besides its own name.
-        default: The choice that Enter alone means; None where something must be typed.
-        read: Shows the prompt and gives what was typed; `input` as it is then, which a kernel replaces, by default.
+        prompt: The prompt.
+        choices: The other names of each choice.
+        default: The choice for an empty line; None to require an answer.
+        read: Shows the prompt and returns the typed line; by default `input`, which a kernel replaces.
 
     Returns:
-        The choice's own name.
+        The name of the choice.
     """
     while True:
         typed = (read or input)(one_line(prompt)).strip()
@@ -54,13 +54,13 @@ def read_choice(
 
 Kind = Literal["string", "number", "integer", "boolean", "choice", "choices"]
 MISSING: Final = object()
-"""No default."""
+"""The value of a field without a default."""
 _MAX_FIELDS = 50
 _MAX_CHOICES = 200
 
 
 class CannotDraw(Exception):
-    """The schema asks for what a form cannot give; the text says what."""
+    """The schema asks for values that a form cannot provide."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -79,29 +79,28 @@ class Field(msgspec.Struct, frozen=True):
     description: str
     required: bool
     default: Any
-    """What is sent where nothing is typed; `MISSING` where there is none."""
+    """The value for an empty line; `MISSING` if there is none."""
     choices: tuple[Choice, ...] = ()
     format: str = ""
-    least: float | None = None
-    """The smallest number, the shortest text, the fewest choices."""
-    most: float | None = None
+    minimum: float | None = None
+    """The minimum of a number, of the length of a text, or of the number of choices."""
+    maximum: float | None = None
+    """The maximum of the same."""
 
     @property
     def wanted(self) -> str:
-        """What may be typed, in a few words."""
+        """A short description of the accepted input."""
         if self.kind == "boolean":
             return "y/n"
-        unit = {"string": " characters", "choices": " of them"}.get(self.kind, "")
-        span = _span(self.least, self.most)
         word = {"integer": "a whole number", "number": "a number", "choice": "one of them", "choices": ""}
         what = _FORMATS[self.format][0] if self.format in _FORMATS else word.get(self.kind, "")
-        return ", ".join(part for part in (what, f"{span}{unit}" if span else "") if part)
+        return ", ".join(part for part in (what, self._range) if part)
 
     def read(self, text: str) -> Any:
-        """The value that a text means.
+        """Parse typed text.
 
         Raises:
-            ValueError: None; the message says what is wanted.
+            ValueError: The text is not accepted; the message says what is.
         """
         match self.kind:
             case "string":
@@ -117,14 +116,14 @@ class Field(msgspec.Struct, frozen=True):
                 return self._number(text)
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with the format of a value; None if nothing is, or nothing is said of it."""
+        """The error message for a value that does not match the field's `format`; None if it matches."""
         if self.format not in _FORMATS or not isinstance(value, str):
             return None
         wanted, check = _FORMATS[self.format]
         return None if check(value) else f"expected {wanted}"
 
     def takes(self, value: object) -> bool:
-        """Whether a value, such as the server's default, is one of this field's."""
+        """Whether a value, such as the server's default, has the field's type."""
         values = {choice.value for choice in self.choices}
         match self.kind:
             case "string":
@@ -163,17 +162,30 @@ class Field(msgspec.Struct, frozen=True):
         raise ValueError(f"expected a number from 1 to {len(self.choices)}, or one of the names")
 
     def _within(self, value: Any, size: float) -> Any:
-        if (self.least is not None and size < self.least) or (self.most is not None and size > self.most):
-            unit = {"string": " characters", "choices": " of them"}.get(self.kind, "")
-            raise ValueError(f"expected {_span(self.least, self.most)}{unit}")
+        if (self.minimum is not None and size < self.minimum) or (self.maximum is not None and size > self.maximum):
+            raise ValueError(f"expected {self._range}")
         return value
+
+    @property
+    def _range(self) -> str:
+        unit = {"string": " characters", "choices": " of them"}.get(self.kind, "")
+        if self.minimum is not None and self.maximum is not None:
+            is_single = self.minimum == self.maximum
+            span = f"{self.minimum:.15g}" + ("" if is_single else f" to {self.maximum:.15g}")
+        elif self.minimum is not None:
+            span = f"at least {self.minimum:.15g}"
+        elif self.maximum is not None:
+            span = f"at most {self.maximum:.15g}"
+        else:
+            return ""
+        return f"{span}{unit}"
 
 
 def read_form(schema: Mapping[str, Any]) -> list[Field]:
-    """The fields of a requested schema, in its order.
+    """The fields of a requested schema, in the schema's order.
 
     Raises:
-        CannotDraw: It is not a flat object of texts, numbers, yes-or-no and enumerations.
+        CannotDraw: The schema is not a flat object of strings, numbers, booleans and enumerations.
     """
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
@@ -187,7 +199,7 @@ def read_form(schema: Mapping[str, Any]) -> list[Field]:
 
 def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
     kind, choices = _kind(name, schema)
-    least, most = {
+    lower, upper = {
         "string": ("minLength", "maxLength"),
         "choices": ("minItems", "maxItems"),
     }.get(kind, ("minimum", "maximum"))
@@ -200,17 +212,17 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
         default=MISSING,
         choices=choices,
         format=str(schema.get("format") or ""),
-        least=_number_or_none(schema.get(least)),
-        most=_number_or_none(schema.get(most)),
+        minimum=_number_or_none(schema.get(lower)),
+        maximum=_number_or_none(schema.get(upper)),
     )
     default = schema.get("default")
     return msgspec.structs.replace(field, default=default) if field.takes(default) else field
 
 
 def _simple(name: str, schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A property's schema without the ways in which generators say that it may be null, or is defined below."""
+    """A property's schema with `$ref` resolved and a nullable `anyOf` unwrapped, as generators write them."""
     if not isinstance(schema, Mapping):
-        raise CannotDraw(f"the schema of {name!r} is no object")
+        raise CannotDraw(f"the schema of {name!r} is not an object")
     plain = cast("Mapping[str, Any]", schema)
     reference = plain.get("$ref")
     if isinstance(reference, str):
@@ -247,7 +259,7 @@ def _kind(name: str, schema: Mapping[str, Any]) -> tuple[Kind, tuple[Choice, ...
 
 
 def _choices(schema: Mapping[str, Any], titled: str) -> tuple[Choice, ...]:
-    """The values of an enumeration, in each of the forms it may have; none where it is no enumeration of texts."""
+    """The choices of an enumeration in any of its spellings; empty if it is not an enumeration of strings."""
     values, names = schema.get("enum"), schema.get("enumNames")
     if isinstance(values, list):
         plain = cast("list[object]", values)
@@ -261,14 +273,6 @@ def _choices(schema: Mapping[str, Any], titled: str) -> tuple[Choice, ...]:
     if len(pairs) > _MAX_CHOICES or not all(isinstance(value, str) for value, _ in pairs):
         return ()
     return tuple(Choice(str(value), str(title)) for value, title in pairs)
-
-
-def _span(least: float | None, most: float | None) -> str:
-    if least is not None and most is not None:
-        return f"{least:.15g}" if least == most else f"{least:.15g} to {most:.15g}"
-    if least is not None:
-        return f"at least {least:.15g}"
-    return f"at most {most:.15g}" if most is not None else ""
 
 
 def _flag(text: str) -> bool:
@@ -302,8 +306,8 @@ def _is_date(text: str) -> bool:
     return re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
 
 
-def _is_moment(text: str) -> bool:
-    """RFC 3339: with a time zone."""
+def _is_timestamp(text: str) -> bool:
+    """Whether a text is an RFC 3339 timestamp with a time zone."""
     try:
         return datetime.fromisoformat(text).tzinfo is not None and text[10:11] in ("T", "t")
     except ValueError:
@@ -314,5 +318,5 @@ _FORMATS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "email": ("an email address", _is_email),
     "uri": ("an address, such as https://host/path", _is_uri),
     "date": ("a date, such as 2026-07-28", _is_date),
-    "date-time": ("a moment, such as 2026-07-28T09:30:00Z", _is_moment),
+    "date-time": ("a moment, such as 2026-07-28T09:30:00Z", _is_timestamp),
 }

@@ -1,4 +1,4 @@
-"""Questions to the user as records, their answers, and the interface of what asks them."""
+"""Records of questions to the user and of their answers, and the interface of user interfaces."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    pass
-
 
 def is_web_address(url: str) -> bool:
-    """Whether a user may be asked to visit it: what a browser opens, with nothing in it that hides the rest."""
+    """Whether a user may be asked to visit a URL: http or https, without characters that could hide a part of it."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
@@ -27,7 +25,7 @@ def is_web_address(url: str) -> bool:
 
 
 def domain(url: str) -> str:
-    """Its host as a browser shows it, and in plain letters where it has others: those only look like a known one."""
+    """The host of a URL, followed by its ASCII form if it has other letters, which may imitate a known host."""
     host = urlsplit(url).hostname or ""
     try:
         plain = host.encode("idna").decode()
@@ -37,13 +35,13 @@ def domain(url: str) -> str:
 
 
 QuestionKind: TypeAlias = Literal["trust", "login", "secret", "approval", "form", "sampling"]
-"""What a question is about. Whoever may answer one kind may not answer every kind: `trust`, whether servers may run;
-`login`, an account; `secret`, the values and passwords that a definition needs; `approval`, a call; `form`, a
-server's own question; `sampling`, the use of the user's model."""
+"""The kind of a question, by which front ends may be permitted to answer: `trust`, whether servers may run; `login`, an
+account; `secret`, the values and passwords that a definition needs; `approval`, a call; `form`, a server's own
+question; `sampling`, the use of the user's model."""
 
 ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "always", "never", "no"]
-"""Allow this once; its tools for the rest of the model's answer; all tools of the server in this notebook; its tools in
-this notebook; its tools from now on. Deny its tools from now on; deny this once."""
+"""Allow the calls once; their tools for the rest of the model's answer; all tools of the server in this notebook; their
+tools in this notebook; their tools from now on. Deny their tools from now on; deny the calls once."""
 
 ALLOWING: Final[tuple[ApprovalAnswer, ...]] = ("once", "answer", "server", "notebook", "always")
 DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
@@ -56,103 +54,103 @@ DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
     "never": "never allowed",
     "no": "denied",
 }
-"""What was answered, in words."""
+"""Descriptions of the answers."""
 
 
 def beforehand(tool: str) -> str:
-    """How a question to a model allows it the calls of `server.tool`: in Python and on a line."""
+    """The arguments of `mcp.ask` and `%mcp ask` that allow a model the calls of `server.tool`."""
     pattern = escape(tool)
     return f"allow={pattern!r} in mcp.ask, --allow {quoted(pattern)} in %mcp ask"
 
 
 class Card(Protocol):
-    """Shows a call that may need consent. Used on the background loop."""
+    """Displays a call that may need consent. Used on the background loop."""
 
     @property
     def key(self) -> str:
-        """Names it; empty where nobody sees it."""
+        """The card's identifier; empty if the card is not displayed."""
         ...
 
     @property
     def number(self) -> int:
-        """Which call of its answer it is."""
+        """The number of the call within the model's answer."""
         ...
 
     def asks(self, key: str) -> None:
-        """The user is being asked about the call.
+        """Show that the user is being asked about the call.
 
         Args:
-            key: Of the card that has the question: of several calls that are one question, the last one's.
+            key: The key of the card with the question: the last one of several calls in one question.
         """
         ...
 
     def answered(self, answer: ApprovalAnswer | None) -> None:
-        """The user has answered; None where nobody did."""
+        """Show the user's answer; None if there was none."""
         ...
 
 
 class WantedCall(Struct, frozen=True):
-    """A call that somebody wants to make."""
+    """A call that needs the user's approval."""
 
     server: str
     tool: str
     arguments: bytes
-    """A JSON object, as it would be sent."""
+    """The arguments as the JSON object to send."""
     caller: Caller | Literal["server"]
-    """Who; a server, where it wants the user's model."""
+    """The origin of the call; a server if it requests sampling."""
     why: str
-    """The rule that says to ask."""
+    """The rule that requires approval."""
     hints: str
-    """What is known of what the tool does; empty if nothing is."""
+    """The server's hints about the tool in words; empty if there are none."""
     code: str = ""
-    """Python that would run here, where that is what the call does: it is shown whole, line by line."""
+    """Python code that the call would run in this kernel; it is shown completely."""
 
 
 class ApprovalQuestion(Struct, frozen=True):
-    """May these calls be made? They were asked for at once, and one answer is for all of them."""
+    """Asks whether calls may be made. They were requested together, and one answer applies to all of them."""
 
     calls: tuple[WantedCall, ...]
     answers: tuple[ApprovalAnswer, ...]
-    """Those that make sense here."""
+    """The possible answers."""
     card: str = ""
-    """The key of the card that has it, in a cell's output; empty for none."""
+    """The key of the card with the question in a cell's output; empty for none."""
 
 
 class Candidate(Struct, frozen=True):
-    """A server that would run if the user agreed."""
+    """A server that runs if the user agrees."""
 
     name: str
     digest: str
     lines: tuple[str, ...]
-    """All of its definition, what its variables give to whom, and what an agreement is bound to."""
+    """The whole definition, the recipients of its variables, and the scope of an agreement."""
     dangers: tuple[str, ...]
-    """What is dangerous in it."""
+    """Dangerous parts of the definition."""
     secrets: tuple[str, ...]
-    """The kept secrets that it wants."""
+    """The stored secrets that the definition uses."""
     is_agreed: bool = False
-    """Whether it may run already, and only its secrets are asked about."""
+    """Whether the server may already run, so that only its secrets are in question."""
 
 
 class TrustQuestion(Struct, frozen=True):
-    """May these servers of a file run?"""
+    """Asks whether the servers of a file may run."""
 
     file: str
     why: str
-    """Why it is asked: a project's file, or the user's own that changed."""
+    """The reason for the question: a project's file, or the user's own file that changed."""
     candidates: tuple[Candidate, ...]
     left_out: str = ""
-    """The servers that are not shown, and to which no answer agrees, in one line."""
+    """A line about servers that are not shown and that no answer allows."""
     is_strangers: bool = False
-    """Whether a stranger wrote the file: none of it is masked, not even what is a secret elsewhere."""
+    """Whether the file is from someone else: nothing in it is masked, even if it equals a secret of the user."""
 
 
 class TrustAnswer(Struct, frozen=True):
-    """What the user agreed to."""
+    """The user's answer to a `TrustQuestion`."""
 
     servers: frozenset[str] = frozenset()
-    """Names of those that may run."""
+    """The names of the servers that may run."""
     secrets: frozenset[tuple[str, str]] = frozenset()
-    """Servers' names and the secrets they may have."""
+    """Pairs of a server's name and a secret that it may use."""
 
 
 Caller: TypeAlias = Literal["user", "model", "app"]
@@ -162,19 +160,19 @@ Action = Literal["accept", "decline", "cancel"]
 
 
 class FormQuestion(msgspec.Struct, frozen=True):
-    """A server wants some values (elicitation, form mode)."""
+    """A server's request for values (elicitation, form mode)."""
 
     server: str
     tool: str | None
-    """The tool whose call asks, where that is known."""
+    """The tool whose call led to the question, if known."""
     message: str
-    """The server's words, as it sent them."""
+    """The server's message, unmodified."""
     schema: Mapping[str, Any]
-    """The object it wants, as JSON Schema."""
+    """The JSON Schema of the requested object."""
 
 
 class UrlQuestion(msgspec.Struct, frozen=True):
-    """A server wants the user to visit an address (elicitation, URL mode)."""
+    """A server's request to visit a URL (elicitation, URL mode)."""
 
     server: str
     tool: str | None
@@ -183,86 +181,86 @@ class UrlQuestion(msgspec.Struct, frozen=True):
 
 
 class RedirectWaiter(Protocol):
-    """Knows whether a browser has come back from a login."""
+    """Waits for the browser's redirect after a login."""
 
     def wait(self, timeout: float) -> bool:
-        """Wait at most so many seconds for that; whether it has."""
+        """Wait at most `timeout` seconds; return whether the redirect has arrived."""
         ...
 
 
 class LoginQuestion(msgspec.Struct, frozen=True):
-    """A server wants the user to log in, in a browser."""
+    """A request to log in to a server in a browser."""
 
     server: str
     url: str
-    """Where to log in."""
+    """The URL of the login page."""
     domain: str
-    """Of that address."""
+    """The host of that URL."""
     scopes: tuple[str, ...]
-    """What the server will be allowed to do."""
+    """The requested scopes."""
     redirected: RedirectWaiter | None
-    """Where the browser comes back; None if only the user can say where it went."""
+    """Waits for the redirect; None if the user has to paste the redirect URL."""
     site: str
     """The host of the server that the login is for."""
     answer_to: str
-    """The host that the answer to the login goes to."""
+    """The host that receives the authorization code."""
     gives_secret: bool = False
-    """Whether a configured client secret goes there too."""
+    """Whether that host also receives a configured client secret."""
     slip: Callable[[str], str] = lambda _: ""
-    """Says of a pasted address what it lacks to be the answer; nothing where it is one."""
+    """Returns the problem with a pasted redirect URL; empty if it is valid."""
 
     @property
     def parties(self) -> str:
-        """Who takes part, as a line for the user."""
+        """A line for the user about the hosts that take part in the login."""
         secret = ", with your client secret" if self.gives_secret else ""
         return f"log in at {self.domain}, for the server at {self.site}; the answer goes to {self.answer_to}{secret}"
 
 
 class ElicitationAnswer(msgspec.Struct, frozen=True):
-    """What the user answered to a server's question."""
+    """The user's answer to a server's question."""
 
     action: Action
     content: dict[str, Any] | None = None
-    """The values, with `accept` of a form."""
+    """The values of an accepted form."""
     note: str = ""
-    """Why it was not asked, for the server's log."""
+    """The reason why the user was not asked, for the server's log."""
 
 
 CANCELLED = ElicitationAnswer("cancel")
 
 
 UNANSWERED = ElicitationAnswer("cancel", note="nobody could be asked")
-"""Where no front end takes input, as in nbclient and papermill."""
+"""The answer if no front end accepts input, as in nbclient and papermill."""
 
 
 class UserInterface(Protocol):
-    """Asks the user. Each method but `can_ask` is called where the user waits, and blocks until there is an answer."""
+    """Asks the user. All methods except `can_ask` run on a thread that the user waits for, and block until answered."""
 
     def can_ask(self) -> bool:
-        """Whether anybody could answer now; from any thread, at once."""
+        """Whether a question can be answered now. Thread-safe; does not block."""
         ...
 
     def fill(self, question: FormQuestion) -> ElicitationAnswer:
-        """Have a form filled."""
+        """Ask the user to fill in a form."""
         ...
 
     def visit(self, question: UrlQuestion) -> ElicitationAnswer:
-        """Have an address visited; `accept` says that the user agrees, not that it is done."""
+        """Ask the user to visit a URL; `accept` means that the user agrees, not that the visit is complete."""
         ...
 
     def login(self, question: LoginQuestion) -> str | None:
-        """Have the user log in.
+        """Ask the user to log in.
 
         Returns:
-            The empty string once the browser has come back, the address it went to if the user gave that, or None if
-            the user refuses or nobody can answer.
+            An empty string after the redirect, the redirect URL if the user pasted it, or None if the user refuses or
+            no one can answer.
         """
         ...
 
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        """Have the user look at servers and say which may run; None if nobody can answer."""
+        """Ask the user which servers may run; None if no one can answer."""
         ...
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        """Have the user say whether calls may be made; None if nobody can answer."""
+        """Ask the user whether calls may be made; None if no one can answer."""
         ...

@@ -1,7 +1,7 @@
-"""Questions asked with `input()` and `getpass()`, in any front end: a notebook's prompt, a terminal.
+"""Questions asked with `input()` and `getpass()`, in a notebook or a terminal.
 
-What a server wrote is shown behind a bar at the left, with control and invisible characters made visible, so that it
-cannot pass for our own words.
+Text of a server is shown behind a vertical bar, with control and invisible characters made visible, so that it cannot
+pass for text of ipymcp.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Printed(io.StringIO):
-    """Takes what code prints, in the place of standard output.
+    """A replacement for standard output that captures printed text.
 
     Args:
-        screen: What stands there else.
+        screen: The replaced stream.
     """
 
     def __init__(self, screen: TextIO) -> None:
@@ -48,15 +48,15 @@ class Printed(io.StringIO):
 
 @contextlib.contextmanager
 def on_screen() -> Generator[None]:
-    """Have the user see what is printed: what a model's code prints the model reads, but not what the user is asked."""
+    """Print to the user even while the output of a model's code is captured for the model."""
     output = sys.stdout
     with contextlib.redirect_stdout(output.screen) if isinstance(output, Printed) else contextlib.nullcontext():
         yield
 
 
 _MAX_VALUE = 2_000
-_SHORT = {"once": YES, "no": NO}
-_ASKERS = {
+_ABBREVIATIONS = {"once": YES, "no": NO}
+_CALLERS = {
     "user": "You call",
     "model": "A model wants to call",
     "app": "An app wants to call",
@@ -74,54 +74,54 @@ _MEANINGS = {
 
 
 def ask_trust(question: TrustQuestion) -> TrustAnswer:
-    """Show every server of a file, and ask which of them may run."""
+    """Show all servers of a file and ask which of them may run."""
     candidates = question.candidates
     wanting = [candidate for candidate in candidates if not candidate.is_agreed]
-    _say(f"{_line(question.file)} {question.why}. {_would(len(wanting), len(candidates))}:")
+    _print_unmasked(f"{_line(question.file)} {question.why}. {_consequence(len(wanting), len(candidates))}:")
     for number, candidate in enumerate(candidates, start=1):
         _show(number, candidate, unmasked_line if question.is_strangers else _line)
     if question.left_out:
-        _say(f"  {_line(question.left_out)}")
-    agreed = {candidate.name for candidate in candidates if candidate.is_agreed} | _agreed(wanting)
+        _print_unmasked(f"  {_line(question.left_out)}")
+    agreed = {candidate.name for candidate in candidates if candidate.is_agreed} | _choose_servers(wanting)
     secrets = [
         (candidate.name, secret)
         for candidate in candidates
         if candidate.name in agreed
         for secret in candidate.secrets
-        if _yes(f"give {_line(candidate.name)} your secret {_line(secret)}? [y/N] ")
+        if _confirm(f"give {_line(candidate.name)} your secret {_line(secret)}? [y/N] ")
     ]
     return TrustAnswer(frozenset(agreed), frozenset(secrets))
 
 
 def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
-    """Show calls that somebody wants to make, and ask whether they may be."""
+    """Show calls and ask whether they may be made."""
     calls = question.calls
-    for caller, text in _ASKERS.items():
+    for caller, text in _CALLERS.items():
         for call in (call for call in calls if call.caller == caller):
-            _say(f"{text} {_line(f'{call.server}.{call.tool}')}{_about(call)}")
+            _print_unmasked(f"{text} {_line(f'{call.server}.{call.tool}')}{_about(call)}")
             for line in _code(call.code) if call.code else _arguments(call.arguments):
-                _say(f"  │ {line}")
-    _say(" · ".join(_MEANINGS[answer] for answer in question.answers))
+                _print_unmasked(f"  │ {line}")
+    _print_unmasked(" · ".join(_MEANINGS[answer] for answer in question.answers))
     prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
-    typed = read_choice(prompt, {answer: _SHORT.get(answer, ()) for answer in question.answers}, "no")
+    typed = read_choice(prompt, {answer: _ABBREVIATIONS.get(answer, ()) for answer in question.answers}, "no")
     return next(answer for answer in (*question.answers, "no") if answer == typed)
 
 
 def _show(number: int, candidate: Candidate, shown: Callable[[str], str]) -> None:
-    _say(f"{number} {shown(candidate.name)}")
+    _print_unmasked(f"{number} {shown(candidate.name)}")
     for line in candidate.lines:
-        _say(f"  │ {' '.join(shown(line).split())}")
+        _print_unmasked(f"  │ {' '.join(shown(line).split())}")
     for danger in candidate.dangers:
-        _say(f"  ! {shown(danger)}")
+        _print_unmasked(f"  ! {shown(danger)}")
 
 
-def _would(running: int, all_of_them: int) -> str:
+def _consequence(running: int, all_of_them: int) -> str:
     if not running:
         return "What may run already wants secrets of yours"
     return f"It would run {'a server' if all_of_them == 1 else f'{all_of_them} servers'} with your rights"
 
 
-def _agreed(candidates: Sequence[Candidate]) -> set[str]:
+def _choose_servers(candidates: Sequence[Candidate]) -> set[str]:
     if not candidates:
         return set()
     prompt = "run it? [yes, no] " if len(candidates) == 1 else "run them? [all, choose, none] "
@@ -130,18 +130,18 @@ def _agreed(candidates: Sequence[Candidate]) -> set[str]:
         case "yes" | "all":
             return {candidate.name for candidate in candidates}
         case "choose":
-            return {candidate.name for candidate in candidates if _yes(f"run {_line(candidate.name)}? [y/N] ")}
+            return {candidate.name for candidate in candidates if _confirm(f"run {_line(candidate.name)}? [y/N] ")}
         case _:
             return set()
 
 
-def _yes(prompt: str) -> bool:
+def _confirm(prompt: str) -> bool:
     return read_choice(prompt, {"yes": YES, "no": NO}, "no") == "yes"
 
 
 def _about(call: WantedCall) -> str:
-    said = f"; the server says that it {call.hints}" if call.hints else ""
-    return f" ({_line(call.why)}{said}):"
+    hints = f"; the server says that it {call.hints}" if call.hints else ""
+    return f" ({_line(call.why)}{hints}):"
 
 
 def _arguments(arguments: bytes) -> list[str]:
@@ -152,7 +152,7 @@ def _arguments(arguments: bytes) -> list[str]:
 
 
 def _code(code: str) -> list[str]:
-    """All of it, each line with its number: what is not shown is not agreed to."""
+    """All lines of code with their numbers: the user agrees only to visible code."""
     lines = visible(code).split("\n")
     return [f"{number:{len(str(len(lines)))}} {line}" for number, line in enumerate(lines, start=1)]
 
@@ -165,36 +165,36 @@ def _shortened(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """One line of what strangers wrote; what breaks its lines is shown, for a shell would see it."""
+    """Untrusted text as one line with visible line breaks, which a shell would interpret."""
     return " ".join(one_line(text).split())
 
 
-def _say(text: str) -> None:
+def _print_unmasked(text: str) -> None:
     print(unmasked_line(text), flush=True)  # noqa: T201 - meant for the cell
 
 
-_NOBODY = (EOFError, NotImplementedError, OSError, RuntimeError)
-"""What reading raises where nobody can answer; a kernel's `StdinNotImplementedError` is a `NotImplementedError`."""
+_NO_INPUT_ERRORS = (EOFError, NotImplementedError, OSError, RuntimeError)
+"""Errors of reading if no one can answer; a kernel's `StdinNotImplementedError` is a `NotImplementedError`."""
 _MAX_TEXT = 4000
 _MAX_LABEL = 80
 _LEAVE_OUT = "-"
-_ENDS = {"!decline": ElicitationAnswer("decline"), "!cancel": CANCELLED}
-_BACK_IN = 3.0
-"""Seconds that a browser's way back may take after the user said that it is done."""
+_COMMANDS = {"!decline": ElicitationAnswer("decline"), "!cancel": CANCELLED}
+_REDIRECT_TIMEOUT = 3.0
+"""Seconds to wait for the redirect after the user confirmed the login."""
 
 
-class _Ended(Exception):
-    """The user did not fill the form."""
+class _FormEnded(Exception):
+    """The user declined or cancelled."""
 
     def __init__(self, answer: ElicitationAnswer) -> None:
         self.answer = answer
 
 
 class TerminalPrompts:
-    """An `UserInterface` of plain prompts."""
+    """A `UserInterface` of plain prompts."""
 
     def can_ask(self) -> bool:
-        """Whether a prompt would reach anybody: a front end that takes input, or a terminal."""
+        """Whether there is a front end that accepts input, or a terminal."""
         kernel: Any = _kernel()
         if kernel is not None:
             return bool(getattr(kernel, "_allow_stdin", True))
@@ -209,36 +209,36 @@ class TerminalPrompts:
         try:
             fields = read_form(question.schema)
         except CannotDraw as error:
-            _print(f"{question.server} asked for what no form can give; declined ({error})")
-            return ElicitationAnswer("decline", note=f"a form that cannot be drawn: {error}")
-        _print(f"{_asker(question)} asks:")
+            _print(f"{question.server} asked for a form that cannot be shown; declined ({error})")
+            return ElicitationAnswer("decline", note=f"a form that cannot be shown: {error}")
+        _print(f"{_origin(question)} asks:")
         _quote(question.message)
         _print(_rules(fields))
         try:
             return ElicitationAnswer("accept", _fill(fields))
-        except _Ended as end:
+        except _FormEnded as end:
             return end.answer
-        except _NOBODY:
+        except _NO_INPUT_ERRORS:
             return UNANSWERED
 
     @on_screen()
     def visit(self, question: UrlQuestion) -> ElicitationAnswer:
-        """Show the whole address and its domain, and ask whether the user agrees."""
-        _print(f"{_asker(question)} asks you to visit {visible(domain(question.url))}:")
+        """Show the whole URL and its host, and ask whether the user agrees."""
+        _print(f"{_origin(question)} asks you to visit {visible(domain(question.url))}:")
         _quote(question.message)
         _print(f"  {visible(question.url)}")
         _print("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
         try:
             agreed = read_choice("visited? ", {"yes": YES, "no": NO}, "yes", _read)
             return ElicitationAnswer("accept" if agreed == "yes" else "decline")
-        except _Ended as end:
+        except _FormEnded as end:
             return end.answer
-        except _NOBODY:
+        except _NO_INPUT_ERRORS:
             return UNANSWERED
 
     @on_screen()
     def login(self, question: LoginQuestion) -> str | None:
-        """Show where to log in, and wait until the user says that it is done."""
+        """Show the login URL and wait for the redirect or the user's confirmation."""
         _print(f"{visible(question.server)} wants you to {visible(question.parties)}:")
         _print(f"  {visible(question.url)}")
         if question.scopes:
@@ -248,7 +248,7 @@ class TerminalPrompts:
         try:
             while True:
                 text = input("logged in? ").strip()
-                if text in _ENDS or text.casefold() in NO:
+                if text in _COMMANDS or text.casefold() in NO:
                     return None
                 if text and text.casefold() not in YES:
                     slip = question.slip(text)
@@ -256,26 +256,26 @@ class TerminalPrompts:
                         return text
                     _print(f"{visible(slip)}: paste the whole address that the browser ended at · !cancel")
                     continue
-                if question.redirected is not None and question.redirected.wait(_BACK_IN):
+                if question.redirected is not None and question.redirected.wait(_REDIRECT_TIMEOUT):
                     return ""
                 _print("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")
-        except _NOBODY:
+        except _NO_INPUT_ERRORS:
             return None
 
     @on_screen()
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        """Show servers, and ask which may run."""
+        """Show servers and ask which may run."""
         try:
             return ask_trust(question)
-        except _NOBODY:
+        except _NO_INPUT_ERRORS:
             return None
 
     @on_screen()
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        """Show calls, and ask whether they may be made."""
+        """Show calls and ask whether they may be made."""
         try:
             return ask_approval(question)
-        except _NOBODY:
+        except _NO_INPUT_ERRORS:
             return None
 
 
@@ -293,7 +293,7 @@ def _fill(fields: list[Field]) -> dict[str, Any]:
 
 
 def _value(field: Field) -> Any:
-    """What the user gives for a field; `MISSING` for nothing."""
+    """Ask for the value of a field; `MISSING` if the user omits it."""
     if field.description:
         _quote(field.description)
     for number, choice in enumerate(field.choices, start=1):
@@ -323,17 +323,17 @@ def _read(prompt: str, *, hidden: bool = False) -> str:
     else:
         text = input(one_line(prompt))
     text = text.strip()
-    if hidden and text not in _ENDS:
+    if hidden and text not in _COMMANDS:
         masks.add(text)
-    if text in _ENDS:
-        raise _Ended(_ENDS[text])
+    if text in _COMMANDS:
+        raise _FormEnded(_COMMANDS[text])
     return text
 
 
 def _unquoted(text: str) -> str:
-    """What stands for itself in quotes: `"-"`, `"!cancel"`, `""`."""
+    """Remove the quotes of `"-"`, `"!cancel"` and `""`, which have a meaning without them."""
     inner = text[1:-1]
-    special = inner in ("", _LEAVE_OUT) or inner in _ENDS
+    special = inner in ("", _LEAVE_OUT) or inner in _COMMANDS
     return inner if len(text) >= 2 and text[0] == text[-1] == '"' and special else text
 
 
@@ -359,11 +359,11 @@ def _rules(fields: list[Field]) -> str:
     if any(not field.required for field in fields):
         rules.insert(0, "- leaves an optional one empty")
     if any(field.default is not MISSING for field in fields):
-        rules.insert(0, "Enter takes what stands in [ ]")
+        rules.insert(0, "Enter accepts the value in [ ]")
     return " · ".join(rules)
 
 
-def _asker(question: FormQuestion | UrlQuestion) -> str:
+def _origin(question: FormQuestion | UrlQuestion) -> str:
     return visible(f"{question.server}.{question.tool}" if question.tool else question.server)
 
 
@@ -383,7 +383,7 @@ def _print(text: str) -> None:
 
 
 def _kernel() -> Any:
-    """The kernel this runs in; None in a script or a terminal."""
+    """The kernel of this process; None in a script or a terminal."""
     module: Any = sys.modules.get("IPython.core.getipython")
     shell = module.get_ipython() if module is not None else None
     return getattr(shell, "kernel", None)

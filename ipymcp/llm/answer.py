@@ -1,4 +1,4 @@
-"""A model's answer as a value: its text, the tool calls it made, their outcomes, its usage."""
+"""A model's answer as a value: its text, tool calls with their outcomes, and usage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ipymcp.masking import mask, masks
 from ipymcp.protocol.types import is_object
 from ipymcp.results import markdown
 from ipymcp.results.content import Image
-from ipymcp.schema.to_json import plain
+from ipymcp.schema.to_json import to_json
 from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:
@@ -23,78 +23,78 @@ if TYPE_CHECKING:
 
 
 SHOWN: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""The images that models take; Gemini none that moves."""
-_MAX_BYTES: Final = 5_000_000
-"""Characters of an image in base64 above which a provider may refuse the whole request."""
+"""Image types that models accept. Gemini does not accept GIF."""
+_MAX_IMAGE_LENGTH: Final = 5_000_000
+"""Base64 characters above which a provider may refuse the whole request."""
 
 
 class ToolCallRequest(Struct, frozen=True):
-    """A call that a model asks for."""
+    """A tool call that a model requests."""
 
     id: str
     name: str
     arguments: Any
-    """A mapping, or the JSON of one as the model wrote it."""
+    """An object, or its JSON text as the model wrote it."""
 
 
 class ToolCallOutcome(Struct, frozen=True):
-    """What came of it, as the model is told."""
+    """The outcome of a tool call, as sent to the model."""
 
-    asked: ToolCallRequest
+    request: ToolCallRequest
     text: str
     images: tuple[Image, ...] = ()
     is_error: bool = False
     value: Any = None
-    """What came back, for the notebook."""
+    """The result as a Python value, for the notebook."""
 
     @property
     def shown(self) -> list[tuple[str, Image]]:
-        """The images that models take, with what they truly are."""
+        """The images that models accept, with their actual types."""
         return self.parted(SHOWN)[1]
 
     @property
     def named(self) -> str:
-        """The text, with the images named that no model takes."""
+        """The text, and the names of images that no model accepts."""
         return self.parted(SHOWN)[0]
 
     def parted(self, kinds: Sequence[str]) -> tuple[str, list[tuple[str, Image]]]:
-        """The text, with the images named that are of none of these kinds or too large, and the others."""
-        words, shown = [self.text], list[tuple[str, Image]]()
+        """The text with the names of images that are too large or not of these types, and the other images."""
+        texts, shown = [self.text], list[tuple[str, Image]]()
         for image in self.images:
             kind = image.display_type
-            if kind is not None and kind in kinds and len(image.base64) <= _MAX_BYTES:
+            if kind is not None and kind in kinds and len(image.base64) <= _MAX_IMAGE_LENGTH:
                 shown.append((kind, image))
             else:
-                words.append(str(image))
-        return "\n".join(filter(None, words)), shown
+                texts.append(str(image))
+        return "\n".join(filter(None, texts)), shown
 
 
 def read_arguments(value: Any) -> dict[str, Any]:
-    """The arguments a model gave.
+    """Decode the arguments that a model wrote.
 
     Raises:
-        ArgumentError: They are no JSON object; the message is for the model.
+        ArgumentError: They are not a JSON object. The message is for the model.
     """
     if isinstance(value, str):
         try:
             value = json.loads(value or "{}")
         except (ValueError, RecursionError) as error:
-            raise ArgumentError(f"the arguments are no JSON: {error}", hint="send one JSON object") from error
+            raise ArgumentError(f"the arguments are not valid JSON: {error}", hint="send one JSON object") from error
     if value is None:
         return {}
     if not is_object(value):
-        raise ArgumentError("the arguments are no JSON object", hint="send one JSON object")
+        raise ArgumentError("the arguments are not a JSON object", hint="send one JSON object")
     return value
 
 
 _MAX_LENGTH = 2_000
-_GIVEN = "border-left:2px solid #8888;padding-left:6px;margin:4px 0"
-_TOLD = "white-space:pre-wrap;overflow-wrap:anywhere"
-_WAITS = "waits for your answer"
+_ARGUMENTS_STYLE = "border-left:2px solid #8888;padding-left:6px;margin:4px 0"
+_TEXT_STYLE = "white-space:pre-wrap;overflow-wrap:anywhere"
+_WAITING = "waits for your answer"
 
 
 class Usage(Struct, frozen=True):
-    """What an answer cost, as the provider counts it."""
+    """The cost of an answer, as the provider counts it."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -106,35 +106,35 @@ class Usage(Struct, frozen=True):
 
 
 class ModelCall(Struct):
-    """One call that a model made."""
+    """One tool call that a model made."""
 
     server: str
     tool: str
     arguments: Any
     text: str = ""
-    """What the model was told."""
+    """The text sent to the model."""
     result: ToolResult | Any = None
-    """What came back; None where it failed."""
+    """The tool's result; None if the call failed."""
     is_error: bool = False
     is_done: bool = False
     seconds: float = 0.0
-    """How long it took, without the wait for consent."""
+    """Duration without the wait for consent."""
     number: int = 0
-    """Which one of its answer it is, from 1."""
+    """The call's number within the answer, from 1."""
     card: str = ""
-    """Names its card."""
+    """The key of the card that shows the call."""
     asked_at: str = ""
-    """While the user is asked about it: the card that has the question, which may be another's."""
+    """The key of the card with the question while the user is asked, which may be another call's; else empty."""
     decision: str = ""
-    """What the user answered, in words."""
+    """The user's answer in words."""
     is_refused: bool = False
-    """Whether that was no."""
+    """Whether the user refused the call."""
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """One line about the call and its state."""
         if not self.is_done:
-            return f"{self.server}.{self.tool} {f'· {_WAITS}' if self.asked_at else '…'}"
+            return f"{self.server}.{self.tool} {f'· {_WAITING}' if self.asked_at else '…'}"
         took = f"failed, {self.seconds:.1f} s" if self.is_error else f"{self.seconds:.1f} s"
         parts = [f"{self.server}.{self.tool}", self.decision, "" if self.is_refused else took]
         return " · ".join(filter(None, parts))
@@ -143,7 +143,7 @@ class ModelCall(Struct):
         return one_line(f"<ModelCall {self.summary}>")
 
     def html(self) -> str:
-        """A card that opens: arguments and result. Open, with all of the arguments, while the user is asked."""
+        """A collapsible card with arguments and result; open, with all arguments, while the user is asked."""
         code = self.arguments.get("code") if self.tool == "run_python" and is_object(self.arguments) else None
         arguments = str(code) if code else _json(self.arguments)
         waits = bool(self.asked_at) and not self.is_done
@@ -153,7 +153,7 @@ class ModelCall(Struct):
             rich: Any = bundle()
             shown = rich.get("text/html", "")
         if self.is_done and not shown:
-            shown = f'<pre style="{_TOLD}">{escaped(_shortened(self.text))}</pre>'
+            shown = f'<pre style="{_TEXT_STYLE}">{escaped(_shortened(self.text))}</pre>'
         if self.is_refused and self.decision == DECISIONS[None]:
             shown += f"<small>{escaped(beforehand(f'{self.server}.{self.tool}'))} allows it beforehand</small>"
         mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
@@ -161,7 +161,7 @@ class ModelCall(Struct):
         return (
             f"<details{' open' if code or waits else ''}>"
             f"<summary>{mark} <code>{escaped(self.summary)}</code></summary>"
-            f'<pre style="{_TOLD};{_GIVEN}">{given}</pre>{shown}</details>'
+            f'<pre style="{_TEXT_STYLE};{_ARGUMENTS_STYLE}">{given}</pre>{shown}</details>'
         )
 
 
@@ -169,14 +169,14 @@ class Answer:
     """A model's answer. `str` is its text.
 
     Attributes:
-        text: The last thing it said.
-        data: What it gave where `returns` asked for something; else None.
-        calls: The calls it made, in order.
+        text: The model's final text.
+        data: The value that `returns` asked for; else None.
+        calls: The tool calls, in order.
         messages: The conversation so far, as JSON.
-        usage: What it cost.
-        model: Who answered.
-        reason: Why it ended, as far as the provider says: `stop`, `length` where it was cut off there, …
-        is_untrusted: Whether the model had read untrusted content: its words may be anybody's.
+        usage: The cost.
+        model: The model's name.
+        reason: The provider's reason for the end, if it gives one: `stop`, `length` if the answer was cut off, …
+        is_untrusted: Whether the model had read untrusted content, which the answer may repeat.
     """
 
     is_untrusted: bool = False
@@ -192,21 +192,26 @@ class Answer:
         self.usage = usage
         self.model = model
         self.is_shown = False
-        """Whether a cell has shown it already, as it came: displaying it right after that shows nothing."""
+        """Whether a cell has already shown the answer live. The next display then shows nothing."""
 
     @property
     def source(self) -> str:
-        """Where it is from."""
+        """The answer's origin, for messages about untrusted content."""
         return f"an answer of {self.model}"
 
     def json(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The answer as JSON, without the messages."""
         calls = [
-            {"tool": f"{one.server}.{one.tool}", "arguments": one.arguments, "text": one.text, "failed": one.is_error}
-            for one in self.calls
+            {
+                "tool": f"{call.server}.{call.tool}",
+                "arguments": call.arguments,
+                "text": call.text,
+                "failed": call.is_error,
+            }
+            for call in self.calls
         ]
         usage = {name: getattr(self.usage, name) for name in Usage.__struct_fields__}
-        data = None if self.data is None else plain(self.data, ())
+        data = None if self.data is None else to_json(self.data, ())
         return {"text": self.text, "data": data, "calls": calls, "usage": usage, "model": self.model}
 
     def __str__(self) -> str:

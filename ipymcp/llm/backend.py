@@ -1,4 +1,4 @@
-"""What stands between a question and a library that talks to models: a driver makes one answer, call by call."""
+"""The interface to a library that talks to models, and what it needs: a question, limits, a clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ipymcp.llm.answer import ToolCallOutcome, Usage
-    from ipymcp.llm.prompting import Attached
+    from ipymcp.llm.prompting import AttachedVariable
     from ipymcp.llm.providers import Declaration
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_requests import SamplingRequest
@@ -28,13 +28,13 @@ def _ignored(_: object) -> None: ...
 
 
 class Limits(Struct, frozen=True):
-    """How far one answer may go."""
+    """Limits of one answer."""
 
     rounds: int = 25
     """Requests to the model."""
     calls: int = 100
     tokens: int = 1_000_000
-    """In and out, all requests together."""
+    """Input and output tokens of all requests together."""
     seconds: float = 900.0
 
     def __post_init__(self) -> None:
@@ -42,28 +42,28 @@ class Limits(Struct, frozen=True):
             (SECONDS if name == "seconds" else COUNT).check("Limits()", name, getattr(self, name))
 
     def twice(self, name: str) -> str:
-        """How a question is given twice as much of one of these, in Python; `%mcp ask` has options of these names."""
+        """Python code that doubles one of the limits; `%mcp ask` has options of the same names."""
         value = 2 * getattr(self, name)
         shown = f"{value:g}" if name == "seconds" else value
         return f"limits=ipymcp.Limits({name}={shown})"
 
 
 class Question(Struct, frozen=True):
-    """All that a driver needs.
+    """Everything a backend needs to produce one answer.
 
     Attributes:
-        model: `provider:name`, or what the driver's library takes as a model.
-        base_url: An address that speaks Chat Completions, where that is the provider.
-        prompt: The user's, filled.
-        system: What the model is told before it.
-        history: The conversation so far, as this driver left it.
-        returns: A type or a JSON Schema that the answer has to fit; None for text.
-        limits: How far it may go.
-        declared: Gives the tools, read anew at each round.
-        call: Makes a call; whatever goes wrong is in the outcome.
-        said: Is given the text as it comes.
-        stopped: Is given what there is of an answer that ends early, before the error is raised; not called where
-            nothing was said or done.
+        model: `provider:name`, or a model object of the backend's library.
+        base_url: URL of an OpenAI-compatible provider.
+        prompt: The user's prompt with its variables filled in.
+        system: The system prompt.
+        history: The conversation so far, as this backend returned it.
+        returns: A type or a JSON Schema for the answer; None for text.
+        limits: The answer's limits.
+        declared: Returns the tools, once per request to the model.
+        call: Calls a tool by name. It does not raise; errors are in the outcome.
+        said: Receives the text as it arrives.
+        stopped: Receives the partial response of an answer that ends early, before the error is raised; not called
+            if there is none.
     """
 
     model: Any
@@ -75,40 +75,40 @@ class Question(Struct, frozen=True):
     limits: Limits
     declared: Callable[[], Sequence[Declaration]]
     call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
-    said: Callable[[str], None]
-    stopped: Callable[[ModelResponse], None] = _ignored
+    on_text: Callable[[str], None]
+    on_partial: Callable[[ModelResponse], None] = _ignored
 
 
 class ModelResponse(Struct, frozen=True):
-    """How it ended."""
+    """A complete or partial answer."""
 
     text: str
     data: Any
     history: list[Any]
-    """The conversation with this answer, for the next question."""
+    """The conversation including this answer, for the next question."""
     messages: list[Any]
-    """The same as JSON."""
+    """The history as JSON."""
     usage: Usage
     reason: str = ""
-    """Why the model stopped, as far as the provider says: `stop`, `length`, `content_filter`, …"""
+    """The provider's reason for the end, if it gives one: `stop`, `length`, `content_filter`, …"""
 
 
 class ModelBackend(Protocol):
-    """Makes answers."""
+    """A library that talks to models."""
 
     async def answer(self, question: Question) -> ModelResponse:
-        """Have a model answer. Cancelling stops it.
+        """Answer a question. Cancelling stops it.
 
         Raises:
-            McpError: It cannot: no such model, no key, a limit, the provider is down.
+            McpError: The model or its key is missing, a limit was reached, or the provider failed.
         """
         ...
 
     async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
-        """Have a model answer a server: one request, without tools of ours.
+        """Answer a server's sampling request with one request to the model, without the notebook's tools.
 
         Returns:
-            The result of `sampling/createMessage`, and the tokens it cost.
+            The result of `sampling/createMessage`, and the tokens used.
 
         Raises:
             McpError: As `answer`.
@@ -117,14 +117,15 @@ class ModelBackend(Protocol):
 
 
 class Clock:
-    """Runs a driver for so many seconds at most, without those that it is paused for.
+    """A pausable timeout for a backend.
 
-    On the loop of the user's own coroutines: a provider's library may be slow there. Paused from the background loop.
+    The backend runs on the loop of the user's coroutines, because a provider's library may block its loop; the clock is
+    paused from the background loop.
 
     Args:
-        loop: That loop.
-        seconds: How long.
-        hint: What to do where that is not enough.
+        loop: The loop of the user's coroutines.
+        seconds: The timeout, not counting pauses.
+        hint: Hint of the error after the timeout.
     """
 
     def __init__(self, loop: BackgroundLoop, seconds: float, hint: str | None = None) -> None:
@@ -135,10 +136,10 @@ class Clock:
         self._pauses = 0
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it, awaited on any loop.
+        """Run a coroutine; to be awaited on any loop.
 
         Raises:
-            McpError: It took longer.
+            McpError: The timeout has passed.
         """
         try:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(coroutine), self._loop.loop))
@@ -153,12 +154,12 @@ class Clock:
             self._timeout = None
 
     def pause(self) -> None:
-        """Let it stand still, once more."""
+        """Pause the timeout. Pauses are counted."""
         self._loop.call(self._pause)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Undo one pause."""
-        self._loop.call(self._go_on)
+        self._loop.call(self._resume)
 
     def _pause(self) -> None:
         self._pauses += 1
@@ -167,38 +168,38 @@ class Clock:
             self._left = due - asyncio.get_running_loop().time()
             self._timeout.reschedule(None)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._pauses -= 1
         if self._timeout is not None and not self._pauses and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
 
 _MAX_SERVERS: Final = 6
-"""Those that are named in one line."""
+"""Servers named in a preview's line."""
 
 
 class RequestPreview(Struct, frozen=True):
-    """What is sent, before it is."""
+    """A preview of the request that a question would send."""
 
     model: str
     prompt: str
     system: str
-    attached: tuple[Attached, ...]
+    attached: tuple[AttachedVariable, ...]
     names: dict[str, str]
-    """The tools, as the model calls them: `{server__tool: server.tool}`."""
+    """The tools by their names for the model: `{server__tool: server.tool}`."""
     tokens: int
-    """About how many the tools cost in each request."""
+    """Estimated tokens of the tool declarations in each request."""
     chat: str
     searches: bool = False
-    """Whether it is given a search over the tools instead of them."""
+    """Whether the model searches for tools instead of receiving all declarations."""
     source: str = ""
-    """The untrusted source that some of this is from; empty where none is known."""
+    """The untrusted source of some of the content; empty if none is known."""
 
     def __str__(self) -> str:
         count = len(self.names)
         to_find = " to search" if self.searches else ""
-        words = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{to_find}"
-        tools = f"{words}, about {self.tokens:,} tokens" if count else "no tools"
+        shown = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{to_find}"
+        tools = f"{shown}, about {self.tokens:,} tokens" if count else "no tools"
         attached = "".join(f" · ${one.name}: {one.what}" for one in self.attached)
         chat = f" · chat {self.chat!r}" if self.chat else ""
         source = f" · untrusted content from {self.source}" if self.source else ""
@@ -212,7 +213,7 @@ class RequestPreview(Struct, frozen=True):
 
     @property
     def table(self) -> Table:
-        """A row for each part of it."""
+        """A table of the system prompt, the prompt and the tools."""
         rows = [("system", self.system), ("prompt", self.prompt)]
         rows += [("tool", f"{name} ({tool})") for name, tool in self.names.items()]
         return Table(("part", "what"), rows, title=str(self), note="nothing was sent")

@@ -1,4 +1,4 @@
-"""A question to a model that may use the notebook's tools: prepared, driven, shown as it goes, answered."""
+"""Questions to a model that may use the notebook's tools."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from ipymcp.errors import McpError
 from ipymcp.llm.answer import Answer, ModelCall, ToolCallOutcome, ToolCallRequest
 from ipymcp.llm.backend import Clock, Limits, Question, RequestPreview
-from ipymcp.llm.code_mode import Coder
-from ipymcp.llm.functions import HERE, FunctionTool
+from ipymcp.llm.code_mode import CodeRunner
+from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.live_output import CallCard, LiveOutput
-from ipymcp.llm.prompting import Filled, filled
+from ipymcp.llm.prompting import FilledPrompt, fill
 from ipymcp.llm.providers import profile_of
-from ipymcp.llm.result_text import tokens as estimate
-from ipymcp.llm.tool_calls import Runner
-from ipymcp.llm.tool_definitions import cost
-from ipymcp.llm.tool_search import BUDGET, CALL, ToolFinder
+from ipymcp.llm.result_text import estimate_tokens as estimate
+from ipymcp.llm.tool_calls import ToolCallRunner
+from ipymcp.llm.tool_definitions import declaration_tokens
+from ipymcp.llm.tool_search import BUDGET, CALL, ToolSearch
 from ipymcp.security.rules import selects
 from ipymcp.security.untrusted import Conversation, current_actor
 
@@ -45,21 +45,22 @@ _NO_MODEL: Final = 'model="openai:gpt-5", or for every question %config IPyMCP.m
 
 
 class AskRequest(Struct, frozen=True):
-    """What the user asks for.
+    """A user's question with its options.
 
     Attributes:
-        prompt: Not yet filled.
-        model: `provider:name`, or what the driver's library takes as a model; None for the one that is set.
-        tools: What the model may use; None for nothing.
-        base_url: An address that speaks Chat Completions.
-        chat: Names a conversation that goes on; empty for a fresh one.
-        system: What the model is told before the prompt, beside our own words.
-        returns: A type or a JSON Schema that the answer has to fit.
-        allow: Patterns over `server.tool` of the tools it may call unasked, for this answer.
-        limits: How far it may go.
-        discover: Whether the model searches for tools instead of being told of all: `auto` where they are too many.
-        names: The variables that `$name` may mean; None where the prompt is to stay as it is.
-        code: Where a model's Python runs that calls the tools; None for calls one by one.
+        prompt: The prompt, with `$name` still in it.
+        model: `provider:name`, or a model object of the backend's library; None for the configured model.
+        tools: The tools that the model may use.
+        base_url: URL of an OpenAI-compatible provider.
+        chat: The name of a conversation to continue; empty for a new one.
+        system: Instructions to add to the system prompt.
+        returns: A type or a JSON Schema for the answer.
+        allow: Patterns over `server.tool` of the tools that need no consent in this answer.
+        limits: The answer's limits.
+        discover: Whether the model searches for tools instead of receiving all declarations: `auto` if they are too
+            many.
+        names: The variables for `$name`; None leaves the prompt unchanged.
+        code: The namespace for code mode; None for separate tool calls.
     """
 
     prompt: str
@@ -77,92 +78,94 @@ class AskRequest(Struct, frozen=True):
 
 
 class _Plan(Struct, frozen=True):
-    """What a model is given, and what is behind it."""
+    """The tools and instructions for one answer."""
 
     tools: ToolSelection
-    """What it may call."""
+    """The tools that the model may call."""
     declared: Callable[[], list[Declaration]]
-    """What it is told of."""
+    """Returns the current declarations."""
     names: dict[str, str]
-    """What it may reach in the end: `{server__tool: server.tool}`."""
+    """All tools within reach, also by search or code: `{server__tool: server.tool}`."""
     searches: bool = False
     instructions: str = ""
-    coder: Coder | None = None
+    coder: CodeRunner | None = None
 
 
 class _Chat:
-    """What a model is told again with the next question."""
+    """The state of a conversation that goes on."""
 
     def __init__(self) -> None:
         self.history: list[Any] = []
         self.conversation = Conversation()
         self.handles: set[int] = set()
-        """The results that its model may read on in."""
+        """Numbers of the long results that the model may read further."""
 
 
 class ModelChat:
-    """Asks models, for one host.
+    """Answers questions with the tools of one host.
 
     Args:
-        host: Whose tools.
-        usual: Gives the model that is asked where a question names none; None where there is none.
+        host: The host.
+        default_model: Returns the configured model, or None.
     """
 
-    def __init__(self, host: Host, usual: Callable[[], Any]) -> None:
-        self._usual = usual
+    def __init__(self, host: Host, default_model: Callable[[], Any]) -> None:
+        self._default_model = default_model
         self._host = host
         self._chats: dict[str, _Chat] = {}
-        self._made: ModelBackend | None = None
+        self._loaded_backend: ModelBackend | None = None
 
     @property
     def name(self) -> str:
-        """The model that is set."""
-        return _name(self._usual())
+        """The name of the configured model."""
+        return _name(self._default_model())
 
     async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], int]:
-        """The model's answer to a server, as the protocol has it, and the tokens it cost; on the background loop.
+        """Answer a sampling request on the background loop.
+
+        Returns:
+            The result of `sampling/createMessage`, and the tokens used.
 
         Raises:
-            McpError: It cannot answer.
+            McpError: The model cannot answer.
         """
-        driver = await self._driver()
-        return await Clock(self._host.handlers, Limits().seconds).run(driver.sample(self._usual(), request))
+        backend = await self._backend()
+        return await Clock(self._host.handlers, Limits().seconds).run(backend.sample(self._default_model(), request))
 
-    async def _driver(self) -> ModelBackend:
-        if self._made is None:
-            self._made = await asyncio.to_thread(_usual_driver)
-        return self._made
+    async def _backend(self) -> ModelBackend:
+        if self._loaded_backend is None:
+            self._loaded_backend = await asyncio.to_thread(_load_backend)
+        return self._loaded_backend
 
-    def beginning(self, wanted: AskRequest) -> RequestPreview:
-        """What a question would send.
+    def preview(self, wanted: AskRequest) -> RequestPreview:
+        """Preview a question's request.
 
         Raises:
-            McpError: No model is named.
+            McpError: No model is configured.
         """
         return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat(), "")[1]
 
-    async def ask(self, wanted: AskRequest, audience: OutputListener | None = None) -> Answer:
-        """Have a model answer, on the background loop.
+    async def ask(self, wanted: AskRequest, listener: OutputListener | None = None) -> Answer:
+        """Answer a question, on the background loop.
 
         Raises:
-            McpError: It cannot. What it said and did until then is the error's `.answer`, and in the chat.
+            McpError: The model cannot answer. The partial answer is the error's `.answer`, and in the chat.
         """
         chat = self._chats.setdefault(wanted.chat, _Chat()) if wanted.chat else _Chat()
         actor = current_actor()
-        if actor is not None and actor.caller == "model":  # its code asks: what is allowed is the user's to say
+        if actor is not None and actor.caller == "model":  # only the user may allow tools
             wanted = replace(wanted, allow=())
         turn = f"answer {self._host.number()}"
-        longer = f"{wanted.limits.twice('seconds')} gives it longer"
-        clock = Clock(self._host.handlers, wanted.limits.seconds, longer)
-        # In a thread: there may be thousands of tools, and variables whose reprs take long.
+        clock = Clock(self._host.handlers, wanted.limits.seconds, f"{wanted.limits.twice('seconds')} gives it longer")
+        # In a thread: there may be thousands of tools, and variables with slow reprs.
         plan, beginning = await clock.run(asyncio.to_thread(self._prepared, wanted, chat, turn))
         if beginning.source:
             chat.conversation.read(beginning.source)
         self._allow(wanted, turn)
-        scene = LiveOutput(self._host, audience)
+        output = LiveOutput(self._host, listener)
         profile = profile_of(self._model(wanted), wanted.base_url)
-        runner = Runner(plan.tools, turn, chat.conversation, profile)
-        calls = _Calls(self._host, runner, scene, clock, turn, plan.names)
+        runner = ToolCallRunner(plan.tools, turn, chat.conversation, profile)
+        calls = _Calls(self._host, runner, output, clock, turn, plan.names)
         stopped: list[ModelResponse] = []
         if plan.coder is not None:
             plan.coder.card = calls.running
@@ -174,24 +177,24 @@ class ModelChat:
             history=chat.history,
             returns=wanted.returns,
             limits=wanted.limits,
-            declared=lambda: _given(chat.conversation, plan.declared),
-            call=calls.from_driver,
-            said=scene.says,
-            stopped=stopped.append,
+            declared=lambda: _declare(chat.conversation, plan.declared),
+            call=calls.run,
+            on_text=output.show_text,
+            on_partial=stopped.append,
         )
-        if audience is not None:
-            scene.post(lambda: audience.begins(beginning))
-        driver = await self._driver()
+        if listener is not None:
+            output.post(lambda: listener.show_request(beginning))
+        backend = await self._backend()
         try:
-            finished = await clock.run(driver.answer(question))
+            finished = await clock.run(backend.answer(question))
         except McpError as error:
             if stopped:
                 chat.history = stopped[-1].history
                 error.answer = self._answer(wanted, stopped[-1], calls, chat)
-            error.hint = _kept(error.hint, wanted.chat, is_more=bool(stopped))
+            error.hint = _with_chat(error.hint, wanted.chat, is_changed=bool(stopped))
             raise
         finally:
-            scene.flush()
+            output.flush()
         chat.history = finished.history
         return self._answer(wanted, finished, calls, chat)
 
@@ -217,20 +220,20 @@ class ModelChat:
         declarations = declared()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:
-            coder = Coder(
+            coder = CodeRunner(
                 self._host,
                 tools,
                 wanted.code,
-                allowed=f"{HERE}.run_python" in wanted.allow,
+                allowed=f"{NOTEBOOK}.run_python" in wanted.allow,
                 conversation=conversation,
                 turn=turn,
             )
             instead = tools.only(FunctionTool(coder.run_python))
             return _Plan(instead, instead.declarations, names, instructions=coder.instructions(), coder=coder)
-        most = len(tools.declarations(profile, is_kept=True))  # with what reads on in long results
-        is_too_much = most > profile.functions or sum(map(cost, declarations)) > BUDGET
+        most = len(tools.declarations(profile, is_kept=True))  # including the reader of long results
+        is_too_much = most > profile.functions or sum(map(declaration_tokens, declarations)) > BUDGET
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
-            finder = ToolFinder(declared)
+            finder = ToolSearch(declared)
             return _Plan(
                 tools.joined((), [FunctionTool(finder.search_tools)]),
                 lambda: finder.declarations(tools.readers()),
@@ -243,7 +246,7 @@ class ModelChat:
         model = self._model(wanted)
         if model is None:
             raise McpError("no model is set", hint=_NO_MODEL)
-        prompt = Filled(wanted.prompt, ()) if wanted.names is None else filled(wanted.prompt, wanted.names)
+        prompt = FilledPrompt(wanted.prompt, ()) if wanted.names is None else fill(wanted.prompt, wanted.names)
         source = prompt.source or self._host.guard.untrusted.source_of(f"{prompt.text}\n{wanted.system}")
         return RequestPreview(
             model=_name(model),
@@ -251,14 +254,14 @@ class ModelChat:
             system="\n\n".join(filter(None, (_SYSTEM, plan.instructions, wanted.system))),
             attached=prompt.attached,
             names=plan.names,
-            tokens=sum(map(cost, plan.declared())) + estimate(len(plan.instructions)),
+            tokens=sum(map(declaration_tokens, plan.declared())) + estimate(len(plan.instructions)),
             chat=wanted.chat,
             searches=plan.searches,
             source=source,
         )
 
     def _model(self, wanted: AskRequest) -> Any:
-        return wanted.model if wanted.model is not None else self._usual()
+        return wanted.model if wanted.model is not None else self._default_model()
 
     def _allow(self, wanted: AskRequest, turn: str) -> None:
         if wanted.allow:
@@ -268,42 +271,42 @@ class ModelChat:
 
 
 class _Calls:
-    """The calls of one answer, made on the background loop and remembered."""
+    """Runs and records the tool calls of one answer, on the background loop."""
 
     def __init__(
-        self, host: Host, runner: Runner, scene: LiveOutput, clock: Clock, turn: str, names: dict[str, str]
+        self, host: Host, runner: ToolCallRunner, output: LiveOutput, clock: Clock, turn: str, names: dict[str, str]
     ) -> None:
         self.made: list[ModelCall] = []
         self._host = host
         self._runner = runner
-        self._scene = scene
+        self._output = output
         self._clock = clock
         self._turn = turn
         self._names = names
         self._running: list[CallCard] = []
 
-    async def from_driver(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
-        """Make one, from the driver's loop."""
-        asked = ToolCallRequest("", name, arguments)
+    async def run(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
+        """Run a call, from the backend's loop."""
+        request = ToolCallRequest("", name, arguments)
         if name == CALL:
-            asked = ToolCallRequest("", str(arguments.get("name") or ""), arguments.get("arguments"))
-        return await self._host.loop.arun(self._make(asked))
+            request = ToolCallRequest("", str(arguments.get("name") or ""), arguments.get("arguments"))
+        return await self._host.loop.arun(self._make(request))
 
     def running(self, server: str, tool: str) -> CallCard | None:
-        """The oldest one of that tool which is not over."""
-        ours = (shown for shown in self._running if (shown.call.server, shown.call.tool) == (server, tool))
-        return next(ours, None)
+        """The card of the oldest running call of a tool."""
+        cards = (card for card in self._running if (card.call.server, card.call.tool) == (server, tool))
+        return next(cards, None)
 
-    async def _make(self, asked: ToolCallRequest) -> ToolCallOutcome:
-        server, _, tool = self._names.get(asked.name, f"{HERE}.{asked.name}").partition(".")
+    async def _make(self, request: ToolCallRequest) -> ToolCallOutcome:
+        server, _, tool = self._names.get(request.name, f"{NOTEBOOK}.{request.name}").partition(".")
         number = len(self.made) + 1
-        card = f"{self._turn}, call {number}" if self._scene.is_seen else ""
-        call = ModelCall(server, tool, asked.arguments, number=number, card=card)
+        card = f"{self._turn}, call {number}" if self._output.is_seen else ""
+        call = ModelCall(server, tool, request.arguments, number=number, card=card)
         self.made.append(call)
-        shown = CallCard(call, self._scene, self._clock)
+        shown = CallCard(call, self._output, self._clock)
         self._running.append(shown)
         try:
-            outcome = await self._runner.run(asked, shown)
+            outcome = await self._runner.run(request, shown)
         except asyncio.CancelledError:
             shown.over("cancelled", None, is_error=True)
             raise
@@ -316,19 +319,19 @@ class _Calls:
         return outcome
 
 
-def _kept(hint: str | None, chat: str, *, is_more: bool) -> str | None:
-    """A hint, with what is kept where the conversation goes on."""
-    kept = f"chat {chat!r} has what was said and done" if is_more else f"chat {chat!r} is as it was before"
-    return " · ".join(filter(None, [hint, kept if chat else ""])) or None
+def _with_chat(hint: str | None, chat: str, *, is_changed: bool) -> str | None:
+    """A hint that also says what the named chat contains."""
+    state = f"chat {chat!r} has the partial answer" if is_changed else f"chat {chat!r} is unchanged"
+    return " · ".join(filter(None, [hint, state if chat else ""])) or None
 
 
-def _given(conversation: Conversation, declared: Callable[[], list[Declaration]]) -> list[Declaration]:
-    """What the next request declares; what came back until now is in it, too."""
+def _declare(conversation: Conversation, declared: Callable[[], list[Declaration]]) -> list[Declaration]:
+    """The declarations of the next request, which also sends the model all results so far."""
     conversation.given()
     return declared()
 
 
-def _usual_driver() -> ModelBackend:
+def _load_backend() -> ModelBackend:
     from ipymcp.llm.pydantic_ai import PydanticBackend
 
     return PydanticBackend()

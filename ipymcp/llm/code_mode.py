@@ -1,6 +1,6 @@
-"""Code mode: a model writes Python against the tools, and after your consent it runs in this process, unsandboxed.
+"""Code mode: a model writes Python that calls the tools. With the user's consent it runs in this process, unsandboxed.
 
-So data goes from tool to tool without passing through the model, which is told what is printed and the last value.
+Data passes between tools without passing through the model, which receives only the printed output and the last value.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
 from ipymcp.interaction.terminal import Printed
-from ipymcp.llm.functions import HERE
-from ipymcp.llm.result_text import tokens
+from ipymcp.llm.functions import NOTEBOOK
+from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_search import BUDGET
 from ipymcp.protocol import types
 from ipymcp.results.tool_result import ToolResult
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 
 
 _FILE: Final = "<model's code>"
-_MAX_ABOUT: Final = 120
-_WHY: Final = "it would run here with your rights, unsandboxed, as a cell of yours would"
+_MAX_DESCRIPTION: Final = 120
+_WHY: Final = "it runs in this kernel with your rights, unsandboxed, like your own cells"
 _MAX_PRINTED: Final = 1_000_000
 """Characters."""
 _MAX_CODE: Final = 20_000
-"""Characters of code that a person is shown at a time."""
+"""Characters of code in one question to the user."""
 _ANSWERS: Final = ("once", "answer", "no")
 
 
-class Coder:
+class CodeRunner:
     """Runs a model's code in the notebook.
 
     Args:
-        host: Whose tools it may call.
-        selection: Those it is told of.
-        names: The variables that it sees and makes.
-        allowed: Whether the user has agreed beforehand to all code of this answer.
-        conversation: What the answer is a part of; a fresh one by default.
-        turn: Names the answer.
+        host: The host of the tools.
+        selection: The tools that the code may call.
+        names: The namespace in which the code runs.
+        allowed: Whether the user has allowed all code of this answer in advance.
+        conversation: The conversation of the answer; a new one by default.
+        turn: The answer's name.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Coder:
         self._names = names
         self._is_allowed = allowed
         self._agreed_at: str | None = None
-        """What the model was doubted for when the user agreed to the rest of its code."""
+        """The taint for which the user has allowed the rest of the answer's code; None if they have not."""
         self.card: Callable[[str, str], Card | None] = _no_card
-        """Gives what shows the call of a tool, by its server and name."""
+        """Returns the card of the running call of a tool, by server and tool name."""
 
     def instructions(self) -> str:
-        """What the model is told of the tools."""
+        """The part of the system prompt that describes the tools."""
         is_there = getattr(self._names.get("mcp"), "_host", None) is self._host
         begin = "`mcp` is there already" if is_there else "begin with `from ipymcp import mcp`"
         intro = (
@@ -94,7 +94,7 @@ class Coder:
         entries = self._selection.entries("model")
         typed = self._host.aliases()
         lines = [self._line(entry, typed[entry.server]) for entry in entries]
-        if tokens(sum(map(len, lines))) > BUDGET:
+        if estimate_tokens(sum(map(len, lines))) > BUDGET:
             intro += " End with a function, or print its repr(), to see what it takes."
             names: dict[str, list[str]] = {}
             for entry in entries:
@@ -103,38 +103,38 @@ class Coder:
         return "\n".join([intro, *lines])
 
     def _line(self, entry: ToolEntry, server: str) -> str:
-        about = shortened(stripped(entry.first_line), _MAX_ABOUT)
+        about = shortened(stripped(entry.first_line), _MAX_DESCRIPTION)
         return f"mcp.{server}.{entry.alias}{self._selection.maker.signature(entry)}  # {about}"
 
     async def run_python(self, code: str) -> str:
-        """Run Python in the user's notebook, after they have agreed. Gives what it prints and its last expression.
+        """Run Python in the user's notebook, with their consent. Returns the printed output and the last expression.
 
         Args:
-            code: The program. Variables stay.
+            code: The program. Variables persist between runs.
         """
         return await self._host.loop.arun(self._run(code))
 
     async def _run(self, code: str) -> str:
         if len(code) > _MAX_CODE:
-            hint = "write it in parts: what is not shown whole is not run"
-            raise ArgumentError(f"this code has {len(code):,} characters, of {_MAX_CODE:,} at most", hint=hint)
+            hint = "write it in parts: only code that the user is shown in full is run"
+            raise ArgumentError(f"this code has {len(code):,} characters, more than {_MAX_CODE:,}", hint=hint)
         place = self._host.desk.place()
         if place is None:
             raise PolicyError("there is nowhere to run it")
         if not (self._is_allowed or self._agreed_at == self._doubt):
             await self._ask(code)
-        errand = CrossThreadTask(lambda: self._execute(code), "Interrupted.")
-        place.post(errand.run, errand.give_up)
-        told = await errand.outcome
-        source = await asyncio.to_thread(self._host.guard.untrusted.source_of, told[:_MAX_PRINTED])
+        task = CrossThreadTask(lambda: self._execute(code), "Interrupted.")
+        place.post(task.run, task.give_up)
+        output = await task.outcome
+        source = await asyncio.to_thread(self._host.guard.untrusted.source_of, output[:_MAX_PRINTED])
         if source:
             self._conversation.received(source)
-        return told
+        return output
 
     async def _ask(self, code: str) -> None:
         why = f"{_WHY}; {self._doubt}" if self._doubt else _WHY
-        wanted = WantedCall(HERE, "run_python", types.encode({"code": code}), "model", why, "", code)
-        card = self.card(HERE, "run_python")
+        wanted = WantedCall(NOTEBOOK, "run_python", types.encode({"code": code}), "model", why, "", code)
+        card = self.card(NOTEBOOK, "run_python")
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
             card.asks(card.key)
@@ -156,12 +156,17 @@ class Coder:
         return self._selection.selects(entry)
 
     def _execute(self, code: str) -> str:
-        """Where the user waits. Only an interrupt is raised: it is the user's."""
+        """Run the code where the user waits. Only the user's interrupt is raised."""
         printed = _Printed(sys.stdout)
         try:
             tree = ast.parse(code, _FILE)
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-            with contextlib.redirect_stdout(printed), self._staying(), acting(self._actor), _inherited_by_threads():
+            with (
+                contextlib.redirect_stdout(printed),
+                self._exit_replaced(),
+                acting(self._actor),
+                _inherited_by_threads(),
+            ):
                 exec(compile(tree, _FILE, "exec"), self._names)  # type: ignore[arg-type]
                 shown = ""
                 if isinstance(last, ast.Expr):
@@ -170,14 +175,14 @@ class Coder:
                         self._conversation.received(source)
                     shown = "" if value is None else value.text if isinstance(value, ToolResult) else repr(value)
         except (Exception, SystemExit) as error:
-            where = traceback.extract_tb(error.__traceback__)
-            line = next((f" in line {one.lineno}" for one in reversed(where) if one.filename == _FILE), "")
+            frames = traceback.extract_tb(error.__traceback__)
+            line = next((f" in line {one.lineno}" for one in reversed(frames) if one.filename == _FILE), "")
             return f"{printed.getvalue()}{type(error).__name__}{line}: {error}".rstrip(": ")
         return printed.getvalue() + shown
 
     @contextlib.contextmanager
-    def _staying(self) -> Generator[None]:
-        """`exit()` ends the model's code, not the kernel with all that the user has in it."""
+    def _exit_replaced(self) -> Generator[None]:
+        """Have `exit()` and `quit()` end the model's code instead of the kernel."""
         own = {name: self._names[name] for name in ("exit", "quit") if name in self._names}
         self._names.update(dict.fromkeys(own, sys.exit))
         try:
@@ -188,7 +193,7 @@ class Coder:
 
 @contextlib.contextmanager
 def _inherited_by_threads() -> Generator[None]:
-    """Have threads that the model's code starts act for the model, too: a thread begins in an empty context."""
+    """Let threads that the model's code starts act for the model; threads otherwise start in an empty context."""
     start = threading.Thread.start
 
     def start_in_context(thread: threading.Thread) -> None:
@@ -204,7 +209,7 @@ def _inherited_by_threads() -> Generator[None]:
 
 
 class _Printed(Printed):
-    """What is printed, as far as anybody could want to read it."""
+    """The printed output, up to a limit."""
 
     def write(self, text: str, /) -> int:
         return super().write(text[: max(0, _MAX_PRINTED - self.tell())])

@@ -1,4 +1,4 @@
-"""Plain Python functions beside the tools of servers: their schema is made from the signature."""
+"""Python functions as tools, with a schema from their signature."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-HERE: Final = "notebook"
-"""What stands in a server's place for functions of the notebook."""
+NOTEBOOK: Final = "notebook"
+"""The server name of functions of the notebook."""
 
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64
 _SECTION: Final = re.compile(r"(?:Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$|-{3,}\s*$")
 _ARGUMENT: Final = re.compile(r"^[ \t]+\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?:[ \t]+(.+)", re.MULTILINE)
@@ -34,21 +34,21 @@ class FunctionTool:
     """A function of the notebook that a model may call.
 
     Args:
-        function: Its name, docstring and annotations are what the model is told.
+        function: The function. Its name, docstring and annotations are the tool's declaration.
 
     Raises:
-        ArgumentError: It has no name, or parameters that cannot be given by name.
+        ArgumentError: The function has no name, or positional-only parameters.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", type(function).__name__)
         if not callable(function):
-            raise ArgumentError(f"{shown(function)} is no function", hint='patterns select: mcp.tools("fs.*")')
+            raise ArgumentError(f"{shown(function)} is not a function", hint='patterns select: mcp.tools("fs.*")')
         if name == "<lambda>":
             raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")
         self.function = function
-        self.server = HERE
-        self.name = self.alias = (_NO_NAME.sub("_", name) or "_")[:_MAX_NAME]
+        self.server = NOTEBOOK
+        self.name = self.alias = (_INVALID_CHARACTER.sub("_", name) or "_")[:_MAX_NAME]
         for parameter in self._parameters.values():
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 raise ArgumentError(
@@ -62,34 +62,34 @@ class FunctionTool:
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
         try:
             return inspect.signature(self.function).parameters
-        except ValueError as error:  # of something written in C
+        except ValueError as error:  # for a function written in C
             raise ArgumentError(
-                f"{self.name}() does not say what it takes", hint="def a function of your own that calls it"
+                f"the signature of {self.name}() is unknown", hint="def a function of your own that calls it"
             ) from error
 
     @cached_property
     def _types(self) -> dict[str, Any]:
         try:
             return typing.get_type_hints(self.function, include_extras=True)
-        except (NameError, TypeError):  # an annotation that means nothing here
+        except (NameError, TypeError):  # an annotation that cannot be resolved
             return {}
 
     @property
     def definition(self) -> ToolDefinition:
-        """What a server would say of it."""
+        """The definition, as a server would send it."""
         return ToolDefinition(name=self.name)
 
     @property
     def description(self) -> str:
-        """What its docstring says before the sections."""
+        """The docstring up to its first section."""
         lines = (inspect.getdoc(self.function) or "").splitlines()
         end = next((number for number, line in enumerate(lines) if _SECTION.match(line)), len(lines))
         return "\n".join(lines[:end]).strip()
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        """Its parameters as JSON Schema. One whose type JSON cannot say may be anything."""
-        said = dict(_ARGUMENT.findall(inspect.getdoc(self.function) or ""))
+        """The parameters as JSON Schema, without constraints for types that JSON cannot express."""
+        documented = dict(_ARGUMENT.findall(inspect.getdoc(self.function) or ""))
         members: dict[str, Any] = {}
         definitions: dict[str, Any] = {}
         required: list[str] = []
@@ -97,7 +97,7 @@ class FunctionTool:
             if parameter.kind not in _BY_KEYWORD:
                 continue
             schema = _schema(self._types.get(name, Any), definitions)
-            note = said.get(name) or _note(self._types.get(name))
+            note = documented.get(name) or _note(self._types.get(name))
             if note:
                 schema["description"] = note.strip()
             if parameter.default is inspect.Parameter.empty:
@@ -117,10 +117,10 @@ class FunctionTool:
         return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in self._parameters.values())
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as Python values of the annotated types.
+        """Convert JSON arguments to the annotated types.
 
         Raises:
-            ArgumentError: One is missing, surplus or of the wrong type.
+            ArgumentError: An argument is missing, unknown or of the wrong type.
         """
         bound: dict[str, Any] = {}
         for name, value in arguments.items():
@@ -132,7 +132,7 @@ class FunctionTool:
                 bound[name] = value
                 continue
             try:
-                bound[name] = _converted(value, self._types.get(name, Any))
+                bound[name] = _convert(value, self._types.get(name, Any))
             except msgspec.ValidationError as error:
                 raise ArgumentError(f"{name}: {error}", argument=name, tool=self.name) from error
         missing = [
@@ -146,30 +146,30 @@ class FunctionTool:
 
 
 def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    def custom(of: Any) -> dict[str, Any]:
-        if _is_model(of):
-            schema: dict[str, Any] = of.model_json_schema()
+    def custom(kind: Any) -> dict[str, Any]:
+        if _is_model(kind):
+            schema: dict[str, Any] = kind.model_json_schema()
             definitions.update(schema.pop("$defs", {}))
             return schema
-        return {"type": "string"} if issubclass(of, PurePath) else {}
+        return {"type": "string"} if issubclass(kind, PurePath) else {}
 
     try:
         (schema,), found = msgspec.json.schema_components([kind], schema_hook=custom, ref_template="#/$defs/{name}")
-    except (TypeError, RuntimeError, NameError):  # nothing that JSON can say
+    except (TypeError, RuntimeError, NameError):  # not expressible in JSON
         return {}
     definitions.update(found)
     return dict(schema)
 
 
-def _converted(value: Any, kind: Any) -> Any:
+def _convert(value: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(value, kind, strict=False, dec_hook=_made)
-    except TypeError:  # a type that msgspec does not know takes what there is
+        return msgspec.convert(value, kind, strict=False, dec_hook=_construct)
+    except TypeError:  # a type that msgspec does not support
         return value
 
 
-def _made(kind: Any, value: Any) -> Any:
-    """A value of a class that JSON knows nothing of: a model of pydantic, a path, a DataFrame from its rows."""
+def _construct(kind: Any, value: Any) -> Any:
+    """Construct a class that JSON does not have: a pydantic model, a path, a DataFrame from rows."""
     return kind.model_validate(value) if _is_model(kind) else kind(value)
 
 
@@ -178,7 +178,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _note(kind: Any) -> str | None:
-    """What an annotation says in words: `Annotated[int, "How many."]`, or a field's description."""
-    said = getattr(kind, "__metadata__", ())
-    notes = (one if isinstance(one, str) else getattr(one, "description", None) for one in said)
+    """The text of an annotation: `Annotated[int, "How many."]`, or a field's description."""
+    metadata = getattr(kind, "__metadata__", ())
+    notes = (one if isinstance(one, str) else getattr(one, "description", None) for one in metadata)
     return next((one for one in notes if isinstance(one, str)), None)

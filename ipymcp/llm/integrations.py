@@ -1,6 +1,6 @@
-"""A selection of tools as other libraries take them. Each is imported when it is asked for.
+"""Tools for other libraries, each imported when it is needed.
 
-A library's own loop makes the calls then; they pass through the host all the same, with its policy and its history.
+The library runs the loop of requests and calls; calls still pass through the host, with its policy and history.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NAME = "ipymcp"
 def pydantic_ai_toolset(
     declared: Callable[[Any], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
 ) -> Any:
-    """A toolset of pydantic-ai. It is read anew at each step, so an agent sees tools come and go.
+    """A toolset of pydantic-ai that reads the current tools at every step.
 
     Args:
-        declared: Gives the tools, for a model of pydantic-ai, or None where that is not known.
-        call: Makes a call of a tool by its name, also of one that was not declared.
+        declared: Returns the tools for a pydantic-ai model; None stands for an unknown model.
+        call: Calls a tool by name, including tools that were not declared.
     """
     ai: Any = _library("pydantic_ai", "pydantic-ai-slim")
     toolsets: Any = importlib.import_module("pydantic_ai.toolsets")
@@ -57,7 +57,7 @@ def pydantic_ai_toolset(
             )
 
         def accept(self, name: str) -> Any:
-            """What takes the calls of a tool that the model was not told of, and was given by name elsewhere."""
+            """A tool for calls of a name that was not declared."""
             return self._tool(Declaration(name, "", name, "", {"type": "object"}))
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
@@ -71,10 +71,10 @@ def pydantic_ai_toolset(
 
 
 class _Malformed(dict[str, Any]):
-    """Arguments that are no JSON object, which the host answers: the library would end the answer after a few.
+    """Arguments that are not a JSON object. The host reports them; the library would end the answer after a few.
 
     Args:
-        given: What the model wrote.
+        given: The arguments as the model wrote them.
     """
 
     def __init__(self, given: object) -> None:
@@ -83,10 +83,10 @@ class _Malformed(dict[str, Any]):
 
 
 class _AnyArguments:
-    """A validator of pydantic-ai that takes whatever a model writes."""
+    """A validator for pydantic-ai that accepts anything."""
 
     def validate_json(self, given: str | bytes, **_: object) -> dict[str, Any]:
-        """Arguments as JSON."""
+        """Accept arguments as JSON text."""
         try:
             value = json.loads(given)
         except (ValueError, RecursionError):
@@ -94,7 +94,7 @@ class _AnyArguments:
         return self.validate_python(value)
 
     def validate_python(self, given: Any, **_: object) -> dict[str, Any]:
-        """Decoded arguments."""
+        """Accept decoded arguments."""
         return given if is_object(given) else _Malformed(given)
 
 
@@ -103,23 +103,23 @@ def langchain_tools(declared: Iterable[Declaration], called: ToolCaller, *, imag
 
     Args:
         declared: The tools.
-        called: Makes the calls.
-        images: Whether the model takes images from tools; else they are named. The library does not say which it is,
-            and Chat Completions refuses the request.
+        called: Runs the calls.
+        images: Whether the model accepts images in tool results; else only their names are sent. The library does not
+            know the model here, and Chat Completions refuses requests with such images.
     """
     library: Any = _library("langchain_core.tools", "langchain-core")
     base: type[Any] = library.BaseTool
 
     class McpTool(base):
-        """A tool of the notebook's MCP servers. Its arguments may have any names, the library's own too."""
+        """A tool of the notebook's MCP servers. Argument names may be the same as the library's own."""
 
         def _run(self, /, **arguments: Any) -> Any:
-            return self._told(called(self.name, arguments))
+            return self._output(called(self.name, arguments))
 
         async def _arun(self, /, **arguments: Any) -> Any:
-            return self._told(await called.aio(self.name, arguments))
+            return self._output(await called.aio(self.name, arguments))
 
-        def _told(self, outcome: ToolCallOutcome) -> Any:
+        def _output(self, outcome: ToolCallOutcome) -> Any:
             if outcome.is_error:
                 raise library.ToolException(outcome.text)
             text, shown = outcome.parted(SHOWN if images else ())
@@ -127,7 +127,7 @@ def langchain_tools(declared: Iterable[Declaration], called: ToolCaller, *, imag
             return [{"type": "text", "text": text}, *blocks] if blocks else text
 
     def made(one: Declaration) -> Any:
-        schema = one.schema  # what it says of the whole the library leaves out
+        schema = one.schema  # the library omits the description of the whole schema
         about = "\n".join(filter(None, (one.description, schema.pop("description", ""))))
         return McpTool(name=one.name, description=about, args_schema=schema, handle_tool_error=True)
 
@@ -160,11 +160,11 @@ def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[A
     def made(one: Declaration) -> Any:
         def run(**arguments: Any) -> Any:
             outcome = called(one.name, arguments)
-            if outcome.is_error:  # raised, it would be warned of with its traceback
+            if outcome.is_error:  # a raised error would print a warning with a traceback
                 return chatlas.ContentToolResult(value=None, error=_failure(outcome))
-            return outcome.parted(())[0]  # what images are there differs by provider
+            return outcome.parted(())[0]  # images in results depend on the provider
 
-        # Without `strict` it would declare it as strict to OpenAI, which then refuses every optional argument.
+        # `strict` defaults to true, with which OpenAI refuses every optional argument.
         about = {"name": one.name, "description": one.description, "parameters": one.schema}
         return chatlas.Tool(func=run, **about, strict=False)
 
@@ -172,7 +172,7 @@ def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[A
 
 
 def _failure(outcome: ToolCallOutcome) -> RuntimeError:
-    """What such libraries tell the model by themselves, with a word of theirs before it."""
+    """An error whose text the library sends to the model, with a prefix of its own."""
     return RuntimeError(outcome.text.removeprefix("Error: "))
 
 

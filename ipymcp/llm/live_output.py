@@ -1,4 +1,4 @@
-"""An answer as it comes, brought to where the user waits."""
+"""Live display of an answer in the thread or task where the user waits."""
 
 from __future__ import annotations
 
@@ -18,125 +18,124 @@ if TYPE_CHECKING:
 
 
 _INTERVAL: Final = 0.1
-"""Seconds between two looks of the audience at what is said."""
+"""Between two updates of the text."""
 
 
 class OutputListener(Protocol):
-    """Shows an answer as it comes. Called where the user waits."""
+    """A display of an answer as it arrives. Its methods are called where the user waits."""
 
-    def begins(self, beginning: RequestPreview) -> None:
-        """This is sent."""
+    def show_request(self, beginning: RequestPreview) -> None:
+        """Show the request that is sent."""
         ...
 
-    def says(self, text: str) -> None:
-        """The model says more."""
+    def show_text(self, text: str) -> None:
+        """Append text of the model."""
         ...
 
-    def calls(self, call: ModelCall) -> None:
-        """A call begins, is asked about, or has ended."""
+    def show_call(self, call: ModelCall) -> None:
+        """Show a tool call that begins, asks for consent or has ended."""
         ...
 
 
 class LiveOutput:
-    """Brings what happens to an audience, where the user waits, at a pace that can be watched.
+    """Forwards the events of an answer to a listener where the user waits, with text collected for 0.1 s.
 
-    Made on the background loop once the user waits. When they wait no more, nothing is shown any more: what still
-    happens happens elsewhere.
+    It is created on the background loop while the user waits. After that nothing more is shown.
     """
 
-    def __init__(self, host: Host, audience: OutputListener | None) -> None:
+    def __init__(self, host: Host, listener: OutputListener | None) -> None:
         self._host = host
         self._place = host.desk.place()
-        self._audience = audience
-        self.is_seen = audience is not None
-        self._said: list[str] = []
+        self._listener = listener
+        self.is_seen = listener is not None
+        self._texts: list[str] = []
         self._due: asyncio.TimerHandle | None = None
 
-    def says(self, text: str) -> None:
-        """From the driver's thread."""
-        if self._audience is not None and text:
+    def show_text(self, text: str) -> None:
+        """Show text; called in the backend's thread."""
+        if self._listener is not None and text:
             self._host.loop.call(self._note, text)
 
-    def calls(self, call: ModelCall) -> None:
-        """On the background loop."""
-        audience = self._audience
-        if audience is not None:
+    def show_call(self, call: ModelCall) -> None:
+        """Show a tool call; called on the background loop."""
+        listener = self._listener
+        if listener is not None:
             self.flush()
-            self.post(lambda: audience.calls(call))
+            self.post(lambda: listener.show_call(call))
 
     def post(self, show: Callable[[], None]) -> None:
-        """Have something shown."""
+        """Run a function where the user waits."""
         if self._place is not None:
             self._place.post(show)
 
     def _note(self, text: str) -> None:
-        self._said.append(text)
+        self._texts.append(text)
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_INTERVAL, self.flush)
 
     def flush(self) -> None:
-        """Show what was said and is not shown yet."""
+        """Show the collected text."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        text, audience = "".join(self._said), self._audience
-        self._said.clear()
-        if text and audience is not None:
-            self.post(lambda: audience.says(text))
+        text, listener = "".join(self._texts), self._listener
+        self._texts.clear()
+        if text and listener is not None:
+            self.post(lambda: listener.show_text(text))
 
 
 class CallCard:
-    """A `Card` of one call of an answer, on the background loop. The answer's clock stands still while it asks.
+    """The `Card` of one tool call of an answer, on the background loop. The clock is paused while the user is asked.
 
     Args:
-        call: Which.
-        scene: Where it is shown.
-        clock: The answer's.
+        call: The call.
+        output: Shows it.
+        clock: The answer's clock.
     """
 
-    def __init__(self, call: ModelCall, scene: LiveOutput, clock: Clock) -> None:
+    def __init__(self, call: ModelCall, output: LiveOutput, clock: Clock) -> None:
         self.call = call
-        self._scene = scene
+        self._output = output
         self._clock = clock
         self._began = time.monotonic()
         self._asked: float | None = None
-        scene.calls(call)
+        output.show_call(call)
 
     @property
     def key(self) -> str:
-        """Names it."""
+        """The card's key."""
         return self.call.card
 
     @property
     def number(self) -> int:
-        """Which call of its answer it is."""
+        """The call's number within the answer."""
         return self.call.number
 
     def asks(self, key: str) -> None:
-        """The user is being asked."""
+        """Show that the user is being asked, on the card with this key."""
         self._asked = time.monotonic()
         self._clock.pause()
         self.call.asked_at = key
-        self._scene.calls(self.call)
+        self._output.show_call(self.call)
 
     def answered(self, answer: ApprovalAnswer | None) -> None:
-        """The user has answered."""
-        self._go_on()
+        """Show the user's answer."""
+        self._resume()
         self.call.decision, self.call.is_refused = DECISIONS[answer], answer not in ALLOWING
         if not self.call.is_done:
-            self._scene.calls(self.call)
+            self._output.show_call(self.call)
 
     def over(self, text: str, value: Any, *, is_error: bool) -> None:
-        """It has ended."""
-        self._go_on()
+        """Show the outcome of the call."""
+        self._resume()
         call = self.call
         call.text, call.result, call.is_error = text, value, is_error
         call.seconds, call.is_done = time.monotonic() - self._began, True
-        self._scene.calls(call)
+        self._output.show_call(call)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self.call.asked_at = ""
         if self._asked is not None:
-            self._clock.go_on()
+            self._clock.resume()
             self._began += time.monotonic() - self._asked
             self._asked = None

@@ -1,6 +1,6 @@
-"""A prompt with the notebook's variables in it: `$name` is replaced by what the model should know of the value.
+"""Prompts with variables: `$name` is replaced by a description of the notebook's variable.
 
-A `$` that opens mathematics, closed by another on the same line, is left alone; `$$` is one `$`; `{name}` is text.
+`$…$` on one line is mathematics and unchanged; `$$` is one `$`; `{name}` is text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ipymcp.llm.result_text import is_frame
 from ipymcp.protocol.types import is_object
-from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.security.untrusted import source_of_value
 from ipymcp.text import stripped
 
@@ -31,12 +31,12 @@ _MAX_LENGTH: Final = 20_000
 _ROWS: Final = 5
 _COLUMNS: Final = 100
 _MAX_CELL: Final = 500
-_NOTHING: Final = ("nan", "NaT", "<NA>")
+_MISSING: Final = ("nan", "NaT", "<NA>")
 _ITEMS: Final = 1_000
-"""Elements of an array or a collection that is sent whole."""
+"""Maximum elements of a collection that is sent whole."""
 _DEPTH: Final = 50
 _COLLECTIONS: Final = (Mapping, Sequence, Set, ValuesView)
-# Mathematics as the renderers of notebooks read it: nothing blank inside the signs, no digit after the closing one.
+# Mathematics as notebooks render it: no space inside the signs, no digit after the closing one.
 _TOKEN: Final = re.compile(
     r"(?P<display>\$\$(?:(?!\$\$).)+?\$\$(?!\$))|(?P<escaped>\$\$)|(?P<math>\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![\d\w$]))"
     r"|\$(?P<name>[^\W\d]\w*)",
@@ -44,26 +44,26 @@ _TOKEN: Final = re.compile(
 )
 
 
-class Attached(Struct, frozen=True):
-    """A variable that a prompt was filled with."""
+class AttachedVariable(Struct, frozen=True):
+    """A variable whose value is in a prompt."""
 
     name: str
     what: str
-    """What the model got of it, for people: `DataFrame, 344 x 7: its columns and 5 rows`."""
+    """The part that the model receives, for people: `DataFrame, 344 x 7: its columns and 5 rows`."""
 
 
-class Filled(Struct, frozen=True):
-    """A prompt as it is sent."""
+class FilledPrompt(Struct, frozen=True):
+    """A prompt with its variables filled in."""
 
     text: str
-    attached: tuple[Attached, ...]
+    attached: tuple[AttachedVariable, ...]
     source: str = ""
-    """The untrusted source that one of the variables says it is from; empty for none."""
+    """The untrusted source of one of the variables; empty if there is none."""
 
 
-def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
-    """Replace the variables that there are."""
-    attached: dict[str, Attached] = {}
+def fill(prompt: str, names: Mapping[str, Any]) -> FilledPrompt:
+    """Replace the `$name` of existing variables."""
+    attached: dict[str, AttachedVariable] = {}
     blocks: list[str] = []
     sources: list[str] = []
 
@@ -73,21 +73,21 @@ def filled(prompt: str, names: Mapping[str, Any]) -> Filled:
         name = match["name"]
         if name is None or name not in names:
             return match[0]
-        what, text = _told(names[name])
+        what, text = _described(names[name])
         sources.append(source_of_value(names[name]))
         is_inline = len(text) <= _SHORT and "\n" not in text
         if name not in attached:
-            attached[name] = Attached(name, what)
+            attached[name] = AttachedVariable(name, what)
             if not is_inline:
                 blocks.append(f'<variable name="{name}">\n{text}\n</variable>')
         return text if is_inline else name
 
     text = _TOKEN.sub(replace, prompt)
-    return Filled("\n\n".join([text, *blocks]), tuple(attached.values()), next(filter(None, sources), ""))
+    return FilledPrompt("\n\n".join([text, *blocks]), tuple(attached.values()), next(filter(None, sources), ""))
 
 
-def _told(value: Any) -> tuple[str, str]:
-    """What a value is, for people, and what the model is told of it: never much, and never much to make it."""
+def _described(value: Any) -> tuple[str, str]:
+    """A summary of a value for people, and its text for the model, both limited in size and cost."""
     kind = type(value).__name__
     if isinstance(value, str):
         return _cut(kind, value)
@@ -113,13 +113,13 @@ def _first(value: Any) -> Any:
 
 
 def _array(kind: str, value: Any, shape: tuple[int, ...]) -> tuple[str, str]:
-    """An array, or a Series: its repr shows both ends of a large one."""
+    """Describe an array or a Series; the repr of a large one shows both ends."""
     what = f"{kind}, {' x '.join(f'{length:,}' for length in shape) or 'one value'}, {value.dtype}"
     return what, f"{what}\n{_cut(kind, *_written(value))[1]}"
 
 
 def _written(value: Any) -> tuple[str, bool]:
-    """A value as JSON, with a repr for what JSON lacks, as far as it is sent; and whether that is all of it."""
+    """A value as JSON up to the limit, with reprs for types that JSON lacks; and whether it is complete."""
     left = _pieces(value, 0)
     taken: list[str] = []
     count = 0
@@ -133,7 +133,7 @@ def _written(value: Any) -> tuple[str, bool]:
 
 
 def _pieces(value: Any, depth: int) -> Iterator[str]:
-    """The text of a value, made as it is taken: the size of what is not taken costs nothing."""
+    """Generate the text of a value lazily, so that the part beyond the limit costs nothing."""
     if isinstance(value, str):
         yield json.dumps(value[: 2 * _MAX_LENGTH].encode("utf-8", "backslashreplace").decode(), ensure_ascii=False)
     elif isinstance(value, (bytes, bytearray)):
@@ -160,7 +160,7 @@ def _pieces(value: Any, depth: int) -> Iterator[str]:
 
 
 def _members(value: Any) -> Mapping[Any, Any] | None:
-    """A mapping, or the fields of a dataclass or a pydantic model; None for anything else."""
+    """A mapping itself, or the fields of a dataclass or a pydantic model; None for anything else."""
     if isinstance(value, Mapping):
         return cast("Mapping[Any, Any]", value)
     kind: Any = value.__class__
@@ -176,38 +176,38 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 
 def _has_large_items(value: Any) -> bool:
-    """Whether it is a short array of objects or texts, each of which may be large."""
+    """Whether the value is a short array of objects or strings, each of which may be large."""
     shape = _shape(value)
     return bool(shape) and math.prod(shape) <= _ITEMS and getattr(value.dtype, "kind", "O") in "OSU"
 
 
 def _scalar(value: Any) -> str:
-    """What has no items of its own that could be taken one by one."""
+    """The text of a value without items."""
     if math.prod(_shape(value) or ()) > _ITEMS:
         return _repr(value)
     try:
-        return json.dumps(plain(value, ()), ensure_ascii=False)
+        return json.dumps(to_json(value, ()), ensure_ascii=False)
     except NotJson:
         return _repr(value)
-    except ValueError:  # an integer of more digits than Python writes
+    except ValueError:  # an integer beyond Python's limit of digits
         return hex(value)
 
 
 def _repr(value: object) -> str:
     try:
         return repr(value)
-    except Exception as error:  # any class may fail in a way of its own
+    except Exception as error:  # a repr may raise anything
         return f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"
 
 
 def _frame(kind: str, value: Any) -> tuple[str, str]:
-    """A DataFrame: its columns and first rows, long cells and many columns cut."""
+    """Describe a DataFrame by its columns and first rows, with long cells and many columns truncated."""
     rows, columns = value.shape
     about = f"{kind}, {rows:,} x {columns:,}"
     head = value.head(_ROWS)
     if columns > _COLUMNS:
         head = head.iloc[:, :_COLUMNS] if hasattr(head, "iloc") else head[:, :_COLUMNS]
-    schema = ", ".join(f"{name}: {dtype}" for name, dtype in _columns(head))
+    schema = ", ".join(f"{name}: {dtype}" for name, dtype in zip(head.columns, head.dtypes, strict=True))
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(map(str, head.columns))
@@ -219,25 +219,21 @@ def _frame(kind: str, value: Any) -> tuple[str, str]:
 
 
 def _cell(value: Any) -> str:
-    """One cell, empty where there is nothing, as pandas writes it."""
+    """The text of one cell; missing values are empty."""
     if isinstance(value, str):
         text = value
     elif isinstance(value, _COLLECTIONS):
         text = _written(value)[0]
     else:
         text = "" if value is None else str(value)
-        text = "" if text in _NOTHING else text
+        text = "" if text in _MISSING else text
     return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}… [{len(text):,} characters]"
 
 
 def _cut(kind: str, text: str, is_whole: bool = True) -> tuple[str, str]:
     count = f"{'' if is_whole else 'at least '}{len(text):,} characters"
     is_short = is_whole and len(text) <= _MAX_LENGTH
-    text = stripped(text[: 2 * _MAX_LENGTH])  # a secret that is cut is no secret that is masked
+    text = stripped(text[: 2 * _MAX_LENGTH])  # a truncated secret would not be recognized and masked
     if is_short:
         return f"{kind}, {count}", text
     return f"{kind}, {count}: the first {_MAX_LENGTH:,}", f"{text[:_MAX_LENGTH]}\n[cut here: {count} in all]"
-
-
-def _columns(frame: Any) -> list[tuple[str, Any]]:
-    return list(zip(map(str, frame.columns), list(frame.dtypes), strict=True))

@@ -1,10 +1,10 @@
-"""Providers: the limits of their tool declarations, and the form of their requests and answers.
+"""Providers: the limits of their tool declarations, and the form of their requests and responses.
 
-What a provider refuses makes it refuse the whole request, with every other tool in it, so these are its narrowest
-limits, as its documentation and its errors have them.
+A provider refuses the whole request because of one declaration that it does not accept, so the limits are the
+narrowest in its documentation and error messages.
 
-An answer is the provider's response as its library gives it (an object with `model_dump`), the same as plain JSON, one
-of its messages, or a list of its tool calls. Which provider's it is is seen from its shape.
+A response is the provider's object (with `model_dump`) or its JSON, one of its messages, or a list of its tool calls.
+Its provider is recognized by its shape.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ipymcp.schema.tree import Schema
 
-    pass
-
 
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "enum"})
 _LIMITS: Final = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern"})
@@ -37,21 +35,21 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Profile(Struct, frozen=True):
-    """The limits of one provider.
+    """The limits of one provider's tool declarations.
 
     Attributes:
-        name: What errors and reports call it.
-        words: The keywords that may stay, beside those that the compiler writes itself.
-        formats: The values of `format` that may stay; None for all.
+        name: The provider's name in errors and reports.
+        words: Accepted JSON Schema keywords, in addition to those that the compiler writes itself.
+        formats: Accepted values of `format`; None for all.
         type_lists: Whether `type` may be a list.
-        any_choices: Whether `enum` may have anything; else texts and numbers.
-        references: Whether a schema may have `$ref` into its `$defs`.
+        any_choices: Whether `enum` may contain any JSON; else strings and numbers.
+        references: Whether a schema may have `$ref` to its `$defs`.
         recursion: Whether a schema may refer to itself.
-        beside: What may stand beside a `$ref`.
-        key: What the name of a property must match; None for anything.
-        depth: How many objects and arrays may stand in one another.
-        description: The longest description of a function, in characters.
-        functions: How many functions one request may declare.
+        beside: Accepted keywords beside a `$ref`.
+        key: Pattern of property names; None for any name.
+        depth: Maximum nesting of objects and arrays.
+        description: Maximum characters of a tool's description.
+        functions: Maximum tools in one request.
     """
 
     name: str
@@ -75,7 +73,7 @@ PLAIN: Final = Profile(
     description=1_024,
     functions=128,
 )
-"""Where the provider is not known: a library rewrites the keywords, and the limits are the narrowest."""
+"""The narrowest limits, for an unknown provider whose library rewrites the keywords."""
 _OPENAI: Final = Profile("OpenAI", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, description=1_024, functions=128)
 _ANTHROPIC: Final = Profile(
     "Anthropic", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, _FORMATS, key=_KEY, depth=20
@@ -97,21 +95,21 @@ PROFILES: Final = {
     "anthropic": _ANTHROPIC,
     "gemini": _GEMINI,
 }
-"""By dialect."""
+"""Profiles by dialect."""
 _PROVIDERS: Final = {
     **dict.fromkeys(("openai", "openai-chat", "openai-responses", "azure"), _OPENAI),
     "anthropic": _ANTHROPIC,
     **dict.fromkeys(("google", "google-gla", "google-vertex", "google-cloud"), _GEMINI),
 }
-"""By what pydantic-ai calls a provider."""
+"""Profiles by pydantic-ai's name of a provider."""
 
 
 def profile_of(model: Any, base_url: str | None = None) -> Profile:
-    """The limits of the provider of a model; the narrowest where it cannot be seen which that is.
+    """The limits for a model; the narrowest if its provider is unknown.
 
     Args:
         model: `provider:name`, or a model of pydantic-ai.
-        base_url: An address that speaks Chat Completions, where that is the provider.
+        base_url: URL of an OpenAI-compatible provider.
     """
     if base_url is not None:
         return _OPENAI
@@ -122,9 +120,9 @@ def profile_of(model: Any, base_url: str | None = None) -> Profile:
 Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini", "ollama"]
 _HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
 _CHAT_CALLS: Final = ("function", "custom", "tool_call")
-"""The types of a call in Chat Completions, and in LangChain's messages, which are of its kind."""
+"""Types of a call in Chat Completions and in LangChain's messages."""
 _DEPTH: Final = 8
-"""How deep in a response there may be objects of a library: one deeper than arguments are."""
+"""Maximum nesting at which a response may contain objects of a library."""
 
 
 # -- declarations -----------------------------------------------------------------------------------------------------
@@ -159,14 +157,14 @@ SHAPES: Final[dict[Dialect, Callable[[Declaration], dict[str, Any]]]] = {
 }
 
 
-# -- what a model answered --------------------------------------------------------------------------------------------
+# -- responses --------------------------------------------------------------------------------------------------------
 
 
-def asked(response: object) -> tuple[Dialect, list[ToolCallRequest]]:
-    """The calls that a response asks for, and whose words they are in.
+def read_response(response: object) -> tuple[Dialect, list[ToolCallRequest]]:
+    """The dialect and the tool calls of a response.
 
     Raises:
-        ArgumentError: It is nothing that a model answers.
+        ArgumentError: The value is not a model's response.
     """
     return _read(_plain(response))
 
@@ -192,8 +190,8 @@ def _read(value: Any) -> tuple[Dialect, list[ToolCallRequest]]:
         dialect, calls = _read_items([value])
         if calls or "type" in value:
             return dialect, calls
-        raise ArgumentError(f"no answer of a model: a dict of {', '.join(map(str, value)) or 'nothing'}", hint=_HINT)
-    raise ArgumentError(f"no answer of a model: {type(value).__name__}", hint=_HINT)
+        raise ArgumentError(f"not a model's response: a dict of {', '.join(map(str, value)) or 'nothing'}", hint=_HINT)
+    raise ArgumentError(f"not a model's response: {type(value).__name__}", hint=_HINT)
 
 
 def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[ToolCallRequest]]:
@@ -210,7 +208,7 @@ def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[ToolCallRequest]]:
     if all(is_object(item) for item in items):
         return "openai", []
     kinds = ", ".join(sorted({type(item).__name__ for item in items}))
-    raise ArgumentError(f"no tool calls of a model: a list of {kinds}", hint=_HINT)
+    raise ArgumentError(f"not a model's tool calls: a list of {kinds}", hint=_HINT)
 
 
 def _calls(items: Any, read: Callable[[Any], ToolCallRequest | None]) -> list[ToolCallRequest]:
@@ -222,7 +220,7 @@ def _chat_calls(message: Any) -> list[ToolCallRequest]:
 
 
 def _chat_call(item: Any) -> ToolCallRequest | None:
-    """One of `tool_calls`, however it is malformed: a call without an answer costs the whole conversation."""
+    """Read one of `tool_calls`, even if malformed: providers refuse a conversation with an unanswered call."""
     if not is_object(item) or not (is_object(item.get("function")) or item.get("type") in _CHAT_CALLS):
         return None
     function = next((item[key] for key in ("function", "custom") if is_object(item.get(key))), item)
@@ -260,7 +258,7 @@ def _first(items: Sequence[Any], key: str) -> Any:
 
 
 def _plain(value: Any, depth: int = _DEPTH) -> Any:
-    """A response as JSON, also one that was put together of a library's objects by hand."""
+    """A response as JSON, including lists and dicts that contain objects of a library."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump()
@@ -271,20 +269,20 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
     return value
 
 
-# -- what it is answered ----------------------------------------------------------------------------------------------
+# -- results of calls -------------------------------------------------------------------------------------------------
 
 
 def messages(dialect: Dialect, outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
-    """What to add to the conversation after the model's own message; nothing where it asked for nothing."""
+    """The messages that follow the model's own in the conversation; empty if it called no tool."""
     if not outcomes:
         return []
-    if dialect == "openai":  # takes images from no tool
-        return [{"role": "tool", "tool_call_id": one.asked.id, "content": one.parted(())[0]} for one in outcomes]
-    if dialect == "ollama":  # knows calls by the tool's name
-        return [{"role": "tool", "tool_name": one.asked.name, "content": one.parted(())[0]} for one in outcomes]
+    if dialect == "openai":  # accepts no images in tool results
+        return [{"role": "tool", "tool_call_id": one.request.id, "content": one.parted(())[0]} for one in outcomes]
+    if dialect == "ollama":  # identifies calls by the tool's name
+        return [{"role": "tool", "tool_name": one.request.name, "content": one.parted(())[0]} for one in outcomes]
     if dialect == "openai_responses":
         return [
-            {"type": "function_call_output", "call_id": one.asked.id, "output": _response_output(one)}
+            {"type": "function_call_output", "call_id": one.request.id, "output": _response_output(one)}
             for one in outcomes
         ]
     if dialect == "anthropic":
@@ -307,23 +305,23 @@ def _anthropic_result(outcome: ToolCallOutcome) -> dict[str, Any]:
         {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
         for kind, image in shown
     ]
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.asked.id, "content": blocks}
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.request.id, "content": blocks}
     return {**result, "is_error": True} if outcome.is_error else result
 
 
 def _gemini_result(outcome: ToolCallOutcome) -> dict[str, Any]:
     text, shown = outcome.parted(SHOWN[:3])
     key = "error" if outcome.is_error else "output"
-    response: dict[str, Any] = {"name": outcome.asked.name, "response": {key: text}}
-    if outcome.asked.id:
-        response["id"] = outcome.asked.id
+    response: dict[str, Any] = {"name": outcome.request.name, "response": {key: text}}
+    if outcome.request.id:
+        response["id"] = outcome.request.id
     if shown:
         response["parts"] = [{"inlineData": {"mimeType": kind, "data": image.base64}} for kind, image in shown]
     return {"functionResponse": response}
 
 
 class Declaration(Struct, frozen=True):
-    """One tool as a model is told of it."""
+    """One tool as it is declared to a model."""
 
     name: str
     server: str
@@ -331,11 +329,11 @@ class Declaration(Struct, frozen=True):
     description: str
     parameters: Schema
     lost: tuple[tuple[str, str], ...] = ()
-    """Where in its schema, and what the model is not told."""
+    """Path in the tool's schema and description of each fact that the declaration lacks."""
     renamed: Mapping[str, str] = {}
-    """The properties that had to be called otherwise: `{new name: the tool's own}`."""
+    """Renamed properties: `{new name: the tool's own}`."""
 
     @property
     def schema(self) -> Schema:
-        """The parameters, for whoever takes them to do with as they like."""
+        """A copy of the parameters."""
         return types.loads(types.encode(self.parameters))

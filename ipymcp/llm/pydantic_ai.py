@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import importlib
+import os
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,11 +32,11 @@ _SETTINGS: Final = {"maxTokens": "max_tokens", "temperature": "temperature", "st
 
 
 def messages(parts: Any, request: SamplingRequest) -> list[Any]:
-    """The conversation.
+    """Convert a sampling request's conversation to pydantic-ai's messages.
 
     Args:
-        parts: pydantic-ai's module of messages.
-        request: The server's.
+        parts: The module `pydantic_ai.messages`.
+        request: The server's request.
     """
     names: dict[str, str] = {}
     result: list[Any] = []
@@ -48,27 +49,27 @@ def messages(parts: Any, request: SamplingRequest) -> list[Any]:
             names |= {
                 str(block.get("id")): str(block.get("name")) for block in blocks if block.get("type") == "tool_use"
             }
-            result.append(parts.ModelResponse(parts=[_said(parts, block) for block in blocks]))
+            result.append(parts.ModelResponse(parts=[_response_part(parts, block) for block in blocks]))
         else:
-            result.append(parts.ModelRequest(parts=[_asked(parts, block, names) for block in blocks]))
+            result.append(parts.ModelRequest(parts=[_request_part(parts, block, names) for block in blocks]))
     return result
 
 
-def _said(parts: Any, block: dict[str, Any]) -> Any:
+def _response_part(parts: Any, block: dict[str, Any]) -> Any:
     if block.get("type") == "tool_use":
         return parts.ToolCallPart(str(block.get("name")), block.get("input") or {}, tool_call_id=str(block.get("id")))
     return parts.TextPart(str(block.get("text") or ""))
 
 
-def _asked(parts: Any, block: dict[str, Any], names: dict[str, str]) -> Any:
+def _request_part(parts: Any, block: dict[str, Any], names: dict[str, str]) -> Any:
     kind = block.get("type")
     if kind == "tool_result":
         call = str(block.get("toolUseId"))
         content = block.get("content")
         blocks = [each for each in content if is_object(each)] if is_array(content) else []
-        told = block.get("structuredContent") or "\n".join(filter(None, map(_text, blocks)))
+        text = block.get("structuredContent") or "\n".join(filter(None, map(_text, blocks)))
         files = [_file(parts, each) for each in blocks if each.get("type") in _FILES]
-        return parts.ToolReturnPart(names.get(call, "tool"), [told, *files] if files else told, tool_call_id=call)
+        return parts.ToolReturnPart(names.get(call, "tool"), [text, *files] if files else text, tool_call_id=call)
     if kind in _FILES:
         return parts.UserPromptPart([_file(parts, block)])
     return parts.UserPromptPart(_text(block))
@@ -79,7 +80,7 @@ def _file(parts: Any, block: dict[str, Any]) -> Any:
 
 
 def _text(block: dict[str, Any]) -> str:
-    """What a block says in words; of a resource its text, or else its address."""
+    """The text of a block; for a resource without text, its URI."""
     resource = block.get("resource")
     inner = resource if is_object(resource) else block
     uri = inner.get("uri")
@@ -87,7 +88,7 @@ def _text(block: dict[str, Any]) -> str:
 
 
 def settings(params: dict[str, Any]) -> dict[str, Any]:
-    """How the model is to answer."""
+    """Convert a sampling request's parameters to model settings."""
     found = {ours: params[theirs] for theirs, ours in _SETTINGS.items() if params.get(theirs) is not None}
     choice = params.get("toolChoice")
     mode = choice.get("mode") if is_object(choice) else None
@@ -95,7 +96,7 @@ def settings(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters(params: dict[str, Any]) -> Any:
-    """The server's own tools, which it calls itself."""
+    """Convert the server's own tools, which it runs itself."""
     models: Any = importlib.import_module("pydantic_ai.models")
     tools: Any = importlib.import_module("pydantic_ai.tools")
     given = params.get("tools")
@@ -112,7 +113,7 @@ def parameters(params: dict[str, Any]) -> Any:
 
 
 def as_message(response: Any) -> dict[str, Any]:
-    """The model's answer as a `CreateMessageResult`: one block, or a list where there are several."""
+    """Convert a response to a `CreateMessageResult`: one block, or a list of several."""
     blocks: list[dict[str, Any]] = []
     for part in response.parts:
         if part.part_kind == "text" and part.content:
@@ -133,7 +134,7 @@ def as_message(response: Any) -> dict[str, Any]:
 
 _INSTALL = "pip install 'ipymcp[llm]'"
 _ATTEMPTS = 2
-"""How often a model may try again to give what fits `returns`."""
+"""Retries of output that does not fit `returns`."""
 _MAX_LENGTH = 400
 _AGAIN = "ask again"
 _KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
@@ -141,16 +142,16 @@ _HINTS: dict[int, str | None] = {
     400: None,
     401: _KEY_HINT,
     403: _KEY_HINT,
-    404: "is the model's name right, and the address?",
+    404: "are the model's name and the URL right?",
 }
-"""What to do about a provider's status, where asking again would do nothing."""
+"""Hints by HTTP status, for which asking again would not help."""
 
 
 class PydanticBackend:
-    """Makes answers with pydantic-ai.
+    """The `ModelBackend` on pydantic-ai.
 
     Raises:
-        McpError: It is not installed.
+        McpError: pydantic-ai is not installed.
     """
 
     def __init__(self) -> None:
@@ -160,20 +161,18 @@ class PydanticBackend:
             self._usage: Any = importlib.import_module("pydantic_ai.usage")
         except ImportError as error:
             raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
-        warnings.simplefilter(
-            "ignore", self._ai.UsageLimitUnavailableWarning
-        )  # it would be said in the cell, with a path
-        self._ai.BANNER_ENABLED = False  # of its own, printed into a terminal in the middle of the answer
+        warnings.simplefilter("ignore", self._ai.UsageLimitUnavailableWarning)
+        self._ai.BANNER_ENABLED = False  # it would be printed within the answer
 
     async def answer(self, question: Question) -> ModelResponse:
-        """As `ModelBackend.answer`."""
+        """Implement `ModelBackend.answer`."""
         toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call)
         agent = self._ai.Agent(
             self._model(question),
             output_type=self._output(question.returns),
             instructions=question.system,
             toolsets=[toolset],
-            capabilities=[self._every_call_is_made(toolset)],
+            capabilities=[self._undeclared_calls(toolset)],
             retries=_ATTEMPTS,
         )
         with self._ai.capture_run_messages() as messages:
@@ -182,20 +181,20 @@ class PydanticBackend:
                     question.prompt, message_history=list(question.history), usage_limits=self._limits(question.limits)
                 ) as events:
                     async for event in events:
-                        self._tell(event, question)
+                        self._forward(event, question)
                     result = events.result
                 history = result.all_messages()
                 response = next(one for one in reversed(history) if isinstance(one, self._messages.ModelResponse))
                 if _is_cut(response):
-                    raise _broken_off()
+                    raise _truncated()
             except self._ai.UsageLimitExceeded as error:
                 self._stopped(messages, question, "a limit was reached")
                 raise _limit(error, question.limits) from error
             except (self._ai.AgentRunError, self._ai.UserError) as error:
                 self._stopped(messages, question, "the provider failed")
-                raise _problem(error) from error
+                raise as_mcp_error(error) from error
             except BaseException:
-                self._stopped(messages, question, "it broke off")
+                self._stopped(messages, question, "the answer broke off")
                 raise
         is_text = question.returns is None
         used = result.usage
@@ -212,24 +211,26 @@ class PydanticBackend:
         return self._messages.ModelMessagesTypeAdapter.dump_python(history, mode="json")
 
     def _stopped(self, messages: list[Any], question: Question, why: str) -> None:
-        """Hand over what there is of an answer that ends early, so that the conversation can go on from there."""
+        """Report the partial answer, completed so that the conversation can continue."""
         parts = self._messages
         new = messages[len(question.history) :]
         responses = [one for one in new if isinstance(one, parts.ModelResponse) and one.parts]
         if not responses:
-            return  # nothing was said or done
+            return  # there is no partial answer
         texts = ["".join(part.content for part in one.parts if isinstance(part, parts.TextPart)) for one in responses]
         history = [*messages]
-        if history[-1] is responses[-1] and not _says_why(responses[-1]):  # its calls may be cut, too
-            said = [part for part in responses[-1].parts if not isinstance(part, parts.ToolCallPart)]
-            responses[-1] = history[-1] = dataclasses.replace(responses[-1], parts=said)
+        if history[-1] is responses[-1] and not _has_reason(responses[-1]):  # its calls may be truncated, too
+            kept = [part for part in responses[-1].parts if not isinstance(part, parts.ToolCallPart)]
+            responses[-1] = history[-1] = dataclasses.replace(responses[-1], parts=kept)
         ends = (parts.ToolReturnPart, parts.RetryPromptPart)
         answered = {part.tool_call_id for one in new for part in one.parts if isinstance(part, ends)}
         calls = [part for one in responses for part in one.parts if isinstance(part, parts.ToolCallPart)]
-        undone = [call for call in calls if call.tool_call_id not in answered]
-        if undone:  # providers refuse a conversation with calls that have no answer
-            told = f"Not known: the answer was stopped, because {why}."
-            returns = [parts.ToolReturnPart(call.tool_name, told, tool_call_id=call.tool_call_id) for call in undone]
+        unanswered = [call for call in calls if call.tool_call_id not in answered]
+        if unanswered:  # providers refuse a conversation with unanswered calls
+            text = f"Unknown result: the answer was stopped because {why}."
+            returns = [
+                parts.ToolReturnPart(call.tool_name, text, tool_call_id=call.tool_call_id) for call in unanswered
+            ]
             if isinstance(history[-1], parts.ModelRequest):
                 history[-1] = dataclasses.replace(history[-1], parts=[*history[-1].parts, *returns])
             else:
@@ -243,34 +244,34 @@ class PydanticBackend:
             sum(one.usage.input_tokens for one in responses),
             sum(one.usage.output_tokens for one in responses),
         )
-        text = next(filter(None, reversed(texts)), "")
-        question.stopped(
-            ModelResponse(text, None, history, self._dumped(history), usage, responses[-1].finish_reason or "")
+        last = next(filter(None, reversed(texts)), "")
+        question.on_partial(
+            ModelResponse(last, None, history, self._dumped(history), usage, responses[-1].finish_reason or "")
         )
 
     async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
-        """As `ModelBackend.sample`."""
+        """Implement `ModelBackend.sample`."""
         direct: Any = importlib.import_module("pydantic_ai.direct")
         try:
             response = await direct.model_request(
-                self._inferred(model),
+                self._infer_model(model),
                 messages(self._messages, request),
                 model_settings=settings(request.params),
                 model_request_parameters=parameters(request.params),
             )
         except (self._ai.AgentRunError, self._ai.UserError) as error:
-            raise _problem(error) from error
+            raise as_mcp_error(error) from error
         return as_message(response), response.usage.input_tokens + response.usage.output_tokens
 
-    def _every_call_is_made(self, toolset: Any) -> Any:
-        """What hands calls of tools that were not declared to the host, too, which knows them or says what is meant.
+    def _undeclared_calls(self, toolset: Any) -> Any:
+        """A capability that also passes calls of undeclared tools to the host, which may know them or suggest a name.
 
-        The library itself would answer that the tool is unknown, and soon end the whole answer.
+        The library would report an unknown tool, and end the answer after a few such calls.
         """
         base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
         accepted: dict[str, Any] = {}
 
-        class EveryCall(base):
+        class UndeclaredCalls(base):
             async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
                 tools = ctx.tool_manager.tools
                 for call in response.tool_calls:
@@ -284,31 +285,31 @@ class PydanticBackend:
                 tool = accepted.get(call.tool_name)
                 return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
 
-        return EveryCall()
+        return UndeclaredCalls()
 
-    def _tell(self, event: Any, question: Question) -> None:
+    def _forward(self, event: Any, question: Question) -> None:
         parts = self._messages
         if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
-            question.said(event.part.content)  # the first words come with the part
+            question.on_text(event.part.content)  # the part starts with the first words
         elif isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
-            question.said(event.delta.content_delta)
+            question.on_text(event.delta.content_delta)
 
     def _model(self, question: Question) -> Any:
         if question.base_url is None:
-            return self._inferred(question.model)
+            return self._infer_model(question.model)
         try:
             chat: Any = importlib.import_module("pydantic_ai.models.openai")
             providers: Any = importlib.import_module("pydantic_ai.providers.openai")
         except ImportError as error:
-            raise McpError("an OpenAI-compatible address needs the library openai", hint=_INSTALL) from error
+            raise McpError("an OpenAI-compatible URL needs the library openai", hint=_INSTALL) from error
         provider = providers.OpenAIProvider(base_url=question.base_url, api_key=_key())
         return chat.OpenAIChatModel(str(question.model).removeprefix("openai:"), provider=provider)
 
-    def _inferred(self, model: Any) -> Any:
+    def _infer_model(self, model: Any) -> Any:
         try:
             return importlib.import_module("pydantic_ai.models").infer_model(model)
         except self._ai.UserError as error:
-            raise _problem(error) from error
+            raise as_mcp_error(error) from error
         except ImportError as error:
             raise McpError(_first_line(error), hint=_INSTALL) from error
 
@@ -323,7 +324,7 @@ class PydanticBackend:
 
         class Quiet(base):
             def check_tokens(self, usage: Any) -> None:
-                with warnings.catch_warnings():  # what an answer that broke off has cost cannot be known
+                with warnings.catch_warnings():  # the usage of an answer that broke off is unknown
                     warnings.simplefilter("ignore", ignored)
                     usual: Any = super()
                     usual.check_tokens(usage)
@@ -331,22 +332,22 @@ class PydanticBackend:
         return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
 
 
-_SAY_WHY = ("openai", "anthropic", "google", "google-gla", "google-vertex", "google-cloud")
-"""Providers that say of every response why it ended. The library takes a stream that breaks off for one that ended."""
+_GIVE_REASONS = ("openai", "anthropic", "google", "google-gla", "google-vertex", "google-cloud")
+"""Providers that always give a finish reason. pydantic-ai treats a stream that breaks off as complete."""
 
 
 def _is_cut(response: Any) -> bool:
-    """Whether a stream ended without saying why."""
-    return getattr(response, "provider_name", None) in _SAY_WHY and not _says_why(response)
+    """Whether the response's stream broke off."""
+    return getattr(response, "provider_name", None) in _GIVE_REASONS and not _has_reason(response)
 
 
-def _says_why(response: Any) -> bool:
+def _has_reason(response: Any) -> bool:
     details: Any = response.provider_details or ()
     return "finish_reason" in details
 
 
 def _limit(error: Exception, limits: Limits) -> McpError:
-    """Which limit was reached, in our own words."""
+    """An error that names the limit that was reached."""
     text = str(error)
     name, what = "tokens", f"it took more than {limits.tokens:,} tokens"
     if "request_limit" in text:
@@ -357,14 +358,12 @@ def _limit(error: Exception, limits: Limits) -> McpError:
 
 
 def _key() -> str:
-    """What an address of one's own is given: the usual variable's value, or a word, for those that want any."""
-    import os
-
+    """The API key for a `base_url`: `OPENAI_API_KEY`, or a placeholder for servers that require any key."""
     return os.environ.get("OPENAI_API_KEY") or "none"
 
 
-def _problem(error: Exception) -> McpError:
-    """A provider's or the library's error in our two lines."""
+def as_mcp_error(error: Exception) -> McpError:
+    """Convert an error of the provider or the library."""
     text = _first_line(error)
     if "environment variable" in text:
         variable = next((word.strip("`") for word in text.split() if word.strip("`").endswith(("_KEY", "_TOKEN"))), "")
@@ -375,33 +374,33 @@ def _problem(error: Exception) -> McpError:
     if text.startswith("Unknown model"):
         return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
     if "maximum output retries" in text or "exceeded max retries" in text.lower():
-        return McpError("the model did not give what was asked of it, though it was told so", hint=_AGAIN)
+        return McpError("the model's output does not fit what was asked for, even after retries", hint=_AGAIN)
     causes = [*_causes(error)]
     if any("incomplete" in str(cause) or type(cause).__name__ == "ReadError" for cause in causes):
-        return _broken_off()
+        return _truncated()
     address = _address(causes)
     if address and (text.startswith("Connection error") or type(causes[-1]).__name__ == "ConnectionRefusedError"):
-        return McpError(f"{address} cannot be reached", hint="is it running, and the address right?")
+        return McpError(f"{address} cannot be reached", hint="is it running, and is the URL right?")
     status = getattr(error, "status_code", None)
     if status is not None:
-        said = visible(_message(getattr(error, "body", None)))[:_MAX_LENGTH]
-        return McpError(f"the provider answered {status}: {said}", hint=_HINTS.get(status, _AGAIN))
+        message = visible(_message(getattr(error, "body", None)))[:_MAX_LENGTH]
+        return McpError(f"the provider answered {status}: {message}", hint=_HINTS.get(status, _AGAIN))
     return McpError(text, hint=_AGAIN)
 
 
-def _broken_off() -> McpError:
+def _truncated() -> McpError:
     return McpError("the answer broke off in the middle", hint=_AGAIN)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, then what caused it, down to the first."""
+    """The error and its causes, down to the first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _address(causes: list[BaseException]) -> str:
-    """Where the request went that failed; empty where no error says it."""
+    """The URL of the failed request; empty if no error has it."""
     for error in causes:
         request = getattr(error, "_request", None) or getattr(error, "request", None)
         url = getattr(request, "url", None)
@@ -411,10 +410,10 @@ def _address(causes: list[BaseException]) -> str:
 
 
 def _message(body: object) -> str:
-    """What a provider says is wrong, on one line: its message, where it has one in the usual place."""
+    """The message in a provider's error body, on one line."""
     inner = body.get("error", body) if is_object(body) else body
     message = inner.get("message", inner) if is_object(inner) else inner
-    return " ".join(str(message or "no more than that").split())
+    return " ".join(str(message or "no message").split())
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Results as a model reads them: text or table rows, with a preview and a reader for long ones."""
+"""Results as text for a model, with a preview and a reader for long ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol import types
-from ipymcp.results.content import Image
 from ipymcp.results.frames import find_rows
 from ipymcp.results.tool_result import ToolResult
-from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.schema.validation import shortened
 from ipymcp.text import stripped
 
@@ -24,52 +23,40 @@ if TYPE_CHECKING:
 _CHARACTERS_PER_TOKEN: Final = 4
 
 
-def described(server: str, description: str, longest: int) -> tuple[str, bool]:
-    """A tool's description, with its server before it, and whether it had to be cut."""
+def describe_tool(server: str, description: str, longest: int) -> tuple[str, bool]:
+    """A tool's description with its server as prefix, and whether it was truncated."""
     text = f"[{stripped(server)}] {stripped(description).strip()}".rstrip()
     return (text, False) if len(text) <= longest else (text[: longest - 1] + "…", True)
 
 
-def tokens(characters: int) -> int:
-    """About how many tokens so much text is: an estimate, by English and JSON."""
+def estimate_tokens(characters: int) -> int:
+    """Estimate the tokens of a text from its characters."""
     return -(-characters // _CHARACTERS_PER_TOKEN)
 
 
 def as_text(value: Any) -> str:
-    """Of a tool's result its structured content or its text, never both; of anything else its JSON, else its repr."""
+    """A tool result's structured content or text, never both; another value's JSON, else its repr."""
     if isinstance(value, ToolResult):
-        return _result_text(value)
+        return value.model_text
     data = _data(value)
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
 
 
 def as_rows(value: Any) -> list[Record] | None:
-    """The rows where it is a table; None where it is none."""
+    """The rows of a table; None if the value is not one."""
     return find_rows(value.data if isinstance(value, ToolResult) else _data(value))
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a DataFrame, of pandas or polars."""
+    """Whether the value is a DataFrame of pandas or polars."""
     return all(hasattr(value, name) for name in ("columns", "dtypes", "head", "shape")) and len(value.shape) == 2
 
 
-def _result_text(result: ToolResult) -> str:
-    structured = result._structured
-    if structured is not None and result._wraps_result:
-        return result.data if isinstance(result.data, str) else types.encode(result.data).decode()
-    if structured is not None:
-        raw = bytes(structured)
-        if b"\\u" in raw:  # what nobody sees may hide behind escapes
-            raw = types.encode(types.loads(raw))
-        return raw.decode("utf-8", "replace")
-    return "\n".join(str(part) for part in result.content if not isinstance(part, Image))
-
-
 def _data(value: Any) -> Any:
-    """A value of the notebook as JSON; as text where JSON cannot say it."""
+    """The value as JSON, or its repr if JSON cannot express it."""
     try:
-        return json.loads(_frame_json(value)) if is_frame(value) else plain(value, ())
-    except (NotJson, ValueError):  # ValueError: two columns of one name
+        return json.loads(_frame_json(value)) if is_frame(value) else to_json(value, ())
+    except (NotJson, ValueError):  # ValueError: two columns have the same name
         return repr(value)
 
 
@@ -81,20 +68,20 @@ def _frame_json(frame: Any) -> str:
 
 
 MAX_LENGTH: Final = 20_000
-"""Characters that a model is given at a time."""
+"""Characters of one result for a model."""
 _PAGE: Final = MAX_LENGTH // 2 - 100
-"""Characters of one page, which JSON may nearly double."""
+"""Characters of one page; JSON may nearly double them."""
 _ROWS: Final = 5
 _MAX_ROWS: Final = 200
 _MAX_NAMES: Final = 1_000
 
 
 class ResultReader:
-    """Reads kept results for a model.
+    """Reads stored results for a model.
 
     Args:
-        kept: The notebook's.
-        handles: The numbers of those that a model may read.
+        kept: The notebook's stored results.
+        handles: The numbers of the results that the model may read.
     """
 
     def __init__(self, kept: KeptResults, handles: Collection[int]) -> None:
@@ -109,12 +96,12 @@ class ResultReader:
         columns: list[str] | None = None,
         where: dict[str, Any] | None = None,
     ) -> Any:
-        """Read more of a result that was too long. Rows where it is a table, characters where it is text.
+        """Read more of a result that was too long: rows of a table, or characters of a text.
 
         Args:
-            handle: The number in what you were given instead of the result.
-            offset: How many rows, or characters, to skip.
-            limit: How many rows to give at most. Of text as much is given as there is room for.
+            handle: The number of the result, from its preview.
+            offset: Rows or characters to skip.
+            limit: Maximum number of rows. For text, as much is returned as fits.
             columns: Only these columns of a table.
             where: Only rows of a table whose columns have these values.
         """
@@ -134,7 +121,7 @@ class ResultReader:
                 )
         chosen = rows
         for name, wanted in (where or {}).items():
-            chosen = [row for row in chosen if _is(row.get(name), wanted)]
+            chosen = [row for row in chosen if _matches(row.get(name), wanted)]
         page = _fitting(_picked(chosen[offset : offset + limit], columns))
         return {"rows": page, "matching": len(chosen), "next": _next(offset + len(page), len(chosen))}
 
@@ -146,7 +133,7 @@ class ResultReader:
 
 
 def preview(value: Any, text: str, number: int) -> str:
-    """What a model is given instead of a result that is too long."""
+    """The text that a model receives in place of a result that is too long."""
     rows = _rows(value)
     if rows is None:
         about = f"{len(text):,} characters"
@@ -155,24 +142,24 @@ def preview(value: Any, text: str, number: int) -> str:
         about = f"{len(rows):,} row{'' if len(rows) == 1 else 's'} of {_listed(_types(rows))}"
         shown = json.dumps(_fitting(rows[:_ROWS]), ensure_ascii=False)
     return (
-        f"[Too long to be given whole: {about}. It is kept as result {number}: call read_result with handle={number} to"
-        f" read on. The user has it as mcp.results[{number}].]\n{stripped(shown)}"
+        f"[Too long to show in full: {about}. Stored as result {number}: call read_result with handle={number} to"
+        f" read more. The user has it as mcp.results[{number}].]\n{stripped(shown)}"
     )
 
 
 def _rows(value: Any) -> list[Record] | None:
-    """The rows of a table; None where one of them would be too long for a page, so that all of it can be read."""
+    """The rows of a table; None if a row does not fit on a page, so that the value is read as text."""
     rows = as_rows(value)
     return None if rows is None or any(_length(row) > _PAGE for row in rows) else rows
 
 
 def _length(row: Record) -> int:
-    """About how many characters it has; there may be a million rows."""
+    """The row's approximate number of characters."""
     return len(types.encode(row))
 
 
-def _is(value: Any, wanted: Any) -> bool:
-    """Whether a cell has the wanted value, which a model may have written as text."""
+def _matches(value: Any, wanted: Any) -> bool:
+    """Whether a cell has the wanted value, which a model may have written as a string."""
     return value == wanted or (isinstance(wanted, str) != isinstance(value, str) and _word(value) == _word(wanted))
 
 
@@ -198,7 +185,7 @@ def _picked(rows: Sequence[Record], columns: Sequence[str] | None) -> list[Recor
 
 
 def _fitting(rows: Sequence[Record]) -> list[Record]:
-    """As many of the rows as there is room for, one at least."""
+    """The first rows that fit on a page, at least one."""
     fitting: list[Record] = []
     room = _PAGE
     for row in rows:
@@ -210,5 +197,5 @@ def _fitting(rows: Sequence[Record]) -> list[Record]:
 
 
 def _next(offset: int, count: int) -> int | None:
-    """Where to go on; None at the end."""
+    """The next offset; None at the end."""
     return offset if offset < count else None

@@ -1,4 +1,4 @@
-"""Sampling: a server asks for a model's words, and the notebook's model gives them, once the user has agreed to that.
+"""Sampling: requests of servers, answered by the notebook's model with the user's consent.
 
 Source: MCP 2025-11-25 and 2026-07-28, client/sampling.
 """
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ipymcp.errors import RpcError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
-from ipymcp.llm.result_text import tokens
+from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
@@ -28,34 +28,33 @@ _METHOD: Final = "sampling/createMessage"
 _ANSWERS: Final = ("once", "notebook", "no")
 _REJECTED: Final = -1
 _USUAL_TOKENS: Final = 4_096
-"""What a server's model may answer where the server does not say how much it wants."""
+"""Output tokens if the server requests no maximum."""
 _MEDIA_TOKENS: Final = 1_500
-"""About how many tokens an image is."""
+"""Estimated tokens of an image."""
 
 
 class Sampler:
-    """Answers servers with the notebook's model.
+    """Answers sampling requests with the notebook's model.
 
     Args:
-        host: Whose servers.
-        asker: Knows the model.
-        budget: Gives the tokens, in and out, that one server may cost in this notebook.
+        host: The host of the servers.
+        chat: Provides the model.
+        budget: Returns the input and output tokens that one server may use in this notebook.
     """
 
-    def __init__(self, host: Host, asker: ModelChat, budget: Callable[[], int]) -> None:
+    def __init__(self, host: Host, chat: ModelChat, budget: Callable[[], int]) -> None:
         self._budget = budget
         self._host = host
-        self._asker = asker
+        self._chat = chat
         self._policy = host.guard.policy
         self._spent: dict[str, int] = {}
-        """Tokens that were used or are reserved, by the digest of the server's definition: another of the same name
-        inherits nothing."""
+        """Used and reserved tokens, by the digest of the server's definition."""
 
     async def answer(self, request: SamplingRequest) -> dict[str, Any] | None:
-        """The model's message as the protocol has it; None where the user refuses.
+        """Answer a request with a `CreateMessageResult`; None if the user refuses.
 
         Raises:
-            RpcError: The server has cost what it may.
+            RpcError: The server's token budget is spent.
             McpError: The model cannot answer.
         """
         return await self._host.loop.arun(self._answer(request))
@@ -67,23 +66,23 @@ class Sampler:
         estimate = _estimate(request)
         left = self._budget() - spent - estimate
         if left <= 0:
-            text = f"it has used {spent:,} tokens of your model, and this would take about {estimate:,} more"
-            log.add("host", "warning", f"{text}: %config IPyMCP.sampling_tokens raises what it may")
+            text = f"it has used {spent:,} tokens of your model, and this request needs about {estimate:,} more"
+            log.add("host", "warning", f"{text}: %config IPyMCP.sampling_tokens raises its budget")
             raise RpcError("the user's budget for this server is spent", code=_REJECTED)
         wanted = request.max_tokens if request.max_tokens is not None and request.max_tokens > 0 else _USUAL_TOKENS
         most = min(wanted, left)
         request = replace(request, max_tokens=most, params={**request.params, "maxTokens": most})
         used = 0
-        self._spent[key] = spent + estimate + most  # before anything is awaited: requests may come at once
+        self._spent[key] = spent + estimate + most  # reserved before any await: requests may be concurrent
         try:
             if not await self._may(request, session.rights):
                 return None
-            message, counted = await self._asker.sampled(request)
-            used = counted or estimate + tokens(len(types.encode(message)))  # some providers count nothing
+            message, counted = await self._chat.sampled(request)
+            used = counted or estimate + estimate_tokens(len(types.encode(message)))  # some providers report no usage
         finally:
             self._spent[key] += used - estimate - most
         count = len(request.messages)
-        text = f"{self._asker.name} answered it: {count} message{'' if count == 1 else 's'}, {used:,} tokens"
+        text = f"{self._chat.name} answered it: {count} message{'' if count == 1 else 's'}, {used:,} tokens"
         log.add("host", "info", text)
         self._show(f"{request.server} asked your model; {text}")
         return message
@@ -92,7 +91,7 @@ class Sampler:
         return self._policy.has_agreed(self, rights, None) or await self._agrees(request, rights)
 
     def _show(self, text: str) -> None:
-        """Tell whoever waits, where they wait."""
+        """Notify the user where they wait."""
         place = self._host.desk.place()
         if place is not None:
             place.post(lambda: self._host.guard.notify(text))
@@ -104,7 +103,7 @@ class Sampler:
         for number, tool in enumerate(given if is_array(given) else (), start=1):
             name = tool.get("name") if is_object(tool) else None
             shown[f"tool {number}, {name}" if name else f"tool {number}"] = tool
-        why = f"it would cost you tokens of {self._asker.name}"
+        why = f"it uses your tokens of {self._chat.name}"
         wanted = WantedCall(request.server, _METHOD, types.encode(shown), "server", why, "")
         question = ApprovalQuestion((wanted,), _ANSWERS)
         answer = await self._host.desk.ask("sampling", lambda asker: asker.approve(question), None)
@@ -114,11 +113,11 @@ class Sampler:
 
 
 def _estimate(request: SamplingRequest) -> int:
-    """About how many tokens a request's input is. An image counts as one, not as its base64."""
+    """Estimate a request's input tokens. Images have a fixed estimate, independent of their base64."""
     given = {name: request.params.get(name) for name in ("tools", "systemPrompt")}
     texts = [_without_data(message) for message in request.messages]
     media = sum(_media(message) for message in request.messages)
-    return tokens(len(types.encode([given, *texts]))) + _MEDIA_TOKENS * media
+    return estimate_tokens(len(types.encode([given, *texts]))) + _MEDIA_TOKENS * media
 
 
 def _without_data(message: dict[str, Any]) -> Any:

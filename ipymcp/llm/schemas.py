@@ -1,11 +1,10 @@
 """Input schemas compiled for a provider, with a report of what was lost.
 
-Providers refuse a whole request for one that does not.
+A provider refuses the whole request because of one unsupported keyword. References are inlined, or kept where the
+provider accepts them and that is shorter; `allOf` is merged. Constraints without a keyword move to the description if
+they are short.
 
 Source: JSON Schema 2020-12, validation sections 6 and 9.
-
-References are followed, or stay where the provider takes them and it saves something; `allOf` is merged. What a
-provider has no keyword for is said in the description instead, where it is short, so that the model still knows.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from ipymcp.schema.tree import (
     Budget,
     SchemaTree,
     form_kinds,
-    is_kind,
+    has_json_type,
     json_equal,
-    kind_of,
+    json_type,
     listed_values,
-    merged,
+    merge,
     parts_of,
     properties,
     reference_of,
     required_names,
-    united,
+    union,
 )
 from ipymcp.schema.validation import shortened
 from ipymcp.text import stripped
@@ -54,30 +53,30 @@ _OWNERS: Final = {
     **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), ("string",)),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBERS),
 }
-"""The types that each keyword says something of."""
+"""The types that each keyword applies to."""
 
 
 def is_sound(word: str, value: object) -> bool:
-    """Whether a keyword may have this value. One that is not known may have any."""
+    """Whether a keyword has a valid value; unknown keywords may have any."""
     check = _CHECKS.get(word)
     return check is None or check(value)
 
 
-def parted(result: Schema, names: list[str]) -> list[Schema]:
-    """A form for each type, with what only it has taken out of the whole."""
+def split_types(result: Schema, names: list[str]) -> list[Schema]:
+    """Split a schema of several types: move the keywords of each type to a schema of its own."""
     own = {word: result.pop(word) for word in _OWNERS if word in result}
     values = result.pop("enum", None)
     forms: list[Schema] = []
     for name in names:
         form = {"type": name, **{word: value for word, value in own.items() if name in _OWNERS[word]}}
         if values is not None and name != "null":
-            form["enum"] = [value for value in values if is_kind(value, frozenset({name}))]
+            form["enum"] = [value for value in values if has_json_type(value, frozenset({name}))]
         if form.get("enum") != []:
             forms.append(form)
     return forms
 
 
-def _is_text(value: Any) -> bool:
+def _is_string(value: Any) -> bool:
     return isinstance(value, str)
 
 
@@ -105,7 +104,7 @@ def _is_pattern(value: Any) -> bool:
 
 
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("title", "description", "format"), _is_text),
+    **dict.fromkeys(("title", "description", "format"), _is_string),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
     "multipleOf": _is_above_zero,
@@ -115,30 +114,30 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-_WORTH: Final = 100
-"""Bytes from which a part that is used twice is better said once."""
+_MIN_SHARED_BYTES: Final = 100
+"""Bytes from which a part that is used twice becomes a definition."""
 _MAX_CHAINED: Final = 16
-_MAX_JUDGED: Final = 500
-"""Parts among which it is looked for circles."""
+_MAX_PARTS: Final = 500
+"""Maximum parts in the search for cycles; with more, all are treated as cyclic."""
 _DEFINITIONS: Final = ("$defs", "definitions")
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class SharedParts:
-    """What a schema uses more than once, or within itself, where a provider takes references.
+    """The parts of a schema to keep as definitions: those that it uses repeatedly or recursively.
 
     Args:
         tree: The schema.
-        profile: The provider.
+        profile: The provider, which may not accept references.
     """
 
     def __init__(self, tree: SchemaTree, profile: Profile) -> None:
         self._tree = tree
         self._uses: dict[int, int] = {}
         self._parts: dict[int, tuple[str, Schema]] = {}
-        """With the reference that led there first, by identity."""
-        self._leads: dict[int, set[int]] = {}
-        """The parts that each of them refers to."""
+        """Referenced parts by identity, with the first reference to each."""
+        self._targets: dict[int, set[int]] = {}
+        """The parts that each part refers to."""
         self._names: dict[int, str] = {}
         if not profile.references:
             return
@@ -149,12 +148,12 @@ class SharedParts:
             return
         circular = {part for part in self._parts if self._is_circular(part)}
         for part, (reference, schema) in self._parts.items():
-            is_worth_it = self._uses[part] > 1 and len(types.encode(schema)) > _WORTH
+            is_worth_it = self._uses[part] > 1 and len(types.encode(schema)) > _MIN_SHARED_BYTES
             if (part in circular and profile.recursion) or (part not in circular and is_worth_it):
-                self._names[part] = self._free(reference)
+                self._names[part] = self._unique_name(reference)
 
     def target(self, reference: str) -> Schema | None:
-        """What a reference leads to in the end, past others; None where that is nothing."""
+        """The final target of a chain of references; None if there is none."""
         for _ in range(_MAX_CHAINED):
             try:
                 found = self._tree.pointer(reference)
@@ -169,31 +168,31 @@ class SharedParts:
         return None
 
     def name(self, schema: Schema) -> str | None:
-        """What the definition of a part is called; None of what is no definition."""
+        """The name of a part's definition; None if the part is inlined."""
         return self._names.get(id(schema))
 
-    def _walk(self, node: Any, leads: set[int]) -> None:
-        """Count the references under a part, and under what they lead to."""
+    def _walk(self, node: Any, targets: set[int]) -> None:
+        """Count the references within a part and within their targets."""
         if is_array(node):
             for each in node:
-                self._walk(each, leads)
+                self._walk(each, targets)
         if not is_object(node):
             return
         reference = reference_of(node)
         found = self.target(reference) if reference is not None else None
         if reference is not None and found is not None:
             part = id(found)
-            leads.add(part)
+            targets.add(part)
             self._uses[part] = self._uses.get(part, 0) + 1
             if part not in self._parts:
                 self._parts[part] = (reference, found)
-                self._leads[part] = set()
-                self._walk(found, self._leads[part])
+                self._targets[part] = set()
+                self._walk(found, self._targets[part])
         for each in parts_of(node, _DEFINITIONS):
-            self._walk(each, leads)
+            self._walk(each, targets)
 
     def _count_places(self, node: Any) -> None:
-        """Count a part once more that also stands where it is used, as in `#/properties/a`."""
+        """Count a part once more if it is itself in use at its place, as `#/properties/a` is."""
         if is_array(node):
             for each in node:
                 self._count_places(each)
@@ -204,32 +203,32 @@ class SharedParts:
                 self._count_places(each)
 
     def _is_circular(self, part: int) -> bool:
-        if len(self._parts) > _MAX_JUDGED:
+        if len(self._parts) > _MAX_PARTS:
             return True
         seen: set[int] = set()
-        ahead = [*self._leads[part]]
+        ahead = [*self._targets[part]]
         while ahead:
             each = ahead.pop()
             if each == part:
                 return True
             if each not in seen:
                 seen.add(each)
-                ahead += self._leads[each]
+                ahead += self._targets[each]
         return False
 
-    def _free(self, reference: str) -> str:
-        """The part's own name as far as it may stand in a reference, no two the same."""
-        clean = _NO_NAME.sub("_", reference.rpartition("/")[2].lstrip("#")).strip("_") or "root"
+    def _unique_name(self, reference: str) -> str:
+        """A unique name that is valid in a reference, from the part's own name."""
+        clean = _INVALID_CHARACTER.sub("_", reference.rpartition("/")[2].lstrip("#")).strip("_") or "root"
         return f"{clean}_{len(self._names)}" if clean in self._names.values() else clean
 
 
 _MAX_NODES: Final = 3_000
 _LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
-"""How many schemas may stand in one another: the next where with so many there are too many."""
+"""Nesting limits, tried in order until the schema is small enough."""
 _MAX_COMBINED: Final = 16
 _MAX_COMPARED: Final = 100
 _MAX_VARIANTS: Final = 1_500
-"""Characters in which the alternatives of the whole are told."""
+"""Characters for the alternatives at the top, in words."""
 _MAX_NOTE: Final = 120
 _SHORT: Final = 40
 _UNIONS: Final = ("anyOf", "oneOf")
@@ -238,36 +237,36 @@ _BUILT: Final = frozenset(
     {"type", "properties", "required", "items", "prefixItems", "additionalProperties", "nullable", "additionalItems"}
     | {*_REFERENCES, "$defs", "definitions", "allOf", *_UNIONS}
 )
-"""What the compiler reads itself."""
+"""Keywords that the compiler handles itself."""
 _HOLDS: Final = _BUILT - {"type", "required", "nullable"}
-"""What there are subschemas in."""
+"""Keywords with subschemas."""
 _NOT_AT_THE_TOP: Final = frozenset({"nullable", "enum", "const", "not", "default"})
-"""Arguments are an object, whatever else their schema says."""
+"""Keywords that do not apply to arguments, which are always an object."""
 _SILENT: Final = frozenset(
     {"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment"}
     | {"examples", "deprecated", "readOnly", "writeOnly"}
 )
-"""What says nothing to a model: no loss."""
+"""Keywords without information for a model, dropped without a report."""
 _BESIDE_REFERENCE: Final = frozenset({"title", "description", "default"}) | _SILENT
-"""What may stand beside a reference that stays."""
+"""Keywords beside which a reference may stay."""
 _ANY: Final = "any JSON"
 
 
 class Loss(Struct, frozen=True):
-    """Something that a provider's declaration does not say."""
+    """A fact that the compiled schema lacks."""
 
     path: str
-    """Where in the schema, as `a.b[].c`; empty for the whole."""
+    """Path in the schema, as `a.b[].c`; empty for the whole."""
     what: str
 
 
 class Compiled(Struct, frozen=True):
-    """A schema as a provider takes it.
+    """A schema that a provider accepts.
 
     Attributes:
-        parameters: The schema: an object's.
-        lost: What it does not say any more.
-        renamed: The properties that had to be called otherwise: `{new name: the tool's own}`.
+        parameters: The schema, of an object.
+        lost: The facts that it lacks.
+        renamed: Renamed properties: `{new name: the tool's own}`.
     """
 
     parameters: Schema
@@ -275,8 +274,8 @@ class Compiled(Struct, frozen=True):
     renamed: Mapping[str, str] = {}
 
 
-def compiled(schema: object, profile: Profile) -> Compiled:
-    """Compile the input schema of a tool, decoded. Of one that is too large the deepest parts go first."""
+def compile_schema(schema: object, profile: Profile) -> Compiled:
+    """Compile a tool's decoded input schema. One that is too large loses its deepest parts first."""
     tree = SchemaTree(schema if is_object(schema) else {})
     parts = SharedParts(tree, profile)
     for levels in _LEVELS:
@@ -290,21 +289,21 @@ def compiled(schema: object, profile: Profile) -> Compiled:
         return Compiled({"type": "object", "properties": {}}, (Loss("", "too large: any arguments"),))
     shown = masks.json(parameters)
     if shown != parameters:
-        compiler.lose("", "secrets in it: masked")
+        compiler.lose("", "secrets in the schema: masked")
     return Compiled(shown, tuple(dict.fromkeys(compiler.lost)), compiler.renamed)
 
 
-def restored(arguments: Any, renamed: Mapping[str, str]) -> Any:
-    """Arguments by the tool's own names again."""
+def restore_names(arguments: Any, renamed: Mapping[str, str]) -> Any:
+    """Arguments with renamed properties under the tool's own names."""
     if not renamed:
         return arguments
     if is_object(arguments):
-        return {renamed.get(key, key): restored(value, renamed) for key, value in arguments.items()}
-    return [restored(each, renamed) for each in arguments] if is_array(arguments) else arguments
+        return {renamed.get(key, key): restore_names(value, renamed) for key, value in arguments.items()}
+    return [restore_names(each, renamed) for each in arguments] if is_array(arguments) else arguments
 
 
-def trimmed(parameters: Schema, room: int) -> Schema:
-    """A compiled schema in so many characters at most: without its deepest parts, if need be with the names alone."""
+def trim(parameters: Schema, room: int) -> Schema:
+    """Reduce a compiled schema to a number of characters: without its deepest parts, or to its property names."""
     if len(types.encode(parameters)) <= room:
         return parameters
     for levels in _LEVELS[4:]:
@@ -312,7 +311,7 @@ def trimmed(parameters: Schema, room: int) -> Schema:
         if len(types.encode(pruned)) <= room:
             return pruned
     names = shortened(", ".join(properties(parameters)), max(room // 2, _SHORT))
-    return {"type": "object", "description": f"too large to be told; its properties: {names}"}
+    return {"type": "object", "description": f"too large to show; its properties: {names}"}
 
 
 def _pruned(schema: Any, levels: int) -> Any:
@@ -346,10 +345,10 @@ class _Compiler:
         self._budget = Budget(_MAX_NODES)
         self._definitions: dict[str, Any] = {}
         self._following: list[int] = []
-        """The parts that references lead into, here, by identity."""
+        """The references' targets being compiled, by identity."""
 
     def root(self) -> Schema:
-        """The whole: always an object, without alternatives at its top, which no provider takes."""
+        """Compile the whole: an object without alternatives at its top, which no provider accepts."""
         record = self._tree.record
         whole = self._both({}, self._tree.root, "")
         for word in ("not", "enum", "const"):
@@ -365,12 +364,12 @@ class _Compiler:
         result = {"type": "object", "properties": members, **result}
         if record.unions:
             self.lose("", "alternatives at the top: the arguments of all of them")
-            told: list[Any] = [result.get("description"), *map(self._variants, record.unions)]
-            result["description"] = " ".join(filter(None, told))
+            texts: list[Any] = [result.get("description"), *map(self._variants, record.unions)]
+            result["description"] = " ".join(filter(None, texts))
         return {**result, "$defs": self._definitions} if self._definitions else result
 
     def _variants(self, variants: tuple[Record, ...]) -> str:
-        """The alternatives of the whole, in words: `One of: {action: "create", name, size?} | {action: "drop", id}`."""
+        """The alternatives at the top, in words: `One of: {action: "create", name, size?} | {action: "drop", id}`."""
         names = {own: new for new, own in self.renamed.items()}
         forms: list[str] = []
         for variant in variants:
@@ -391,30 +390,30 @@ class _Compiler:
     def _node(self, schema: object, path: str, depth: int) -> Schema:
         if not is_object(schema):
             if schema is False:
-                self.lose(path, "that it may not be there")
+                self.lose(path, "the property is forbidden")
             return {}
         if depth > self._profile.depth:
-            return self._cut(schema, path, "deeper than it may be: any JSON")
+            return self._cut(schema, path, "nested too deeply: any JSON")
         if self._level >= self._levels:
             if _HOLDS.isdisjoint(schema):
                 return self._plain(schema, path, depth)
-            return self._cut(schema, path, "too much in it to be told")
+            return self._cut(schema, path, "too large: any JSON")
         name = self._parts.name(schema)
         if name is not None:
-            return self._referred(name, schema, {}, path, depth)
+            return self._reference(name, schema, {}, path, depth)
         reference = reference_of(schema)
         if reference is None:
             return self._body(schema, path, depth)
         target = self._parts.target(reference)
         if target is None:
-            self.lose(path, f"refers to nothing: {reference[:60]}")
+            self.lose(path, f"unresolved reference: {reference[:60]}")
             target = {}
         beside = {word: value for word, value in schema.items() if word not in _REFERENCES}
         name = self._parts.name(target)
         if name is not None and _BESIDE_REFERENCE.issuperset(beside):
-            return self._referred(name, target, beside, path, depth)
+            return self._reference(name, target, beside, path, depth)
         if id(target) in self._following:
-            self.lose(path, "refers to itself: any JSON from there on")
+            self.lose(path, "recursive: any JSON from there on")
             return {"description": f"as above, or {_ANY}"}
         self._following.append(id(target))
         try:
@@ -422,10 +421,10 @@ class _Compiler:
         finally:
             self._following.pop()
 
-    def _referred(self, name: str, target: Schema, beside: Schema, path: str, depth: int) -> Schema:
-        """A reference that stays."""
+    def _reference(self, name: str, target: Schema, beside: Schema, path: str, depth: int) -> Schema:
+        """Keep a reference, and compile its definition."""
         if name not in self._definitions:
-            self._definitions[name] = {}  # it may refer to itself
+            self._definitions[name] = {}  # before its body, which may refer to it
             following, self._following = self._following, []
             try:
                 self._definitions[name] = self._body(target, path, 1)
@@ -443,7 +442,7 @@ class _Compiler:
             self._level -= 1
 
     def _cut(self, schema: Schema, path: str, why: str) -> Schema:
-        """What is left where there is no room: its type, and what it says of itself."""
+        """Reduce a schema to its type and description."""
         self.lose(path, why)
         kinds = self._tree.kinds(schema) or frozenset[str]()
         names = sorted(kinds - {"integer"} if "number" in kinds else kinds)
@@ -456,7 +455,7 @@ class _Compiler:
         return result
 
     def _whole(self, schema: Schema, path: str) -> Schema:
-        """Its `allOf` merged into it, and its two kinds of alternatives into one."""
+        """Merge `allOf`, and combine `anyOf` and `oneOf` into one."""
         parts = [*_array(schema.get("allOf"))]
         whole = {word: value for word, value in schema.items() if word != "allOf"}
         if all(_array(whole.get(union)) for union in _UNIONS):
@@ -466,17 +465,17 @@ class _Compiler:
         return whole
 
     def _both(self, whole: Schema, part: object, path: str) -> Schema:
-        """What holds for both, as one schema without references and `allOf`."""
+        """Intersect two schemas into one without references and `allOf`."""
         if not is_object(part):
             if part is False:
-                self.lose(path, "that nothing is valid")
+                self.lose(path, "no value is valid")
             return whole
         reference = reference_of(part)
         if reference is None:
             return self._merged(whole, self._whole(part, path), path)
         target = self._parts.target(reference)
         if target is None or id(target) in self._following:
-            self.lose(path, f"refers to {'nothing' if target is None else 'itself'}: {reference[:60]}")
+            self.lose(path, f"{'unresolved' if target is None else 'recursive'} reference: {reference[:60]}")
             target = {}
         self._following.append(id(target))
         try:
@@ -488,9 +487,9 @@ class _Compiler:
     def _merged(self, whole: Schema, part: Schema, path: str) -> Schema:
         self._budget.spend(1 + len(properties(part)) // 8)
         lost: list[str] = []
-        result = merged(whole, part, lost)
+        result = merge(whole, part, lost)
         for word in lost:
-            self.lose(path, f"{word}: {_shown(part.get(word))}, beside another")
+            self.lose(path, f"{word}: {_shown(part.get(word))}, in conflict with another")
         mine, its = (
             [(union, branches) for union in _UNIONS if (branches := _array(each.get(union)))] for each in (whole, part)
         )
@@ -498,7 +497,7 @@ class _Compiler:
             return {**result, **dict(mine or its)}
         (union, ours), (other, theirs) = mine[0], its[0]
         if len(ours) * len(theirs) > _MAX_COMBINED:
-            self.lose(path, f"{other}: alternatives beside others")
+            self.lose(path, f"{other}: alternatives combined with others")
             return {**result, union: ours}
         is_one = "oneOf" if "oneOf" in (union, other) else "anyOf"
         return {**result, is_one: [{"allOf": [one, another]} for one in ours for another in theirs]}
@@ -512,7 +511,7 @@ class _Compiler:
             if word in _BUILT or word in _SILENT or word.startswith("x-"):
                 continue
             if not is_sound(word, value):
-                self.lose(path, f"{word}: {_shown(value)} is nothing it may be")
+                self.lose(path, f"{word}: {_shown(value)} is invalid")
             elif word == "description":
                 result[word] = stripped(value)
             elif word == "enum":
@@ -539,15 +538,15 @@ class _Compiler:
         if len(note) <= _MAX_NOTE:
             notes.append(stripped(note))
             if word != "default":
-                self.lose(path, f"{word}: it is told in words")
+                self.lose(path, f"{word}: described in words")
         else:
             self.lose(path, word)
 
     def _put_choice(self, values: list[Any], path: str, result: Schema, notes: list[str]) -> None:
-        """`enum`; of one that has null, the type says so where the provider takes no other than texts and numbers."""
+        """Add `enum`; null is left to the type if the provider accepts only strings and numbers."""
         if self._profile.any_choices:
             result["enum"] = values
-        elif all(kind_of(value) in TEXT_OR_NUMBER for value in values if value is not None):
+        elif all(json_type(value) in TEXT_OR_NUMBER for value in values if value is not None):
             if found := [value for value in values if value is not None]:
                 result["enum"] = found
         else:
@@ -570,12 +569,12 @@ class _Compiler:
         elif names and self._profile.type_lists:
             result["type"] = names
         elif names:
-            result["anyOf"] = parted(result, names)
+            result["anyOf"] = split_types(result, names)
         if branches and "anyOf" in result:
             self.lose(path, "alternatives beside a list of types")
         elif branches:
-            if "oneOf" in schema and not self._are_apart(branches):
-                self.lose(path, "that only one of its alternatives may hold")
+            if "oneOf" in schema and not self._are_disjoint(branches):
+                self.lose(path, "exactly one alternative must match")
             variants = [self._node(each, path, depth) for each in branches if each is not False]
             result["anyOf"] = [*variants, {"type": "null"}] if is_nullable else variants or [{}]
         if (
@@ -587,7 +586,7 @@ class _Compiler:
             result["enum"] = [*result["enum"], None]
 
     def _implied(self, schema: Schema, branches: list[Any]) -> list[str]:
-        """The types of what names none: from what else is said, unless alternatives take other types."""
+        """Infer the types from the other keywords, unless alternatives have other types."""
         own = {word: value for word, value in schema.items() if word not in _UNIONS}
         kinds = form_kinds(own) or (frozenset({"object"}) if required_names(own) else frozenset[str]())
         for branch in branches:
@@ -596,8 +595,8 @@ class _Compiler:
                 return []
         return sorted(kinds)
 
-    def _are_apart(self, branches: list[Any]) -> bool:
-        """Whether no value can be of two of these alternatives, by its type, or by the values that one lists."""
+    def _are_disjoint(self, branches: list[Any]) -> bool:
+        """Whether alternatives are disjoint, by their types or by the values that they list."""
         if len(branches) > _MAX_COMPARED:
             return False
         found: list[tuple[frozenset[str], Schema]] = []
@@ -615,14 +614,14 @@ class _Compiler:
         )
 
     def _kinds(self, schema: Schema, path: str, notes: list[str]) -> list[str]:
-        """What `type` names, of the types that there are."""
+        """The known types that `type` names."""
         declared = schema.get("type")
         if declared is None:
             return []
         names = declared if is_array(declared) else [declared]
         if any(name not in KINDS for name in names):
             self._reword("type", declared, path, notes)
-        return [name for name in dict.fromkeys(filter(_is_word, names)) if name in KINDS]
+        return [name for name in dict.fromkeys(filter(_is_string, names)) if name in KINDS]
 
     def _put_members(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
         members: Schema = {}
@@ -631,13 +630,13 @@ class _Compiler:
         others = schema.get("additionalProperties")
         patterns = schema.get("patternProperties")
         if is_object(patterns) and patterns and (others is False or is_object(others)):
-            others = united([each for each in (others, *patterns.values()) if each is not False])
+            others = union([each for each in (others, *patterns.values()) if each is not False])
             others = None if others in (True, False) else others
         undeclared = [name for name in required_names(schema) if name not in declared]
         for name, member in {**declared, **dict.fromkeys(undeclared, others if is_object(others) else {})}.items():
             if member is False:
                 if others is not False:
-                    self.lose(f"{path}.{name}" if path else name, "that it may not be there")
+                    self.lose(f"{path}.{name}" if path else name, "the property is forbidden")
             else:
                 names[name] = self._key(name, path)
                 members[names[name]] = self._node(member, f"{path}.{name}" if path else name, depth + 1)
@@ -658,13 +657,13 @@ class _Compiler:
         if not first and is_array(items):
             first, rest = items, schema.get("additionalItems")
         if first:
-            self.lose(path, "the places of its items: any of them anywhere")
-            kinds = united([*first, *([rest] if is_object(rest) or rest is True else [])])
+            self.lose(path, "the positions of its items: any item anywhere")
+            kinds = union([*first, *([rest] if is_object(rest) or rest is True else [])])
             result["items"] = self._node(kinds, f"{path}[]", depth + 1)
             if rest is False and "maxItems" not in schema and "maxItems" in self._profile.words:
                 result["maxItems"] = len(first)
         elif items is False:
-            self.lose(path, "that it has no items")
+            self.lose(path, "no items are allowed")
             result["items"] = {}
         else:
             result["items"] = self._node(items, f"{path}[]", depth + 1)
@@ -685,7 +684,7 @@ class _Compiler:
 
 
 def _differ(one: Schema, other: Schema) -> bool:
-    """Whether the values that they list, or that a member lists which both require, have none in common."""
+    """Whether the listed values of two schemas, or of a property that both require, are disjoint."""
     values, others = listed_values(one), listed_values(other)
     if values is not None and others is not None:
         return not any(json_equal(value, each) for value in values for each in others)
@@ -696,10 +695,6 @@ def _differ(one: Schema, other: Schema) -> bool:
         for mine, its in ((properties(one).get(name), properties(other).get(name)),)
         if is_object(mine) and is_object(its) and {"enum", "const"} & mine.keys() and {"enum", "const"} & its.keys()
     )
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Tool calls of a model: looked up, checked, run in order."""
+"""Execution of a model's tool calls."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
-from ipymcp.llm.functions import HERE, FunctionTool
+from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.providers import PLAIN
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
-from ipymcp.llm.schemas import restored
+from ipymcp.llm.schemas import restore_names
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import Actor, Conversation, acting, quotes_server, source_of_value
@@ -32,77 +32,77 @@ if TYPE_CHECKING:
 
 
 class ReadWriteLimiter:
-    """Lets calls go in the order in which they came. Belongs to one loop.
+    """Runs reads in parallel and limits writes, in the order of arrival; for use on one loop.
 
     Args:
-        limit: How many of those that go alone may go at a time.
+        limit: Maximum concurrent writes.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._alone = 0
-        self._together = 0
+        self._writes = 0
+        self._reads = 0
         self._waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
 
     @contextlib.asynccontextmanager
-    async def entered(self, *, alone: bool) -> AsyncGenerator[None]:
-        """Wait for one's turn, and hold it.
+    async def entered(self, *, writes: bool) -> AsyncGenerator[None]:
+        """Wait for a turn, and hold it.
 
         Args:
-            alone: Whether it may change something.
+            writes: Whether the call may change something.
         """
-        if self._waiting or not self._is_free(alone):
+        if self._waiting or not self._is_free(writes):
             turn = asyncio.get_running_loop().create_future()
-            self._waiting.append((alone, turn))
+            self._waiting.append((writes, turn))
             try:
                 await turn
             except asyncio.CancelledError:
-                if (alone, turn) in self._waiting:
-                    self._waiting.remove((alone, turn))
-                else:  # its turn had come
-                    self._leave(alone)
-                self._let_in()
+                if (writes, turn) in self._waiting:
+                    self._waiting.remove((writes, turn))
+                else:  # it was already admitted
+                    self._release(writes)
+                self._admit()
                 raise
         else:
-            self._enter(alone)
+            self._enter(writes)
         try:
             yield
         finally:
-            self._leave(alone)
-            self._let_in()
+            self._release(writes)
+            self._admit()
 
-    def _is_free(self, alone: bool) -> bool:
-        return self._alone < self._limit and not self._together if alone else not self._alone
+    def _is_free(self, writes: bool) -> bool:
+        return self._writes < self._limit and not self._reads if writes else not self._writes
 
-    def _enter(self, alone: bool) -> None:
-        self._alone += alone
-        self._together += not alone
+    def _enter(self, writes: bool) -> None:
+        self._writes += writes
+        self._reads += not writes
 
-    def _leave(self, alone: bool) -> None:
-        self._alone -= alone
-        self._together -= not alone
+    def _release(self, writes: bool) -> None:
+        self._writes -= writes
+        self._reads -= not writes
 
-    def _let_in(self) -> None:
+    def _admit(self) -> None:
         while self._waiting and self._is_free(self._waiting[0][0]):
-            alone, turn = self._waiting.popleft()
-            self._enter(alone)
+            writes, turn = self._waiting.popleft()
+            self._enter(writes)
             turn.set_result(None)
 
 
-_NOTHING: Final = "(it answered nothing)"
+_EMPTY: Final = "(empty result)"
 
 
-class Runner:
-    """Makes the calls of one model's answer, on the background loop.
+class ToolCallRunner:
+    """Runs the tool calls of one model's answer, on the background loop.
 
-    Calls to different servers run at the same time; those to one server one after the other in the order in which they
-    were asked for, unless they only read, or its definition's `concurrency` says more.
+    Calls to different servers run concurrently. Calls to one server run in the order of the requests, except for
+    read-only calls and within the definition's `concurrency`.
 
     Args:
-        selection: What may be called.
-        turn: Names the answer, so that one consent may cover all of it.
-        conversation: What the answer is a part of; a fresh one by default.
-        profile: What the tools were declared to: it may know properties by other names than the tool.
+        selection: The tools that may be called.
+        turn: The answer's name, so that one consent can cover all of its calls.
+        conversation: The conversation of the answer; a new one by default.
+        profile: The provider that the tools were declared to, which decides the renamed properties.
     """
 
     def __init__(
@@ -118,42 +118,42 @@ class Runner:
         self._host = selection.maker.host
         self._turn = turn
         self._profile = profile
-        self._lanes: dict[str, ReadWriteLimiter] = {}
+        self._limiters: dict[str, ReadWriteLimiter] = {}
 
     async def run_all(self, calls: Iterable[ToolCallRequest]) -> list[ToolCallOutcome]:
-        """Make them, and give how each ended, in their order."""
+        """Run calls, and return their outcomes in the same order."""
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
-    async def run(self, asked: ToolCallRequest, card: Card | None = None) -> ToolCallOutcome:
-        """Make one. Whatever goes wrong is for the model to read; only cancelling is raised.
+    async def run(self, request: ToolCallRequest, card: Card | None = None) -> ToolCallOutcome:
+        """Run one call. Errors become outcomes for the model; only cancellation is raised.
 
         Args:
-            asked: Which.
-            card: Shows it.
+            request: The call.
+            card: Shows the call.
         """
         try:
-            found = self._selection.find(asked.name)
-            arguments = read_arguments(asked.arguments)
+            found = self._selection.find(request.name)
+            arguments = read_arguments(request.arguments)
             if isinstance(found, FunctionTool):
-                async with self._lane(HERE).entered(alone=True):
-                    return await self._run_function(asked, found, arguments)
+                async with self._limiter(NOTEBOOK).entered(writes=True):
+                    return await self._run_function(request, found, arguments)
             session, entry = found
             renamed = self._maker.declarer.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
-            async with self._lane(session.name, session.definition.concurrency).entered(alone=not only_reads):
-                return await self._run_tool(asked, session, entry, restored(arguments, renamed), card)
+            async with self._limiter(session.name, session.definition.concurrency).entered(writes=not only_reads):
+                return await self._run_tool(request, session, entry, restore_names(arguments, renamed), card)
         except McpError as error:
-            if quotes_server(error) and not isinstance(error, ToolError):  # that is noted by its call
+            if quotes_server(error) and not isinstance(error, ToolError):  # its call has recorded the source
                 self.conversation.received(source_of_value(error))
-            return ToolCallOutcome(asked, _told(error), is_error=True)
-        except Exception as error:  # a fault of ours must not take the answers of the other calls with it
+            return ToolCallOutcome(request, _error_text(error), is_error=True)
+        except Exception as error:  # a defect in ipymcp must not lose the outcomes of the other calls
             return ToolCallOutcome(
-                asked, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
+                request, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
             )
 
     async def _run_tool(
         self,
-        asked: ToolCallRequest,
+        request: ToolCallRequest,
         session: ServerSession,
         entry: ToolEntry,
         arguments: Mapping[str, Any],
@@ -169,13 +169,13 @@ class Runner:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        return await asyncio.to_thread(lambda: self._read(asked, call.result(), call.number))
+        return await asyncio.to_thread(lambda: self._read(request, call.result(), call.number))
 
-    def _lane(self, name: str, limit: int = 1) -> ReadWriteLimiter:
-        return self._lanes.setdefault(name, ReadWriteLimiter(limit))
+    def _limiter(self, name: str, limit: int = 1) -> ReadWriteLimiter:
+        return self._limiters.setdefault(name, ReadWriteLimiter(limit))
 
     async def _run_function(
-        self, asked: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any]
+        self, request: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any]
     ) -> ToolCallOutcome:
         bound = tool.bind(arguments)
         actor = Actor("user", self.conversation, self._turn)
@@ -183,11 +183,11 @@ class Runner:
             value = await self._host.answers.run(_without_argument(tool.function, bound, actor), None)
         except McpError:
             raise
-        except Exception as error:  # the user's own function: the model may do something about it
-            told = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
-            outcome = ToolCallOutcome(asked, told[:MAX_LENGTH], is_error=True, value=error)
+        except Exception as error:  # an error of the user's function, which the model may work around
+            text = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
+            outcome = ToolCallOutcome(request, text[:MAX_LENGTH], is_error=True, value=error)
         else:
-            outcome = await asyncio.to_thread(self._read, asked, value, self._host.number())
+            outcome = await asyncio.to_thread(self._read, request, value, self._host.number())
         source = source_of_value(outcome.value) or await asyncio.to_thread(self._source_of, outcome.text)
         if source:
             self.conversation.received(source)
@@ -196,8 +196,8 @@ class Runner:
     def _source_of(self, text: str) -> str:
         return self._host.guard.untrusted.source_of(text)
 
-    def _read(self, asked: ToolCallRequest, value: Any, number: int) -> ToolCallOutcome:
-        """What came back, as the model is given it: at most so much text, and the images."""
+    def _read(self, request: ToolCallRequest, value: Any, number: int) -> ToolCallOutcome:
+        """Convert a result to an outcome with its images and text, or a preview of long text."""
         text = as_text(value)
         is_result = isinstance(value, ToolResult)
         images = tuple(value.images) if is_result else ()
@@ -205,18 +205,18 @@ class Runner:
             self._selection.keep(number, value, value.size if is_result else len(text))
             text = preview(value, text, number)
         text = stripped(text)
-        return ToolCallOutcome(asked, text if text.strip() else "" if images else _NOTHING, images, value=value)
+        return ToolCallOutcome(request, text if text.strip() else "" if images else _EMPTY, images, value=value)
 
 
 class ToolCaller:
-    """Makes the calls of another library's loop, one at a time or several.
+    """Runs tool calls for another library.
 
     Args:
-        selection: What may be called.
-        conversation: What the calls are a part of.
-        turn: Names the answer, where the user does.
-        sees_requests: Whether somebody says when the model is asked again (`conversation.given`); else what comes back
-            counts as given at once.
+        selection: The tools that may be called.
+        conversation: The conversation of the calls.
+        turn: The answer's name, if the user gave one.
+        sees_requests: Whether the library reports requests to the model (`conversation.given`); else a result counts
+            as read by the model at once.
     """
 
     def __init__(
@@ -230,23 +230,23 @@ class ToolCaller:
         self.conversation = conversation
         self._sees_requests = sees_requests
         self._loop = selection.maker.host.loop
-        self._runner = Runner(selection, turn, conversation)
+        self._runner = ToolCallRunner(selection, turn, conversation)
 
     def __call__(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
-        """Make one, and wait for it here.
+        """Run a call, and wait in this thread.
 
         Raises:
-            CallCancelled: This is a thread of the cell's that was interrupted.
+            CallCancelled: The cell of this thread was interrupted.
         """
         return self._loop.awaiting.threads.run(self._run(name, arguments), name)
 
     def watched(self) -> ToolCaller:
-        """Itself, with interrupts of the main thread ending calls that wait in the threads of a library."""
+        """This caller, with interrupts of the main thread ending calls in the library's threads."""
         self._loop.awaiting.watch_threads(self)
         return self
 
     async def aio(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
-        """Make one, and await it."""
+        """Run a call, and await it."""
         return await self._loop.arun(self._run(name, arguments))
 
     async def _run(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
@@ -256,12 +256,12 @@ class ToolCaller:
         return outcome
 
 
-def _told(error: McpError) -> str:
-    """An error for a model: what happened, and what may help it."""
+def _error_text(error: McpError) -> str:
+    """The text of an error for the model, with a hint if it can use one."""
     if isinstance(error, PolicyError):
         return stripped(f"Not done: {error.message}. Do not try it again; go on without it, or ask the user.")
     if isinstance(error, ToolError):
-        return stripped(error.result.text[:MAX_LENGTH]) or "The tool failed without a word."
+        return stripped(error.result.text[:MAX_LENGTH]) or "The tool failed without a message."
     hint = f" ({error.hint})" if isinstance(error, (ArgumentError, UnknownName)) and error.hint else ""
     kind = "Timed out: " if isinstance(error, CallTimeout) else "Error: "
     if isinstance(error, ServerError):

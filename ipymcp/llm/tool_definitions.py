@@ -1,4 +1,4 @@
-"""A selection of tools, declared to a provider."""
+"""Tool declarations for providers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.llm.providers import PLAIN, PROFILES, SHAPES, Declaration
-from ipymcp.llm.result_text import described, tokens
-from ipymcp.llm.schemas import compiled
+from ipymcp.llm.result_text import describe_tool, estimate_tokens
+from ipymcp.llm.schemas import compile_schema
 from ipymcp.masking import masks
 from ipymcp.names import model_name
 from ipymcp.protocol import types
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class ProviderTools(list[dict[str, Any]]):
-    """Declarations as a provider takes them: a list for its `tools`. `.lost` says what they do not say.
+    """A provider's list of `tools`. `.lost` lists what the declarations lack.
 
     Args:
-        declarations: What is declared.
-        dialect: For whom.
+        declarations: The declarations.
+        dialect: The provider's dialect.
     """
 
     def __init__(self, declarations: Iterable[Declaration], dialect: Dialect) -> None:
@@ -37,37 +37,37 @@ class ProviderTools(list[dict[str, Any]]):
 
     @property
     def names(self) -> dict[str, str]:
-        """What the model calls each: `{server__tool: server.tool}`."""
+        """The tools by their names for the model: `{server__tool: server.tool}`."""
         return {one.name: f"{one.server}.{one.tool}" for one in self._declarations}
 
     @property
     def tokens(self) -> int:
-        """About how many tokens they cost in each request: an estimate."""
-        return sum(map(cost, self._declarations))
+        """Estimated tokens of the declarations in each request."""
+        return sum(map(declaration_tokens, self._declarations))
 
     @property
     def lost(self) -> Table:
-        """What the tools' schemas say and the model is not told: one row for each."""
+        """A table of the facts in the tools' schemas that the declarations lack."""
         rows = [
             (f"{one.server}.{one.tool}", path or "(whole)", what)
             for one in self._declarations
             for path, what in one.lost
         ]
         if len(self._declarations) > self._profile.functions:
-            most = f"all of them: {self._profile.name} itself takes {self._profile.functions} tools in one request"
+            most = f"all of them: {self._profile.name} accepts {self._profile.functions} tools in one request"
             rows.insert(0, (f"{len(self._declarations):,} tools", "", most))
         return Table(("tool", "at", "lost"), rows, note="" if rows else "nothing")
 
 
-class Declarer:
-    """Declares a host's tools, each once for a profile, until its definition or the secrets to mask change."""
+class DeclarationCache:
+    """A cache of declarations by profile, valid until the tool's definition or the secrets to mask change."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str, str], tuple[ToolEntry, int, Declaration]] = {}
         self._renamed: dict[tuple[str, str], dict[str, str]] = {}
 
     def declared(self, entry: ToolEntry, profile: Profile = PLAIN) -> Declaration:
-        """A server's tool, declared; from any thread."""
+        """The declaration of a server's tool; may be called in any thread."""
         key = (entry.server, entry.name, profile.name)
         known = self._made.get(key)
         if known is None or known[0] is not entry or known[1] != masks.count:
@@ -80,32 +80,32 @@ class Declarer:
         return known[2]
 
     def renamed(self, entry: ToolEntry, profile: Profile) -> Mapping[str, str]:
-        """Whatever a model may call the properties of a tool: `{new name: the tool's own}`."""
+        """Renamed properties of a tool, from all its declarations: `{new name: the tool's own}`."""
         self.declared(entry, profile)
         return self._renamed[entry.server, entry.name]
 
 
-def costs(declarations: Iterable[Declaration]) -> Table:
-    """What tools cost in each request, by server, the dearest first."""
+def token_table(declarations: Iterable[Declaration]) -> Table:
+    """A table of the tokens that declarations cost in each request, by server, highest first."""
     servers: dict[str, list[int]] = {}
     for one in declarations:
-        servers.setdefault(one.server, []).append(cost(one))
+        servers.setdefault(one.server, []).append(declaration_tokens(one))
     rows = sorted(((name, len(each), sum(each)) for name, each in servers.items()), key=lambda row: -row[2])
     count, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
     note = f"{count:,} tools, about {total:,} tokens in each request: an estimate" if rows else "no tools"
-    return Table(("server", "tools", "tokens"), rows, title="What a model is told", note=note)
+    return Table(("server", "tools", "tokens"), rows, title="Tool declarations", note=note)
 
 
-def declared_function(function: FunctionTool, profile: Profile = PLAIN) -> Declaration:
-    """A function of the notebook, declared."""
+def declare_function(function: FunctionTool, profile: Profile = PLAIN) -> Declaration:
+    """The declaration of a function of the notebook."""
     return _declaration(
         function.name, function.server, function.name, function.description, function.input_schema, profile
     )
 
 
 def _declaration(name: str, server: str, tool: str, text: str, schema: object, profile: Profile) -> Declaration:
-    description, is_cut = described(server, text, profile.description)
-    made = compiled(schema, profile)
+    description, is_cut = describe_tool(server, text, profile.description)
+    made = compile_schema(schema, profile)
     lost = [(one.path, one.what) for one in made.lost]
     if is_cut:
         lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
@@ -113,7 +113,7 @@ def _declaration(name: str, server: str, tool: str, text: str, schema: object, p
     return Declaration(name, server, tool, description, parameters, tuple(lost), made.renamed)
 
 
-def cost(declaration: Declaration) -> int:
-    """About how many tokens a tool costs in each request."""
+def declaration_tokens(declaration: Declaration) -> int:
+    """Estimate the tokens of a declaration in each request."""
     parameters = json.dumps(declaration.parameters, separators=(",", ":"), ensure_ascii=False)
-    return tokens(len(declaration.name) + len(declaration.description) + len(parameters))
+    return estimate_tokens(len(declaration.name) + len(declaration.description) + len(parameters))

@@ -1,4 +1,4 @@
-"""Many tools: instead of the schema of each, a model is given a search over them and a way to call what it found."""
+"""Tool search: with many tools, a model receives a search and a `call_tool` function in place of all declarations."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ipymcp.llm.functions import HERE, FunctionTool
+from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.providers import Declaration
 from ipymcp.llm.result_text import MAX_LENGTH
-from ipymcp.llm.schemas import trimmed
-from ipymcp.llm.tool_definitions import declared_function
+from ipymcp.llm.schemas import trim
+from ipymcp.llm.tool_definitions import declare_function
 from ipymcp.protocol import types
 from ipymcp.schema.validation import shortened
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 Discover: TypeAlias = Literal["auto", "always", "never"]
 BUDGET: Final = 20_000
-"""Tokens of declarations above which `auto` has a model search."""
+"""Tokens of declarations above which `auto` uses the search."""
 CALL: Final = "call_tool"
-"""What a model calls to call what it found; its call is made instead."""
+"""The function by which a model calls a tool that it found."""
 _CALL_TOOL: Final = Declaration(
     CALL,
-    HERE,
+    NOTEBOOK,
     CALL,
-    f"[{HERE}] Call a tool that search_tools gave.",
+    f"[{NOTEBOOK}] Call a tool that search_tools returned.",
     {
         "type": "object",
         "properties": {
-            "name": {"type": "string", "description": "Its name, as it was given."},
-            "arguments": {"type": "object", "description": "What its parameters ask for."},
+            "name": {"type": "string", "description": "The tool's name."},
+            "arguments": {"type": "object", "description": "The arguments, according to the tool's parameters."},
         },
         "required": ["name", "arguments"],
         "additionalProperties": False,
@@ -43,31 +43,31 @@ _NAMED: Final = 4.0
 """How much more a word in a tool's name says than one in its description."""
 _MAX_COUNT: Final = 20
 _ROOM: Final = MAX_LENGTH * 3 // 4
-"""Characters for what is found, so that it need not be read in pages."""
+"""Characters of a search result, which then fits into one page."""
 _MAX_ENTRY: Final = 300
-"""Characters of a tool that is told of by name alone, about."""
+"""Approximate characters of a tool without its parameters."""
 
 
-class ToolFinder:
-    """Finds tools for a model.
+class ToolSearch:
+    """Searches tools for a model.
 
     Args:
-        declared: Gives the tools, read anew at each search.
+        declared: Returns the current tools, once per search.
     """
 
     def __init__(self, declared: Callable[[], Sequence[Declaration]]) -> None:
         self._declared = declared
 
     def declarations(self, beside: Iterable[FunctionTool] = ()) -> list[Declaration]:
-        """What the model is given instead, beside some functions."""
-        return [declared_function(FunctionTool(self.search_tools)), _CALL_TOOL, *map(declared_function, beside)]
+        """The declarations of the search and of further functions."""
+        return [declare_function(FunctionTool(self.search_tools)), _CALL_TOOL, *map(declare_function, beside)]
 
     def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]] | str:
-        """Find tools by words of what they should do. Gives their names, descriptions and parameters.
+        """Find tools by keywords. Returns their names, descriptions and parameters.
 
         Args:
             query: A few words, such as "read file" or "create github issue".
-            limit: How many to give at most.
+            limit: Maximum number of tools.
         """
         tools = self._declared()
         words = {one.name: (set(_words(one.name)), set(_words(one.description))) for one in tools}
@@ -80,29 +80,26 @@ class ToolFinder:
         }  # fmt: skip
         found = sorted((one for one in tools if scores[one.name] > 0), key=lambda one: -scores[one.name])
         if not found:
-            servers = ", ".join(dict.fromkeys(one.server for one in tools)) or "nobody"
-            return f"Nothing is found by these words. There are tools of {servers}."
+            servers = ", ".join(dict.fromkeys(one.server for one in tools)) or "no server"
+            return f"No tool matches. There are tools of {servers}."
         return _fitting(found[: min(max(limit, 1), _MAX_COUNT)])
 
 
 def _fitting(found: Sequence[Declaration]) -> list[dict[str, Any]]:
-    """What is told of each, in all no more than there is room for.
-
-    The first is told of as far as there is room; the others wholly, or by name alone.
-    """
-    told: list[dict[str, Any]] = []
+    """Describe tools within the size limit: the first as far as it fits, others in full or without parameters."""
+    described: list[dict[str, Any]] = []
     room = _ROOM - len(found) * _MAX_ENTRY
     for one in found:
-        description = one.description if told else shortened(one.description, _ROOM // 4)
-        parameters: Any = one.schema if told else trimmed(one.schema, room - len(description))
+        description = one.description if described else shortened(one.description, _ROOM // 4)
+        parameters: Any = one.schema if described else trim(one.schema, room - len(description))
         size = len(description) + len(types.encode(parameters))
         if size > room:
             description = shortened(description, _MAX_ENTRY // 2)
-            parameters = "search for its name to be told of them"
+            parameters = "search for its name to see them"
         else:
             room -= size
-        told.append({"name": one.name, "description": description, "parameters": parameters})
-    return told
+        described.append({"name": one.name, "description": description, "parameters": parameters})
+    return described
 
 
 def _words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A selection of tools and functions as a model uses it: found by name, declared, and called."""
+"""The tools and functions that a model may use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import Caller
     from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Declaration, Profile
-    from ipymcp.llm.tool_definitions import Declarer
+    from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.results.stored_results import KeptResults
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from ipymcp.security.untrusted import Conversation
 
 Patterns = tuple[tuple[tuple[str, ...], ...], ...]
-"""The parts that are joined: for each, the patterns that it was narrowed by, step by step."""
+"""For each part of a joined selection, the patterns of each narrowing step."""
 
 
 class ToolMaker(Protocol):
-    """Makes the tools of one host, and keeps what their calls share."""
+    """The tools of one host, and the state that their calls share."""
 
     host: Host
     results: KeptResults
-    """Long results, of which a model was given a part."""
+    """Long results, of which a model received a preview."""
 
     @property
-    def declarer(self) -> Declarer:
-        """Declares tools to providers."""
+    def declarer(self) -> DeclarationCache:
+        """The cache of declarations."""
         ...
 
     def conversation(self, key: Hashable) -> Conversation:
-        """The conversation with a model in the user's own loop, by its name or its selection."""
+        """The conversation of the user's own request loop, by its name or its selection."""
         ...
 
     def signature(self, entry: ToolEntry) -> Signature:
@@ -50,22 +50,22 @@ class ToolMaker(Protocol):
         ...
 
     def prepare(self, entry: ToolEntry, options: CallOptions, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        """A call that is ready to be sent.
+        """Validate arguments, and return a call that is ready to be sent.
 
         Raises:
-            ArgumentError: The arguments do not fit.
+            ArgumentError: The arguments are invalid.
         """
         ...
 
 
 class ToolSelection:
-    """The tools that patterns over `server.tool` select, as they are whenever they are asked for.
+    """The current tools that patterns over `server.tool` select.
 
     Args:
-        maker: Makes the tools.
+        maker: Provides the tools.
         patterns: The patterns of each part.
         functions: The notebook's functions in the selection.
-        handles: The numbers of the results that a model with these tools may read on in.
+        handles: The numbers of the long results that the model may read.
     """
 
     def __init__(
@@ -78,24 +78,24 @@ class ToolSelection:
         self._host = maker.host
 
     def changed(self, patterns: Patterns, functions: tuple[FunctionTool, ...]) -> ToolSelection:
-        """The same with other patterns and functions."""
+        """A selection with other patterns and functions."""
         return ToolSelection(self.maker, patterns, functions, self.handles)
 
     def joined(self, patterns: Patterns, functions: Iterable[FunctionTool]) -> ToolSelection:
-        """The same with more patterns and functions, each function once."""
+        """A selection with additional patterns and functions, without duplicate functions."""
         known = {one.name: one for one in (*self.functions, *functions)}
         return self.changed((*self.patterns, *patterns), tuple(known.values()))
 
     def only(self, function: FunctionTool) -> ToolSelection:
-        """One function in place of all tools."""
+        """A selection of a single function and no tools."""
         return self.changed(((("!*",),),), (function,))
 
     def for_conversation(self, handles: set[int]) -> ToolSelection:
-        """The same tools for a model that may read on in no results but its own."""
+        """The same tools for a model that may read only these long results."""
         return ToolSelection(self.maker, self.patterns, self.functions, handles)
 
     def sessions(self) -> list[ServerSession]:
-        """The servers that have tools now."""
+        """The servers with known tools."""
         return [one for one in self._host.sessions.values() if one.client is not None or one.is_lazy]
 
     def selects(self, tool: ToolRef) -> bool:
@@ -103,7 +103,7 @@ class ToolSelection:
         return any(all(selects(one, tool) for one in part) for part in self.patterns)
 
     def selected(self) -> list[tuple[ServerSession, ToolEntry]]:
-        """The selected tools, those that policy hides included."""
+        """The selected tools, including those that the policy hides."""
         self._host.refresh_changed()
         return [
             (session, entry)
@@ -117,7 +117,7 @@ class ToolSelection:
         return [entry for session, entry in self.selected() if not self._host.is_denied(session, entry, caller)]
 
     def model_names(self) -> dict[str, str]:
-        """The model's name of each tool and function that it may see: `{server__tool: server.tool}`."""
+        """The visible tools and functions by their names for the model: `{server__tool: server.tool}`."""
         named = {model_name(one.server, one.name): f"{one.server}.{one.name}" for one in self.entries("model")}
         return named | {one.name: f"{one.server}.{one.name}" for one in self.functions}
 
@@ -125,45 +125,44 @@ class ToolSelection:
         """The selection declared to a model.
 
         Args:
-            profile: The provider's limits; none of them by default.
-            is_kept: Whether the caller keeps the list: it then has the function that reads on in long results from
-                the start.
+            profile: The provider's limits; the narrowest by default.
+            is_kept: Whether the caller keeps the list, which then always includes the reader of long results.
         """
-        from ipymcp.llm.tool_definitions import declared_function
+        from ipymcp.llm.tool_definitions import declare_function
 
-        functions = [declared_function(one, *profile) for one in self._functions_for_model(is_kept=is_kept)]
+        functions = [declare_function(one, *profile) for one in self._functions_for_model(is_kept=is_kept)]
         taken = {one.name for one in functions}
         tools = [self.maker.declarer.declared(entry, *profile) for entry in self.entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
 
     def readers(self) -> list[FunctionTool]:
-        """The function that reads on in long results, once there are any."""
+        """The reader of long results, if there are any."""
         return [self._reader()] if self._readable() else []
 
     def keep(self, number: int, value: Any, size: int) -> None:
-        """Keep a result of which a model is given a part, and let the model read on in it; from any thread."""
+        """Store a long result for the model to read; may be called in any thread."""
         self.maker.results.keep(number, value, size)
         self.handles.add(number)
 
     def find(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool:
-        """The tool or function that a model calls by this name. Its server may be starting.
+        """Find a tool or function by its name for the model. The tool's server may be starting.
 
         Raises:
-            UnknownName: There is none, or the model may not see it.
-            ServerError: It is a tool of a server that does not run.
+            UnknownName: There is none, or the policy hides it.
+            ServerError: The tool's server is not running.
         """
         if not name:
             raise UnknownName("the call names no tool")
         for function in self._functions_for_model():
             if function.name == name:
                 return function
-        here = self.sessions()
-        found = self._find_tool(name, here)
+        known = self.sessions()
+        found = self._find_tool(name, known)
         if found is None:
             self._host.refresh_changed()
-            found = self._find_tool(name, here)
+            found = self._find_tool(name, known)
         if found is None:
-            found = self._find_tool(name, [one for one in self._host.sessions.values() if one not in here])
+            found = self._find_tool(name, [one for one in self._host.sessions.values() if one not in known])
             if found is not None and not found[0].is_moving:
                 found[0].require()
         if found is not None:
@@ -171,7 +170,7 @@ class ToolSelection:
         raise UnknownName(f"there is no tool {name!r}", hint=nearest(name, self.model_names()) or None)
 
     def _find_tool(self, name: str, sessions: Iterable[ServerSession]) -> tuple[ServerSession, ToolEntry] | None:
-        # At once where the name is nothing but server and tool, else by looking at all of them.
+        # Fast path for names that are exactly server and tool; else compare all of them.
         found = [
             (session, entry)
             for session in sessions

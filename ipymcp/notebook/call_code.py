@@ -1,4 +1,4 @@
-"""A call as the user would type it: Python, and a `%mcp` line. Both do exactly that call when they are run."""
+"""A call as the user would type it, in Python and as a `%mcp` line; both make exactly that call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _MAX_LENGTH = 100
-"""Characters of a line of Python that is not broken."""
+"""Maximum characters of a call on one line of Python."""
 _MAGIC = "%mcp call "
 
 
@@ -27,17 +27,17 @@ def python(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[
     """A call in Python.
 
     Args:
-        host: The notebook's.
+        host: The host of the server.
         entry: The tool.
-        schema: Of its arguments.
-        arguments: By exact name.
-        namespace: What `mcp` is bound to; where that is nothing, the code imports it.
+        schema: The schema of the tool's arguments.
+        arguments: Values by exact argument name.
+        namespace: The name that `mcp` is bound to; if empty, the code imports `mcp`.
     """
     server = host.aliases()[entry.server]
     head = f"{namespace or 'mcp'}.{server}.{entry.alias}"
     aliases = {each.name: each.alias for each in schema.parameters}
     words = [f"{aliases[name]}={value!r}" for name, value in arguments.items() if name in aliases]
-    # What the schema does not declare has no alias: it goes by its own name.
+    # Arguments that the schema does not declare have no alias.
     others = {name: value for name, value in arguments.items() if name not in aliases}
     words += [f"**{others!r}"] if others else []
     call = f"{head}({', '.join(words)})"
@@ -47,20 +47,20 @@ def python(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[
 
 
 def magic(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any]) -> str:
-    """The same as one `%mcp` line: as `key=value` where that comes out the same, else as JSON.
+    """A call as a `%mcp` line, with `key=value` words if they are read back the same, else with JSON.
 
     Raises:
-        McpError: No line can say it.
+        McpError: No line can express the call.
     """
     path = _path(host, entry)
     for rest in (_words(arguments), _body(arguments)):
         if rest is not None and _same(_read(f"call {path} {rest}".rstrip(), schema), dict(arguments)):
             return f"{_MAGIC}{path} {rest}".rstrip()
-    raise McpError("no %mcp line can say that", server=entry.server, tool=entry.name, hint="insert it as code")
+    raise McpError("no %mcp line can express this call", server=entry.server, tool=entry.name, hint="insert it as code")
 
 
 def _path(host: Host, entry: ToolEntry) -> str:
-    """What names the tool on a line: by its own name where it needs no quotes, else by what a user types for it."""
+    """The tool's path on a line: the exact name if it needs no quotes, else the alias."""
     alias = f"{host.aliases()[entry.server]}.{entry.alias}"
     for path in (f"{entry.server}.{entry.name}", alias):
         session, tool = host.resolve(path)
@@ -71,7 +71,7 @@ def _path(host: Host, entry: ToolEntry) -> str:
 
 
 def _words(arguments: Mapping[str, Any]) -> str | None:
-    """`key=value` words; None where a value is not for a line."""
+    """`key=value` words; None if a value does not fit on a line."""
     words = [f"{name}={_value(value)}" for name, value in arguments.items()]
     return " ".join(words) if all(map(_is_line, words)) else None
 
@@ -88,17 +88,17 @@ def _body(arguments: Mapping[str, Any]) -> str:
 
 
 def _is_line(text: str) -> bool:
-    """Whether it can stand in a line of a cell and be seen for what it is."""
+    """Whether a text is visible as it is on one line."""
     return text.isprintable()
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether both are the same JSON: to Python, 1 is True."""
+    """Whether two values are the same JSON; Python's `==` treats 1 and True as equal."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _read(line: str, schema: ToolSchema) -> dict[str, Any] | None:
-    """The arguments that a line comes to, by the magic's own rules; None where it is none."""
+    """Parse the arguments of a line as the magic does; None if it is invalid."""
     try:
         words = tokenize(line).words[2:]
         if words and words[0].is_body:

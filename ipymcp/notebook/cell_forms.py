@@ -1,7 +1,7 @@
-"""Questions asked by a form in the output of the cell that waits, where no panel is open.
+"""Questions as forms in the output of the waiting cell, where no panel is open.
 
-Whether a page draws widgets, and is heard while a cell blocks the kernel, shows only by what comes of one: it is
-displayed, and taken away again if nothing does. Then the question is asked at a prompt, and so is every one after it.
+Whether a page draws widgets, and can answer while a cell blocks the kernel, shows only when one is displayed. If no
+message arrives from it, it is removed, and this and all later questions use a prompt.
 """
 
 from __future__ import annotations
@@ -15,41 +15,45 @@ from ipymcp.import_guard import is_installed
 from ipymcp.runtime.question_routing import CallerGone, CrossThreadTask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipymcp.interaction.questions import QuestionKind
-    from ipymcp.notebook.extension import Extension
     from ipymcp.panel.cell_form import CellForm
+    from ipymcp.panel.panel import Panel
     from ipymcp.runtime.interrupts import WaitingCaller
 
 
-_SIGN: Final = 2.0
-"""Seconds within which a page that draws widgets says something."""
-_CODE: Final = 15.0
-"""Seconds within which it has the panel's code, and says hello."""
-_SERVES_COMMS: Final = 7
-"""The ipykernel from which on comms may be served while a cell awaits: in subshells, from 7.4 on also without."""
+_FIRST_MESSAGE_TIMEOUT: Final = 2.0
+"""Seconds for the first message of a page that draws widgets."""
+_HELLO_TIMEOUT: Final = 15.0
+"""Seconds for such a page to load the panel's code and say hello."""
+_FIRST_WITH_COMMS: Final = 7
+"""The first ipykernel that handles comms while a cell awaits: in subshells, since 7.4 also without."""
 
 
 class CellForms:
-    """Draws them.
+    """Factory of forms in cells.
 
     Args:
-        extension: Whose cells.
+        ip: The IPython shell.
+        panel: Returns the notebook's panel.
     """
 
-    def __init__(self, extension: Extension) -> None:
-        self._extension = extension
-        self._in_vain: set[bool] = set()
-        """Where nobody saw the last one: while a cell blocked the kernel, or not."""
+    def __init__(self, ip: Any, panel: Callable[[], Panel]) -> None:
+        self._ip = ip
+        self._panel = panel
+        self._unseen: set[bool] = set()
+        """Whether the kernel was blocked when a form was not seen; such forms are not tried again."""
 
     async def draw(self, kind: QuestionKind, place: WaitingCaller) -> CellForm | None:
-        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
+        """Display a form, on the background loop; None if it would not be seen or its answer could not arrive.
 
         Args:
-            kind: What the question is about.
-            place: Where the user waits.
+            kind: The kind of the question.
+            place: The waiting caller.
 
         Raises:
-            GaveUp: The user waits no more.
+            CallerGone: The caller no longer waits.
         """
         if not self._may_be_seen(kind, place):
             return None
@@ -57,8 +61,8 @@ class CellForms:
         place.post(displaying.run, displaying.give_up)
         try:
             form = await displaying.outcome
-        except Exception:  # widgets that are broken here are no reason not to ask
-            self._in_vain |= {True, False}
+        except Exception:  # broken widgets must not prevent the question
+            self._unseen |= {True, False}
             return None
         if form is None:
             raise CallerGone
@@ -72,22 +76,22 @@ class CellForms:
 
     def _may_be_seen(self, kind: QuestionKind, place: WaitingCaller) -> bool:
         ipykernel: Any = sys.modules.get("ipykernel")
-        kernel: Any = getattr(self._extension.ip, "kernel", None)
+        kernel: Any = getattr(self._ip, "kernel", None)
         return (
-            place.is_blocked not in self._in_vain
+            place.is_blocked not in self._unseen
             and kernel is not None
-            and self._extension.panel.permissions().may_answer(kind)
+            and self._panel().permissions().may_answer(kind)
             and ipykernel is not None
-            and ipykernel.version_info[0] >= _SERVES_COMMS
+            and ipykernel.version_info[0] >= _FIRST_WITH_COMMS
             and (not place.is_blocked or _may_have_subshells(kernel))
             and is_installed("anywidget")
         )
 
     def _display(self) -> CellForm:
-        """Where the user waits: what it imports takes time, and it belongs to that cell."""
+        """Display a form; runs in the waiting cell, which its output belongs to."""
         from ipymcp.panel.cell_form import CellForm
 
-        form = CellForm(self._extension.panel, self._extension.ip.display_pub)
+        form = CellForm(self._panel(), self._ip.display_pub)
         form.show()
         return form
 
@@ -95,18 +99,18 @@ class CellForms:
         seen = CrossThreadTask(lambda: True, False)
         place.post(_nothing, seen.give_up)
         form.on_hello(seen.run)
-        done, _ = await asyncio.wait({seen.outcome}, timeout=_SIGN)
-        if not done and form.has_spoken:
-            done, _ = await asyncio.wait({seen.outcome}, timeout=_CODE)
+        done, _ = await asyncio.wait({seen.outcome}, timeout=_FIRST_MESSAGE_TIMEOUT)
+        if not done and form.has_messages:
+            done, _ = await asyncio.wait({seen.outcome}, timeout=_HELLO_TIMEOUT)
         if not done:
-            self._in_vain.add(place.is_blocked)
+            self._unseen.add(place.is_blocked)
         if done and not seen.outcome.result():
             raise CallerGone
         return bool(done)
 
 
 def _may_have_subshells(kernel: Any) -> bool:
-    """Whether a page may be heard while a cell blocks it. JupyterLab makes a subshell with the first widget."""
+    """Whether messages may arrive while a cell blocks the kernel; JupyterLab creates a subshell for widgets."""
     if not getattr(kernel, "_supports_kernel_subshells", False):
         return False
     return "JPY_SESSION_NAME" in os.environ or bool(kernel.shell_channel_thread.manager.list_subshell())

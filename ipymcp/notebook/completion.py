@@ -1,18 +1,14 @@
 """Tab completion: servers, tools, argument names and values, in `%mcp` lines and in Python code.
 
-Servers, project files and folders choose what is completed. What cannot be seen on one line (a line break, a control or
-invisible character) is not offered at all. All else is written in the quotes that are open, or in those it needs.
+Names come from servers, project files and folders, which are untrusted. A name with invisible characters or line breaks
+is not offered; any other name is written in the open quotes, or in those it needs.
 
-The code is lexed forwards once, for its strings, comments and brackets only: read backwards, an apostrophe in a comment
-cannot be told from a string. The expression before the cursor is then read backwards with the brackets paired.
+`context_at` determines from the text before the cursor which kind of name is typed there. Python code is lexed forwards
+once, for strings, comments and brackets only, because an apostrophe in a comment looks like a string when read
+backwards. The expression before the cursor is then read backwards with the brackets paired.
 
-`context_at` looks at the text before the cursor and says which kind of name belongs there and which part of it is typed
-already. Finding the candidates is completion's work.
-
-A server is waited for a second at most; what it does not say in that time is not offered.
-
-Answers come from the catalogs as they are; nothing is started, waited for or evaluated. Where the cursor is in nothing
-of ours, IPython's own completers go on undisturbed.
+Candidates come from the catalogs as they are: nothing is started or evaluated. Only values of prompt and template
+arguments are requested from the server, for at most a second. Elsewhere IPython's own completers apply.
 """
 
 from __future__ import annotations
@@ -27,11 +23,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, structs
 
 from ipymcp.api.catalogs import look_quickly
-from ipymcp.api.namespace import Mcp
+from ipymcp.api.namespace import Mcp, factory_of
 from ipymcp.api.prompts import Prompt, PromptResult, Prompts, prompt_schema
 from ipymcp.api.resources import Resource, Resources, Template, template_schema
 from ipymcp.api.servers import Server, Servers
-from ipymcp.api.sync_and_async import sync_and_async
+from ipymcp.api.sync_and_async import host_of, sync_and_async
 from ipymcp.api.tool import Tool
 from ipymcp.api.toolset import Toolset
 from ipymcp.errors import McpError
@@ -53,13 +49,13 @@ if TYPE_CHECKING:
 
 
 def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: bool = False) -> str | None:
-    """A name or value as it is written on a `%mcp` line; None where it cannot be.
+    """Write a name or value for a `%mcp` line; None if that is impossible.
 
     Args:
-        value: Text, or another JSON value, which goes without quotes.
+        value: A string, or another JSON value, which needs no quotes.
         quote: The quote that is open at the cursor; empty for none.
-        is_argument: Whether it is an argument's value: between double quotes those fill in `{expr}`.
-        is_open: Whether more of the word is to be typed.
+        is_argument: Whether this is an argument's value, in which double quotes allow `{expr}`.
+        is_open: Whether the word continues after the completion.
     """
     text = value if isinstance(value, str) else json.dumps(value)
     if not _is_seen(text):
@@ -74,7 +70,7 @@ def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: 
 
 
 def line_argument(name: str) -> str | None:
-    """The `name=` of an argument on a `%mcp` line; None where no line can have it."""
+    """Write `name=` for a `%mcp` line; None if that is impossible."""
     word = f"{name}="
     partial = tokenize_partial(word)
     is_key = partial is not None and not partial.words and partial.last.key == name
@@ -82,12 +78,12 @@ def line_argument(name: str) -> str | None:
 
 
 def unquoted(partial: str, quote: str) -> str:
-    """What is meant by the beginning of a word on a `%mcp` line whose quote is open."""
+    """Decode the beginning of a quoted word of a `%mcp` line."""
     return partial.replace(quote * 2, quote) if quote else partial
 
 
 def code_value(value: object, quote: str) -> str | None:
-    """A key or value as it is written in Python code, without the open quote; None where it cannot be."""
+    """Write a key or value in Python code, after the open quote; None if that is impossible."""
     if not isinstance(value, str):
         return None if quote else repr(value)
     if not _is_seen(value):
@@ -96,43 +92,43 @@ def code_value(value: object, quote: str) -> str | None:
 
 
 def _is_seen(text: str) -> bool:
-    """Whether all of a text can be seen on one line."""
+    """Whether a text is fully visible on one line."""
     return text.isprintable() and unmasked_line(text) == text
 
 
 class Step(Struct, frozen=True):
-    """One step from the namespace towards a tool: `.name`, or `["name"]` where `item` is set."""
+    """One step of a path from the namespace: `.name`, or `["name"]` if `item` is set."""
 
     name: str
     item: bool = False
     called: bool = False
-    """Whether it is called: `.name(…)`. Only the last step before an attribute can be."""
+    """Whether the step is called, `.name(…)`; only the last step before an attribute may be."""
 
 
 class AttributeContext(Struct, frozen=True):
-    """The cursor is in Python code, at something that belongs to the namespace."""
+    """A cursor in Python code, in an expression of the namespace."""
 
     kind: Literal["attribute", "key", "argument", "value"]
     path: tuple[Step, ...]
-    """What stands before the cursor, or is being called: `mcp.fs["x"].aio(` is fs, ["x"], aio.
+    """The path before the cursor or of the called function: `mcp.fs["x"].aio(` is fs, ["x"], aio.
 
-    `.options(…)` is the tool itself and left out."""
+    `.options(…)` returns the tool itself and is omitted."""
     partial: str
     start: int
     argument: str = ""
-    """The argument whose value is typed; empty where it is positional."""
+    """The argument whose value is typed; empty for a positional one."""
     given: tuple[str, ...] = ()
-    """The keyword arguments that are there already."""
+    """The keyword arguments already given."""
     positional: int = 0
-    """How many positional arguments stand before the cursor's."""
+    """Number of positional arguments before the cursor's."""
     quote: str = ""
     """The quote that is open at the cursor."""
     literals: tuple[tuple[int | str, str], ...] = ()
-    """The strings among the arguments before the cursor's, by position or keyword."""
+    """String literals among the arguments before the cursor's, by position or keyword."""
 
 
 def attribute_context(text: str, namespace: str) -> AttributeContext | None:
-    """Say what is being typed at the end of `text`, where it belongs to `namespace`; None where it does not."""
+    """The context at the end of `text`; None if the expression does not belong to `namespace`."""
     return _Python(text, namespace).context() if namespace in text else None
 
 
@@ -157,23 +153,23 @@ _VALUE = re.compile(r"\s*([^\W\d]\w*)\s*=\s*(\w*)")
 
 
 class _Python:
-    """Python code before the cursor, lexed once: which brackets are open, and whether a string or comment is."""
+    """Python code before the cursor, lexed for open brackets, strings and comments."""
 
     def __init__(self, text: str, namespace: str) -> None:
         self.offset = text.find("\n", len(text) - _TAIL) + 1 if len(text) > _TAIL else 0
         self.text = text[self.offset :]
         self.namespace = namespace
         self.opened: list[list[int]] = []
-        """The brackets that are open, outermost first: the place of each, then those of the commas right inside it."""
+        """Open brackets, outermost first: the position of each, then those of the commas directly inside it."""
         self.pairs: dict[int, int] = {}
-        """From the place of each closing bracket to that of its opening one."""
+        """Positions of opening brackets, by position of their closing bracket."""
         self.string = -1
-        """Where the string that is open at the cursor begins; -1 where there is none."""
+        """The start of the string that is open at the cursor; -1 for none."""
         self.comments: list[tuple[int, int]] = []
         self._lex()
 
     def _lex(self) -> None:
-        """One pass, with nothing called per bracket: a long cell has thousands of them, and this runs at every Tab."""
+        """Lex in one pass without a call per bracket: a long cell has thousands, and this runs on every Tab."""
         text, opened, pairs = self.text, self.opened, self.pairs
         for match in _LEX.finditer(text):
             at = match.start()
@@ -201,7 +197,7 @@ class _Python:
 
     def _attribute(self) -> AttributeContext | None:
         match = _WORD_AT_END.search(self.text, max(0, len(self.text) - 200))
-        assert match is not None  # it may be empty, so it is always found
+        assert match is not None  # the pattern also matches the empty string
         dot = self._skip_blanks(match.start()) - 1
         if dot < 0 or self.text[dot] != ".":
             return None
@@ -273,7 +269,7 @@ class _Python:
         return "".join(parts) + self.text[start:end]
 
     def _path(self, end: int, *, may_call: bool = False) -> tuple[Step, ...] | None:
-        """The steps of the expression that ends here, read backwards to the namespace; None where it is not ours."""
+        """The steps of the expression that ends here, read backwards to the namespace; None for other expressions."""
         steps: list[Step] = []
         while end > 0:
             end = self._skip_blanks(end)
@@ -322,49 +318,49 @@ def _literals(arguments: list[str]) -> tuple[tuple[int | str, str], ...]:
 
 
 Typed: TypeAlias = Kind | Literal["argument", "value", "option", "option-value"]
-"""What is typed: what a `Kind` of word names, an argument's name or value, an option or one of its few values."""
+"""The kind of the typed word: a `Kind`, an argument's name or value, an option or one of its choices."""
 _LINE = re.compile(r"[ \t]*(?:(%%)mcp[ \t]|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp[ \t])")
 _CONTINUED = re.compile(r"\\\n")
 
 
 class LineContext(Struct, frozen=True):
-    """The cursor is in a `%mcp`, `x = %mcp` or `%%mcp` line."""
+    """A cursor in a `%mcp`, `x = %mcp` or `%%mcp` line."""
 
     kind: Typed
-    """A `tool` or `prompt` may still be typing its server's name."""
+    """The kind of the word; for `tool` and `prompt` the word may still be the server's name."""
     partial: str
-    """What is typed of it, as typed."""
+    """The typed part of the word."""
     start: int
-    """Where `partial` begins in the text."""
+    """The position of `partial` in the text."""
     subcommand: str = ""
     tool: str = ""
-    """The `server.tool` or `server.prompt` that the line names, or the resource, as typed."""
+    """The `server.tool`, `server.prompt` or resource of the line, as typed."""
     server: str = ""
-    """The server that stands before the resource, as typed."""
+    """The server before the resource, as typed."""
     argument: str = ""
     """The argument, or the option, whose value is typed."""
     given: tuple[str, ...] = ()
-    """The arguments that are there already."""
+    """The arguments already given."""
     values: tuple[tuple[str, str], ...] = ()
-    """The same with their values, as typed."""
+    """The arguments already given, with their values as typed."""
     quote: str = ""
     in_cell: bool = False
-    """Whether the line is a `%%mcp` one."""
+    """Whether this is a `%%mcp` line."""
     actions: tuple[str, ...] = ()
-    """The words that may stand there as well."""
+    """The actions allowed at the cursor."""
     options: tuple[Option, ...] = ()
-    """Those of the line, as far as it is typed."""
+    """The options allowed on the line."""
 
 
 def context_at(
     text: str, *, namespace: str = "mcp", syntax_of: Callable[[str], Syntax | None] | None = None
 ) -> LineContext | AttributeContext | None:
-    """Say what is being completed at the end of `text`.
+    """Determine the context at the end of `text`.
 
     Args:
         text: The cell up to the cursor.
         namespace: The name that the notebook's host is bound to.
-        syntax_of: Gives the syntax of a word of `%mcp`, None where it is no such word; unless given, the real ones.
+        syntax_of: Returns the syntax of a subcommand, None for other words; by default that of the real ones.
     """
     start = _line_start(text)
     line = _LINE.match(text, start)
@@ -383,7 +379,7 @@ def _real_syntax(word: str) -> Syntax | None:
 
 
 def _line_start(text: str) -> int:
-    """Where the line at the cursor begins, with the lines it continues."""
+    """The start of the line at the cursor, including the lines that it continues."""
     start = text.rfind("\n") + 1
     while start > 1 and text[start - 2] == "\\":
         start = text.rfind("\n", 0, start - 1) + 1
@@ -456,8 +452,8 @@ def _option_at(line: PartialLine, valued: Mapping[str, Option]) -> Option | None
     return valued.get(line.words[-1].raw) if line.words else None
 
 
-def kept(context: LineContext, mcp: Mcp) -> Iterable[str]:
-    """What may stand at the cursor."""
+def _own_words(context: LineContext, mcp: Mcp) -> Iterable[str]:
+    """Candidates that do not come from servers."""
     match context.kind:
         case "secret":
             return _secrets(mcp)
@@ -478,15 +474,15 @@ def kept(context: LineContext, mcp: Mcp) -> Iterable[str]:
 
 
 def _secrets(mcp: Mcp) -> Iterator[str]:
-    """Those that are kept, and those that definitions ask for."""
+    """Saved secrets and those that definitions refer to."""
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import references
 
     try:
-        yield from (one.name for one in mcp._host.state.secrets.kept())
+        yield from (one.name for one in host_of(mcp).state.secrets.kept())
     except McpError:
         return
-    for definition in mcp._host.discovery.peek().servers.values():
+    for definition in host_of(mcp).discovery.peek().servers.values():
         if isinstance(definition, ServerDefinition):
             yield from (one.name for one in references(definition) if one.kind == "secret")
 
@@ -500,13 +496,13 @@ def _trusted(mcp: Mcp) -> Iterator[str]:
 _TIMEOUT = 1.0
 
 
-def on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
-    """What may stand at the cursor of `%mcp read|subscribe|prompt`, and its kind for IPython."""
+def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
+    """Candidates of `%mcp read|subscribe|prompt`, and their kind for IPython."""
     if context.kind == "prompt":
         return _prompt_paths(context.partial, mcp), "function"
     if context.subcommand == "prompt":
         try:
-            session, name = mcp._host.resolve(context.tool)
+            session, name = host_of(mcp).resolve(context.tool)
         except McpError:
             return (), "param"
         named = _Named.prompt(mcp, session, name)
@@ -515,7 +511,7 @@ def on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
         if session is None:
             return (), "param"
         if context.kind == "resource":
-            return Resources(mcp._host, session.name)._ipython_key_completions_(), "path"
+            return Resources(host_of(mcp), session.name)._ipython_key_completions_(), "path"  # pyright: ignore[reportPrivateUsage]
         named = _Named.template(mcp, session, context.tool)
     if named is None:
         return (), "param"
@@ -524,18 +520,18 @@ def on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
     return named.suggestions(context.argument, context.partial, dict(context.values)), "value"
 
 
-def in_resource_code(context: AttributeContext, mcp: Mcp, session: ServerSession) -> tuple[Iterable[str], str]:
-    """The same after `mcp.SERVER.resources` and `mcp.SERVER.prompts` in Python code."""
+def _in_resource_code(context: AttributeContext, mcp: Mcp, session: ServerSession) -> tuple[Iterable[str], str]:
+    """Candidates after `mcp.SERVER.resources` and `mcp.SERVER.prompts`, and their kind for IPython."""
     word, *steps = context.path[1:]
     if context.kind in ("argument", "value"):
         return _in_resource_call(context, steps, mcp, session, is_prompt=word.name == "prompts")
     if context.kind == "key":
         of: type[Resources | Prompts] = Prompts if word.name == "prompts" else Resources
-        keys = of(mcp._host, session.name)._ipython_key_completions_() if not steps else []
+        keys = of(host_of(mcp), session.name)._ipython_key_completions_() if not steps else []  # pyright: ignore[reportPrivateUsage]
         return keys, "function" if of is Prompts else "path"
     if word.name == "prompts":
         if not steps:
-            return dir(Prompts(mcp._host, session.name)), "function"
+            return dir(Prompts(host_of(mcp), session.name)), "function"
         return _words_of(PromptResult if steps[-1].called else Prompt), "property"
     return _words_of(_kind_after(steps)), "property"
 
@@ -584,30 +580,32 @@ class _Named:
 
     @classmethod
     def prompt(cls, mcp: Mcp, session: ServerSession, name: str) -> _Named | None:
-        entry = session.catalog.find_prompt(name) or look_quickly(mcp._host, session, "prompts").find_prompt(name)
+        entry = session.catalog.find_prompt(name) or look_quickly(host_of(mcp), session, "prompts").find_prompt(name)
         return entry and cls(mcp, session, prompt_schema(entry), {"type": "ref/prompt", "name": entry.name})
 
     @classmethod
     def template(cls, mcp: Mcp, session: ServerSession, uri: str) -> _Named | None:
-        found = session.catalog.templates.get(uri) or look_quickly(mcp._host, session, "templates").templates.get(uri)
+        found = session.catalog.templates.get(uri) or look_quickly(host_of(mcp), session, "templates").templates.get(
+            uri
+        )
         if found is None:
             return None
         return cls(mcp, session, template_schema(session.name, found), {"type": "ref/resource", "uri": uri})
 
     def suggestions(self, argument: str, typed: str, others: Mapping[str, str]) -> list[str]:
-        """What the server suggests for an argument, by its name or alias."""
+        """The server's suggestions for an argument, by name or alias."""
         parameter = self._parameter(argument)
         if parameter is None or self._session.client is None:
             return []
         exact = {found.name: value for name, value in others.items() if (found := self._parameter(name))}
-        return self._mcp._host.loop.run(self._ask(parameter.name, typed, exact))
+        return host_of(self._mcp).loop.run(self._ask(parameter.name, typed, exact))
 
     def _parameter(self, name: str) -> Parameter | None:
         return next((each for each in self.schema.parameters if name in (each.name, each.alias)), None)
 
     async def _ask(self, argument: str, typed: str, others: Mapping[str, str]) -> list[str]:
         with contextlib.suppress(McpError, TimeoutError):
-            async with asyncio.timeout(_TIMEOUT):  # of the whole wait: a server may be slow to read, too
+            async with asyncio.timeout(_TIMEOUT):  # includes sending: a server may be slow to read
                 return await self._session.offers.suggestions(
                     self._reference, argument, typed, others, timeout=_TIMEOUT
                 )
@@ -615,16 +613,16 @@ class _Named:
 
 
 def _prompt_paths(partial: str, mcp: Mcp) -> Iterable[str]:
-    for name, session in mcp._host.sessions.items():
+    for name, session in host_of(mcp).sessions.items():
         if not partial.startswith(f"{name}."):
             yield f"{name}."
         else:
-            yield from (f"{name}.{prompt}" for prompt in look_quickly(mcp._host, session, "prompts").prompts)
+            yield from (f"{name}.{prompt}" for prompt in look_quickly(host_of(mcp), session, "prompts").prompts)
 
 
 def _session(name: str, mcp: Mcp) -> ServerSession | None:
     try:
-        return mcp._host.find(name)
+        return host_of(mcp).find(name)
     except McpError:
         return None
 
@@ -634,15 +632,15 @@ def _words_of(kind: type[object]) -> list[str]:
 
 
 _CALLERS = ("aio", "submit")
-"""Words of a tool that are called with its arguments."""
+"""Methods of a tool that take its arguments."""
 
 
-def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-    """What may stand at the cursor in Python code, keys and values as they are, and its kind for IPython."""
+def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
+    """Candidates in Python code, and their kind for IPython; keys and values are not yet quoted."""
     path, is_key = context.path, context.kind == "key"
     session = _session_of(path[0], mcp) if path and not _is_own_word(path[0]) else None
     if session is not None and len(path) > 1 and path[1].name in RESERVED_SERVER and not path[1].item:
-        return in_resource_code(context, mcp, session)
+        return _in_resource_code(context, mcp, session)
     if context.kind in ("argument", "value"):
         return _in_call(context, mcp)
     if not path:
@@ -661,18 +659,18 @@ def in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]
 
 
 def _offered(session: ServerSession) -> list[str]:
-    """Which of a server's own words lead to something."""
+    """Reserved attributes of a server that it supports."""
     client = session.client
     return [word for word in sorted(RESERVED_SERVER) if client is not None and word in client.capabilities]
 
 
 def _is_own_word(step: Step) -> bool:
-    """Whether this is a word of `mcp` itself, not a server."""
+    """Whether a step is an attribute of `mcp` itself, not a server."""
     return step.name in RESERVED_HOST and not step.item
 
 
 def _of_own_word(context: AttributeContext, mcp: Mcp) -> Iterable[str]:
-    """What may follow `mcp.servers`, `mcp.tools` or a word that waits, such as `mcp.load`."""
+    """Candidates after `mcp.servers`, `mcp.tools` or a function such as `mcp.load`."""
     first, *rest = context.path
     if first.called or len(rest) > 1:
         return ()
@@ -690,7 +688,7 @@ def _of_own_word(context: AttributeContext, mcp: Mcp) -> Iterable[str]:
 
 
 def _of_called(path: Sequence[Step], mcp: Mcp) -> Iterable[str]:
-    """What may follow the call of a tool."""
+    """Candidates after the call of a tool."""
     *steps, last = path
     if _entry([*steps, last], mcp) is not None or (last.name == "call" and _entry(steps, mcp) is not None):
         return _words_of(ToolResult)
@@ -698,7 +696,7 @@ def _of_called(path: Sequence[Step], mcp: Mcp) -> Iterable[str]:
 
 
 def _entry(steps: Sequence[Step], mcp: Mcp) -> ToolEntry | None:
-    """The tool that a path names, if it names one."""
+    """The tool of a path, if any."""
     if len(steps) != 2 or _is_own_word(steps[0]):
         return None
     session = _session_of(steps[0], mcp)
@@ -711,7 +709,7 @@ def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str
     entry = _entry(path[:2] if is_caller else path, mcp)
     if entry is None:
         return (), "param"
-    parameters = mcp._factory.schema(entry).parameters
+    parameters = factory_of(mcp).schema(entry).parameters
     if context.kind == "value":
         name = context.argument or _positional(parameters, context.positional)
         return values(parameters, name), "value"
@@ -722,7 +720,7 @@ def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str
 
 def _session_of(step: Step, mcp: Mcp) -> ServerSession | None:
     try:
-        return mcp._host.find(step.name)
+        return host_of(mcp).find(step.name)
     except McpError:
         return None
 
@@ -733,7 +731,7 @@ def _positional(parameters: Sequence[Parameter], position: int) -> str:
 
 
 def values(parameters: Sequence[Parameter], name: str) -> Sequence[object]:
-    """The values an argument may have, by its name or alias."""
+    """Known values of an argument, by name or alias."""
     found = next((parameter for parameter in parameters if name in (parameter.name, parameter.alias)), None)
     if found is None:
         return ()
@@ -744,16 +742,15 @@ _DOCUMENTS = (".json", ".json5", ".jsonc")
 
 
 def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str] | None:
-    """What may stand at the end of this text.
+    """Complete the end of a text.
 
     Args:
         text: The cell up to the cursor.
-        mcp: The notebook's.
-        namespace: The name it is bound to.
+        mcp: The notebook's servers.
+        namespace: The name that `mcp` is bound to.
 
     Returns:
-        What is typed of it, the whole words that could be meant, and their kind for IPython; None where it is nothing
-        of ours.
+        The typed part, the candidates and their kind for IPython; None if IPython's own completers apply.
     """
     context = context_at(text, namespace=namespace)
     if context is None:
@@ -761,12 +758,12 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
     if isinstance(context, LineContext):
         partial = unquoted(context.partial, context.quote)
         words, kind = _on_line(structs.replace(context, partial=partial), mcp)
-        # What is typed is offered itself where nothing else is: it stays, and IPython's names and files stay away.
+        # Without candidates the typed part itself is offered, so that IPython adds no names and files.
         whole = [context.partial]
         found = _beginning(partial, [*context.actions, *_without_secrets(words, kind)])
         spelled = [_spelled(word, context) for word in found]
         return context.partial, [word for word in spelled if word is not None] or whole, kind
-    words, kind = in_code(context, mcp)
+    words, kind = _in_code(context, mcp)
     if context.kind in ("key", "value"):
         words = [code_value(word, context.quote) for word in _without_secrets(words, kind)]
     found = [word for word in _beginning(context.partial, words) if isinstance(word, str)]
@@ -774,7 +771,7 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
 
 
 def _without_secrets(words: Iterable[object], kind: str) -> Iterable[object]:
-    """Without values and addresses that hold a secret. Names are the user's to type, whatever they hold."""
+    """Drop values and URLs that contain a secret; names are never dropped."""
     return words if kind not in ("value", "path") else (word for word in words if mask(str(word)) == str(word))
 
 
@@ -786,8 +783,8 @@ def _beginning(partial: str, words: Iterable[object]) -> list[object]:
 
 
 def _spelled(word: object, context: LineContext) -> str | None:
-    """A word of a `%mcp` line as it is written there; None where it cannot be."""
-    if isinstance(word, str) and (word in context.actions or context.kind in _OWN):
+    """Write a candidate for a `%mcp` line; None if that is impossible."""
+    if isinstance(word, str) and (word in context.actions or context.kind in _OWN_KINDS):
         return word
     if context.kind == "argument":
         return line_argument(str(word))
@@ -797,12 +794,12 @@ def _spelled(word: object, context: LineContext) -> str | None:
 
 # -- %mcp lines -------------------------------------------------------------------------------------------------------
 
-_OWN = frozenset({"word", "option", "option-value", "setting", "target-host", "call"})
-"""What nobody but ipymcp has named."""
+_OWN_KINDS = frozenset({"word", "option", "option-value", "setting", "target-host", "call"})
+"""Kinds whose words come from ipymcp itself and need no quotes."""
 
 
 def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-    host = mcp._host
+    host = host_of(mcp)
     match context.kind:
         case "resource" | "prompt":
             return _of_offers(context, mcp)
@@ -847,16 +844,11 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
         case "file":
             return _paths(context.partial, host.folder), "path"
         case _:
-            return kept(context, mcp), "value"
-
-
-def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-
-    return on_line(context, mcp)
+            return _own_words(context, mcp), "value"
 
 
 def _tool_paths(partial: str, mcp: Mcp) -> Iterator[str]:
-    for name, session in mcp._host.sessions.items():
+    for name, session in host_of(mcp).sessions.items():
         if not partial.startswith(f"{name}."):
             yield f"{name}."
         else:
@@ -864,7 +856,7 @@ def _tool_paths(partial: str, mcp: Mcp) -> Iterator[str]:
 
 
 def _paths(partial: str, folder: str, endings: tuple[str, ...] = ("",)) -> Iterator[str]:
-    """Folders, and files with these endings, as they are typed in the notebook's folder."""
+    """Folders, and files with these endings, relative to the notebook's folder."""
     above, slash, start = partial.rpartition("/")
     where = os.path.join(folder, os.path.expanduser(above + slash))
     try:
@@ -880,8 +872,8 @@ def _paths(partial: str, folder: str, endings: tuple[str, ...] = ("",)) -> Itera
 
 def _parameters(path: str, mcp: Mcp) -> Sequence[Parameter]:
     try:
-        session, tool = mcp._host.resolve(path)
+        session, tool = host_of(mcp).resolve(path)
     except McpError:
         return ()
     entry = session.catalog.find(tool)
-    return mcp._factory.schema(entry).parameters if entry is not None else ()
+    return factory_of(mcp).schema(entry).parameters if entry is not None else ()

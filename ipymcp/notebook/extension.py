@@ -1,8 +1,8 @@
-"""`%load_ext ipymcp`: the magic, the completer, the settings and the name `mcp`.
+"""The IPython extension (`%load_ext ipymcp`): the magic, the completer, the settings and the name `mcp`.
 
-A page that shares no machine with the kernel opens a comm (see `panel/comm.py`). The kernel's answers to it come from
-the background loop and so come at once; what the page says would wait on the shell channel for the cell's end. So it
-may send the same messages as requests on the control channel, which a thread of the kernel's own answers.
+A page on another machine than the kernel opens a comm (see `ipymcp.panel.channels`). The kernel's messages to it come
+from the background loop at once, but the page's messages would wait on the shell channel for the running cell. The page
+may therefore send them as requests on the control channel, which the kernel handles in a thread of its own.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import ipymcp
+from ipymcp.api.namespace import set_model
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
 from ipymcp.notebook.cell_forms import CellForms
+from ipymcp.notebook.display import PanelDisplay
 from ipymcp.notebook.progress import say
 from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.protocol.types import is_object
@@ -28,11 +31,8 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ipymcp.api.servers import Server
-    from ipymcp.panel.cell_form import WaitingLine
     from ipymcp.panel.channels import Relay
     from ipymcp.panel.panel import Panel
-    from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.loop import NestedMode
     from ipymcp.security.policy import PinsMode
     from ipymcp.storage.history import HistoryMode
@@ -41,49 +41,38 @@ if TYPE_CHECKING:
 _REQUEST = "ipymcp_request"
 
 
-def install(kernel: Any, comms: Any, target: str) -> bool:
-    """Hear such requests; whether this kernel can.
-
-    Args:
-        kernel: The kernel.
-        comms: Its comms.
-        target: What pages open comms to.
-    """
+def _serve_control_requests(kernel: Any, comms: Any) -> bool:
+    """Handle comm messages on the control channel; False if the kernel cannot."""
     handlers = getattr(kernel, "control_handlers", None)
     if handlers is None or getattr(kernel, "control_thread", None) is None:
         return False
-    handlers[_REQUEST] = _handler(comms, target)
+    handlers[_REQUEST] = _control_handler(comms)
     return True
 
 
-def remove(kernel: Any) -> None:
-    """Hear them no more."""
-    getattr(kernel, "control_handlers", {}).pop(_REQUEST, None)
-
-
-def _handler(comms: Any, target: str) -> Callable[[Any, Any, dict[str, Any]], Any]:
+def _control_handler(comms: Any) -> Callable[[Any, Any, dict[str, Any]], Any]:
     async def handle(stream: Any, ident: Any, message: dict[str, Any]) -> None:
         content: Any = message.get("content")
         comm = content.get("comm_id") if is_object(content) else None
         if not isinstance(comm, str) or not is_object(content.get("data")):
             return
         known = comms.comms.get(comm)
-        if known is not None and known.target_name != target:
-            return  # whose messages its owner expects on the main thread
+        if known is not None and known.target_name != _TARGET:
+            return  # its owner expects messages on the main thread
         if known is None:
-            comms.comm_open(stream, ident, _said(message, comm, {}, target_name=target))
-        comms.comm_msg(stream, ident, _said(message, comm, content["data"]))
+            comms.comm_open(stream, ident, _shell_message(message, comm, {}, target_name=_TARGET))
+        comms.comm_msg(stream, ident, _shell_message(message, comm, content["data"]))
 
     return handle
 
 
-def _said(message: dict[str, Any], comm: str, data: Any, **more: str) -> dict[str, Any]:
-    """The same request as a message of the shell channel."""
+def _shell_message(message: dict[str, Any], comm: str, data: Any, **more: str) -> dict[str, Any]:
+    """Convert a control request to a message of the shell channel."""
     return {**message, "content": {"comm_id": comm, "data": data, **more}}
 
 
-def matcher(extension: Extension) -> Callable[[Any], Any]:
-    """The matcher to put into IPython's completer (its second API, IPython 8.6)."""
+def _matcher(settings: IPyMCP) -> Callable[[Any], Any]:
+    """The matcher for IPython's completer (its second API, since IPython 8.6)."""
     from IPython.core import completer
 
     api: Any = completer
@@ -95,14 +84,14 @@ def matcher(extension: Extension) -> Callable[[Any], Any]:
         try:
             from ipymcp.notebook.completion import candidates
 
-            found = candidates("\n".join(lines), ipymcp.host(), extension.settings.namespace or "mcp")
-        except Exception:  # a completer that raises would spoil Tab for everybody
+            found = candidates("\n".join(lines), ipymcp.host(), settings.namespace or "mcp")
+        except Exception:  # an exception would break Tab for all completers
             found = None
         if found is None:
             return {"completions": [], "suppress": False}
         partial, words, kind = found
         return {
-            # IPython would drop the rest itself, after looking at each.
+            # IPython would process all words before it drops the rest.
             "completions": [api.SimpleCompletion(text=word, type=kind) for word in words[: api.MATCHES_LIMIT]],
             "matched_fragment": partial,
             "suppress": True,
@@ -115,14 +104,14 @@ def matcher(extension: Extension) -> Callable[[Any], Any]:
 _ATTRIBUTE = "_ipymcp_extension"
 _SERVER = ("ipymcp.api.servers", "Server")
 _TARGET = "ipymcp"
-"""What pages open comms to."""
+"""Comm target of pages."""
 
 
 class Extension:
-    """What `%load_ext` put into a shell.
+    """The extension of one shell.
 
     Args:
-        ip: The shell.
+        ip: The IPython shell.
     """
 
     def __init__(self, ip: Any) -> None:
@@ -130,34 +119,34 @@ class Extension:
         self._bound: str | None = None
         self._matcher: Any = None
         self._panel: Panel | None = None
-        self._making = threading.Lock()
+        self._panel_lock = threading.Lock()
         self._relay: Relay | None = None
         self._has_control = False
-        self.life = uuid.uuid4().hex
-        """Names this life of the kernel: what is saved of another is shown as it was."""
-        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._tell_panel, _set_model, parent=ip)
+        self._life = uuid.uuid4().hex
+        self.display = PanelDisplay(ip, self._life, lambda: self.panel)
+        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._update_panel, _set_model, parent=ip)
 
     def install(self) -> None:
-        """Put everything in."""
+        """Register everything in the shell."""
         ip = self.ip
         ip.register_magic_function(_magic, magic_kind="line_cell", magic_name="mcp")
         ip.register_magic_function(_shown, magic_kind="line", magic_name="mcp_shown")
         transform.install(self.ip)
         ip.configurables.append(self.settings)
         if _has_context_matchers():
-            self._matcher = matcher(self)
+            self._matcher = _matcher(self.settings)
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
-        ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self._show_server)
+        ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self.display.card)
         ip.display_formatter.formatters["text/plain"].for_type(CoroutineType, _show_coroutine)
         if comms := _comms(ip):
             comms.register_target(_TARGET, self._open_comm)
-            self._has_control = install(ip.kernel, comms, _TARGET)
+            self._has_control = _serve_control_requests(ip.kernel, comms)
         self.bind()
-        host = ipymcp.host()._host
+        host = host_of(ipymcp.host())
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
-        host.desk.forms = CellForms(self)
+        host.desk.forms = CellForms(ip, lambda: self.panel)
         if is_harmfully_patched():
             say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
@@ -165,7 +154,7 @@ class Extension:
             )
 
     def remove(self) -> None:
-        """Take everything out, and stop the servers."""
+        """Unregister everything and stop the servers."""
         ip = self.ip
         ip.magics_manager.magics["line"].pop("mcp", None)
         ip.magics_manager.magics["line"].pop("mcp_shown", None)
@@ -180,9 +169,9 @@ class Extension:
         ip.display_formatter.formatters["text/plain"].pop(CoroutineType, None)
         if comms := _comms(ip):
             comms.unregister_target(_TARGET, self._open_comm)
-            remove(ip.kernel)
+            getattr(ip.kernel, "control_handlers", {}).pop(_REQUEST, None)
             for comm in [one for one in comms.comms.values() if one.target_name == _TARGET]:
-                comm.close()  # its page sees that nobody is there any more
+                comm.close()  # the page sees that the extension is gone
         if self._panel is not None:
             self._panel.close()
         mcp = ipymcp.host()
@@ -191,12 +180,12 @@ class Extension:
             self.ip.user_ns_hidden.pop(self._bound, None)
         if self._relay is not None:
             self._relay.close()
-        mcp._host.presenter = mcp._host.desk.elsewhere = mcp._host.desk.forms = None
+        host_of(mcp).presenter = host_of(mcp).desk.elsewhere = host_of(mcp).desk.forms = None
         McpError.full_tracebacks = False
         mcp.close()
 
     def bind(self) -> None:
-        """Bind the namespace's name, unless the user has something else under it."""
+        """Bind `mcp` to the configured name, unless the user has bound that name."""
         mcp = ipymcp.host()
         name = self.settings.namespace
         if self._bound and self._bound != name and self.ip.user_ns.get(self._bound) is mcp:
@@ -206,78 +195,68 @@ class Extension:
         if not name:
             return
         if self.ip.user_ns.get(name, mcp) is not mcp:
-            say(f"the name {name!r} is yours already; write: from ipymcp import mcp as …")
+            say(f"the name {name!r} is already in use; write: from ipymcp import mcp as …")
             return
         self.ip.push({name: mcp}, interactive=False)
         self._bound = name
 
     @property
     def panel(self) -> Panel:
-        """The notebook's, made when it is first asked for: by a cell, or by a view that comes over the relay."""
+        """The notebook's panel, created when a cell or a view of the relay first needs it."""
         if self._panel is None:
             from ipymcp.notebook import call_code
+            from ipymcp.panel.commands import VERBS
             from ipymcp.panel.panel import Panel, PanelContext
 
-            with self._making:
+            with self._panel_lock:
                 if self._panel is None:
                     context = PanelContext(
                         mode=lambda: self.settings.panel,
                         namespace=lambda: self._bound or "",
-                        kernel=self.life,
+                        kernel=self._life,
                         code=call_code,
                         has_control=self._has_control,
                         has_visitors=is_voila(os.environ),
-                        wait_for_panel=self._wait_for_panel,
+                        publisher=self.ip.display_pub,
                     )
-                    self._panel = Panel(ipymcp.host(), context)
+                    self._panel = Panel(ipymcp.host(), context, VERBS)
         return self._panel
 
-    def _wait_for_panel(self, place: WaitingCaller) -> WaitingLine:
-        from ipymcp.panel.cell_form import WaitingLine
-
-        return WaitingLine(self.ip.display_pub, place)
-
-    def _tell_panel(self) -> None:
+    def _update_panel(self) -> None:
         if self._panel is not None:
             self._panel.tell_mode()
 
-    def _show_server(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The card of a server, where there are widgets."""
-        from ipymcp.notebook.display import card
-
-        return card(self, server)
-
     def _open_comm(self, comm: object, _: object) -> None:
-        """A page whose Jupyter server has no relay to this kernel opens a panel."""
-        from ipymcp.panel.channels import opened
+        """Serve a panel to a page whose Jupyter server has no relay to this kernel."""
+        from ipymcp.panel.channels import serve_comm
 
-        opened(self.panel, comm)
+        serve_comm(self.panel, comm)
 
     def _before_cell(self, *_: object) -> None:
-        """After `%reset` the name is bound again; an interrupt of this cell will reach the threads of libraries."""
-        ipymcp.host()._host.loop.awaiting.begin_cell()
+        """Bind the name again after `%reset`; let an interrupt of this cell reach the threads of libraries."""
+        host_of(ipymcp.host()).loop.awaiting.begin_cell()
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
     def _after_cell(self, *_: object) -> None:
-        """What went wrong where nothing could be printed is said below the cell."""
-        ipymcp.host()._host.loop.awaiting.end_cell()
-        for notice in ipymcp.host()._host.notices.take():
+        """Print notices that arose outside of a cell."""
+        host_of(ipymcp.host()).loop.awaiting.end_cell()
+        for notice in host_of(ipymcp.host()).notices.take():
             say(notice)
         self._start_relay()
 
     def _start_relay(self) -> None:
-        """After the cell that loaded us, JupyterLab's sidebar can find this kernel."""
+        """Start the relay, so that JupyterLab's sidebar finds this kernel."""
         if self._relay is None and hasattr(self.ip, "kernel"):
             from ipymcp.panel.channels import Relay
 
-            self._relay = Relay(lambda: self.panel, ipymcp.host()._host)
+            self._relay = Relay(lambda: self.panel, host_of(ipymcp.host()))
         if self._relay is not None and not self._relay.is_started:
             self._relay.start()
 
 
 def load(ip: Any) -> None:
-    """Put ipymcp into a shell. A second time changes nothing."""
+    """Load the extension into a shell; does nothing if it is loaded."""
     if getattr(ip, _ATTRIBUTE, None) is None:
         extension = Extension(ip)
         extension.install()
@@ -285,7 +264,7 @@ def load(ip: Any) -> None:
 
 
 def unload(ip: Any) -> None:
-    """Take ipymcp out of a shell."""
+    """Unload the extension from a shell."""
     extension = getattr(ip, _ATTRIBUTE, None)
     if extension is not None:
         extension.remove()
@@ -299,11 +278,12 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
     from ipymcp.notebook.magics.dispatch import run
 
     ip: Any = get_ipython()
-    return run(getattr(ip, _ATTRIBUTE), line, cell, local_ns or {})
+    extension: Extension = getattr(ip, _ATTRIBUTE)
+    return run(ip, extension.settings, extension.display, line, cell, local_ns or {})
 
 
 def _shown(line: str, *, local_ns: Mapping[str, Any] | None = None) -> None:
-    """%mcp in the middle of a cell, where nobody else shows what it gives."""
+    """Run %mcp in the middle of a cell and display its value, which IPython would not."""
     from IPython import display
 
     value = _magic(line, local_ns=local_ns)
@@ -318,7 +298,7 @@ for _each in (_magic, _shown):
 
 
 def _show_coroutine(coroutine: CoroutineType[Any, Any, Any], printer: Any, _: bool) -> None:
-    """One of ours that a cell shows was meant to be awaited; others as they always look."""
+    """Say that a coroutine of ipymcp needs await; print others as usual."""
     if str((coroutine.cr_frame.f_globals if coroutine.cr_frame else {}).get("__name__")).startswith("ipymcp."):
         printer.text("not called: this is a coroutine, write await before it (or leave out .aio)")
     else:
@@ -326,30 +306,30 @@ def _show_coroutine(coroutine: CoroutineType[Any, Any, Any], printer: Any, _: bo
 
 
 def _comms(ip: Any) -> Any:
-    """The kernel's comms; None where there are none."""
+    """The kernel's comm manager, or None."""
     return getattr(getattr(ip, "kernel", None), "comm_manager", None)
 
 
 def _has_context_matchers() -> bool:
-    """Whether this IPython (8.6 or later) tells completers more than the word they stand in."""
+    """Whether this IPython (8.6 or later) gives completers the whole text."""
     return hasattr(sys.modules["IPython.core.completer"], "context_matcher")
 
 
 def _cell(ip: Any) -> int | None:
-    """The number of the cell that runs. `execution_count` is that, or one more, by IPython's version."""
+    """The number of the running cell; `execution_count` may be one more, depending on IPython's version."""
     return len(ip.history_manager.input_hist_parsed) - 1
 
 
 def _set_model(model: str, budget: int) -> None:
-    late = " ".join(map(quoted, ipymcp.host()._set_model(model or None, budget)))
+    late = " ".join(map(quoted, set_model(ipymcp.host(), model or None, budget)))
     if late:
-        say(f"{late}: it counts there after the next start: %mcp restart {late}")
+        say(f"{late}: takes effect after a restart: %mcp restart {late}")
 
 
 def _set_nested_loop(mode: NestedMode) -> None:
-    ipymcp.host()._host.answers.nested_loop = mode
+    host_of(ipymcp.host()).answers.nested_loop = mode
 
 
 def _set_guarding(pins: PinsMode, history: HistoryMode, doubts: bool) -> None:
-    host = ipymcp.host()._host
+    host = host_of(ipymcp.host())
     host.guard.policy.pins, host.history.mode, host.guard.policy.doubts = pins, history, doubts

@@ -1,15 +1,15 @@
-"""The syntax of `%mcp` lines: words, options, and what a subcommand is given.
+"""The syntax of `%mcp` lines: words, options and subcommands.
 
-- Words are separated by blanks. A word may be `key=value`; the key is what stands before the first `=`.
+- Words are separated by blanks. A word may be `key=value`; the key is the part before the first `=`.
 - Quotes count only where a value starts: at the start of a word, or right after `key=`. A quoted value ends at the next
   such quote; the quote itself is written twice inside (`'it''s'`). A backslash is always literal.
 - In an unquoted value, brackets balance, so blanks inside `{}`, `[]` and `()` belong to the word. Strings inside
-  brackets are JSON's or Python's: there a backslash does escape. A closing bracket with nothing open is text.
-- A word that begins with `{` takes the rest of the line as it stands: the raw arguments of a call.
+  brackets are JSON or Python strings, in which a backslash escapes. An unmatched closing bracket is text.
+- A word that begins with `{` takes the rest of the line unchanged: the raw arguments of a call.
 - ` #` after a blank begins a comment. One `;` at the very end is dropped and makes the line silent.
-- The first bare `--` ends the words; what follows is a command. There brackets mean nothing and quotes work as above.
+- The first bare `--` ends the words; a command follows, in which brackets mean nothing and quotes work as above.
 
-An option may stand anywhere among the words; one in quotes is never an option, nor is a negative number.
+Options may appear anywhere among the words; a quoted word or a negative number is never an option.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ipymcp.api.namespace import Mcp
-    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.display import PanelDisplay
     from ipymcp.notebook.settings import IPyMCP
+    from ipymcp.runtime.host import Host
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -41,11 +43,11 @@ _SNIPPET = 24
 
 
 class LineError(ValueError):
-    """The line is mistyped.
+    """A `%mcp` line is invalid.
 
     Args:
-        message: What is wrong, in one line.
-        position: Where, as an index into the line.
+        message: The problem, in one line.
+        position: Index of the problem in the line.
     """
 
     def __init__(self, message: str, position: int) -> None:
@@ -58,14 +60,14 @@ class Word(Struct, frozen=True):
     """One word of a line; `line[word.start:word.end] == word.raw`."""
 
     raw: str
-    """As typed, quotes included."""
+    """The word as typed, with quotes."""
     start: int
     end: int
     value: str
-    """What stands after `key=`, or the whole word where there is no key; without its quotes."""
+    """The part after `key=`, or the whole word if there is no key; without quotes."""
     key: str | None = None
     quoted: str = ""
-    """The quote round the value: `'`, `"` or nothing."""
+    """The quote around the value: `'`, `"` or empty."""
 
     @property
     def text(self) -> str:
@@ -79,22 +81,22 @@ class Word(Struct, frozen=True):
 
 
 class MagicLine(Struct, frozen=True):
-    """A line, cut up."""
+    """The words of a line."""
 
     words: tuple[Word, ...]
     command: tuple[Word, ...] | None = None
-    """The words after the first bare `--`; None where there is none."""
+    """The words after the first bare `--`; None without one."""
     silent: bool = False
     """Whether the line ended in `;`."""
 
     @property
     def argv(self) -> list[str]:
-        """The command's words as plain text; empty where there is no command."""
+        """The command's words as strings; empty if there is no command."""
         return [word.text for word in self.command or ()]
 
 
 class PartialLine(Struct, frozen=True):
-    """A line that is still being typed: the finished words, and the one at the cursor."""
+    """An unfinished line: the finished words and the word at the cursor."""
 
     words: tuple[Word, ...]
     last: Word
@@ -104,7 +106,7 @@ class PartialLine(Struct, frozen=True):
 
 
 def tokenize(line: str) -> MagicLine:
-    """Cut a line into words by the rules above.
+    """Split a line into words.
 
     Raises:
         LineError: A quote or bracket is not closed, or text touches a closing quote.
@@ -123,7 +125,7 @@ def tokenize(line: str) -> MagicLine:
 
 
 def is_silent(line: str) -> bool:
-    """Whether a line ends in the `;` that silences it; False for one that is mistyped."""
+    """Whether a line ends in the `;` that silences it; False for an invalid line."""
     try:
         return tokenize(line).silent
     except LineError:
@@ -131,10 +133,7 @@ def is_silent(line: str) -> bool:
 
 
 def tokenize_partial(line: str) -> PartialLine | None:
-    """Cut a line whose end is the cursor; None inside a comment.
-
-    Never raises: what is still open belongs to the last word.
-    """
+    """Split a line that ends at the cursor; None inside a comment. Open quotes and brackets are not errors."""
     scanner = _Scanner(line)
     words: list[Word] = []
     last = Word("", len(line), len(line), "")
@@ -152,7 +151,7 @@ def tokenize_partial(line: str) -> PartialLine | None:
 
 
 class _Scanner:
-    """Reads one word after the other."""
+    """Reader of the words of a line."""
 
     def __init__(self, line: str) -> None:
         self.line = line
@@ -163,7 +162,7 @@ class _Scanner:
         self.silent = False
 
     def read(self) -> Word | None:
-        """The next word, or None at the end."""
+        """Read the next word; None at the end."""
         line, start = self.line, self.position
         while start < len(line) and line[start].isspace():
             start += 1
@@ -184,7 +183,7 @@ class _Scanner:
         return Word(line[start:stop], start, stop, value, key, quoted)
 
     def unfinished(self) -> Word:
-        """The word that `read` could not end, up to the end of the line."""
+        """Return the word that `read` could not finish."""
         key, at = self._key()
         quoted = self.line[at] if self.line[at] in "'\"" else ""
         value = self.line[at + len(quoted) :]
@@ -197,7 +196,7 @@ class _Scanner:
         return (match.group()[:-1], match.end()) if match else (None, self.start)
 
     def _quoted(self, at: int, quote: str) -> tuple[str, int]:
-        """The quoted value that starts here, and where it ends."""
+        """The quoted value that starts here, and its end."""
         line = self.line
         close = line.find(quote, at + 1)
         while close >= 0 and line.startswith(quote, close + 1):
@@ -213,7 +212,7 @@ class _Scanner:
         return line[at + 1 : close].replace(quote * 2, quote), close + 1
 
     def _plain(self, at: int, *, to_end: bool) -> int:
-        """Where the unquoted value that starts here ends; with `to_end`, blanks do not end it."""
+        """The end of the unquoted value that starts here; with `to_end`, blanks do not end it."""
         opened: list[int] = []
         while at < len(self.line):
             char = self.line[at]
@@ -266,8 +265,8 @@ _OfServers: TypeAlias = Literal[
 Kind: TypeAlias = (
     _OfServers | Literal["call", "secret", "trusted", "source-host", "target-host", "word", "folder", "file", ""]
 )
-"""What a word names. `server`: one that is here; `configured`: or in a file that is found; `loadable`: or a
-config file; `setting`: a key of a definition; `word`: of `%mcp`; empty: something new, or nothing known."""
+"""The kind of thing that a word names. `server`: a loaded server; `configured`: also one in a discovered file;
+`loadable`: also a config file; `setting`: a key of a definition; `word`: a subcommand; empty: unknown or new."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
 _VALUE = re.compile(r"""(?:=|\s+)(?:"(?:[^"]|"")*"|'(?:[^']|'')*'|\S+)""")
@@ -278,12 +277,12 @@ class Option(Struct, frozen=True):
     """One option.
 
     Args:
-        name: With its dashes: `--timeout` or `-n`.
-        value: What its value is called in messages, such as `S`; empty for a flag.
-        choices: The values it takes; empty for any.
-        number: Whether the value must be a number, not below zero.
-        repeats: Whether it may come more than once.
-        takes: What its value names.
+        name: The name with its dashes: `--timeout` or `-n`.
+        value: The placeholder of its value in messages, such as `S`; empty for a flag.
+        choices: The allowed values; empty for any.
+        number: Whether the value must be a non-negative number.
+        repeats: Whether the option may be repeated.
+        takes: The kind of its value.
     """
 
     name: str
@@ -295,10 +294,10 @@ class Option(Struct, frozen=True):
 
 
 class Parsed(Struct, frozen=True):
-    """What stood on a line."""
+    """The parsed words of a subcommand."""
 
     names: tuple[Word, ...]
-    """The words that are no options and no options' values."""
+    """The words that are neither options nor values of options."""
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def has(self, option: str) -> bool:
@@ -306,33 +305,32 @@ class Parsed(Struct, frozen=True):
         return option in self.values
 
     def text(self, option: str) -> str | None:
-        """The option's value; None where it was not given."""
+        """The option's value; None if it was not given."""
         return self.values[option][-1] if option in self.values else None
 
     def number(self, option: str) -> float | None:
-        """The value of an option declared as a number; None where it was not given."""
+        """The value of a numeric option; None if it was not given."""
         text = self.text(option)
         return None if text is None else float(text)
 
     def texts(self, option: str) -> list[str]:
-        """Every value of a repeatable option, in order."""
+        """All values of a repeatable option, in order."""
         return list(self.values.get(option, ()))
 
 
 class Syntax(Struct, frozen=True):
-    """What a subcommand takes.
+    """The syntax of a subcommand.
 
     Args:
-        usage: How to write it, shown in errors: `stop NAME… | --all`.
-        options: Its options.
-        at_least: How many names it needs.
-        at_most: How many it takes; None for any number.
-        instead: A flag that stands in for the names: exactly one of the two must be there.
-        takes: What the names are, by place, the last of them for all further ones.
-        arguments: Whether `key=value` may follow, for what the last of those places names.
-        actions: Words that may stand first, each with the syntax of what follows it; nothing else may where it takes
-            nothing.
-        synonyms: Words that are understood as one of those.
+        usage: The usage line shown in errors: `stop NAME… | --all`.
+        options: The options.
+        at_least: Minimum number of names.
+        at_most: Maximum number of names; None for no limit.
+        instead: A flag that replaces the names: exactly one of the two must be given.
+        takes: The kinds of the names by position; the last kind is for all further names.
+        arguments: Whether `key=value` arguments may follow for the last of those positions.
+        actions: Words allowed in first position, each with the syntax of the rest; without `takes`, one is required.
+        synonyms: Alternative words for actions.
     """
 
     usage: str
@@ -347,21 +345,21 @@ class Syntax(Struct, frozen=True):
 
     @property
     def every(self) -> dict[str, Option]:
-        """The options by name, those of the actions too."""
+        """All options by name, including those of the actions."""
         of_actions = (option for action in self.actions.values() for option in action.options)
         return {option.name: option for option in (*self.options, *of_actions)}
 
     @property
     def valued(self) -> dict[str, Option]:
-        """Those of them that take a value."""
+        """All options that take a value, by name."""
         return {name: option for name, option in self.every.items() if option.value}
 
     def parse(self, words: Sequence[Word]) -> Parsed:
-        """Read a subcommand's words, without the subcommand itself.
+        """Parse a subcommand's words, without the subcommand itself.
 
         Raises:
-            LineError: An action or option is unknown, an option's value is missing or wrong, or there are too few or
-                too many names.
+            LineError: An action or option is unknown, an option's value is missing or invalid, or the number of names
+                is wrong.
         """
         end = words[-1].end if words else 0
         first = next(iter(names_among(words, self.valued)), None) if self.actions else None
@@ -429,12 +427,7 @@ class Syntax(Struct, frozen=True):
 
 
 def names_among(words: Sequence[Word], valued: Collection[str]) -> list[Word]:
-    """The words of an unfinished line that are no options and no values of options.
-
-    Args:
-        words: The line's.
-        valued: The options that take a value.
-    """
+    """The words of an unfinished line that are neither options nor values of the options in `valued`."""
     names: list[Word] = []
     is_value = False
     for word in words:
@@ -452,7 +445,7 @@ def _looks_like_option(word: Word) -> bool:
 
 
 def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
-    """The options that a line begins with, and the text after them as it stands."""
+    """Split a line into its leading options and the unchanged text after them."""
     end = 0
     while match := _LEADING.match(line, end):
         option = syntax.every.get(match[1])
@@ -464,47 +457,51 @@ def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
 
 
 class MagicRequest(Struct, frozen=True):
-    """One `%mcp` line, cut up."""
+    """A parsed `%mcp` line and its notebook."""
 
     word: str
     words: Sequence[Word]
     """The words after the subcommand."""
     parsed: Parsed
-    """The same, read as the command's syntax says; empty where it reads them itself."""
+    """The words parsed by the command's syntax; empty if the command parses them itself."""
     line: MagicLine
     cell: str | None
     """The cell's body under `%%mcp`."""
     mcp: Mcp
-    extension: Extension
-    """What `%load_ext` put into the shell."""
+    display: PanelDisplay
     ip: Any
-    """The shell."""
+    """The IPython shell."""
     settings: IPyMCP
     namespaces: tuple[Mapping[str, Any], ...]
-    """Where the notebook's names are looked up, nearest first."""
+    """The namespaces for names of the notebook, nearest first."""
     text: str = ""
-    """What follows the options, where the command takes text."""
+    """The text after the options, if the command takes text."""
+
+    @property
+    def host(self) -> Host:
+        """The host of `mcp`."""
+        return host_of(self.mcp)
 
     @property
     def names(self) -> list[str]:
-        """The words that are no options, as text."""
+        """The words that are not options, as strings."""
         return [word.text for word in self.parsed.names]
 
     @property
     def is_quiet(self) -> bool:
-        """Whether to show nothing by ourselves."""
+        """Whether to show no progress and notices."""
         return self.line.silent or self.settings.quiet
 
 
 class Command(Struct, frozen=True):
-    """A subcommand: how it is written, what its help says, what it does."""
+    """A subcommand: its syntax, help and implementation."""
 
     syntax: Syntax
     help: str
-    """The first line is its summary; the rest is shown by `%mcp help WORD`."""
+    """The help text; the first line is the summary, `%mcp help WORD` shows the rest."""
     run: Callable[[MagicRequest], Any]
     takes_cell: bool = False
     takes_command: bool = False
     """Whether `-- COMMAND ARG…` may follow."""
     takes_text: bool = False
-    """Whether what follows the options is text, as it stands."""
+    """Whether unchanged text follows the options."""

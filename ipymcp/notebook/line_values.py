@@ -2,14 +2,13 @@ r"""Values typed in `%mcp` lines and cells, with Python expressions evaluated in
 
 - `key=$name`, unquoted and an identifier, is the notebook's object.
 - An unquoted or double-quoted value with `{expr}` is filled like an f-string, unless it is JSON.
-- An unquoted value that is a whole Python dict with string keys, `{"limit": n}`, is that dict: as an f-string it would
-  format a string, which nobody means.
-- `$name` with anything else in the value, `path=$folder/a.txt` or `"$name"`, is an error that names `{folder}/a.txt`:
-  as text it would be sent silently.
-- Single quotes switch all of it off.
+- An unquoted value that is a whole Python dict with string keys, `{"limit": n}`, is that dict, not an f-string.
+- `$name` with anything else in the value, `path=$folder/a.txt` or `"$name"`, is an error that suggests
+  `{folder}/a.txt`; otherwise the text would be sent silently.
+- Single quotes disable all of this.
 
-A body, and the raw `{…}` of a line, is read as JSON first, then as a Python expression with the notebook's names, and
-as JSON5 where it is no Python. Python comes before JSON5 because JSON5 silently drops the backslash of `"C:\data"`.
+A body, and the raw `{…}` of a line, is parsed as JSON first, then as a Python expression with the notebook's names,
+then as JSON5. Python comes before JSON5 because JSON5 silently drops the backslash of `"C:\data"`.
 Only where a dict has bare words as keys, `{limit: 5}`, does JSON5 come first: in Python they would be variables.
 """
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 Namespaces = Sequence[Mapping[str, object]]
-"""Where names are looked up, nearest first: the function's locals, then the notebook's own names."""
+"""Mappings of names to objects, nearest first: the function's locals, then the notebook's names."""
 
 _FILE = "<%mcp>"
 AS_TEXT = "single quotes send the text as it is"
@@ -56,14 +55,14 @@ def parse_expression(source: str) -> ast.Expression:
 def evaluate(
     tree: ast.Expression, source: str, namespaces: Namespaces, *, argument: str | None = None, located: bool = False
 ) -> object:
-    """Evaluate an expression. JSON's own words (`true`, `null`) are known unless the notebook has such names.
+    """Evaluate an expression, in which JSON's `true` and `null` are defined unless the notebook defines them.
 
     Args:
         tree: The expression.
-        source: How an error calls it.
-        namespaces: Where names are looked up.
-        argument: The argument it is for, where it is for one.
-        located: Put the line and column before an error's message.
+        source: The expression in error messages.
+        namespaces: The notebook's names.
+        argument: The argument in error messages.
+        located: Whether an error's message begins with the line and column.
 
     Raises:
         ArgumentError: A name is unknown, or the expression raised; the cause is kept.
@@ -85,7 +84,7 @@ def evaluate(
 
 
 def look_up(name: str, namespaces: Namespaces, argument: str | None) -> object:
-    """The notebook's object of that name. Raises ArgumentError, suggesting near names."""
+    """Return the notebook's object of that name; raises ArgumentError, suggesting similar names."""
     for namespace in namespaces:
         if name in namespace:
             return namespace[name]
@@ -117,7 +116,7 @@ def _node_of(tree: ast.Expression, name: str | None) -> ast.Name | None:
 
 
 def _place(tree: ast.Expression, error: Exception) -> str:
-    """Where in the source an error arose: an unknown name's own place, else the line that ran."""
+    """The location of an error: that of the unknown name, else the line that ran."""
     node = _node_of(tree, error.name) if isinstance(error, NameError) else None
     if node:
         return f"line {node.lineno}, column {node.col_offset + 1}: "
@@ -130,7 +129,7 @@ def _place(tree: ast.Expression, error: Exception) -> str:
 
 
 class _Template(Struct, frozen=True):
-    """A value with `{expr}` in it. Own code: before Python 3.12 an f-string cannot hold its own quotes."""
+    """A value with `{expr}`; not an f-string, which before Python 3.12 cannot contain its own quotes."""
 
     text: str
     namespaces: Namespaces
@@ -142,7 +141,7 @@ class _Template(Struct, frozen=True):
         return filled
 
     def _read(self, at: int, *, in_spec: bool) -> tuple[str, int]:
-        """The text from here, filled, up to the end, or to the `}` that ends a format spec."""
+        """The filled text up to the end, or to the `}` that ends a format spec."""
         parts: list[str] = []
         while at < len(self.text):
             char = self.text[at]
@@ -162,7 +161,7 @@ class _Template(Struct, frozen=True):
         return "".join(parts), at
 
     def _field(self, opened: int) -> tuple[str, int]:
-        """The filled field that opens here, and where the text goes on."""
+        """The filled field that opens here, and its end."""
         at = self._expression_end(opened + 1)
         source = self.text[opened + 1 : at].strip()
         value = self._evaluate(source, opened)
@@ -182,7 +181,7 @@ class _Template(Struct, frozen=True):
             raise self._error(opened, f"{type(error).__name__}: {error}") from error
 
     def _expression_end(self, at: int) -> int:
-        """Where the expression ends: at `}`, `:` or `!` outside brackets and strings."""
+        """The end of the expression: `}`, `:` or `!` outside brackets and strings."""
         depth = 0
         while at < len(self.text):
             char = self.text[at]
@@ -214,19 +213,19 @@ class _Template(Struct, frozen=True):
 
 
 _EMBEDDED = re.compile(r"""\$\{(?P<braced>[^\W\d]\w*)\} | \{\{ | \{[^{}]*\} | \$(?P<name>[^\W\d]\w*)""", re.VERBOSE)
-"""`${name}` and `$name`; what stands in braces is Python, and passed over."""
+"""`${name}` and `$name`; other braces hold Python expressions and are skipped."""
 
 
 class TypedText(Struct, frozen=True):
-    """Typed text, for the argument's schema to read."""
+    """Typed text, which the argument's schema interprets."""
 
     text: str
     quoted: bool = False
-    """Whether it stood in quotes: where no schema says otherwise it is text, whatever it looks like."""
+    """Whether the text was quoted; it is then a string unless the schema says otherwise."""
 
 
 class Object(Struct, frozen=True):
-    """An object of the notebook, sent as it is."""
+    """An object of the notebook."""
 
     value: object
 
@@ -234,16 +233,16 @@ class Object(Struct, frozen=True):
 def parse_arguments(
     words: Sequence[Word], namespaces: Namespaces, names: Sequence[str] = ()
 ) -> list[tuple[str, TypedText | Object]]:
-    """Read `key=value` words.
+    """Parse `key=value` words.
 
     Args:
-        words: The line's, behind what it is about.
-        namespaces: Where names are looked up, nearest first.
-        names: The arguments that may be given, the required ones first; for errors.
+        words: The words of the arguments.
+        namespaces: The notebook's names.
+        names: The accepted arguments, required ones first; for errors.
 
     Raises:
         LineError: A word has no key, or a key comes twice.
-        ArgumentError: A value names what the notebook does not have, or cannot be filled.
+        ArgumentError: A value refers to an unknown name, or an expression fails.
     """
     arguments: dict[str, TypedText | Object] = {}
     for index, word in enumerate(words):
@@ -256,7 +255,7 @@ def parse_arguments(
 
 
 def _no_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
-    """What is wrong with a word that is not `key=value`, and what to write instead."""
+    """Describe the problem of a word that is not `key=value`, with a correction."""
     word, problem = words[index], f"{words[index].raw} is not key=value"
     before, behind = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
     name, colon, value = word.raw.partition(":")
@@ -276,8 +275,8 @@ def read_value(word: Word, namespaces: Namespaces) -> TypedText | Object:
     """Read one word's value with the notebook's names.
 
     Args:
-        word: The word; its key names the argument in errors.
-        namespaces: Where names are looked up, nearest first.
+        word: The word; its key is the argument in errors.
+        namespaces: The notebook's names.
 
     Raises:
         ArgumentError: A name is unknown (the hint suggests near ones), or an expression fails.
@@ -299,7 +298,7 @@ def read_value(word: Word, namespaces: Namespaces) -> TypedText | Object:
 
 
 def _refuse_embedded(word: Word) -> None:
-    """Raise an ArgumentError for `$name` with something before or behind it, outside of `{…}`."""
+    """Raise an ArgumentError for `$name` within a longer value, outside of `{…}`."""
     for found in _EMBEDDED.finditer(word.value):
         name = found["name"] or found["braced"]
         if name is None:
@@ -314,15 +313,15 @@ def _refuse_embedded(word: Word) -> None:
 
 
 def parse_body(text: str, namespaces: Namespaces) -> dict[str, object]:
-    """Read a call's arguments from a body: JSON, a Python dict expression, or JSON5. An empty body is no arguments.
+    """Parse a call's arguments from JSON, a Python dict expression or JSON5; an empty body has none.
 
     Args:
         text: The cell's body, or the raw rest of a line.
-        namespaces: Where a Python expression finds its names, nearest first.
+        namespaces: The notebook's names.
 
     Raises:
-        ArgumentError: It is none of the three (the message says where), a name is unknown, or it is no mapping from
-            argument names.
+        ArgumentError: The body is none of the three (the message has the location), refers to an unknown name, or is
+            not a mapping from argument names.
     """
     if not text.strip():
         return {}
@@ -345,7 +344,7 @@ def _read_body(text: str, namespaces: Namespaces) -> object:
     except ValueError as error:
         json_error = error
     try:
-        # Leading line ends stay, so that an error's line is the body's own; an indent would be Python's own error.
+        # Leading newlines stay, so that an error has the body's line number; an indent would be a syntax error.
         tree = parse_expression(text[: len(text) - len(text.lstrip())].rstrip(" \t") + text.strip())
     except (SyntaxError, ValueError) as error:
         found, value = _read_json5(text)
@@ -368,7 +367,7 @@ def _is_json(value: str) -> bool:
 
 
 def _read_json5(text: str) -> tuple[bool, object]:
-    """Whether it is JSON5 that is read in no time, and the value: as in config files, what is long is not tried."""
+    """Whether the text is JSON5, and its value; as in config files, long texts are not tried."""
     with contextlib.suppress(ValueError, RecursionError):
         return True, json.loads(without_comments(text))
     if len(text) > JSON5_MAX_BYTES:
@@ -397,7 +396,7 @@ def _string_keyed_dict(value: str) -> ast.Expression | None:
 
 
 def _has_bare_keys(node: ast.expr) -> bool:
-    """Whether a dict display, here or nested as a value, has a bare word as a key."""
+    """Whether a dict display, nested or not, has a bare word as a key."""
     if isinstance(node, ast.Dict):
         return any(isinstance(key, ast.Name) for key in node.keys) or any(map(_has_bare_keys, node.values))
     if isinstance(node, ast.BinOp):  # to Python, `// a comment` of JSON5 is a division
@@ -406,7 +405,7 @@ def _has_bare_keys(node: ast.expr) -> bool:
 
 
 def _unreadable(json_error: ValueError, python_error: SyntaxError | ValueError, *, is_long: bool) -> ArgumentError:
-    """The error of the reader that came farthest: it was the one meant."""
+    """The error of the parser that came farthest, whose format was probably intended."""
     line, column, reason = 1, 1, str(json_error)
     if isinstance(json_error, json.JSONDecodeError):
         line, column, reason = json_error.lineno, json_error.colno, json_error.msg

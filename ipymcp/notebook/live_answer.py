@@ -1,4 +1,4 @@
-"""An answer in the cell as it comes: what is sent, in one line, then words and cards in the order of their coming."""
+"""A model's answer in the cell as it arrives: a line about the request, then text and cards of calls in order."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from ipymcp.text import escaped, visible
 if TYPE_CHECKING:
     from ipymcp.llm.answer import Answer, ModelCall
     from ipymcp.llm.backend import RequestPreview
-    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.display import PanelDisplay
 
 
 _ENDS = {
     "length": "cut off: the model may not write longer answers",
     "content_filter": "cut off by the provider's content filter",
 }
-"""Ends of an answer that the user has to know of."""
+"""Stop reasons that the user is told."""
 
 
 class CellOutput:
-    """Shows an answer in a cell; a terminal gets its text.
+    """The output of an answer in a cell or a terminal.
 
     Args:
-        extension: Of the notebook.
-        as_markdown: Whether the words are Markdown; else they are shown as they are.
+        display: Renders the questions of calls; None in a terminal.
+        as_markdown: Whether to render the text as Markdown.
     """
 
-    def __init__(self, extension: Extension, *, as_markdown: bool) -> None:
-        self._extension = extension
-        self._is_notebook = hasattr(extension.ip, "kernel")
+    def __init__(self, display: PanelDisplay | None, *, as_markdown: bool) -> None:
+        self._display = display
+        self._is_notebook = display is not None
         self._as_markdown = as_markdown
         self._text = ""
-        self._words: Any = None
-        """The display of the words that are coming; another begins after each call."""
+        self._text_display: Any = None
+        """The display of the current text; each call begins a new one."""
         self._cards: dict[str, Any] = {}
-        """Their displays, by the cards' names."""
+        """Displays of calls, by card."""
         self._open: dict[str, ModelCall] = {}
-        """What is not over, as it is shown."""
+        """Unfinished calls, by card."""
 
-    def begins(self, beginning: RequestPreview) -> None:
-        """What is sent, in one line."""
+    def show_request(self, beginning: RequestPreview) -> None:
+        """Show a line about the request."""
         line = visible(str(beginning))
         self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
 
-    def says(self, text: str) -> None:
-        """More words."""
+    def show_text(self, text: str) -> None:
+        """Append text."""
         self._text += text
         plain = visible(self._text)
         bundle = {"text/plain": plain}
@@ -57,16 +57,16 @@ class CellOutput:
         if not self._is_notebook:
             print(visible(text), end="", flush=True)  # noqa: T201 - the answer itself
             return
-        if self._words is None:
-            self._words = self._show(bundle)
+        if self._text_display is None:
+            self._text_display = self._show(bundle)
         else:
-            self._words.update(bundle, raw=True)
+            self._text_display.update(bundle, raw=True)
 
-    def calls(self, call: ModelCall) -> None:
-        """A card, and what follows begins below it."""
+    def show_call(self, call: ModelCall) -> None:
+        """Show or update the card of a call; later text begins below it."""
         if not self._is_notebook and self._text and not self._text.endswith("\n"):
             print(flush=True)  # noqa: T201
-        self._text, self._words = "", None
+        self._text, self._text_display = "", None
         if call.is_done:
             self._open.pop(call.card, None)
         else:
@@ -79,21 +79,19 @@ class CellOutput:
             self._show(self._card(call))
 
     def broke_off(self) -> None:
-        """There will be no answer: no card is left that waits."""
+        """Mark unfinished calls as cancelled."""
         how = {"text": "cancelled", "is_error": True, "is_done": True, "is_refused": True, "decision": "stopped"}
         for call in [*self._open.values()]:
-            self.calls(replace(call, **how))
+            self.show_call(replace(call, **how))
 
     def _card(self, call: ModelCall) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}
-        if call.asked_at and not call.is_done and self._is_notebook:
-            from ipymcp.notebook.display import question
-
-            bundle |= question(self._extension, call.asked_at, is_here=call.asked_at == call.card)
+        if call.asked_at and not call.is_done and self._display is not None:
+            bundle |= self._display.question(call.asked_at, is_here=call.asked_at == call.card)
         return bundle
 
     def ended(self, answer: Answer) -> None:
-        """What it cost."""
+        """Show the usage of the answer."""
         line = str(answer.usage)
         if answer.reason in _ENDS:
             line = f"{line} · {_ENDS[answer.reason]}"

@@ -1,7 +1,7 @@
-"""Progress of calls and starting servers in a cell. One tidy line is left behind.
+"""Progress of calls and starting servers in a cell; one line remains.
 
-In a notebook a display is updated in place; in a terminal a line is rewritten; where output comes from another thread
-than the main one nobody would see it in the right cell, so nothing is shown.
+A notebook updates a display in place, a terminal rewrites a line. Other threads than the main one show nothing, because
+their output could land in the wrong cell.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    """Tell the user something that is no answer of the line, on the cell's stderr."""
+    """Print a notice to the cell's stderr."""
     print(one_line(f"ipymcp: {text}"), file=sys.stderr)  # noqa: T201 - meant for the cell
 
 
 SHOW_AFTER = 0.5
-"""Seconds a call that reports progress runs before a bar is worth looking at."""
+"""Seconds that a call must run before its progress is shown."""
 REDRAW_EVERY = 0.1
 MAX_SERVERS = 100
-"""Servers that are shown as they come; of further ones their number."""
+"""Maximum servers shown one by one; of further ones only the number is shown."""
 _BAR = 20
 
 
 class ProgressLine:
-    """A place in the cell's output that can be rewritten."""
+    """A part of the cell's output that can be rewritten."""
 
     def __init__(self, ip: Any) -> None:
         self._is_notebook = hasattr(ip, "kernel")
@@ -48,7 +48,7 @@ class ProgressLine:
         self._width = 0
 
     def show(self, plain: str, html: str) -> None:
-        """Put this there, instead of what was there."""
+        """Replace the content."""
         if not self._is_notebook:
             self._rewrite(plain)
             return
@@ -61,7 +61,7 @@ class ProgressLine:
             self._handle.update(bundle, raw=True)
 
     def end(self) -> None:
-        """Leave what is there."""
+        """Finish the line and keep its content."""
         if not self._is_notebook and self._width:
             sys.stdout.write("\n")
             sys.stdout.flush()
@@ -75,7 +75,7 @@ class ProgressLine:
 
 
 class CellPresenter:
-    """Shows calls that report progress for longer than half a second.
+    """Progress of calls that run longer than half a second.
 
     Args:
         ip: The shell.
@@ -88,7 +88,7 @@ class CellPresenter:
         self._shown: dict[int, tuple[ProgressLine, float]] = {}
 
     def progress(self, call: Call[Any]) -> None:
-        """The call reported progress."""
+        """Show the progress of a call."""
         now = time.monotonic()
         if self._settings.quiet or now - call.started < SHOW_AFTER or not _is_main_thread():
             return
@@ -99,7 +99,7 @@ class CellPresenter:
         self._shown[call.number] = line, drawn
 
     def finished(self, call: Call[Any]) -> None:
-        """The call is over: leave one line."""
+        """Replace the progress of a finished call with one line."""
         line, _ = self._shown.pop(call.number, (None, 0.0))
         if line is not None:
             line.show(*_bar(call, ended=True))
@@ -107,13 +107,13 @@ class CellPresenter:
 
 
 class LoadDisplay:
-    """Shows servers as they come.
+    """Progress of starting servers.
 
     Args:
-        ip: The shell.
-        host: Whose servers.
-        names: Which.
-        quiet: Show nothing.
+        ip: The IPython shell.
+        host: The host of the servers.
+        names: The servers to show.
+        quiet: Whether to show nothing.
     """
 
     def __init__(self, ip: Any, host: Host, names: Sequence[str], *, quiet: bool) -> None:
@@ -127,7 +127,7 @@ class LoadDisplay:
         self._raised: str | None = None
 
     def update(self, event: Event) -> None:
-        """Something happened to a server."""
+        """Show a change of a server."""
         if isinstance(event, ServerChanged) and event.server in self._names:
             self._details[event.server] = event.detail
             now = time.monotonic()
@@ -136,10 +136,10 @@ class LoadDisplay:
                 self._draw()
 
     def finish(self, raised: str | None = None) -> None:
-        """Draw it for the last time.
+        """Show the final states.
 
         Args:
-            raised: The server whose failure is raised next, and need not be told twice.
+            raised: The server whose failure is raised next; its message is not shown here.
         """
         self._raised = raised
         self._draw()
@@ -170,7 +170,7 @@ class LoadDisplay:
         if session.state is State.READY:
             count = len(session.catalog.tools)
             found = len(self._host.guard.findings.get(session.name, ()))
-            scan = f"; {found:,} conspicuous in what it says: %mcp pins scan" if found else ""
+            scan = f"; {found:,} suspicious in its descriptions: %mcp pins scan" if found else ""
             return "✓", "#2a8a4a", session.name, f"ready, {count:,} tool{'' if count == 1 else 's'}{scan}"
         if session.error is not None:
             message = "did not start" if session.name == self._raised else session.error.message

@@ -1,4 +1,4 @@
-"""What `%config IPyMCP` sets."""
+"""Settings of the extension (`%config IPyMCP`)."""
 
 from __future__ import annotations
 
@@ -101,16 +101,16 @@ class IPyMCP(Configurable):
         self._on_panel()
 
     def update_config(self, config: Any) -> None:
-        """Take what `%config` says. Whatever it is, it would be copied first, and not everything can be.
+        """Apply values of `%config`; types are checked first, since traitlets would copy values that cannot be copied.
 
         Raises:
-            TraitError: A setting is of another type.
+            TraitError: A value has the wrong type.
         """
         for name, value in config.get(type(self).__name__, {}).items():
             trait = self.traits().get(name)
             if isinstance(trait, Unicode) and not isinstance(value, str):
                 hint = ": a model object goes to mcp.ask(…, model=…)" if name == "model" else ""
-                raise TraitError(f"IPyMCP.{name} is text, not {type(value).__name__}{hint}")
+                raise TraitError(f"IPyMCP.{name} is a string, not {type(value).__name__}{hint}")
         super().update_config(config)
 
     @observe("model", "sampling_tokens")

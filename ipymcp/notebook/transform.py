@@ -1,14 +1,14 @@
-"""Keeps IPython's help syntax away from `%mcp` lines.
+"""Input transformer that protects `%mcp` lines from IPython's help syntax.
 
 IPython takes any line that ends in `?` for a question about its last word, before it looks for magics:
 `%mcp tools fs.*?` would print nothing and `%mcp call s.t q=what?` would describe `what`. With this transformer every
 `%mcp …` and `x = %mcp …` line reaches the magic whole. `%mcp?` alone, with no blank after the name, stays IPython's.
 `%%mcp …?` needs nothing: IPython cuts cell magics off before it looks for help.
 
-A line that ends in `;` shows no result: the call ends in it too, which is where IPython looks for it.
+A line that ends in `;` shows no result: the call ends in `;` too, where IPython looks for it.
 
-IPython shows the value of a cell's last line only. A line in the middle of a cell, or in a block, shows what it gives
-itself: it becomes a call of the magic `mcp_shown`, which gives nothing.
+IPython displays the value of a cell's last line only. A line in the middle of a cell, or in a block, becomes a call of
+the magic `mcp_shown`, which displays its value itself and returns None.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _transformers(ip: InteractiveShell) -> list[type[Any]]:
 
 
 def _percent(tokens: Sequence[TokenInfo]) -> int | None:
-    """Where in a logical line the `%` of `%mcp ` stands: first, or right after the first `=` outside brackets."""
+    """Index of the `%` of `%mcp ` in a logical line: first, or right after the first `=` outside brackets."""
     at = 0
     if tokens and tokens[0].string != "%":
         at = _after_assignment(tokens)

@@ -1,8 +1,7 @@
-"""A form in the output of a cell, for one question. What is left of it is a line of what was asked and answered."""
+"""A form for one question in the output of a cell; a line with question and answer replaces it."""
 
 from __future__ import annotations
 
-import threading
 import uuid
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,16 +31,15 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-_WAITING: Final = "Waiting for your answer in the MCP panel."
-_WITHOUT: Final = "ipymcp asks you something. Where no form is drawn here, you are asked at a prompt in a moment."
+_WITHOUT: Final = "ipymcp has a question. If no form appears here, a prompt follows in a moment."
 
 
 class CellForm:
-    """An `QuestionUI`.
+    """A `QuestionUI` that shows one question in a cell.
 
     Args:
-        panel: Whose questions it shows.
-        publisher: The shell's, of displays.
+        panel: The notebook's panel.
+        publisher: The shell's display publisher.
     """
 
     def __init__(self, panel: Panel, publisher: Any) -> None:
@@ -50,13 +48,13 @@ class CellForm:
         self._display = uuid.uuid4().hex
         self._widget: Any = PanelWidget(panel, asks=True)
         self._on_hello: Callable[[], None] | None = None
-        self.has_spoken = False
-        """Whether a page has drawn it."""
+        self.has_messages = False
+        """Whether a page has sent any message."""
         self._is_greeted = False
-        self._widget.on_msg(self._heard)
+        self._widget.on_msg(self._handle)
 
     def show(self) -> None:
-        """Display it. An interrupt meanwhile leaves nothing of it."""
+        """Display the form; an interrupt removes it."""
         bundle, metadata = self._widget._repr_mimebundle_()
         try:
             self._publish({**bundle, "text/plain": _WITHOUT}, metadata)
@@ -64,120 +62,80 @@ class CellForm:
             self.remove()
             raise
 
-    def _heard(self, _: object, content: object, __: object) -> None:
-        self.has_spoken = True
+    def _handle(self, _: object, content: object, __: object) -> None:
+        self.has_messages = True
         if is_object(content) and content.get("kind") == "hello":
             self._is_greeted = True
             if self._on_hello is not None:
                 self._on_hello()
 
     def on_hello(self, act: Callable[[], None]) -> None:
-        """Have something done when a page has drawn all of it."""
+        """Call a function once a page has drawn the form."""
         self._on_hello = act
         if self._is_greeted:
             act()
 
     def remove(self) -> None:
-        """Nothing is left of it."""
+        """Remove the form without a trace."""
         self.end({})
 
     def reaches(self, kind: QuestionKind, place: WaitingCaller | None, subject: object) -> bool:
-        """Whether its answers come through."""
+        """Whether an answer can arrive while the caller waits."""
         return self._questions.reaches(kind, place, subject)
 
     def begin(self, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None) -> QuestionHandle:
-        """Ask the one question, here."""
+        """Begin to ask the question."""
         return _CellFormHandle(self, self._questions.begin(kind, rests, None))
 
     def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
         self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
 
-    def end(self, left: dict[str, Any]) -> None:
-        """It is over; leave that in its place."""
-        self._publish(left, {}, update=True)
+    def end(self, remainder: dict[str, Any]) -> None:
+        """Close the form and display `remainder`, a MIME bundle, in its place."""
+        self._publish(remainder, {}, update=True)
         self._widget.end()
 
 
-class WaitingLine:
-    """A line in the output of the cell that waits for an answer in the panel. Nothing is left of it.
-
-    Args:
-        publisher: The shell's, of displays.
-        place: Where the user waits.
-    """
-
-    def __init__(self, publisher: Any, place: WaitingCaller) -> None:
-        self._publisher = publisher
-        self._display = uuid.uuid4().hex
-        self._lock = threading.Lock()
-        self._is_over = self._is_shown = False
-        place.post(self._show, _nothing)
-
-    def _show(self) -> None:
-        with self._lock:
-            if not self._is_over:
-                self._is_shown = True
-                self._publish({"text/plain": _WAITING}, update=False)
-
-    def remove(self) -> None:
-        """The question was answered or withdrawn; from any thread."""
-        with self._lock:
-            if self._is_shown and not self._is_over:
-                self._publish({}, update=True)
-            self._is_over = True
-
-    def _publish(self, data: dict[str, Any], *, update: bool) -> None:
-        self._publisher.publish(data, {}, transient={"display_id": self._display}, update=update)
-
-
-def _nothing() -> None: ...
-
-
 class _CellFormHandle:
-    """Asks in the form, and leaves a line there.
+    """A `QuestionHandle` that leaves a summary line in place of the form."""
 
-    Args:
-        form: Which.
-        asking: Of the panel whose questions it shows.
-    """
-
-    def __init__(self, form: CellForm, asking: QuestionHandle) -> None:
+    def __init__(self, form: CellForm, handle: QuestionHandle) -> None:
         self._form = form
-        self._asking = asking
+        self._handle = handle
         self._line = ""
 
     def can_ask(self) -> bool:
-        """Whether its page is still there."""
-        return self._asking.can_ask()
+        """Whether a page still shows the form."""
+        return self._handle.can_ask()
 
     def withdraw(self) -> None:
-        """It was answered, or nobody wants to know any more."""
-        self._asking.withdraw()
+        """Withdraw the question and replace the form with the summary line."""
+        self._handle.withdraw()
         self._form.end({"text/plain": self._line} if self._line else {})
 
     def fill(self, question: FormQuestion) -> ElicitationAnswer:
-        """Have a form filled."""
-        return self._tell(questions.fill, question, self._asking.fill, CANCELLED)
+        """Ask for the values of a form."""
+        return self._summarized(questions.fill, question, self._handle.fill, CANCELLED)
 
     def visit(self, question: UrlQuestion) -> ElicitationAnswer:
-        """Have an address visited."""
-        return self._tell(questions.visit, question, self._asking.visit, CANCELLED)
+        """Ask the user to visit a URL."""
+        return self._summarized(questions.visit, question, self._handle.visit, CANCELLED)
 
     def login(self, question: LoginQuestion) -> str | None:
-        """Have the user log in."""
-        return self._tell(questions.login, question, self._asking.login, None)
+        """Ask the user to log in."""
+        return self._summarized(questions.login, question, self._handle.login, None)
 
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        """Have the user say which servers may run."""
-        return self._tell(questions.trust, question, self._asking.trust, None)
+        """Ask which servers may run."""
+        return self._summarized(questions.trust, question, self._handle.trust, None)
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        """Have the user say whether calls may be made. What a card shows needs no line."""
+        """Ask whether calls may be made; a question in a card leaves no line."""
         if question.card:
-            return self._asking.approve(question)
-        return self._tell(questions.approve, question, self._asking.approve, None)
+            return self._handle.approve(question)
+        return self._summarized(questions.approve, question, self._handle.approve, None)
 
-    def _tell(self, line: Callable[[Q, A], str], question: Q, ask: Callable[[Q], A], otherwise: A) -> A:
+    def _summarized(self, line: Callable[[Q, A], str], question: Q, ask: Callable[[Q], A], otherwise: A) -> A:
         self._line = line(question, otherwise)
         answer = ask(question)
         self._line = line(question, answer)

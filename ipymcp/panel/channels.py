@@ -1,13 +1,12 @@
 """Channels between the kernel and views: comms, and the socket that the Jupyter server relays.
 
-Messages arrive on a thread of the kernel's, and are handed to the background loop; messages to the view leave from
-there. A comm takes whatever it is given, and keeps it wherever the page does not read. So the view is asked, now and
-then, how far it has read; while it owes too much it is sent nothing.
+Messages arrive on a thread of the kernel and are handed to the background loop, which also sends messages to views. A
+comm has no flow control: it buffers whatever the page does not read. A view is therefore asked now and then how far it
+has read, and receives nothing while too much is unread.
 
-It is served by the background loop, and so answers while a cell blocks the kernel. One JSON message a line, both ways.
-Nothing but the socket is made before the first view comes.
-
-What that file says, and who may believe it, stands in `state/meeting.py`: the server reads it.
+The background loop serves the socket, so that it works while a cell blocks the kernel. Both sides send one JSON message
+per line. Until the first view connects, only the socket exists; `ipymcp.storage.kernel_socket` describes the file that
+announces it to the Jupyter server.
 """
 
 from __future__ import annotations
@@ -44,51 +43,51 @@ if TYPE_CHECKING:
 
 
 _MARK_EVERY = 250_000
-"""Bytes after which a view is asked how far it has read."""
+"""Bytes between two requests for the view's read position."""
 _MAX_UNREAD = 2_000_000
-"""Bytes that may be on their way to one view."""
+"""Maximum unread bytes of one view."""
 _SERVES_WHILE_AWAITING = (7, 4)
-"""The ipykernel from which on comm messages are served while a cell awaits."""
+"""The first ipykernel that handles comm messages while a cell awaits."""
 
 
 class CommChannel:
-    """Carries one view's messages.
+    """A `Channel` over a comm.
 
     Args:
-        panel: The notebook's.
-        comm: Gives the comm; None once it is closed.
-        tell: Sends a message over it.
+        panel: The notebook's panel.
+        comm: Returns the comm; None once it is closed.
+        send: Sends a message over the comm.
     """
 
-    def __init__(self, panel: Panel, comm: Callable[[], Any], tell: Callable[[Message], None]) -> None:
+    def __init__(self, panel: Panel, comm: Callable[[], Any], send: Callable[[Message], None]) -> None:
         self._panel = panel
         self._comm = comm
-        self._tell = tell
+        self._send = send
         self._view: View | None = None
         self._is_on_subshell = self._has_control = False
         self._sent = self._marked = self._read = 0
         self._has_room = asyncio.Event()
         if hasattr(comm(), "_reply_subshell_for"):
-            # Else a click would wait for the main shell, where we last published, and so for the cell that runs there.
+            # Else a click would wait for the main shell, where we last published, and for the cell that runs there.
             comm()._reply_subshell_for = _own_shell
 
-    # -- as a carrier -------------------------------------------------------------------------------------------------
+    # -- on the background loop ---------------------------------------------------------------------------------------
 
     async def carry(self, message: Message, line: bytes) -> None:
-        """Send a message, which the kernel takes at once; wait until the view has read most of what was sent."""
+        """Send a message at once; wait until the view has read most of what was sent."""
         if self._comm() is None:
             raise ConnectionError("the comm is closed")
-        self._tell(message)
+        self._send(message)
         self._sent += len(line)
         if self._sent - self._marked > _MARK_EVERY:
             self._marked = self._sent
-            self._tell({"kind": "mark", "sent": self._sent})
+            self._send({"kind": "mark", "sent": self._sent})
         while self._sent - self._read > _MAX_UNREAD:
             self._has_room = asyncio.Event()  # the loop may be another than before
             await self._has_room.wait()
 
     def serves(self, *, blocked: bool, running: bool) -> bool:
-        """Whether answers come while a cell runs: by the control channel, on a subshell, from 7.4 on in an await."""
+        """Whether answers arrive: over the control channel, on a subshell, or since 7.4 while a cell awaits."""
         return (
             self._has_control
             or self._is_on_subshell
@@ -97,10 +96,10 @@ class CommChannel:
         )
 
     def left(self) -> None:
-        """The panel has let go of it. It may say hello again."""
+        """Do nothing: the view may say hello again."""
 
     def _take(self, content: object) -> None:
-        """The view says something, on the background loop: its messages come on several threads."""
+        """Handle a message; on the background loop, since messages arrive on several threads."""
         if is_object(content) and content.get("kind") == "read":
             return self._was_read(content)
         if is_object(content) and is_hello(content):
@@ -111,14 +110,14 @@ class CommChannel:
         return self._panel.receive(self._view, content)
 
     def _was_read(self, message: Message) -> None:
-        """It has read so many bytes of what was sent."""
+        """Update the number of bytes that the view has read."""
         count = message.get("sent")
         if isinstance(count, int):
             self._read = max(self._read, min(count, self._sent))
             self._has_room.set()
 
     def _begins(self) -> None:
-        """It begins anew: what was sent before is read, or lost."""
+        """Treat everything sent so far as read or lost: the view starts over."""
         self._read = self._sent
         self._has_room.set()
 
@@ -128,33 +127,33 @@ class CommChannel:
 
     # -- in the kernel's threads --------------------------------------------------------------------------------------
 
-    def heard(self, content: object) -> None:
-        """The view says something."""
+    def receive(self, content: object) -> None:
+        """Handle a message from the view."""
         if self._panel.is_closed:
             return
         self._is_on_subshell = threading.current_thread() is not threading.main_thread()
         self._panel.host.loop.call(self._take, content)
 
     def gone(self) -> None:
-        """The view is gone."""
+        """Detach the view: its comm is closed."""
         if self._panel.host.loop.is_running:
             self._panel.host.loop.call(self._go)
 
 
-def opened(panel: Panel, comm: Any) -> None:
-    """A page has opened a comm for a view of the whole panel."""
+def serve_comm(panel: Panel, comm: Any) -> None:
+    """Serve a view of the whole panel over a comm that a page has opened."""
     is_open = True
-    carrier = CommChannel(panel, lambda: comm if is_open else None, comm.send)
+    channel = CommChannel(panel, lambda: comm if is_open else None, comm.send)
 
     def closed(_: object) -> None:
         nonlocal is_open
         is_open = False
-        carrier.gone()
+        channel.gone()
 
-    def heard(message: dict[str, Any]) -> None:
-        carrier.heard(message["content"]["data"])
+    def received(message: dict[str, Any]) -> None:
+        channel.receive(message["content"]["data"])
 
-    comm.on_msg(heard)
+    comm.on_msg(received)
     comm.on_close(closed)
 
 
@@ -164,49 +163,49 @@ def _own_shell(_: object, default: object) -> object:
 
 _MAX_LINE = 8_000_000
 _MAX_VIEWS = 32
-_LAST_WORDS = 0.1
-"""Seconds in which it may read why it is let go."""
+_CLOSE_DELAY = 0.1
+"""Seconds for a view to read why it is disconnected."""
 _TIMEOUT = 5.0
-"""Seconds within which a view must say hello."""
+"""Seconds for a view to say hello."""
 
 
 class Relay:
-    """Serves views over a socket, where the system has such sockets and Jupyter gave the kernel a connection file.
+    """A server of views over a Unix socket, where the system has these and the kernel has a connection file.
 
     Args:
-        panel: Gives the notebook's panel.
-        host: Whose background loop serves it.
+        panel: Returns the notebook's panel.
+        host: The host whose background loop serves the socket.
     """
 
     def __init__(self, panel: Callable[[], Panel], host: Host) -> None:
         self._panel = panel
         self._host = host
         self.is_started = False
-        """Whether it serves, or cannot; not any more once the background loop was stopped."""
-        self._meeting: Meeting | None = None
+        """Whether serving has begun, or is impossible; False again once the background loop has stopped."""
+        self._socket: KernelSocket | None = None
         self._count = 0
 
     def start(self) -> None:
-        """Begin to serve, soon."""
+        """Schedule serving on the background loop."""
         self.is_started = True
         if hasattr(asyncio, "start_unix_server"):
             atexit.register(self.close)
             self._host.loop.call(lambda: self._host.loop.spawn(self._serve(), "ipymcp-relay"))
 
     def close(self) -> None:
-        """Nobody finds it any more; from any thread."""
+        """Remove the socket and its file; thread-safe."""
         atexit.unregister(self.close)
-        meeting, self._meeting = self._meeting, None
-        if meeting is not None:
-            meeting.end()
+        kernel_socket, self._socket = self._socket, None
+        if kernel_socket is not None:
+            kernel_socket.end()
 
     async def _serve(self) -> None:
         try:
-            self._meeting = meeting = await asyncio.to_thread(_arranged)
-            if meeting is None:
+            self._socket = kernel_socket = await asyncio.to_thread(_announced_socket)
+            if kernel_socket is None:
                 return
-            server = await asyncio.start_unix_server(self._greet, sock=meeting.socket, limit=_MAX_LINE)
-            await asyncio.to_thread(meeting.announce)
+            server = await asyncio.start_unix_server(self._greet, sock=kernel_socket.socket, limit=_MAX_LINE)
+            await asyncio.to_thread(kernel_socket.announce)
         except OSError as error:
             self._host.notices.add(f"the sidebar cannot reach this kernel: {error}")
             return
@@ -223,7 +222,7 @@ class Relay:
             if self._count <= _MAX_VIEWS:
                 await _RelayConnection(self._panel(), self._host.redirects, reader, writer).serve()
         except (OSError, TimeoutError):
-            pass  # it is gone, or never spoke
+            pass  # the view is gone, or never said hello
         finally:
             self._count -= 1
             writer.close()
@@ -232,7 +231,7 @@ class Relay:
 
 
 class _RelayConnection:
-    """One view's carrier."""
+    """A `Channel` over a connection of the socket."""
 
     def __init__(
         self, panel: Panel, redirects: Redirects, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -243,78 +242,78 @@ class _RelayConnection:
         self._writer = writer
 
     async def serve(self) -> None:
-        """Hear it until it goes."""
+        """Serve the view until it disconnects."""
         view = self._panel.attach(self)
         try:
             async with asyncio.timeout(_TIMEOUT):
-                while not view.is_greeted and await self._hear(view):
-                    await asyncio.sleep(0)  # what was heard is handled in its turn
-            while await self._hear(view):
+                while not view.is_greeted and await self._read_message(view):
+                    await asyncio.sleep(0)  # let the loop handle the message
+            while await self._read_message(view):
                 pass
         finally:
             self._panel.detach(view)
 
-    async def _hear(self, view: View) -> bool:
-        """One line; False at the end."""
+    async def _read_message(self, view: View) -> bool:
+        """Read and handle one line; False at the end."""
         try:
             line = await self._reader.readline()
-        except ValueError:  # too long: what follows cannot be told apart
+        except ValueError:  # too long: the next line cannot be found
             view.refuse(f"a message is over {_MAX_LINE:,} bytes")
-            await asyncio.sleep(_LAST_WORDS)
+            await asyncio.sleep(_CLOSE_DELAY)
             return False
         if not line.endswith(b"\n"):
             return False
         message = _decoded(line)
-        if (answer := self._redirects.heard(message)) is not None:  # the server's own word, not the view's
+        if (answer := self._redirects.heard(message)) is not None:  # from the Jupyter server, not from the view
             self._writer.write(json.dumps(answer).encode() + b"\n")
         else:
             self._panel.receive(view, message)
         return True
 
     async def carry(self, message: Message, line: bytes) -> None:
-        """Send a line, and wait until the other side has taken most of it."""
+        """Send a line, and wait until the peer has read most of it."""
         self._writer.write(line + b"\n")
         await self._writer.drain()
 
     def serves(self, *, blocked: bool, running: bool) -> bool:
-        """Always."""
+        """Return True: the socket does not depend on the main thread."""
         return True
 
     def left(self) -> None:
-        """The panel has let go of it."""
-        if self._writer.transport.get_write_buffer_size():  # it does not read: closing would wait for it
+        """Close the connection."""
+        if self._writer.transport.get_write_buffer_size():  # the view does not read: closing would wait for it
             self._writer.transport.abort()
         else:
             self._writer.close()
 
 
 def _decoded(line: bytes) -> Any:
-    """The message; None for what is no JSON."""
+    """Decode a message; None if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
 
 
-def _arranged() -> Meeting | None:
-    """Where to serve; None where Jupyter did not start this kernel."""
+def _announced_socket() -> KernelSocket | None:
+    """Create the socket; None if Jupyter did not start this kernel."""
     try:
         from ipykernel.connect import get_connection_file
 
         connection_file = get_connection_file()
     except (ImportError, RuntimeError):
         return None
-    return arrange(connection_file)
+    return create_socket(connection_file)
 
 
-class Meeting(Struct, frozen=True):
-    """What was made.
+class KernelSocket(Struct, frozen=True):
+    """A kernel's socket and the file that announces it.
 
     Attributes:
-        folder: Private; the socket lies in it.
-        socket: Bound, and not yet listened at.
-        file: Names it.
-        pid: Of the process that serves it; one that was forked from it takes nothing away.
+        folder: The private folder of the socket.
+        socket: The bound socket, which does not listen yet.
+        file: The file that announces the socket.
+        pid: The process that serves the socket; forked processes must not remove it.
     """
 
     folder: Path
@@ -323,36 +322,36 @@ class Meeting(Struct, frozen=True):
     pid: int
 
     def announce(self) -> None:
-        """Write the file: the socket is served."""
+        """Write the file, once the socket is served."""
         kernel = {"pid": self.pid, "started": time.time(), "socket": self.socket.getsockname(), "machine": here()}
         text = json.dumps({**kernel, "version": VERSION, "ipymcp": __version__})
         write_file(self.file, text, PRIVATE, durable=False)
 
     def end(self) -> None:
-        """Take all of it away."""
+        """Remove the socket, its folder and its file."""
         if self.pid == os.getpid():
             self.file.unlink(missing_ok=True)
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def arrange(connection_file: str) -> Meeting:
-    """Make a folder for a kernel's socket.
+def create_socket(connection_file: str) -> KernelSocket:
+    """Create a kernel's socket in a private folder.
 
     Raises:
-        OSError: There is no place for one.
+        OSError: No folder accepts a socket.
     """
     from jupyter_core.paths import jupyter_runtime_dir
 
     runtime = Path(jupyter_runtime_dir())
     make_folder(runtime)
     sweep(runtime)
-    for place in _places():
-        with contextlib.suppress(OSError):  # its path is too long, it takes no sockets, or nothing at all
-            return _made(place, file_of(runtime, connection_file))
-    raise OSError("no folder was found that takes a socket")
+    for place in _folders():
+        with contextlib.suppress(OSError):  # the path is too long, or the file system has no sockets
+            return _create_in(place, file_of(runtime, connection_file))
+    raise OSError("no folder accepts a socket")
 
 
-def _made(place: str, file: Path) -> Meeting:
+def _create_in(place: str, file: Path) -> KernelSocket:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # 0700
     listener = socket.socket(socket.AF_UNIX)
     try:
@@ -363,11 +362,11 @@ def _made(place: str, file: Path) -> Meeting:
         listener.close()
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Meeting(folder, listener, file, os.getpid())
+    return KernelSocket(folder, listener, file, os.getpid())
 
 
-def _places() -> Iterator[str]:
-    """Where a socket may lie; never a network's drive, which Jupyter's runtime folder may be on."""
+def _folders() -> Iterator[str]:
+    """Folders for a socket; not Jupyter's runtime folder, which may be on a network drive."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.access(runtime, os.W_OK | os.X_OK):
         yield runtime

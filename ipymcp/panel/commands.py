@@ -1,31 +1,28 @@
-"""Commands a view may send: about servers, tools, resources and prompts, as its mode permits."""
+"""Commands of views: servers, tools, resources, prompts, calls and logs."""
 
 from __future__ import annotations
 
 import asyncio
 import glob
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
+from ipymcp.api.namespace import factory_of
 from ipymcp.api.prompts import prompt
 from ipymcp.api.resources import Resource, expand, template_schema
-from ipymcp.errors import CallError, McpError, PolicyError, ServerError, UnknownName
+from ipymcp.errors import McpError, PolicyError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.panel.messages import Malformed, Message, sound, text, texts
 from ipymcp.panel.rows import LogReader, preview, problem, prompt_preview, tool_details, tool_rows, where
 from ipymcp.protocol.types import is_object
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.text import quoted, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
     from typing import TypeAlias
 
     from ipymcp.api.prompts import PromptResult
-    from ipymcp.interaction.questions import ApprovalAnswer, QuestionKind
-    from ipymcp.panel.panel import Panel, View
+    from ipymcp.panel.panel import Act, Panel, View
     from ipymcp.protocol.types import TemplateDefinition
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tool_result import ToolResult
@@ -33,105 +30,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.session import ServerSession
 
-
-Mode: TypeAlias = Literal["full", "run", "view"]
-_VIEW: Final = frozenset({"logs", "tools", "tool", "history"})
-_RUN: Final = frozenset(
-    {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "answer"},
-)
-_VISITORS_LACK: Final = frozenset({"logs", "code"})
-_RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})
-_RUN_ANSWERS: Final[frozenset[ApprovalAnswer]] = frozenset({"once", "answer", "no"})
-"""What lasts no longer than the answer of a model."""
-
-
-class Permissions(Struct, frozen=True):
-    """The permissions of one view at this moment.
-
-    Attributes:
-        mode: The mode of the panel; `view` for a view that speaks another version of the protocol.
-        is_visitor: Whether the person is a stranger to the notebook: nothing of the author's machine is shown.
-        is_our_version: Whether the view speaks this version of the protocol.
-    """
-
-    mode: Mode
-    is_visitor: bool = False
-    is_our_version: bool = True
-
-    def check(self, verb: str) -> None:
-        """Let an intent pass that the view may have done.
-
-        Raises:
-            PolicyError: The view may not.
-        """
-        if self._may(verb):
-            return
-        if self.is_visitor:
-            raise PolicyError(f"this panel may not {verb}")
-        raise PolicyError(f"this panel may not {verb}: its mode is {self.mode}", hint=self._hint())
-
-    def _may(self, verb: str) -> bool:
-        if self.is_visitor and verb in _VISITORS_LACK:
-            return False
-        return self.mode == "full" or verb in _VIEW or (self.mode == "run" and verb in _RUN)
-
-    def may_answer(self, kind: QuestionKind) -> bool:
-        """Whether the view is shown questions of this kind, and may answer them."""
-        return self.mode == "full" or (self.mode == "run" and kind in _RUN_KINDS)
-
-    def check_answer(self, kind: QuestionKind) -> None:
-        """Let an answer to a question of this kind pass.
-
-        Raises:
-            PolicyError: The view may not answer such questions.
-        """
-        if not self.may_answer(kind):
-            raise PolicyError(
-                f"this panel may not answer a question of {kind}: its mode is {self.mode}", hint=self._hint()
-            )
-
-    def answers(self, offered: Sequence[ApprovalAnswer]) -> list[ApprovalAnswer]:
-        """The answers to a request for approval that the view may give, of those there are."""
-        return [one for one in offered if self.mode == "full" or one in _RUN_ANSWERS]
-
-    def _hint(self) -> str:
-        upgrade = "panel and kernel are of different versions: upgrade the older one"
-        return '%config IPyMCP.panel = "full" allows it' if self.is_our_version else upgrade
-
-    # -- what is shown ------------------------------------------------------------------------------------------------
-
-    def shows(self, part: str, row: Message) -> bool:
-        """Whether a row of the state is shown to the view."""
-        return part != "questions" or self.may_answer(row["kind"])
-
-    def shown(self, part: str, row: Message) -> Message:
-        """A row as the view is shown it."""
-        if part == "questions" and "answers" in row:
-            return {**row, "answers": self.answers(row["answers"])}
-        if part == "servers" and self.is_visitor:
-            hidden = {"where": "", "source": "", "pid": None}
-            return {**row, **hidden, "error": _UNAVAILABLE if row["error"] else None}
-        return row
-
-    def shown_history(self, row: Message) -> Message:
-        """A row of the history as the view is shown it."""
-        return {**row, "error": "failed"} if self.is_visitor and row["error"] else row
-
-    def shown_error(self, error: McpError) -> McpError:
-        """An error as the view is shown it: of the author's machine, visitors are told nothing."""
-        if not self.is_visitor:
-            return error
-        if isinstance(error, ServerError):
-            return ServerError(_UNAVAILABLE["message"])
-        if isinstance(error, CallError | UnknownName | PolicyError | Malformed):
-            return error
-        return McpError("Something failed in the notebook.")
-
-
-_UNAVAILABLE: Final[dict[str, Any]] = {"message": "This server cannot be used now.", "hint": None}
-
-
-if TYPE_CHECKING:
     Value: TypeAlias = ToolResult | ResourceResult | PromptResult
 
 
@@ -154,7 +52,7 @@ async def _tool(panel: Panel, view: View, message: Message) -> Message:
 async def _validate(panel: Panel, view: View, message: Message) -> Message:
     _, entry = _entry(panel, message)
     arguments = _arguments(message)
-    complaints = await asyncio.to_thread(panel.mcp._factory.schema(entry).complaints, arguments)
+    complaints = await asyncio.to_thread(factory_of(panel.mcp).schema(entry).problems, arguments)
     return {"errors": [{"path": [*one.path], "message": visible(one.problem)} for one in complaints]}
 
 
@@ -163,16 +61,16 @@ async def _call(panel: Panel, view: View, message: Message) -> Message:
     if session.client is None:
         await _wake(session, panel, view)
     _, entry = _entry(panel, message)
-    factory, arguments = panel.mcp._factory, _arguments(message)
+    factory, arguments = factory_of(panel.mcp), _arguments(message)
     checked = await asyncio.to_thread(factory.schema(entry).check, arguments)
-    call = factory.tool(entry)._new_call(session, entry, checked)
+    call = factory.checked_call(session, entry, checked)
     panel.calls[call.number] = call
     panel.spawn(_follow(panel, view, call))
     return {"call": call.number}
 
 
 async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
-    """Make a call, and tell the view how it ended."""
+    """Make a call and send its outcome to the view."""
     try:
         await call.run_on_loop()
         shown = await _kept(panel, view, call.number, await asyncio.to_thread(call.result), preview)
@@ -181,7 +79,7 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
         view.say(
             {"kind": "result", "call": call.number, "ok": False, "error": problem(view.permissions.shown_error(error))}
         )
-    except Exception as error:  # a fault of ours must not leave the view waiting
+    except Exception as error:  # a bug of ours must not leave the view waiting
         fault = problem(view.permissions.shown_error(McpError(f"a fault of ipymcp: {error!r}")))
         view.say({"kind": "result", "call": call.number, "ok": False, "error": fault})
     finally:
@@ -191,17 +89,17 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
 async def _kept(
     panel: Panel, view: View, number: int, value: Value, show: Callable[[Any, str | None], Message]
 ) -> Message:
-    """Keep a value in the kernel, and give what is shown of it."""
-    panel.mcp.results.keep(number, value, memoryview(value._raw).nbytes)
+    """Keep a value in `mcp.results` and return its preview."""
+    panel.mcp.results.keep(number, value, value.size)
     namespace = "" if view.permissions.is_visitor else panel.context.namespace()
     return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None)
 
 
 async def _wake(session: ServerSession, panel: Panel, view: View) -> None:
-    """Wait until a server can be used; a lazy one is started.
+    """Wait until a server is ready; start a lazy one.
 
     Raises:
-        PolicyError: Somebody has to agree first that the server runs, and the view may not.
+        PolicyError: The server needs trust, which the view may not grant.
     """
     is_limited = not view.permissions.may_answer("trust")
     if session.is_lazy and is_limited and not await panel.host.guard.trust.allows(session.definition):
@@ -211,7 +109,7 @@ async def _wake(session: ServerSession, panel: Panel, view: View) -> None:
 
 async def _code(panel: Panel, view: View, message: Message) -> Message:
     _, entry = _entry(panel, message)
-    arguments, form, schema = _arguments(message), message.get("form"), panel.mcp._factory.schema(entry)
+    arguments, form, schema = _arguments(message), message.get("form"), factory_of(panel.mcp).schema(entry)
     if form == "python":
         return {"text": panel.context.code.python(panel.host, entry, schema, arguments, panel.context.namespace())}
     if form == "magic":
@@ -252,7 +150,7 @@ async def _read(panel: Panel, view: View, message: Message) -> Message:
 
 
 async def _expanded(session: ServerSession, written: str, arguments: Message) -> str:
-    """The address that a template of a server comes to (RFC 6570)."""
+    """Expand a resource template (RFC 6570)."""
     catalog = await session.offers.look("templates")
     definition = next((one for one in catalog.templates.values() if one.uriTemplate == written), None)
     if definition is None:
@@ -299,7 +197,7 @@ def _arguments(message: Message) -> dict[str, Any]:
     arguments = message.get("arguments", {})
     if not is_object(arguments):
         raise Malformed(f"{message.get('do')!r} needs 'arguments', an object")
-    return sound(arguments)  # 1e999 is infinite to Python, and nothing that can be sent
+    return sound(arguments)  # Python reads 1e999 as infinity, which JSON cannot express
 
 
 def _about(definition: Any) -> Message:
@@ -324,14 +222,13 @@ TOOL_VERBS = {
 }
 
 
-Act: TypeAlias = Callable[["Panel", "View", Message], Awaitable[Any]]
 _REPLY_TIMEOUT = 1.0
-"""Seconds that a reply waits for a server to start or stop. After that its state, and its error, say how it went."""
+"""Seconds that a reply waits for a server to start or stop; later its row shows the outcome."""
 _MAX_HISTORY = 2_000
 
 
 async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
-    """Do it; what fails soon is raised, what takes longer goes on."""
+    """Run a coroutine; raise an early failure, let longer work continue in the background."""
 
     async def act() -> None:
         await coroutine
@@ -340,12 +237,12 @@ async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
     done, _ = await asyncio.wait({task}, timeout=_REPLY_TIMEOUT)
     if done:
         return task.result()
-    task.add_done_callback(_look_away)
+    task.add_done_callback(_ignore_failure)
     return None
 
 
-def _look_away(task: asyncio.Task[None]) -> None:
-    """What failed late is in the server's state and log."""
+def _ignore_failure(task: asyncio.Task[None]) -> None:
+    """Retrieve a late exception: the server's state and log show it."""
     if not task.cancelled():
         task.exception()
 
@@ -403,7 +300,7 @@ async def _load(panel: Panel, view: View, message: Message) -> None:
 
 
 async def _known(panel: Panel, view: View, message: Message) -> list[Message]:
-    """The servers of the configuration that are not loaded."""
+    """Configured servers that are not loaded."""
     found = await asyncio.to_thread(panel.host.discovery.peek)
     return [
         {"name": name, "source": visible(str(definition.source)), "where": where(definition)}
@@ -421,7 +318,7 @@ async def _memory(panel: Panel, view: View, message: Message) -> Message:
 
 
 def _measure(pid: int) -> tuple[int, int]:
-    """The resident memory of a process and all below it, and how many these are."""
+    """Resident memory in bytes of a process tree, and the number of its processes."""
     import psutil
 
     sizes: list[int] = []
@@ -430,7 +327,7 @@ def _measure(pid: int) -> tuple[int, int]:
         for process in [root, *root.children(recursive=True)]:
             try:
                 sizes.append(process.memory_info().rss)
-            except psutil.Error:  # it has just ended
+            except psutil.Error:  # it has just exited
                 continue
     except psutil.Error as error:
         raise McpError(f"its process {pid} is gone") from error
@@ -502,7 +399,7 @@ VERBS: dict[str, Act] = {
     "stop_all": _stop_all,
     "enable": _enable,
     "disable": _disable,
-    "trust": _start,  # a start asks for what it needs: trust, and a login
+    "trust": _start,  # a start asks for trust and a login if it needs them
     "login": _start,
     "load": _load,
     "known": _known,

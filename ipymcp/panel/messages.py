@@ -1,10 +1,10 @@
-"""Messages of the panel's protocol: how one is read and written."""
+"""Reading and writing messages of the panel's protocol."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ipymcp.errors import McpError
 from ipymcp.protocol.types import is_array, is_object
@@ -12,6 +12,7 @@ from ipymcp.storage.kernel_socket import VERSION
 
 __all__ = [
     "VERSION",
+    "Channel",
     "Malformed",
     "Message",
     "finite",
@@ -24,24 +25,24 @@ __all__ = [
 
 Message: TypeAlias = dict[str, Any]
 _MAX_LENGTH: Final = 10_000
-"""Characters of a name or an address."""
+"""Maximum characters of a name or a URL."""
 _MAX_COUNT: Final = 1_000
 
 
 class Malformed(McpError):
-    """A view said what cannot be understood."""
+    """A message of a view is malformed."""
 
 
 def is_hello(message: object) -> bool:
-    """Whether a view begins a conversation."""
+    """Whether a message opens a connection."""
     return is_object(message) and message.get("kind") == "hello"
 
 
 def text(message: Message, key: str) -> str:
-    """A field that must be a text.
+    """Read a required string.
 
     Raises:
-        Malformed: It is none.
+        Malformed: The field is missing, empty, too long or not a string.
     """
     value = message.get(key)
     if not isinstance(value, str) or not value or len(value) > _MAX_LENGTH:
@@ -50,10 +51,10 @@ def text(message: Message, key: str) -> str:
 
 
 def texts(message: Message, key: str) -> list[str]:
-    """A field that must be a list of texts.
+    """Read a required list of strings.
 
     Raises:
-        Malformed: It is none.
+        Malformed: The field is missing, too long or not a list of strings.
     """
     value = message.get(key)
     if not is_array(value) or len(value) > _MAX_COUNT or not all(isinstance(one, str) for one in value):
@@ -62,7 +63,7 @@ def texts(message: Message, key: str) -> list[str]:
 
 
 def ready(message: Message) -> tuple[Message, bytes]:
-    """A message that strict JSON can say, and that as one line."""
+    """Return a message that strict JSON can express, and its encoded line."""
     try:
         return message, _dumped(message)
     except ValueError:
@@ -75,7 +76,7 @@ def _dumped(message: Message) -> bytes:
 
 
 def sound(value: Any) -> Any:
-    """Strict JSON of what servers sent: no NaN, no half of a surrogate pair."""
+    """Return a value without NaN, infinities and lone surrogates, which strict JSON cannot express."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, float):
@@ -86,5 +87,21 @@ def sound(value: Any) -> Any:
 
 
 def finite(number: float | None) -> float | None:
-    """A number that JSON can say, or None."""
+    """Return a finite number unchanged, else None."""
     return number if number is not None and math.isfinite(number) else None
+
+
+class Channel(Protocol):
+    """A channel to a view."""
+
+    async def carry(self, message: Message, line: bytes) -> None:
+        """Send a message, given as an object and as a JSON line; wait until there is room for the next."""
+        ...
+
+    def serves(self, *, blocked: bool, running: bool) -> bool:
+        """Whether answers arrive while a cell is running, or blocks the kernel's main thread."""
+        ...
+
+    def left(self) -> None:
+        """Handle that the view was detached."""
+        ...

@@ -1,4 +1,4 @@
-"""Questions to the user in the panel, their answers, and the line that a notebook keeps of them.
+"""Questions to the user in the panel, their answers, and the line that remains in the cell.
 
 A question blocks a thread of its own until a view answers it, the last view that could is gone, or it is withdrawn.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
+import uuid
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -36,14 +38,15 @@ if TYPE_CHECKING:
         TrustQuestion,
         UrlQuestion,
     )
-    from ipymcp.panel.cell_form import WaitingLine
-    from ipymcp.panel.commands import Permissions
-    from ipymcp.panel.messages import Message
-    from ipymcp.panel.panel import Panel
+    from ipymcp.panel.messages import Channel, Message
+    from ipymcp.panel.permissions import Permissions
+    from ipymcp.panel.state import PanelState
     from ipymcp.runtime.interrupts import WaitingCaller
+    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.question_routing import QuestionHandle
 
 
+_WAITING: Final = "Waiting for your answer in the MCP panel."
 _NOTHING: Final = DECISIONS[None]
 _MAX_SUMMARY_CHARACTERS: Final = 300
 _HIDDEN: Final = "••••"
@@ -51,29 +54,29 @@ _ACTION_WORDS: Final = {"accept": "agreed", "decline": "declined", "cancel": _NO
 
 
 def fill(question: FormQuestion, answer: ElicitationAnswer) -> str:
-    """A server wanted some values."""
-    told = _ACTION_WORDS[answer.action]
+    """Summarize a form and its answer."""
+    summary = _ACTION_WORDS[answer.action]
     if answer.action == "accept":
         properties = question.schema.get("properties")
         fields = properties if is_object(properties) else {}
         given = answer.content or {}
-        told = ", ".join(f"{name} = {_value(name, fields.get(name), value)}" for name, value in given.items())
-    return _line(f"{_asker(question)} asked: {question.message}", told or "answered")
+        summary = ", ".join(f"{name} = {_value(name, fields.get(name), value)}" for name, value in given.items())
+    return _line(f"{_asker(question)} asked: {question.message}", summary or "answered")
 
 
 def visit(question: UrlQuestion, answer: ElicitationAnswer) -> str:
-    """A server wanted an address visited."""
+    """Summarize a request to visit a URL and its answer."""
     return _line(f"{_asker(question)} asked you to visit {domain(question.url)}", _ACTION_WORDS[answer.action])
 
 
 def login(question: LoginQuestion, answer: str | None) -> str:
-    """A server wanted a login. The address that the user may have given holds a secret."""
+    """Summarize a login, without the redirect URL that the user may have pasted: it holds a secret."""
     asked = f"{question.server} wanted you to log in at {question.domain}"
     return _line(asked, "not logged in" if answer is None else "logged in")
 
 
 def trust(question: TrustQuestion, answer: TrustAnswer | None) -> str:
-    """Which servers may run?"""
+    """Summarize a trust question and its answer."""
     agreed = answer.servers if answer is not None else frozenset[str]()
     refused = [one.name for one in question.candidates if one.name not in agreed]
     parts = [f"yes: {', '.join(sorted(agreed))}"] if agreed else []
@@ -82,7 +85,7 @@ def trust(question: TrustQuestion, answer: TrustAnswer | None) -> str:
 
 
 def approve(question: ApprovalQuestion, answer: ApprovalAnswer | None) -> str:
-    """May calls be made?"""
+    """Summarize an approval question and its answer."""
     calls = ", ".join(dict.fromkeys(f"{one.server}.{one.tool}" for one in question.calls))
     return _line(f"May {calls} be called?", DECISIONS[answer])
 
@@ -110,16 +113,16 @@ _ACTIONS: Final[tuple[Action, ...]] = ("accept", "decline", "cancel")
 
 
 class WrongAnswer(Struct, frozen=True):
-    """What the user is to mend; the question stays open."""
+    """An invalid answer; the question stays open until it is corrected."""
 
     errors: list[Message]
 
 
 def action_of(message: Message) -> Action:
-    """What the user does with a form or an address.
+    """Read the action of an answer to a form or URL.
 
     Raises:
-        Malformed: It does not say.
+        Malformed: The action is missing or unknown.
     """
     for action in _ACTIONS:
         if message.get("action") == action:
@@ -128,14 +131,14 @@ def action_of(message: Message) -> Action:
 
 
 def filled(message: Message, schema: ToolSchema) -> ElicitationAnswer | WrongAnswer:
-    """The answer to a form. Raises as `action_of`."""
+    """Read the answer to a form; raises as `action_of` does."""
     action = action_of(message)
     if action != "accept":
         return ElicitationAnswer(action)
     content = message.get("content", {})
     if not is_object(content):
         raise Malformed("an answer's 'content' is an object")
-    complaints = schema.complaints(content)
+    complaints = schema.problems(content)
     if complaints:
         return WrongAnswer([{"path": [*one.path], "message": visible(one.problem)} for one in complaints])
     wrong = _wrong_formats(schema, content)
@@ -148,10 +151,10 @@ def filled(message: Message, schema: ToolSchema) -> ElicitationAnswer | WrongAns
 
 
 def _wrong_formats(schema: ToolSchema, content: Message) -> list[Message]:
-    """The values of a form that are no email address, date and so on where one is asked for, as at a prompt."""
+    """Errors of form values whose format (email address, date, …) is wrong, as at a prompt."""
     try:
         fields = read_form(schema.tree.root)
-    except CannotDraw:  # no form of MCP: its values are judged by the schema alone
+    except CannotDraw:  # not an MCP form: only the schema validates its values
         return []
     found = [(field, field.problem(content.get(field.name))) for field in fields]
     return [{"path": [field.name], "message": problem} for field, problem in found if problem is not None]
@@ -160,16 +163,16 @@ def _wrong_formats(schema: ToolSchema, content: Message) -> list[Message]:
 def trusted(
     message: Message, names: frozenset[str], agreed: frozenset[str], wanted: frozenset[tuple[str, str]]
 ) -> TrustAnswer:
-    """What may run.
+    """Read the answer to a trust question.
 
     Args:
-        message: The view's.
-        names: The servers that were asked about.
-        agreed: Those of them that may run already.
-        wanted: The secrets that they want.
+        message: The view's message.
+        names: The servers in question.
+        agreed: Servers that may run already.
+        wanted: Pairs of server and secret that the servers ask for.
 
     Raises:
-        Malformed: It is no answer.
+        Malformed: The message is not a valid answer.
     """
     servers = frozenset(texts(message, "servers")) & names | agreed
     pairs = message.get("secrets", [])
@@ -180,7 +183,7 @@ def trusted(
 
 
 def approved(message: Message, answers: Sequence[ApprovalAnswer]) -> ApprovalAnswer:
-    """Whether calls may be made. Raises `Malformed` where that is none of the answers there are."""
+    """Read the answer to an approval question; raises `Malformed` if it was not offered."""
     for answer in answers:
         if message.get("answer") == answer:
             return answer
@@ -193,7 +196,7 @@ if TYPE_CHECKING:
 
 _MAX_LENGTH: Final = 4_000
 _POLL_INTERVAL: Final = 0.3
-"""Seconds between two looks whether a browser has come back."""
+"""Seconds between two checks for the redirect of a login."""
 _PASTE: Final = {
     "type": "object",
     "properties": {"address": {"type": "string", "title": "The address the browser ended at", "minLength": 1}},
@@ -202,64 +205,111 @@ _PASTE: Final = {
 
 
 class _OpenQuestion(Struct, eq=False):
-    """A question that is asked now."""
+    """An open question."""
 
     row: Message
     read: Reader
-    """Makes the answer of a message, or raises `Malformed`; gives `WrongAnswer` where the user is to mend it."""
+    """Reads the answer from a message: `WrongAnswer` if the user can correct it; raises `Malformed` otherwise."""
     outcome: Future[Any]
 
 
-class PanelQuestions:
-    """The questions that views of a panel are asked.
+class WaitingLine:
+    """A line in the output of a cell that waits for an answer in the panel; removed with the answer.
 
     Args:
-        panel: Which.
+        publisher: The shell's display publisher.
+        place: The waiting caller.
     """
 
-    def __init__(self, panel: Panel) -> None:
-        self._panel = panel
+    def __init__(self, publisher: Any, place: WaitingCaller) -> None:
+        self._publisher = publisher
+        self._display = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._is_over = self._is_shown = False
+        place.post(self._show, _nothing)
+
+    def _show(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._is_shown = True
+                self._publish({"text/plain": _WAITING}, update=False)
+
+    def remove(self) -> None:
+        """Remove the line; thread-safe."""
+        with self._lock:
+            if self._is_shown and not self._is_over:
+                self._publish({}, update=True)
+            self._is_over = True
+
+    def _publish(self, data: dict[str, Any], *, update: bool) -> None:
+        self._publisher.publish(data, {}, transient={"display_id": self._display}, update=update)
+
+
+def _nothing() -> None: ...
+
+
+class PanelQuestions:
+    """Questions to the views of a panel.
+
+    Args:
+        loop: The background loop.
+        state: The rows that views are shown.
+        channels: Lists the channels of the views that may answer a question of a kind.
+        is_own: Whether its argument is a call that a view made.
+        publisher: The shell's publisher of displays; None where waiting cells show nothing.
+    """
+
+    def __init__(
+        self,
+        loop: BackgroundLoop,
+        state: PanelState,
+        channels: Callable[[QuestionKind], Sequence[Channel]],
+        is_own: Callable[[object], bool],
+        publisher: Any = None,
+    ) -> None:
+        self._loop = loop
+        self._state = state
+        self._channels = channels
+        self._is_own = is_own
+        self._publisher = publisher
         self._numbers = itertools.count(1)
         self._open: dict[str, _OpenQuestion] = {}
-        """By id. Whoever pops one owns its outcome."""
+        """Open questions by id; the thread that pops one sets its outcome."""
 
     def can_ask(self, kind: QuestionKind) -> bool:
-        """Whether a view would show such a question, and may answer it."""
-        return any(view.can_answer(kind) for view in [*self._panel.views])
+        """Whether a view shows questions of this kind and may answer them."""
+        return bool(self._channels(kind))
 
     def reaches(self, kind: QuestionKind, place: WaitingCaller | None, subject: object) -> bool:
-        """Whether a view may answer such questions, and its answer comes through while the user waits in that place."""
-        is_own = any(call is subject for call in [*self._panel.calls.values()])
-        running = place is not None and not is_own
+        """Whether a view may answer, and its answer arrives while the caller waits."""
+        running = place is not None and not self._is_own(subject)
         blocked = running and place is not None and place.is_blocked
-        carriers = [view.carrier for view in [*self._panel.views] if view.can_answer(kind)]
-        return any(carrier.serves(blocked=blocked, running=running) for carrier in carriers)
+        return any(channel.serves(blocked=blocked, running=running) for channel in self._channels(kind))
 
     def begin(self, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None) -> QuestionHandle:
-        """Ask a question; where a cell waits for it, it says so."""
+        """Begin to ask a question, with a line in the waiting cell."""
         return _PanelQuestionHandle(self, kind, rests, place)
 
     def wait_in(self, place: WaitingCaller | None) -> WaitingLine | None:
-        """Say in a cell that it waits for an answer in the panel."""
-        wait = self._panel.context.wait_for_panel
-        return wait(place) if wait is not None and place is not None else None
+        """Show in the caller's cell that it waits for an answer in the panel."""
+        return WaitingLine(self._publisher, place) if self._publisher is not None and place is not None else None
 
     def answered(self, question: str, message: Message, permissions: Permissions) -> Any:
-        """A view answers, on the background loop.
+        """Handle a view's answer, on the background loop.
 
         Args:
             question: The id of the question.
-            message: The view's.
-            permissions: Of the view.
+            message: The view's message.
+            permissions: The view's permissions.
 
         Raises:
             PolicyError: The view may not give this answer.
-            UnknownName: That is not asked now.
-            Malformed: It is no answer.
+            UnknownName: The question is not open.
+            Malformed: The message is not a valid answer.
         """
         asked = self._open.get(question)
         if asked is None:
-            raise UnknownName("that question is not open any more", hint="it was answered, or withdrawn")
+            raise UnknownName("the question is no longer open", hint="it was answered or withdrawn")
         permissions.check_answer(asked.row["kind"])
         answer = asked.read(message, permissions)
         if isinstance(answer, WrongAnswer):
@@ -268,42 +318,34 @@ class PanelQuestions:
         return None
 
     def drop_unanswerable(self) -> None:
-        """Views have gone, or may do less: what none of those that are left may answer is answered by nobody."""
+        """Withdraw the questions that no remaining view may answer."""
         for asked in [*self._open.values()]:
             if not self.can_ask(asked.row["kind"]):
                 self.close(asked, None)
 
     def put(self, row: Message, read: Reader) -> _OpenQuestion:
-        """Show a question; from any thread."""
+        """Show a question; thread-safe."""
         asked = _OpenQuestion({**row, "id": f"q{next(self._numbers)}"}, read, Future())
         self._open[asked.row["id"]] = asked
-        self._panel.host.loop.call(self._show, asked)
+        self._loop.call(self._show, asked)
         return asked
 
     def close(self, asked: _OpenQuestion, answer: Any) -> None:
-        """It is answered, or withdrawn by None; from any thread."""
+        """Close a question with its answer, or with None to withdraw it; thread-safe."""
         if self._open.pop(asked.row["id"], None) is not None:
             asked.outcome.set_result(answer)
-            loop, withdraw = self._panel.host.loop, self._panel.shown.withdraw
-            if loop.is_running:
-                loop.call(withdraw, asked.row["id"])
-            else:  # it is just being stopped, and must not start anew
-                withdraw(asked.row["id"])
+            if self._loop.is_running:
+                self._loop.call(self._state.withdraw, asked.row["id"])
+            else:  # the loop is being stopped, and must not start again
+                self._state.withdraw(asked.row["id"])
 
     def _show(self, asked: _OpenQuestion) -> None:
         if not asked.outcome.done():
-            self._panel.shown.ask(asked.row)
+            self._state.ask(asked.row)
 
 
 class _PanelQuestionHandle:
-    """Asks one question. Each method blocks its thread.
-
-    Args:
-        questions: Where it is shown.
-        kind: What it is about.
-        rests: Called once it only waits for a browser.
-        place: Where the user waits for it.
-    """
+    """A `QuestionHandle` for one question; its methods block their thread."""
 
     def __init__(
         self, questions: PanelQuestions, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None
@@ -317,32 +359,32 @@ class _PanelQuestionHandle:
         self._is_withdrawn = False
 
     def can_ask(self) -> bool:
-        """Whether a view would show it."""
+        """Whether a view shows the question and may answer it."""
         return self._questions.can_ask(self._kind)
 
     def withdraw(self) -> None:
-        """Nobody wants to know any more; from any thread."""
-        self._is_withdrawn = True  # before it looks what is asked: what is put after that looks here
+        """Withdraw the question; thread-safe."""
+        self._is_withdrawn = True  # first: a question put later checks this flag
         if self._waiting is not None:
             self._waiting.remove()
         if self._asked is not None:
             self._questions.close(self._asked, None)
 
     def fill(self, question: FormQuestion) -> ElicitationAnswer:
-        """Have a form filled in a view."""
+        """Ask for the values of a form."""
         row = {"type": "fill", "title": f"{_asker(question)} asks", "message": question.message}
         row |= {"schema": dict(question.schema)}
         schema = ToolSchema(question.schema, server=question.server, tool=question.tool or "")
         return self._ask(question.server, row, lambda message, _: filled(message, schema), CANCELLED)
 
     def visit(self, question: UrlQuestion) -> ElicitationAnswer:
-        """Have an address visited."""
+        """Ask the user to visit a URL."""
         row = {"type": "visit", "title": f"{_asker(question)} asks you to visit an address"}
         row |= {"message": question.message, "url": question.url, "domain": domain(question.url)}
         return self._ask(question.server, row, lambda message, _: ElicitationAnswer(action_of(message)), CANCELLED)
 
     def login(self, question: LoginQuestion) -> str | None:
-        """Have the user log in; wait for the browser, which may come before the user says so, or for the address."""
+        """Ask the user to log in; wait for the browser's redirect, or for the pasted redirect URL."""
         title = f"{question.server} wants you to log in"
         may = f"\n\nIt may then: {', '.join(question.scopes)}" if question.scopes else ""
         parties = f"{question.parties[0].upper()}{question.parties[1:]}."
@@ -364,7 +406,7 @@ class _PanelQuestionHandle:
         return "" if self._is_agreed(waiting, question.redirected) else None
 
     def _pasted(self, question: LoginQuestion, title: str) -> str | None:
-        """The address that the browser ended at, asked for until it is one that can be."""
+        """Ask for the redirect URL until it is plausible."""
         message = "Log in, then paste the address here."
         schema = ToolSchema(_PASTE, server=question.server, tool="")
         while True:
@@ -378,14 +420,14 @@ class _PanelQuestionHandle:
             message = f"{slip[0].upper()}{slip[1:]}. Paste the whole address that the browser ended at."
 
     def _is_agreed(self, asked: _OpenQuestion, redirected: RedirectWaiter | None) -> bool:
-        """Whether the user agrees; a browser that comes back says so as well."""
+        """Whether the user agrees; a browser redirect counts as agreement."""
         while redirected is not None and not asked.outcome.done():
             if redirected.wait(_POLL_INTERVAL):
                 self._questions.close(asked, "accept")
         return asked.outcome.result() == "accept"
 
     def trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        """Have the user look at servers and say which may run."""
+        """Ask which servers may run."""
         candidates = question.candidates
         line = unmasked_line if question.is_strangers else one_line
         shown = [
@@ -406,7 +448,7 @@ class _PanelQuestionHandle:
         return self._ask("", row, lambda message, _: trusted(message, names, agreed, wanted), None)
 
     def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        """Have the user say whether calls may be made."""
+        """Ask whether calls may be made."""
         shown: list[Message] = [
             {
                 "server": one.server,

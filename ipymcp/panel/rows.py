@@ -15,7 +15,7 @@ from ipymcp.panel.messages import finite
 from ipymcp.protocol import types
 from ipymcp.results.content import Embedded, Image, Link
 from ipymcp.results.rendering import is_shown_as_text
-from ipymcp.runtime.session import State
+from ipymcp.runtime.interfaces import State
 from ipymcp.security.rules import hints
 from ipymcp.text import shown_json, visible
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 _MAX_LINES = 500
 _MAX_CHARACTERS = 100_000
-"""Of one batch."""
+"""Maximum characters of one batch."""
 _FLOODED = 0.3
-"""Seconds between batches where one could not hold all: nobody reads thousands of lines a second."""
+"""Seconds between batches when lines were dropped: no one reads thousands of lines a second."""
 
 
 class LogNumbers:
-    """Numbers the lines of servers, on and on: a server that is loaded anew has a new log."""
+    """Line numbers of server logs, which continue when a reloaded server gets a new log."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[RollingLog, int]] = {}
@@ -61,13 +61,13 @@ class LogNumbers:
 
 
 class LogReader:
-    """Follows one server's log.
+    """Reader that follows one server's log.
 
     Args:
-        server: Its name.
-        host: Where the server is found, each time anew.
-        numbers: The panel's.
-        since: The number of the last line that the view has; None for all that are kept.
+        server: The server's name.
+        host: The host, which may reload the server.
+        numbers: The panel's line numbers.
+        since: The number of the last line that the view has; None for all kept lines.
     """
 
     def __init__(self, server: str, host: Host, numbers: LogNumbers, since: int | None) -> None:
@@ -75,19 +75,19 @@ class LogReader:
         self._host = host
         self._numbers = numbers
         self._last = since
-        """The number of the last line that was read, or left out."""
+        """The number of the last line that was read or dropped."""
         self._not_before = 0.0
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to read."""
+        """Whether there are new lines."""
         session = self._host.sessions.get(self._server)
         if session is None or time.monotonic() < self._not_before:
             return False
         return self._last is None or self._numbers.first(self._server, session.log) + session.log.total != self._last
 
     def read(self) -> Message | None:
-        """The lines that came since, the latest where they are too many, and how many were left out."""
+        """Return the newest of the new lines, and how many were dropped; None if there are none."""
         session = self._host.sessions.get(self._server)
         if session is None or not self.has_news:
             return None
@@ -115,19 +115,19 @@ _MAX_PREVIEW_CHARACTERS = 50_000
 _MAX_HTML = 300_000
 _MAX_JSON = 100_000
 _MAX_IMAGE = 4_000_000
-"""Characters, of base64 as well."""
+"""Maximum characters of an image, in base64 for binary formats."""
 _MAX_LINKS = 100
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
+_IMAGES = ("image/png", "image/jpeg", "image/gif")
 
 
 def preview(result: ToolResult | ResourceResult, variable: str | None) -> Message:
-    """What a call, or the reading of a resource, gave.
+    """Preview the result of a call or a resource.
 
     Args:
-        result: It.
-        variable: What is typed for it in the notebook.
+        result: The result.
+        variable: The expression for the result in the notebook.
     """
-    bundle = result._repr_mimebundle_()
+    bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
     image = _image(bundle)
     is_text = is_shown_as_text(result)
     html = None if is_text else bundle.get("text/html")
@@ -139,17 +139,17 @@ def preview(result: ToolResult | ResourceResult, variable: str | None) -> Messag
         data is None and not is_text and not isinstance(result.data, str | bytes)
     )
     is_cut |= _has_images(result.content) and image is None and html is None
-    size = memoryview(result._raw).nbytes
+    size = result.size
     return _preview(shown, html, image, data, _links(result.content), is_cut, size, variable)
 
 
 def prompt_preview(result: PromptResult, variable: str | None) -> Message:
-    """The messages of a prompt. Arguments as for `preview`."""
+    """Preview the messages of a prompt; arguments as for `preview`."""
     text = "\n\n".join(f"{message.role}: {message.text}" for message in result.messages)
-    html = result._repr_mimebundle_()["text/html"] if _has_images([one.content for one in result.messages]) else None
+    html = result._repr_mimebundle_()["text/html"] if _has_images([one.content for one in result.messages]) else None  # pyright: ignore[reportPrivateUsage]
     html = html if html is not None and len(html) <= _MAX_HTML else None
     links = _links([one.content for one in result.messages])
-    size = memoryview(result._raw).nbytes
+    size = result.size
     return _preview(_head(text), html, None, None, links, len(text) > _MAX_PREVIEW_CHARACTERS, size, variable)
 
 
@@ -180,20 +180,16 @@ def _head(text: str) -> str:
 
 
 def _image(bundle: dict[str, Any]) -> Message | None:
-    """The image that the result is, where it is one and not too large."""
+    """The image of a MIME bundle, unless it is too large."""
     kind = next((kind for kind in _IMAGES if kind in bundle), None)
     if kind is None:
         return None
     data = bundle[kind]
-    if kind == "image/svg+xml":
-        import base64
-
-        data = base64.b64encode(data.encode()).decode()
     return {"mime": kind, "data": data} if len(data) <= _MAX_IMAGE else None
 
 
 def _small_json(data: Any) -> Any:
-    """Data that is no text, masked; None where there is too much of it."""
+    """Masked JSON data; None for text and for large data."""
     if isinstance(data, str | bytes):
         return None
     size = 0
@@ -220,13 +216,13 @@ _BUTTON: Final = re.compile(
 _TAB: Final = re.compile(r"%mcp (logs|tools|resources|prompts|history)\b.*")
 _STATES: Final = re.compile(r"%mcp( shows.*)?")
 _WORTHLESS: Final = re.compile(r"\bIPYMCP_\w+=|\.result\b|\btimeout=")
-"""What helps only who types: a panel shows the whole result, and there is somebody to ask."""
+"""Hints that do not apply to a panel, which shows whole results and can ask the user."""
 _CODE: Final = re.compile(r"%%?\w|\bmcp\.\w")
 _TABS: Final = {"history": "Calls"}
 
 
 def panel_hint(error: McpError) -> str | None:
-    """What to do about an error where there are buttons; a line to type only where no button does it."""
+    """Reword an error's hint for a panel: a button where there is one, else the code to type."""
     clauses = [_clause(one.strip(), error) for one in _CLAUSES.split(error.hint or "")]
     return "; ".join(dict.fromkeys(filter(None, clauses))) or None
 
@@ -253,7 +249,7 @@ def _title(verb: str, error: McpError) -> str:
 
 _MAX_TEXT = 20_000
 _MAX_ABOUT = 2_000
-"""Characters of a description in a list of tools."""
+"""Maximum characters of a description in a list of tools."""
 _MAX_FINDINGS = 20
 _BADGES: tuple[tuple[str, bool, str, str], ...] = (
     ("readOnlyHint", True, "only reads", "safe"),
@@ -265,13 +261,13 @@ _BADGES: tuple[tuple[str, bool, str, str], ...] = (
 
 
 def server_row(session: ServerSession, alias: str, disabled: int, tools_version: int) -> Message:
-    """One server.
+    """Row of a server.
 
     Args:
-        session: It.
-        alias: What a user types for it.
-        disabled: How many of its tools are switched off.
-        tools_version: Another number after every change of its tools, or of what is decided of them.
+        session: The server's session.
+        alias: The server's name in Python.
+        disabled: Number of disabled tools.
+        tools_version: Version of the tool list; changes with the tools and with the policy.
     """
     client, definition = session.client, session.definition
     return {
@@ -299,20 +295,20 @@ def server_row(session: ServerSession, alias: str, disabled: int, tools_version:
 
 
 def where(definition: ServerDefinition) -> str:
-    """The command line, or the address, of a server."""
+    """The command line or URL of a server, without secrets."""
     if definition.url is not None:
         return visible(masked(definition.url))
     return visible(shlex.join([definition.command or "", *masked_args(definition.args)]))
 
 
 def problem(error: McpError) -> Message:
-    """A fault, and what mends it."""
+    """An error with its hint."""
     hint = panel_hint(error)
     return {"message": visible(error.message), "hint": hint and visible(hint), "type": type(error).__name__}
 
 
 def call_row(call: Call[Any], where: str) -> Message:
-    """One call that runs; `where` it was made: `panel` or `notebook`."""
+    """Row of a running call, made in the `panel` or the `notebook` (`where`)."""
     progress = call.progress
     shown = None
     if progress is not None:
@@ -330,7 +326,7 @@ def call_row(call: Call[Any], where: str) -> Message:
 
 
 def disabled_tools(host: Host, session: ServerSession) -> int:
-    """How many of its tools are switched off."""
+    """Number of disabled tools of a server."""
     filters = host.guard.policy.filters
     if not filters.rules:
         return 0
@@ -338,7 +334,7 @@ def disabled_tools(host: Host, session: ServerSession) -> int:
 
 
 def tool_rows(host: Host, session: ServerSession, entries: Iterable[ToolEntry]) -> list[Message]:
-    """Tools of one server, as a list shows them."""
+    """Rows of a server's tools."""
     found: dict[str, list[str]] = {}
     for finding in host.guard.findings.get(session.name, ()):
         found.setdefault(finding.tool, []).append(visible(f"{finding.where}: {finding.what}"))
@@ -348,7 +344,7 @@ def tool_rows(host: Host, session: ServerSession, entries: Iterable[ToolEntry]) 
 def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: list[str]) -> Message:
     policy, definition = host.guard.policy, entry.definition
     known = hints(entry, session.rights)
-    if known.get("readOnlyHint") is True:  # what only reads destroys nothing, whatever else is said
+    if known.get("readOnlyHint") is True:  # a read-only tool destroys nothing, whatever its other hints
         known.pop("destructiveHint", None)
         known.pop("idempotentHint", None)
     badges = [{"text": text, "kind": kind} for key, value, text, kind in _BADGES if known.get(key) is value]
@@ -367,14 +363,14 @@ def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: li
 
 
 def _decision(policy: Policy, entry: ToolEntry, session: ServerSession) -> Decision:
-    """What the policy says of a person's own call; of a tool that is switched off, what it would say."""
+    """The policy's decision about a user's own call, as if the tool were enabled."""
     if policy.filters.forbidding(entry) is None:
         return policy.verdict(entry, session.rights, "user").decision
     return policy.rules(entry, session.rights, "user")[-1].decision
 
 
 def tool_details(host: Host, session: ServerSession, entry: ToolEntry) -> Message:
-    """One tool with all of its description, and its schemas."""
+    """Row of a tool with its full description and its schemas."""
     definition = entry.definition
     output = types.loads(definition.outputSchema) if len(definition.outputSchema) else None
     return {
@@ -386,20 +382,19 @@ def tool_details(host: Host, session: ServerSession, entry: ToolEntry) -> Messag
 
 
 def _version(client: Client | None) -> str | None:
-    """The server's own version, as it says."""
     version = client.server_info.get("version") if client else None
     return visible(version[:100]) if isinstance(version, str) else None
 
 
 def _count(session: ServerSession, client: Client | None, kind: str) -> int | None:
-    """How many resources (with templates) or prompts it has, as far as it is known; None where it has none to give."""
+    """Known number of resources (with templates) or prompts; None if the server does not offer them."""
     catalog = session.catalog
     count = len(catalog.prompts) if kind == "prompts" else len(catalog.resources) + len(catalog.templates)
     return count if count or (client is not None and kind in client.capabilities) else None
 
 
 def _error(session: ServerSession) -> Message | None:
-    """Why it is not what it should be. A call that failed is no fault of the server's state."""
+    """The error behind the server's state; the failure of a call is not one."""
     if session.error is not None:
         return problem(session.error)
     if session.last_error and (session.state.is_troubled or session.state is State.RESTARTING):

@@ -1,7 +1,7 @@
-"""One connection to one server: negotiate, ask, call, cancel, and hear what the server says of its own accord.
+"""One connection to one server: negotiation, requests, tool calls, cancellation and messages from the server.
 
-`ask`, `call_tool`, `give_up` and `notify` may be called from any thread; everything that awaits belongs to the loop the
-client was made on, and so do all calls of the listener.
+`ask`, `call_tool`, `give_up` and `notify` are thread-safe. Coroutines must run on the loop the client was created on,
+and the listener is called there.
 
 Source: MCP 2025-11-25 (lifecycle, cancellation, ping, tools) and 2026-07-28 (versioning, stdio backward compatibility,
 discover, subscriptions, input rounds).
@@ -17,7 +17,7 @@ from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
 from ipymcp.protocol import eras, jsonrpc, types
 from ipymcp.protocol.headers import Headers
 from ipymcp.protocol.input_rounds import InputRounds, ResponseInterceptors
-from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, PendingRequest
+from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest, RequestTimeouts
 from ipymcp.protocol.listing import TOOLS, list_all
 from ipymcp.protocol.negotiation import SessionRecovery, negotiate
 from ipymcp.protocol.server_requests import RequestAnswers, ServerRequestDispatcher, UnexpectedRequests
@@ -42,21 +42,21 @@ __all__ = ["Client", "Listener"]
 
 _HEADER_MISMATCH = -32020
 _INVALID_REQUEST = -32600
-_LOOK_UP = 30.0
-"""Seconds for each page of the tools that are looked up again while a call waits."""
+_LIST_TOOLS_TIMEOUT = 30.0
+"""Timeout for each page when tools are listed again while a call waits."""
 _MAX_UNREAD = 64_000_000
-"""Bytes that may wait for a server which asks and does not read; further questions of its go unanswered."""
+"""Limit of unsent bytes for a server that sends requests without reading; above it, its requests are not answered."""
 
 
 class Client:
     """The protocol half of a session.
 
     Args:
-        transport: Not yet opened.
-        listener: Hears what the server says of its own accord.
-        identity: Who we are.
-        responder: Answers what the server asks.
-        tag: Names this connection in logs, unique in the process.
+        transport: A transport that is not open yet.
+        listener: Receives notifications and connection events.
+        identity: Name and version of this client.
+        responder: Answers requests from the server.
+        tag: Name of this connection in logs, unique in the process.
     """
 
     def __init__(
@@ -67,76 +67,75 @@ class Client:
         self._identity = identity
         self._peer = Peer(self, tag)
         self._background = Background()
-        self._clocks = Clocks()
+        self._timeouts = RequestTimeouts()
         self._headers = Headers()
-        self._answers = RequestAnswers(responder, self._clocks)
-        self._serving = ServerRequestDispatcher(
-            self._answers, self._background, self._respond, self._find, self.on_noise
+        self._answers = RequestAnswers(responder, self._timeouts)
+        self._dispatcher = ServerRequestDispatcher(
+            self._answers, self._background, self._respond, self._find, self.on_protocol_warning
         )
         self._rounds = InputRounds(self, self._answers, self._background)
-        self._reopening = SessionRecovery(self, self._background)
-        self._pushes = UnexpectedRequests(self._peer, listener)
-        self._listenings = ListenStreams(listener.noise)
+        self._recovery = SessionRecovery(self, self._background)
+        self._unexpected = UnexpectedRequests(self._peer, listener)
+        self._streams = ListenStreams(listener.protocol_warning)
         self.task_slots: dict[str, PendingRequest] = {}
-        """Calls that became tasks, by the task's id: a request of the server may name one."""
+        """Calls that became tasks, by task id; requests from the server may refer to a task."""
         self._tasks = Tasks(self, self._rounds, self._background, self.task_slots)
-        self._notices = NotificationDispatcher(listener, self._listenings, self._tasks.changed, self._cancelled)
+        self._notifications = NotificationDispatcher(listener, self._streams, self._tasks.changed, self._cancelled)
         self._lost: str | None = None
-        self.continuations = ResponseInterceptors()
-        """Who goes on with answers that are no outcome yet."""
+        self.interceptors = ResponseInterceptors()
+        """Handlers for responses that are not final, such as `input_required`."""
         self.era: Era = eras.handshake("")
         self.era_was_answered = True
-        """False when the era was decided after a silence: then it is not worth remembering."""
+        """False if the era was chosen because the server did not answer in time; such a choice must not be cached."""
         self.capabilities: dict[str, Any] = {}
         self.server_info: dict[str, Any] = {}
         self.instructions: str | None = None
         self.tools_ttl: float | None = None
-        """Seconds for which the tools listed last are fresh, where the server says so."""
+        """Seconds for which the last list of tools is fresh; None if the server does not say."""
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not yet answered."""
+        """Number of pending requests."""
         return len(self._peer)
 
     @property
     def queued(self) -> int:
-        """Bytes sent and not yet taken by the server."""
+        """Number of bytes not yet taken by the server."""
         return self._transport.queued
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
     async def open(self, era: EraChoice, *, is_fixed: bool | None = None) -> None:
-        """Connect and settle the protocol version.
+        """Connect and negotiate the protocol version.
 
         Args:
-            era: What to try.
-            is_fixed: Whether the user has chosen it; by default where it is not `auto`. One that is only remembered
-                may turn out to be wrong.
+            era: The era to negotiate.
+            is_fixed: Whether the user chose the era, so that it must not change; by default true unless it is `auto`.
 
         Raises:
             StartError: The transport could not connect.
-            ConnectionLost: The server went away meanwhile.
-            ProtocolError: No version in common, or an answer that is none.
+            ConnectionLost: The connection closed during negotiation.
+            ProtocolError: There is no common version, or a response is malformed.
             RpcError: The server refused.
-            HttpError: It answered with an HTTP error.
+            HttpError: The server responded with an HTTP error.
         """
-        self._pushes.may_reopen = not (era != "auto" if is_fixed is None else is_fixed)
+        self._unexpected.may_reopen = not (era != "auto" if is_fixed is None else is_fixed)
         await self._transport.open(self)
         await self._settle(era)
         if self.era.kind == "stateless":
-            self.continuations.on_result("input_required", self._rounds.begin)
-            self.continuations.on_error(_HEADER_MISMATCH, self._renew_headers)
-            self.continuations.on_error(_INVALID_REQUEST, self._pushes.error)
-            self.continuations.on_tool_error(self._pushes.tool_error)
-            self.continuations.on_result("task", self._tasks.begin)
-            self._peer.intercept = self.continuations.intercept
+            self.interceptors.on_result("input_required", self._rounds.begin)
+            self.interceptors.on_error(_HEADER_MISMATCH, self._renew_headers)
+            self.interceptors.on_error(_INVALID_REQUEST, self._unexpected.error)
+            self.interceptors.on_tool_error(self._unexpected.tool_error)
+            self.interceptors.on_result("task", self._tasks.begin)
+            self._peer.intercept = self.interceptors.intercept
         elif self.takes_tasks:
             self._tasks.is_stateless = False
             self._peer.intercept = self._tasks.intercept
 
     async def shake_hands(self) -> None:
-        """Open the session anew, in the handshake era: the server has forgotten it, and may be another by now."""
-        self._serving.withdraw_all()
+        """Repeat the handshake after the server has lost the session; everything known about it may have changed."""
+        self._dispatcher.withdraw_all()
         await self._settle("legacy")
         self._listener.tools_changed()
         self._listener.resources_changed()
@@ -154,13 +153,13 @@ class Client:
             self.notify("notifications/initialized")
 
     def declare(self, capability: str) -> bool:
-        """Declare what the responder is capable of now.
+        """Declare the responder's current capabilities.
 
         Args:
-            capability: What may have changed.
+            capability: The capability that may have changed.
 
         Returns:
-            False if that has changed and this connection cannot say so any more: the handshake has said it.
+            False if it changed and this connection cannot say so, because capabilities were fixed by the handshake.
         """
         if self.era.kind == "stateless":
             if self._answers.declare():
@@ -169,65 +168,65 @@ class Client:
         return not self._answers.is_outdated(capability)
 
     def roots_changed(self) -> None:
-        """Tell a server of the handshake era that `roots/list` answers otherwise now, if that was declared."""
+        """Handshake era: notify the server that the roots have changed, if `listChanged` was declared."""
         roots = self._answers.declared.get("roots")
         if self.era.kind == "handshake" and is_object(roots) and roots.get("listChanged"):
             self.notify("notifications/roots/list_changed")
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- requests------------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
-        """Ask on the loop thread and wait for the answer.
+        """Send a request from the loop thread and wait for its result.
 
         Args:
-            method: Such as `tools/list`.
-            body: The params without `_meta`, a JSON object.
-            timeout: Seconds, not counting those in which the host owes the server an answer; it is told when they pass.
+            method: Method name, such as `tools/list`.
+            body: JSON object of the params without `_meta`.
+            timeout: Seconds, not counting the time in which the server waits for the host.
 
         Raises:
-            CallTimeout: No answer in time.
+            CallTimeout: No response in time.
             RpcError: The server refused.
-            ConnectionLost: It went away.
+            ConnectionLost: The connection closed.
         """
         return (await self.exchange(method, body, timeout=timeout))[0]
 
     async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
-        """As `request`; also whether it took input rounds, so that the answer depends on more than the question."""
-        slot, future = jsonrpc.put(self.ask, method, body)
+        """Send a request; return its result and whether it took input rounds, so that the result must not be cached."""
+        slot, future = jsonrpc.send_request(self.ask, method, body)
         try:
-            async with self._clocks.limit(slot, timeout):
+            async with self._timeouts.limit(slot, timeout):
                 return await future, slot.retry is not None
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
             self.give_up(slot, "the host stopped waiting")
 
-    def held(self) -> AbstractContextManager[None]:
-        """While entered, none of the questions now in flight runs out of time; on the loop thread."""
-        return self._clocks.held(None)
+    def pause_timeouts(self) -> AbstractContextManager[None]:
+        """Pause the timeouts of all pending requests; on the loop thread."""
+        return self._timeouts.paused(None)
 
     async def check(self, timeout: float) -> None:
-        """Ask something cheap, to see that the server is there. Raises as `request` does."""
+        """Send a cheap request to check that the server responds. Raises the errors of `request`."""
         await self.request("server/discover" if self.era.kind == "stateless" else "ping", timeout=timeout)
 
     async def list_tools(self, *, timeout: float | None) -> list[types.ToolDefinition]:
-        """All tools of the server that can be called, none if it has none; `timeout` is for each page."""
+        """List all callable tools of the server; `timeout` is per page."""
         tools, self.tools_ttl = await list_all(self, TOOLS, timeout=timeout)
         if not self._transport.uses_headers or self.era.kind == "handshake":
             return tools
-        return self._headers.learn(tools, self._listener.noise)
+        return self._headers.read_annotations(tools, self._listener.protocol_warning)
 
     def call_tool(self, slot: PendingRequest, name: str, arguments: bytes, *, as_task: bool = False) -> None:
-        """Send a call, from any thread. The slot hears of progress and of the outcome.
+        """Send a tool call, from any thread.
 
         Args:
-            slot: New; it is given its id here.
-            name: The tool's exact name.
-            arguments: A JSON object.
-            as_task: Handshake era: have it be a task. In the stateless era that is the server's choice.
+            slot: A new request, which receives progress and the outcome.
+            name: Exact name of the tool.
+            arguments: JSON object of the arguments.
+            as_task: Handshake era: request that the call runs as a task. In the stateless era the server decides.
 
         Raises:
-            ConnectionLost: There is nobody to send to. The slot hears nothing then.
+            ConnectionLost: The connection is closed; `slot.deliver` is not called.
         """
         slot.name = name
         slot.wants_task = as_task
@@ -235,33 +234,33 @@ class Client:
 
     @property
     def takes_tasks(self) -> bool:
-        """Whether calls may be tasks: of this server in the handshake era, of any in the stateless era."""
+        """Whether calls may become tasks."""
         return self.era.kind == "stateless" or takes_tasks(self.capabilities, self.era.version)
 
-    def pick_up(self, slot: PendingRequest, task: str) -> None:
-        """Follow a task by its id, from any thread, as the call that it was."""
+    def resume_task(self, slot: PendingRequest, task: str) -> None:
+        """Follow an existing task as if it were the call that created it, from any thread."""
         self._peer.open(slot, "tools/call")
-        self._rounds.on_loop(self._tasks.pick_up, slot, task)
+        self._rounds.on_loop(self._tasks.resume, slot, task)
 
-    def leave(self, slot: PendingRequest) -> str | None:
-        """Stop waiting for a call that has become a task, which goes on; from any thread.
+    def detach_task(self, slot: PendingRequest) -> str | None:
+        """Stop waiting for a call that became a task, and let the task continue; from any thread.
 
         Returns:
-            The task's id; None where it is no task, or was settled already.
+            The task id; None if the call is not a task or is settled.
         """
-        task = self._tasks.leave(slot)
+        task = self._tasks.detach(slot)
         return task if task is not None and self.give_up(slot, "left") else None
 
     def ask(self, slot: PendingRequest, method: str, body: bytes) -> None:
-        """Send a question, from any thread. The slot hears of the outcome, however many requests it takes.
+        """Send a request, from any thread.
 
         Args:
-            slot: New; it is given its id here.
-            method: Such as `resources/read`.
-            body: The params without `_meta`, a JSON object.
+            slot: A new request, which receives the outcome.
+            method: Method name, such as `resources/read`.
+            body: JSON object of the params without `_meta`.
 
         Raises:
-            ConnectionLost: There is nobody to send to. The slot hears nothing then.
+            ConnectionLost: The connection is closed; `slot.deliver` is not called.
         """
         self._peer.open(slot, method)
         slot.body = body
@@ -273,35 +272,35 @@ class Client:
         if self._lost is not None and self._peer.claim(slot):
             raise ConnectionLost(self._lost)
 
-    def turn(self) -> ReadLease | None:
-        """The right to read in the calling thread, taken before a request is sent; None where it cannot be had."""
-        return self._transport.turn()
+    def lease_reads(self) -> ReadLease | None:
+        """Lease the right to read in the calling thread, before a request is sent; None if unavailable."""
+        return self._transport.lease_reads()
 
-    def read_directly(self, slot: PendingRequest, turn: ReadLease, seconds: float) -> None:
-        """Read in the calling thread, for some seconds, what comes for this request."""
-        turn.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
+    def read_directly(self, slot: PendingRequest, lease: ReadLease, seconds: float) -> None:
+        """Read messages for this request in the calling thread, for at most `seconds`."""
+        lease.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
 
     def _is_outcome(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
-        """Whether a line is nothing but this request's outcome or progress: all that goes on is the loop's business."""
-        return not slot.wants_task and self._peer.concerns(slot, line) and self.continuations.has_none(line)
+        """Tell whether a line is only this request's outcome or progress; anything else is handled on the loop."""
+        return not slot.wants_task and self._peer.is_response_for(slot, line) and self.interceptors.has_none(line)
 
     def give_up(self, slot: PendingRequest, reason: str) -> bool:
-        """Stop waiting for a question and tell the server, from any thread.
+        """Abandon a request and notify the server, from any thread.
 
         Returns:
-            False if it was settled already: its outcome stands.
+            False if the request was already settled.
         """
         if not self._peer.claim(slot):
             return False
         if slot.retry is None:
-            self.call_off(slot, reason)
+            self.cancel_request(slot, reason)
         else:
             self._rounds.withdraw(slot, reason)
         return True
 
-    def call_off(self, slot: PendingRequest, reason: str) -> None:
-        """Tell the server that nobody waits for the request last sent for this slot."""
-        if not self._reopening.is_open and self._reopening.drop(slot.id):
+    def cancel_request(self, slot: PendingRequest, reason: str) -> None:
+        """Cancel the request last sent for this slot at the server."""
+        if not self._recovery.is_open and self._recovery.drop(slot.id):
             return
         if slot.method != "initialize" and not self._transport.abort(slot.id):
             with contextlib.suppress(ConnectionLost):
@@ -314,19 +313,19 @@ class Client:
         self._send(frame, "notification", None, method, self._headers_of(method))
 
     def listen(self, wanted: Mapping[str, Any]) -> ListenStream:
-        """Stateless era: subscribe, now.
+        """Stateless era: open a subscription stream.
 
         Args:
             wanted: The notification filter, such as `{"toolsListChanged": True}`.
         """
         body = types.encode({"notifications": wanted})
-        listening = ListenStream(*jsonrpc.put(self.ask, "subscriptions/listen", body), wanted)
-        self._listenings.add(listening, self.give_up)
-        return listening
+        stream = ListenStream(*jsonrpc.send_request(self.ask, "subscriptions/listen", body), wanted)
+        self._streams.add(stream, self.give_up)
+        return stream
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
-        """The answer to a request of the opening; it may be ignored, and cancelling it abandons the request unsaid."""
-        slot, future = jsonrpc.put(self.ask, method, params)
+        """Send a request of the negotiation. Cancelling the future abandons the request without a notification."""
+        slot, future = jsonrpc.send_request(self.ask, method, params)
 
         def over(done: asyncio.Future[Raw]) -> None:
             if not done.cancelled():
@@ -350,9 +349,9 @@ class Client:
             params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
         frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)
-        if not self._reopening.is_open and slot.method != "initialize":
+        if not self._recovery.is_open and slot.method != "initialize":
             message = OutboundMessage(frame, "request", slot.id, slot.method, headers)
-            if self._reopening.hold(message):
+            if self._recovery.hold(message):
                 return
         self._send(frame, "request", slot.id, slot.method, headers)
 
@@ -364,104 +363,106 @@ class Client:
         method: str,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        """Where every frame goes out."""
+        """Send a frame; every outgoing frame passes here."""
         self._transport.send(OutboundMessage(frame, kind, identifier, method, headers))
 
     def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
-        return self._headers.of(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
+        return self._headers.build(self.era, method, body, name) if self._transport.uses_headers else NO_HEADERS
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- messages from the server -------------------------------------------------------------------------------------
 
-    def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
-        """One message arrived (called by the transport). What a server says while it is being stopped is nobody's."""
+    def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
+        """Handle an incoming message (called by the transport); messages after the end are dropped."""
         if self._lost is None:
-            self._peer.receive(line, carrier)
+            self._peer.receive(line, origin_request_id)
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
-        """One request failed in the transport (called by it)."""
+        """Fail a request that the transport could not deliver (called by the transport)."""
         slot = self._peer.slot(identifier)
-        if slot is None or not isinstance(error, RpcError) or not self.continuations.remedy(slot, error):
+        if slot is None or not isinstance(error, RpcError) or not self.interceptors.handle_error(slot, error):
             self._peer.fail(identifier, error)
 
     def expired(self, message: OutboundMessage) -> None:
-        """The server has forgotten our session (called by the transport)."""
-        self._reopening.expired(message)
+        """Recover the session that the server has lost (called by the transport)."""
+        self._recovery.expired(message)
 
     def unreachable(self, reason: str) -> None:
-        """No connection could be made (called by the transport)."""
+        """Report a failed connection attempt (called by the transport)."""
         self._listener.unreachable(reason)
 
-    def noise(self, text: str) -> None:
-        """Something for the log (called by the transport)."""
-        self._listener.noise(text)
+    def protocol_warning(self, text: str) -> None:
+        """Log a protocol violation (called by the transport)."""
+        self._listener.protocol_warning(text)
 
     def stderr(self, lines: list[str]) -> None:
-        """Standard error of the server (called by the transport)."""
+        """Log standard error output (called by the transport)."""
         self._listener.stderr(lines)
 
     def lost(self, reason: str) -> None:
-        """The connection is over (called by the transport): everything in flight fails."""
+        """Fail all pending requests after the connection has ended (called by the transport)."""
         self._lost = self._lost or reason
-        self._listener.lost(reason)  # first: whoever's call fails now may call again at once
+        self._listener.lost(reason)  # first: a caller that sees its call fail may retry at once
         self._end(reason)
 
-    def on_request(self, request: types.Envelope, carrier: RequestId | None) -> None:
-        """A request of the server (called by the peer)."""
+    def on_request(self, request: types.Envelope, origin_request_id: RequestId | None) -> None:
+        """Handle a request from the server (called by the peer)."""
         if self.era.kind == "stateless":
-            self._pushes.request(request.method or "", carrier)
+            self._unexpected.request(request.method or "", origin_request_id)
         elif self._transport.queued > _MAX_UNREAD:
-            self.on_noise(f"a request of the server ({request.method}) not answered: it does not read what is sent")
+            self.on_protocol_warning(
+                f"request {request.method} from the server not answered: the server does not read its input"
+            )
         else:
-            self._serving.serve(request, carrier)
+            self._dispatcher.serve(request, origin_request_id)
 
     def on_notification(self, method: str, params: Raw) -> None:
-        """A notification of the server (called by the peer)."""
-        self._notices.hear(method, params)
+        """Handle a notification (called by the peer)."""
+        self._notifications.dispatch(method, params)
 
-    def on_noise(self, text: str) -> None:
-        """Something that is no message (called by the peer)."""
-        self._listener.noise(text)
+    def on_protocol_warning(self, text: str) -> None:
+        """Log a malformed message (called by the peer)."""
+        self._listener.protocol_warning(text)
 
     def _respond(self, identifier: int | str | float, member: str, value: Raw) -> None:
         frame = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (types.encode(identifier), member.encode(), bytes(value))
         with contextlib.suppress(ConnectionLost):
             self._send(frame, "response", identifier, "", self._headers_of(""))
 
-    def _find(self, task: str | None, carrier: RequestId | None) -> PendingRequest | None:
+    def _find(self, task: str | None, origin_request_id: RequestId | None) -> PendingRequest | None:
         slot = self.task_slots.get(task) if task is not None else None
-        return slot or self._peer.slot(carrier)
+        return slot or self._peer.slot(origin_request_id)
 
     def _cancelled(self, identifier: int | str) -> None:
-        """The handshake era withdraws a request of the server so, the stateless era ends a subscription of ours."""
-        listening = self._listenings.find(identifier)
+        """Withdraw a server's request (handshake era), or end a subscription (stateless era)."""
+        stream = self._streams.find(identifier)
         if self.era.kind == "handshake":
-            self._serving.withdraw(identifier)
-        elif listening is not None and self._peer.claim(listening.slot):
-            listening.slot.settle(error=ConnectionLost("the server ended the subscription"))
+            self._dispatcher.withdraw(identifier)
+        elif stream is not None and self._peer.claim(stream.slot):
+            stream.slot.settle(error=ConnectionLost("the server ended the subscription"))
 
-    # -- questions of several requests --------------------------------------------------------------------------------
+    # -- calls of several requests -------------------------------------------------------------------------------------
 
     def reassign_id(self, slot: PendingRequest) -> bool:
-        """Give a question a new id; false if nobody waits for it any more."""
+        """Assign a new id to a request; False if it is no longer pending."""
         return self._peer.reassign_id(slot)
 
     def fail(self, slot: PendingRequest, error: McpError) -> None:
-        """End a question, if somebody still waits for it."""
+        """Fail a request, if it is still pending."""
         self._peer.fail(slot.id, error)
 
     def succeed(self, slot: PendingRequest, result: Raw) -> None:
-        """End a question well, if somebody still waits for it."""
+        """Complete a request, if it is still pending."""
         self._peer.succeed(slot.id, result)
 
     def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
-        """Send a renewed question, with further members of its params; false if nobody waits for it any more."""
-        if not self._peer.holds(slot):
+        """Send a request with a new id and more params; False if it is no longer pending."""
+        if not self._peer.is_pending(slot):
             return False
         self._send_request(slot, extra)
         return True
 
-    def send_once_more(self, message: OutboundMessage) -> None:
-        """Send a request that was not accepted, if somebody still waits for it."""
+    def resend(self, message: OutboundMessage) -> None:
+        """Resend a rejected request, if it is still pending."""
         if self._peer.slot(message.id) is not None:
             headers = {**message.headers, **self._headers_of("")}
             try:
@@ -470,18 +471,18 @@ class Client:
                 self.undelivered(message.id or 0, error)
 
     def _renew_headers(self, slot: PendingRequest, error: RpcError) -> bool:
-        """The server takes a call's headers for wrong: its tools may have changed. Looked up and tried again, once."""
-        return slot.name is not None and self._rounds.mend(slot, self._look_up_headers())
+        """Retry a call once after its headers were rejected: the tools may have changed, so they are listed again."""
+        return slot.name is not None and self._rounds.resend_once(slot, self._look_up_headers())
 
     async def _look_up_headers(self) -> bytes:
-        await self.list_tools(timeout=_LOOK_UP)
+        await self.list_tools(timeout=_LIST_TOOLS_TIMEOUT)
         self._listener.tools_changed()
         return b""
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
     async def aclose(self, reason: str = "the server was stopped") -> None:
-        """End the connection; whatever is in flight fails with `ConnectionLost`."""
+        """Close the connection; pending requests fail with `ConnectionLost`."""
         self._end(reason)
         await self._transport.aclose()
 

@@ -1,8 +1,8 @@
-"""What differs between the eras of MCP.
+"""The differences between the eras of MCP.
 
-Handshake era (2024-11-05 to 2025-11-25): `initialize` settles version and capabilities once for the connection, and
-the server may send requests of its own. Stateless era (2026-07-28): every request carries version, client and
-capabilities in `_meta`, and the server sends no requests.
+Handshake era (2024-11-05 to 2025-11-25): `initialize` negotiates version and capabilities for the connection, and the
+server may send requests. Stateless era (2026-07-28): every request carries version, client and capabilities in `_meta`,
+and the server sends no requests.
 
 Source: MCP 2025-11-25 lifecycle; 2026-07-28 basic (the `_meta` fields) and versioning.
 """
@@ -16,21 +16,21 @@ import msgspec
 from ipymcp.protocol import types
 
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Newest first; the first is what `initialize` offers."""
+"""Newest first; `initialize` offers the first."""
 STATELESS_VERSIONS = ("2026-07-28",)
 OTHER_ERA = 'write "era": "auto" in its definition, or load it with --era auto on a %mcp line'
-"""The hint where the user chose an era that the server does not speak."""
+"""Hint for an era that the user chose and the server does not support."""
 
 _EXTENSIONS: dict[str, Any] = {"io.modelcontextprotocol/tasks": {}}
-"""What the engine can do for whoever uses it, declared with every request."""
+"""Extensions declared with every request."""
 _META = "io.modelcontextprotocol/"
 _LOG_LEVEL = b"info"
-"""Asked for with each call of the stateless era, declared or not: many a server logs without saying that it can."""
+"""Log level for each call of the stateless era; many servers log without declaring the capability."""
 _TOKEN = b'"progressToken":'
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who we say we are."""
+    """Name and version of this client."""
 
     name: str
     version: str
@@ -42,31 +42,31 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Era(msgspec.Struct, frozen=True):
-    """How requests are dressed once the version is known."""
+    """Construction of request params for the negotiated era and version."""
 
     kind: Literal["handshake", "stateless"]
     version: str
     envelope: bytes
-    """The members every request's `_meta` begins with, as JSON without braces; empty in the handshake era."""
+    """JSON members, without braces, of every request's `_meta`; empty in the handshake era."""
 
     call_meta: bytes
-    """The members of a call's `_meta` up to its progress token, which follows."""
+    """JSON members of a tool call's `_meta` up to the progress token."""
 
     def params(self, body: bytes) -> bytes:
-        """The `params` member for a request, from its own members, a JSON object."""
+        """Build the `params` of a request from the JSON object `body`."""
         if not self.envelope:
             return body
         comma = b"" if body == b"{}" else b","
         return b'%s%s"_meta":{%s}}' % (body[:-1], comma, self.envelope)
 
     def call_params(self, name: bytes, arguments: bytes, token: int, extra: bytes = b"") -> bytes:
-        """The `params` member of a tool call, which asks for progress under `token` and for log messages.
+        """Build the `params` of a tool call, which requests progress with `token` and log messages.
 
         Args:
-            name: The tool's, as JSON.
-            arguments: A JSON object.
+            name: JSON string of the tool's name.
+            arguments: JSON object of the arguments.
             token: The progress token.
-            extra: Further members, as JSON without braces.
+            extra: Additional members, as JSON without braces.
         """
         comma = b"," if extra else b""
         return b'{"name":%s,"arguments":%s%s%s,"_meta":{%s%d}}' % (
@@ -75,17 +75,17 @@ class Era(msgspec.Struct, frozen=True):
 
 
 def handshake(version: str) -> Era:
-    """The era of an `initialize`d connection."""
+    """Create the era of a connection opened by `initialize`."""
     return Era("handshake", version, b"", _TOKEN)
 
 
 def stateless(version: str, identity: Identity, capabilities: dict[str, Any]) -> Era:
-    """The era in which every request says everything.
+    """Create the stateless era.
 
     Args:
         version: One of `STATELESS_VERSIONS`.
-        identity: Who we are.
-        capabilities: What we declare, as `ClientCapabilities`.
+        identity: Name and version of this client.
+        capabilities: The `ClientCapabilities`.
     """
     extensions = {**capabilities.get("extensions", {}), **_EXTENSIONS}
     members = {

@@ -1,7 +1,7 @@
-"""What an HTTP transport mirrors of a message: version, method, name, and the parameters a tool designates.
+"""HTTP headers that mirror a message: protocol version, method, name, and parameters marked with `x-mcp-header`.
 
-Source: MCP 2026-07-28, transports/streamable-http (request metadata) and server/tools (x-mcp-header); before that
-revision only `MCP-Protocol-Version` (2025-06-18 and 2025-11-25, transports).
+Source: MCP 2026-07-28, transports/streamable-http (request metadata) and server/tools (x-mcp-header). Earlier revisions
+have only `MCP-Protocol-Version` (2025-06-18 and 2025-11-25, transports).
 """
 
 from __future__ import annotations
@@ -42,31 +42,33 @@ _SCHEMA_MAPS = frozenset({"$defs", "definitions", "dependentSchemas", "patternPr
 
 
 class HeaderParameter(NamedTuple):
-    """A parameter whose value is mirrored into a header."""
+    """A tool parameter that is mirrored into a header."""
 
     header: str
     path: tuple[str, ...]
-    """The property names that lead to it."""
+    """Property names from the root of the arguments to the value."""
 
 
 class Headers:
-    """The headers of each message of one connection."""
+    """The headers for the messages of one connection."""
 
     def __init__(self) -> None:
-        self._designated: dict[str, tuple[HeaderParameter, ...]] = {}
+        self._parameters: dict[str, tuple[HeaderParameter, ...]] = {}
 
-    def learn(self, tools: list[types.ToolDefinition], warn: Callable[[str], None]) -> list[types.ToolDefinition]:
-        """Read the annotations of all tools of the server.
+    def read_annotations(
+        self, tools: list[types.ToolDefinition], warn: Callable[[str], None]
+    ) -> list[types.ToolDefinition]:
+        """Read the header annotations of all tools.
 
         Args:
-            tools: As listed.
-            warn: Told of each tool that must be left out, and why.
+            tools: The tools as listed.
+            warn: Called with the reason for each tool that is left out.
 
         Returns:
-            The others.
+            The tools whose annotations are valid.
         """
         valid: list[types.ToolDefinition] = []
-        designated: dict[str, tuple[HeaderParameter, ...]] = {}
+        by_tool: dict[str, tuple[HeaderParameter, ...]] = {}
         for tool in tools:
             try:
                 parameters = header_parameters(tool.inputSchema)
@@ -75,21 +77,21 @@ class Headers:
                 continue
             valid.append(tool)
             if parameters:
-                designated[tool.name] = parameters
-        self._designated = designated
+                by_tool[tool.name] = parameters
+        self._parameters = by_tool
         return valid
 
-    def of(self, era: Era, method: str, body: bytes, name: str | None) -> dict[str, str]:
-        """The headers of one message.
+    def build(self, era: Era, method: str, body: bytes, name: str | None) -> dict[str, str]:
+        """Build the headers for one message.
 
         Args:
-            era: What was settled.
-            method: The message's.
-            body: Its params without `_meta`; of a tool call its arguments.
-            name: The tool's name, of a tool call.
+            era: The negotiated era.
+            method: Method of the message.
+            body: JSON of the params without `_meta`, or of the arguments for a tool call.
+            name: Name of the tool, for a tool call.
 
         Raises:
-            CallError: A value that no header can carry.
+            CallError: A value cannot be represented in a header.
         """
         if method == "server/discover":
             version, is_stateless = eras.STATELESS_VERSIONS[0], True
@@ -103,23 +105,23 @@ class Headers:
             named = name if name is not None else _named(method, body)
             if named is not None:
                 headers["Mcp-Name"] = header_value(named)
-            parameters = self._designated.get(name) if name is not None else None
+            parameters = self._parameters.get(name) if name is not None else None
             if parameters:
                 headers.update(_mirrored(parameters, types.loads(body)))
         return headers
 
 
 def header_value(text: str) -> str:
-    """A value as the specification encodes it: plain where a header can carry it, else base64 between sentinels."""
+    """Encode a header value: plain if possible, otherwise base64 between the sentinels of the specification."""
     plain = _PLAIN.fullmatch(text) and not (text.startswith("=?base64?") and text.endswith("?="))
     return text if plain else f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
 def header_parameters(schema: Raw) -> tuple[HeaderParameter, ...]:
-    """The parameters that an input schema designates.
+    """Find the parameters that an input schema marks with `x-mcp-header`.
 
     Raises:
-        ValueError: An annotation that the specification does not allow; the text says which and why.
+        ValueError: An annotation violates the specification.
     """
     if _ANNOTATION.encode() not in bytes(schema):
         return ()
@@ -129,20 +131,20 @@ def header_parameters(schema: Raw) -> tuple[HeaderParameter, ...]:
             continue
         header = subschema[_ANNOTATION]
         if not path:
-            raise ValueError(f"{_ANNOTATION} {header!r} is not on a parameter, nor on a property of one")
+            raise ValueError(f"{_ANNOTATION} {header!r} is not on a parameter or one of its properties")
         where = ".".join(path)
         if not isinstance(header, str) or not _TOKEN.fullmatch(header):
-            raise ValueError(f"{_ANNOTATION} {header!r} of {where} is no header name")
+            raise ValueError(f"{_ANNOTATION} {header!r} of {where} is not a valid header name")
         if subschema.get("type") not in _TYPES:
-            raise ValueError(f"{_ANNOTATION} {header!r} of {where}, which is no string, integer or boolean")
+            raise ValueError(f"{_ANNOTATION} {header!r} of {where}, which is not a string, integer or boolean")
         if header.lower() in found:
-            raise ValueError(f"{_ANNOTATION} {header!r} stands on two parameters")
+            raise ValueError(f"{_ANNOTATION} {header!r} is used by two parameters")
         found[header.lower()] = HeaderParameter(header, path)
     return tuple(found.values())
 
 
 def _subschemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
-    """Every schema within a schema, with its path where only `properties` lead to it; values are not looked into."""
+    """Iterate over all subschemas, each with its path if only `properties` lead to it."""
     waiting: list[tuple[tuple[str, ...] | None, object]] = [((), root)]
     while waiting:
         path, schema = waiting.pop()

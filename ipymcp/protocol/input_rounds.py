@@ -1,13 +1,10 @@
-"""Requests that need more than one round: input rounds, and calls that are repeated with other headers.
+"""Requests that take several rounds: input rounds, and calls repeated with other headers.
 
-Every answer passes here, megabytes too: what is looked for first are a few bytes.
+On a response `input_required`, the requested input is gathered and the request is sent again with it, under a new id.
+Callers see one `PendingRequest`, whose id changes. Every response passes the interceptors, so they first search the
+bytes for a few markers before they decode.
 
-Source: MCP 2026-07-28, basic (resultType).
-
-The server answers with `input_required`: what it asks for is gathered, and the question is sent again, under a new id
-and with the answers. For whoever asked it stays one question: one slot, whose id is that of the last request.
-
-Source: MCP 2026-07-28, patterns/mrtr and transports/streamable-http (HeaderMismatch).
+Source: MCP 2026-07-28, basic (resultType), patterns/mrtr and transports/streamable-http (HeaderMismatch).
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ _TOOL_ERROR = (b'"isError":true', b'"isError": true')
 
 
 class ResponseInterceptors:
-    """Who goes on with which answer. Belongs to the loop."""
+    """Handlers for responses that are not final. Belongs to the loop."""
 
     def __init__(self) -> None:
         self._results: dict[str, Callable[[PendingRequest, Raw], None]] = {}
@@ -47,27 +44,27 @@ class ResponseInterceptors:
         self._words: tuple[bytes, ...] = ()
 
     def on_result(self, result_type: str, handler: Callable[[PendingRequest, Raw], None]) -> None:
-        """Have answers of this `resultType` go to `handler`, which owns the slot: it fails or renews it."""
+        """Register a handler for results of this `resultType`. The handler fails or renews the request."""
         self._results[result_type] = handler
         self._words = (*self._words, types.encode(result_type))
 
     def on_error(self, code: int, handler: Callable[[PendingRequest, RpcError], bool]) -> None:
-        """Have errors of this code go to `handler`, which returns whether it failed or renewed the slot."""
+        """Register a handler for errors of this code. It returns whether it failed or renewed the request."""
         self._errors[code] = handler
 
     def on_tool_error(self, handler: Callable[[PendingRequest, Raw], bool]) -> None:
-        """Have tools' own errors go to `handler`, which returns whether it failed or renewed the slot."""
+        """Register a handler for tool errors. It returns whether it failed or renewed the request."""
         self._tool_error = handler
         self._words = (*self._words, *_TOOL_ERROR)
 
     def has_none(self, line: bytes | bytearray) -> bool:
-        """Whether a result is certainly of no type that somebody goes on with; from any thread."""
+        """Tell whether a result certainly needs no handler; from any thread."""
         return not self._words or _is_plainly_complete(line) or not any(word in line for word in self._words)
 
     def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
-        """Look at one answer; see `Intercept`."""
+        """Pass a response to its handler; see `Intercept`."""
         if len(error):
-            return self.remedy(slot, rpc_error(error))
+            return self.handle_error(slot, rpc_error(error))
         if self.has_none(line):
             return False
         try:
@@ -82,8 +79,8 @@ class ResponseInterceptors:
         handler(slot, result)
         return True
 
-    def remedy(self, slot: PendingRequest, error: RpcError) -> bool:
-        """Look at one refusal; true where it is dealt with."""
+    def handle_error(self, slot: PendingRequest, error: RpcError) -> bool:
+        """Pass an error to its handler; True if that failed or renewed the request."""
         handler = self._errors.get(error.code)
         return handler is not None and handler(slot, error)
 
@@ -94,131 +91,139 @@ class _Answer(Struct):
 
 
 def _is_plainly_complete(line: bytes | bytearray) -> bool:
-    """Whether a large answer says so where writers put it: first or last."""
+    """Tell whether a large result says so where JSON writers put it: first or last."""
     return len(line) > _LARGE and any(_COMPLETE.search(end) for end in (line[:_ENDS], line[-_ENDS:]))
 
 
 MAX_ROUNDS = 10
-_ITS_FAULT = "a fault of the server"
+_SERVER_FAULT = "a fault of the server"
 
 
-class RoundClient(Protocol):
-    """Whose questions they are: the client."""
+class RequestOwner(Protocol):
+    """The part of a `Client` that owns pending requests."""
+
+    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
+        """Send a request and wait for its result."""
+        ...
 
     def reassign_id(self, slot: PendingRequest) -> bool:
-        """Give the question a new id; false if nobody waits for it any more."""
+        """Assign a new id to a request; False if it is no longer pending."""
         ...
 
     def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
-        """Send the question under its new id, with further members of its params; false if nobody waits for it."""
+        """Send a request with its new id and more params; False if it is no longer pending."""
         ...
 
     def fail(self, slot: PendingRequest, error: McpError) -> None:
-        """End it."""
+        """Fail a request."""
         ...
 
-    def call_off(self, slot: PendingRequest, reason: str) -> None:
-        """Tell the server that nobody waits for its last request any more."""
+    def succeed(self, slot: PendingRequest, result: Raw) -> None:
+        """Complete a request."""
+        ...
+
+    def cancel_request(self, slot: PendingRequest, reason: str) -> None:
+        """Cancel a request at the server."""
         ...
 
 
 class InputRounds:
-    """Sends questions again. Belongs to the loop, but for `withdraw`.
+    """Gathers requested input and resends requests. Belongs to the loop, except `withdraw`.
 
     Args:
-        asker: The client.
-        answers: What servers ask for.
-        background: Where it is gathered.
+        client: The client.
+        answers: Answers requests from the server.
+        background: Runs the tasks.
     """
 
-    def __init__(self, asker: RoundClient, answers: RequestAnswers, background: Background) -> None:
-        self._asker = asker
+    def __init__(self, client: RequestOwner, answers: RequestAnswers, background: Background) -> None:
+        self._client = client
         self._answers = answers
         self._background = background
         self._loop = asyncio.get_running_loop()
 
     def begin(self, slot: PendingRequest, result: Raw) -> None:
-        """Act on an answer whose `resultType` is `input_required`."""
+        """Handle a result whose `resultType` is `input_required`."""
         retry = _retry_of(slot)
         retry.rounds += 1
         try:
             if slot.method not in ROUND_METHODS:
-                raise CallError(f"the server asks for input to answer {slot.method}", hint=_ITS_FAULT)
+                raise CallError(f"the server asks for input to answer {slot.method}", hint=_SERVER_FAULT)
             required = _read(result)
             if retry.rounds > MAX_ROUNDS:
-                hint = f"{_ITS_FAULT}; ipymcp gives up after {MAX_ROUNDS} rounds"
+                hint = f"{_SERVER_FAULT}; ipymcp gives up after {MAX_ROUNDS} rounds"
                 raise CallError(f"the server asked for input {MAX_ROUNDS} times and still wants more", hint=hint)
             requests = self._check(required.inputRequests or {})
         except CallError as error:
-            self._asker.fail(slot, error)
+            self._client.fail(slot, error)
             return
-        self.again(slot, self._gather(slot, requests, required.requestState))
+        self.resend(slot, self._gather(slot, requests, required.requestState))
 
-    def again(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> None:
-        """Send a question again once `prepare` has made the further members of its params."""
+    def resend(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> None:
+        """Send a request again after `prepare` has returned the additional params."""
         retry = _retry_of(slot)
-        if self._asker.reassign_id(slot):
+        if self._client.reassign_id(slot):
             retry.work = self._background.spawn(self._send(slot, retry, prepare), f"ipymcp-round-{slot.id}")
         else:
             prepare.close()
 
-    def mend(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> bool:
-        """As `again`, but once only for each question; false if that was tried."""
+    def resend_once(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> bool:
+        """Call `resend`, but at most once for each request; False if it was already tried."""
         retry = _retry_of(slot)
         if retry.headers_renewed:
             prepare.close()
             return False
         retry.headers_renewed = True
-        self.again(slot, prepare)
+        self.resend(slot, prepare)
         return True
 
     def withdraw(self, slot: PendingRequest, reason: str) -> None:
-        """Nobody waits for it any more; from any thread. The wire's order is the loop's affair."""
+        """Cancel an abandoned request; from any thread. Message order is decided on the loop."""
         self.on_loop(self._withdraw, slot, reason)
 
     def on_loop(self, function: Callable[[PendingRequest, str], None], slot: PendingRequest, text: str) -> None:
-        """Have something done for a slot on the loop, soon; from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and the connection with it
+        """Call a function on the loop; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection with it
             self._loop.call_soon_threadsafe(function, slot, text)
 
     def _withdraw(self, slot: PendingRequest, reason: str) -> None:
         assert slot.retry is not None
         if slot.retry.work is None:
-            self._asker.call_off(slot, reason)
+            self._client.cancel_request(slot, reason)
         else:
             slot.retry.work.cancel()
 
     async def _send(self, slot: PendingRequest, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
         try:
-            if self._asker.send_again(slot, await prepare):
+            if self._client.send_again(slot, await prepare):
                 retry.work = None
         except McpError as error:
-            self._asker.fail(slot, error)
-        except Exception as error:  # a fault of ours: nobody may wait for ever
-            self._asker.fail(slot, CallError(f"failed by a fault of ipymcp: {error!r}"))
+            self._client.fail(slot, error)
+        except Exception as error:  # a bug must not leave the caller waiting forever
+            self._client.fail(slot, CallError(f"failed because of a bug in ipymcp: {error!r}"))
             raise
 
-    async def answers_to(self, slot: PendingRequest, requests: Mapping[str, Raw]) -> dict[str, Raw]:
-        """The answers to what a server asks for, by key.
+    async def answer_all(self, slot: PendingRequest, requests: Mapping[str, Raw]) -> dict[str, Raw]:
+        """Answer a server's input requests, by key.
 
         Raises:
-            CallError: It asks for what it may not have, or does not get.
+            CallError: A request is not allowed, or is refused.
         """
         return await self._answer(slot, self._check(requests))
 
     def _check(self, requests: Mapping[str, Raw]) -> list[_Request]:
-        """All that is asked for, or nothing: a question is not half answered."""
+        """Check all requests before any of them is answered."""
         checked: list[_Request] = []
         for key, raw in requests.items():
             try:
                 request = types.decode(raw, _InputRequest)
             except ValueError as error:
-                raise CallError(f"the server asks for input that is no request ({error})", hint=_ITS_FAULT) from None
+                raise CallError(f"the server sent a malformed input request ({error})", hint=_SERVER_FAULT) from None
             try:
                 params = self._answers.check(request.method, request.params)
             except RpcError as error:
-                what = f"the server asks for input it may not ask for: {error.message}"
-                raise CallError(what, hint=_ITS_FAULT) from None
+                what = f"the server sent an input request that is not allowed: {error.message}"
+                raise CallError(what, hint=_SERVER_FAULT) from None
             checked.append(_Request(key, request.method, params))
         return checked
 
@@ -244,7 +249,7 @@ class InputRounds:
                 ]
         except* RpcError as errors:
             error = _first(errors)
-            raise CallError(f"the server asked for input that it does not get: {error.message}") from error
+            raise CallError(f"the server asked for input and was refused: {error.message}") from error
         finally:
             self._answers.release(len(requests))
         return {request.key: task.result() for request, task in zip(requests, tasks, strict=True)}
@@ -270,11 +275,11 @@ def _read(result: Raw) -> _InputRequired:
     try:
         required = types.decode(result, _InputRequired)
     except ValueError as error:
-        raise CallError(f"the server asks for input in a way MCP does not know ({error})", hint=_ITS_FAULT) from None
+        raise CallError(f"the server sent a malformed input request ({error})", hint=_SERVER_FAULT) from None
     if required.requestState == Raw(b"null"):
         required.requestState = Raw()
     if required.inputRequests is None and not len(required.requestState):
-        raise CallError("the server asks for input and does not say which", hint=_ITS_FAULT)
+        raise CallError("the server asks for input without saying which", hint=_SERVER_FAULT)
     return required
 
 

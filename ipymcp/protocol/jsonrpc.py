@@ -1,7 +1,7 @@
 """A JSON-RPC 2.0 peer without I/O: ids, pending requests, responses, late and malformed messages.
 
-Requests are opened, settled and given up from many threads. The table of slots is one dict, and `dict.pop` is atomic:
-whoever pops a slot owns its outcome, and everybody else finds nothing. Nothing else is locked.
+Requests are opened, settled and abandoned from many threads without a lock: the table of pending requests is a dict,
+and `dict.pop` is atomic. The thread that pops a request owns its outcome.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from msgspec import Raw, Struct
 
 from ipymcp.errors import CallError, McpError, RpcError
 from ipymcp.protocol import types
+from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 
-    pass
-    pass
     from ipymcp.protocol.types import Progress
 
 
 class Background:
-    """Tasks that nobody awaits. Belongs to the loop."""
+    """Fire-and-forget tasks. Belongs to the loop."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -43,61 +42,61 @@ class Background:
         return task
 
     def cancel_all(self) -> None:
-        """The connection is over."""
+        """Cancel all running tasks."""
         for task in tuple(self._tasks):
             task.cancel()
 
 
-class Clocks:
+class RequestTimeouts:
     """The timeouts of one connection's requests. Belongs to the loop."""
 
     def __init__(self) -> None:
-        self._running: dict[PendingRequest, _Clock] = {}
+        self._running: dict[PendingRequest, _PausableTimeout] = {}
 
     @contextlib.asynccontextmanager
     async def limit(self, slot: PendingRequest, seconds: float | None) -> AsyncGenerator[None]:
-        """As `asyncio.timeout`, for as long as nothing holds the slot's clock.
+        """Limit a block like `asyncio.timeout`, except while the request's timeout is on hold.
 
         Raises:
-            TimeoutError: The seconds have passed.
+            TimeoutError: The time is up.
         """
         async with asyncio.timeout(seconds) as scope:
-            self._running[slot] = _Clock(scope)
+            self._running[slot] = _PausableTimeout(scope)
             try:
                 yield
             finally:
                 del self._running[slot]
 
     @contextlib.contextmanager
-    def held(self, slot: PendingRequest | None) -> Generator[None]:
-        """Hold the clock of one request, or of all where it is not known which one the server asks for."""
-        clocks = [clock for of, clock in self._running.items() if slot is None or of is slot]
-        for clock in clocks:
-            clock.hold()
+    def paused(self, slot: PendingRequest | None) -> Generator[None]:
+        """Pause the timeout of one request, or of all requests if `slot` is None."""
+        timeouts = [timeout for of, timeout in self._running.items() if slot is None or of is slot]
+        for timeout in timeouts:
+            timeout.pause()
         try:
             yield
         finally:
-            for clock in clocks:
-                clock.release()
+            for timeout in timeouts:
+                timeout.resume()
 
 
-class _Clock:
+class _PausableTimeout:
     def __init__(self, scope: asyncio.Timeout) -> None:
         self._scope = scope
-        self._holds = 0
+        self._pauses = 0
         self._left: float | None = None
 
-    def hold(self) -> None:
-        self._holds += 1
+    def pause(self) -> None:
+        self._pauses += 1
         end = self._scope.when()
-        if self._holds == 1 and end is not None and not self._scope.expired():
+        if self._pauses == 1 and end is not None and not self._scope.expired():
             self._left = max(end - asyncio.get_running_loop().time(), 0)
             self._scope.reschedule(None)
 
-    def release(self) -> None:
-        self._holds -= 1
-        if self._holds == 0 and self._left is not None:
-            with contextlib.suppress(RuntimeError):  # its request is over
+    def resume(self) -> None:
+        self._pauses -= 1
+        if self._pauses == 0 and self._left is not None:
+            with contextlib.suppress(RuntimeError):  # the request has finished
                 self._scope.reschedule(asyncio.get_running_loop().time() + self._left)
             self._left = None
 
@@ -106,14 +105,15 @@ _ID = rb'"id"\s*:\s*(?:(-?\d+)|"((?:[^"\\]|\\.)*)")'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _NULL, _ABSENT = Raw(b"null"), Raw()
-_ITS_FAULT = "a fault of the server; its log has the line"
+METHOD_NOT_FOUND = -32601
+_SERVER_FAULT = "a fault of the server; see its log"
 
 
 class PendingRequest:
-    """One question of ours and, once settled, what became of it.
+    """A request to the server and, once settled, its outcome.
 
-    `deliver` is called, on whichever thread it happens, with each `wire.Progress` and in the end once with None, when
-    `result` or `error` is set. A question may take several requests (input rounds): `id` is that of the last one.
+    `deliver` is called on any thread: with each `Progress`, then once with None when `result` or `error` is set. One
+    call may take several requests on the wire (input rounds); `id` is the id of the latest.
     """
 
     __slots__ = ("body", "deliver", "error", "id", "method", "name", "result", "retry", "task", "wants_task")
@@ -123,93 +123,92 @@ class PendingRequest:
         self.id = 0
         self.method = ""
         self.name: str | None = None
-        """Of a tool call the tool's."""
+        """Name of the tool, for a tool call."""
         self.body = b""
-        """The params, without `_meta`; of a tool call the arguments."""
+        """JSON of the params without `_meta`, or of the arguments for a tool call."""
         self.retry: Retry | None = None
-        """Set once it is to be sent again."""
+        """Set once the request has to be sent again."""
         self.wants_task = False
-        """Handshake era: a call that is to be a task."""
+        """Handshake era: request that the server runs the call as a task."""
         self.task: TaskState | None = None
-        """The task that it has become, as the server last told of it."""
+        """The latest known state of the task that this call became."""
         self.result: Raw | None = None
         self.error: McpError | None = None
 
     def is_settled(self) -> bool:
-        """Whether it has its outcome."""
+        """Whether the outcome is set."""
         return self.result is not None or self.error is not None
 
     def settle(self, *, result: Raw | None = None, error: McpError | None = None) -> None:
-        """Set the outcome. Only for whoever popped the slot."""
+        """Set the outcome. Only for the thread that popped the request."""
         self.result = result
         self.error = error
         self.deliver(None)
 
 
 class Intercept(Protocol):
-    """Looks at an answer before it settles its slot."""
+    """A hook that sees a response before it settles its request."""
 
     def __call__(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
-        """True where it settled or renewed the slot itself: the answer is dealt with."""
+        """Return True if the hook has settled or renewed the request itself."""
         ...
 
 
 class Handler(Protocol):
-    """What the peer's owner does with what the other side says of its own accord."""
+    """Handles requests, notifications and malformed messages from the other side."""
 
-    def on_request(self, request: types.Envelope, carrier: int | str | float | None) -> None:
-        """The other side asks something, in the stream of our request `carrier` where there is one for each."""
+    def on_request(self, request: types.Envelope, origin_request_id: int | str | float | None) -> None:
+        """Handle a request; `origin_request_id` is the id of our request whose response stream carried it, if any."""
         ...
 
     def on_notification(self, method: str, params: Raw) -> None:
-        """The other side says something that needs no answer."""
+        """Handle a notification."""
         ...
 
-    def on_noise(self, text: str) -> None:
-        """Something that is no valid message; the text says what, for the log."""
+    def on_protocol_warning(self, text: str) -> None:
+        """Log a message that violates the protocol."""
         ...
 
 
 class Peer:
-    """Our end of one JSON-RPC connection."""
+    """The client's end of one JSON-RPC connection."""
 
     def __init__(self, handler: Handler, session_tag: str) -> None:
         self.session_tag = session_tag
         self._handler = handler
         self._slots: dict[int | str | float, PendingRequest] = {}
         self._next_id = itertools.count(1).__next__
-        self._given_up: deque[int | str | float] = deque(maxlen=256)
-        """The last requests nobody waits for any more: a late answer to one of them is nothing to speak of."""
+        self._abandoned: deque[int | str | float] = deque(maxlen=256)
+        """Ids of recently abandoned requests, whose late responses are ignored."""
         self.intercept: Intercept | None = None
-        """Shown every answer first, where it is set."""
+        """Called with every response before it is matched to its request."""
 
     def __len__(self) -> int:
-        """How many requests are in flight."""
         return len(self._slots)
 
     def open(self, slot: PendingRequest, method: str) -> int:
-        """Register a request, before it is sent, and give it its id."""
+        """Register a request before it is sent, and assign its id."""
         slot.id = identifier = self._next_id()
         slot.method = method
         self._slots[identifier] = slot
         return identifier
 
-    def holds(self, slot: PendingRequest) -> bool:
-        """Whether it still waits for its outcome."""
+    def is_pending(self, slot: PendingRequest) -> bool:
+        """Tell whether the request is still pending."""
         return self._slots.get(slot.id) is slot
 
     def slot(self, identifier: int | str | float | None) -> PendingRequest | None:
-        """The request in flight that has this id."""
+        """Find the pending request with this id."""
         return self._slots.get(identifier) if identifier is not None else None
 
-    def waiting(self) -> list[PendingRequest]:
-        """All requests in flight, oldest first."""
+    def pending(self) -> list[PendingRequest]:
+        """List all pending requests, oldest first."""
         return list(self._slots.values())
 
     def reassign_id(self, slot: PendingRequest) -> bool:
-        """Give it a new id, under which it is to be sent again. False if somebody else has settled it or given it up.
+        """Assign a new id before the request is sent again. False if it was settled or abandoned meanwhile.
 
-        At no moment is it under neither id, so that `take` always finds it; who takes it meanwhile keeps it.
+        The request is registered under at least one id at every moment, so that a concurrent `claim` always finds it.
         """
         old, new = slot.id, self._next_id()
         self._slots[new] = slot
@@ -220,17 +219,17 @@ class Peer:
         return False
 
     def claim(self, slot: PendingRequest) -> bool:
-        """Give the request up. True if it was still in flight: its outcome is the caller's to set."""
+        """Abandon a request. True if it was pending, so that the caller sets its outcome."""
         identifier = slot.id
         while self._slots.pop(identifier, None) is None:
             if slot.id == identifier:
                 return False
-            identifier = slot.id  # renewed just now
-        self._given_up.append(identifier)
+            identifier = slot.id  # reassigned concurrently
+        self._abandoned.append(identifier)
         return True
 
     def fail(self, identifier: int | str | float, error: McpError) -> bool:
-        """Settle one request with an error. False if it is not in flight."""
+        """Settle one request with an error. False if it is not pending."""
         slot = self._slots.pop(identifier, None)
         if slot is None:
             return False
@@ -238,7 +237,7 @@ class Peer:
         return True
 
     def succeed(self, identifier: int | str | float, result: Raw) -> bool:
-        """Settle one request with a result. False if it is not in flight."""
+        """Settle one request with a result. False if it is not pending."""
         slot = self._slots.pop(identifier, None)
         if slot is None:
             return False
@@ -246,12 +245,12 @@ class Peer:
         return True
 
     def fail_all(self, error: Callable[[], McpError]) -> None:
-        """Settle all requests with an error of their own each."""
+        """Settle every request with a new error."""
         for identifier in list(self._slots):
             self.fail(identifier, error())
 
-    def concerns(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
-        """Whether a line is this request's result or progress and nothing else."""
+    def is_response_for(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
+        """Tell whether a line is a result or progress for this request and nothing else."""
         try:
             message = types.read_envelope(line)
             if isinstance(message, list):
@@ -262,40 +261,41 @@ class Peer:
             return False
         return message.method is None and message.id == slot.id and len(message.result) > 0
 
-    def receive(self, line: bytes | bytearray, carrier: int | str | float | None = None) -> None:
-        """Act on one line from the other side: a message, or a batch of them.
+    def receive(self, line: bytes | bytearray, origin_request_id: int | str | float | None = None) -> None:
+        """Handle one line from the other side: a message, or a batch of messages.
 
         Args:
             line: JSON.
-            carrier: The request of ours in whose stream it came, where there is one for each.
+            origin_request_id: Id of our request whose response stream carried the line, if any.
         """
         try:
             message = types.read_envelope(line)
         except ValueError as error:
-            self._receive_garbage(line, error)
+            self._receive_malformed(line, error)
             return
         if isinstance(message, list):
             for item in message:
-                self._receive_item(bytes(item), carrier)
+                self._receive_item(bytes(item), origin_request_id)
         else:
-            self._dispatch(message, line, carrier)
+            self._dispatch(message, line, origin_request_id)
 
-    def _receive_item(self, item: bytes, carrier: int | str | float | None) -> None:
-        """One message of a batch; a broken one costs the others nothing."""
+    def _receive_item(self, item: bytes, origin_request_id: int | str | float | None) -> None:
         try:
             message = types.decode(item, types.Envelope)
         except ValueError as error:
-            self._receive_garbage(item, error)
+            self._receive_malformed(item, error)
         else:
-            self._dispatch(message, item, carrier)
+            self._dispatch(message, item, origin_request_id)
 
-    def _dispatch(self, message: types.Envelope, line: bytes | bytearray, carrier: int | str | float | None) -> None:
+    def _dispatch(
+        self, message: types.Envelope, line: bytes | bytearray, origin_request_id: int | str | float | None
+    ) -> None:
         if message.method is None:
             self._receive_answer(message, line)
         elif message.id is not None:
-            self._handler.on_request(message, carrier)
+            self._handler.on_request(message, origin_request_id)
         elif message.method == "notifications/progress":
-            self._receive_progress_of(message.params)
+            self._receive_progress(message.params)
         else:
             self._handler.on_notification(message.method, message.params)
 
@@ -313,38 +313,40 @@ class Peer:
         elif slot is not None and len(result):
             slot.settle(result=result)
         elif slot is not None:
-            slot.settle(error=CallError("the server's answer holds neither a result nor an error", hint=_ITS_FAULT))
-        elif identifier in self._given_up:
-            self._given_up.remove(identifier)
+            slot.settle(
+                error=CallError("the server's answer contains neither a result nor an error", hint=_SERVER_FAULT)
+            )
+        elif identifier in self._abandoned:
+            self._abandoned.remove(identifier)
         elif len(result) or len(error):
             what = excerpt(bytes(error)) if len(error) else "a result"
-            self._handler.on_noise(f"an answer to no request in flight (id {message.id!r}): {what}")
+            self._handler.on_protocol_warning(f"an answer to no request in flight (id {message.id!r}): {what}")
         else:
-            self._handler.on_noise(f"JSON, but no JSON-RPC message: {excerpt(line)}")
+            self._handler.on_protocol_warning(f"not a JSON-RPC message: {excerpt(line)}")
 
-    def _receive_progress_of(self, params: Raw) -> None:
+    def _receive_progress(self, params: Raw) -> None:
         try:
             progress = types.decode(params, types.Progress)
         except ValueError:
-            self._handler.on_noise(f"progress without a usable token: {excerpt(bytes(params))}")
+            self._handler.on_protocol_warning(f"progress without a usable token: {excerpt(bytes(params))}")
             return
         slot = self._slots.get(progress.progressToken)
         if slot is not None:
             slot.deliver(progress)
 
-    def _receive_garbage(self, line: bytes | bytearray, error: ValueError) -> None:
-        """Not JSON, or not JSON-RPC. If it was meant as somebody's answer, that call fails now rather than hangs."""
+    def _receive_malformed(self, line: bytes | bytearray, error: ValueError) -> None:
+        """Handle a line that is not JSON or not JSON-RPC. If it was meant as a response, fail that request at once."""
         identifier = find_id(line[:4096], line[-4096:])
         if identifier is not None and isinstance(error, types.InvalidJson):
-            failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_ITS_FAULT)
+            failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_SERVER_FAULT)
             if self.fail(identifier, failure):
-                self._handler.on_noise(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
+                self._handler.on_protocol_warning(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
                 return
-        self._handler.on_noise(f"not a message: {excerpt(line)}")
+        self._handler.on_protocol_warning(f"not a message: {excerpt(line)}")
 
 
 def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | None:
-    """The id of an answer that cannot be decoded, from where JSON-RPC writers put it: first or last."""
+    """Find the id of an undecodable response where JSON-RPC libraries write it: first or last."""
     if b'"method"' in head[:256]:
         return None
     match = _ID_FIRST.match(head) or _ID_LAST.search(tail)
@@ -355,7 +357,7 @@ def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | Non
 
 
 def excerpt(line: bytes | bytearray, limit: int = 200) -> str:
-    """The beginning of a line, readable, for a log; never anything of a `requestState`, which nobody may see."""
+    """The beginning of a line as readable text for a log, without any `requestState`, which is confidential."""
     secret = line.find(b'"requestState"')
     shown = line if secret < 0 else line[:secret]
     text = shown[: limit + 1].decode("utf-8", "replace").strip()
@@ -363,12 +365,12 @@ def excerpt(line: bytes | bytearray, limit: int = 200) -> str:
 
 
 def _own_id(text: str) -> int | str:
-    """Our ids are numbers; some servers give them back as text."""
+    """Convert an id back to a number; some servers return our numeric ids as strings."""
     return int(text) if len(text) < 20 and text.isdecimal() else text
 
 
 def rpc_error(raw: Raw) -> RpcError:
-    """A JSON-RPC error as what is raised."""
+    """Convert a JSON-RPC error object to an exception."""
     try:
         error = types.decode(raw, types.ErrorObject)
         data = types.loads(error.data) if len(error.data) else None
@@ -377,18 +379,18 @@ def rpc_error(raw: Raw) -> RpcError:
     return RpcError(error.message or "the server refused", code=error.code, data=data)
 
 
-def put(
+def send_request(
     ask: Callable[[PendingRequest, str, bytes], None], method: str, body: bytes
 ) -> tuple[PendingRequest, asyncio.Future[Raw]]:
-    """Put a question.
+    """Send a request.
 
     Args:
-        ask: Sends it; `Client.ask`.
-        method: Such as `tools/list`.
-        body: The params without `_meta`, a JSON object.
+        ask: The function that sends, such as `Client.ask`.
+        method: Method name, such as `tools/list`.
+        body: JSON object of the params without `_meta`.
 
     Returns:
-        Its slot, and a future of the answer.
+        The pending request and a future of its result.
     """
     future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
@@ -406,7 +408,7 @@ def put(
 
 
 class Retry:
-    """What is known of a question that is sent more than once."""
+    """State of a request that is sent more than once."""
 
     __slots__ = ("headers_renewed", "rounds", "work")
 
@@ -414,27 +416,27 @@ class Retry:
         self.rounds = 0
         self.headers_renewed = False
         self.work: asyncio.Task[None] | None = None
-        """What is done before the next request is sent; None once that is on its way."""
+        """The task that prepares the next request; None once that is sent."""
 
 
-_POLL, _QUICKEST, _SLOWEST = 1.0, 0.05, 10.0
-"""Seconds between two questions: where the server does not say, and what it may say."""
+POLL_INTERVAL, _MIN_INTERVAL, _MAX_INTERVAL = 1.0, 0.05, 10.0
+"""Seconds between two status requests: the default, and the range that a server may choose from."""
 
 
 _MAX_SHOWN = 200
 
 
 class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
-    """A task as the server last told of it, in both forms."""
+    """The state of a task as last reported by the server, in the form of either era."""
 
     id: str
     status: str = "working"
     """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
     message: str | None = None
     ttl: float | None = None
-    """Milliseconds from its creation for which the server keeps it (2025-11-25)."""
+    """Milliseconds that the server keeps the task after its creation (2025-11-25)."""
     ttlMs: float | None = None
-    """The same in the extension."""
+    """The same as `ttl`, in the tasks extension."""
     pollInterval: float | None = None
     pollIntervalMs: float | None = None
     result: Raw = Raw()
@@ -450,17 +452,31 @@ class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):
 
     @property
     def _shown_message(self) -> str:
-        """The message with its secrets masked: only what is whole is known for one, so before it is cut."""
+        """The message, masked before it is cut: masking finds only whole secrets."""
         message = one_line(self.message or "")
         return message if len(message) <= _MAX_SHOWN else f"{message[:_MAX_SHOWN]}…"
 
     @property
     def interval(self) -> float:
-        """Seconds between two questions about it."""
+        """Seconds between two status requests."""
         asked = self.pollIntervalMs if self.pollIntervalMs is not None else self.pollInterval
-        return _POLL if asked is None else min(max(asked / 1000, _QUICKEST), _SLOWEST)
+        return POLL_INTERVAL if asked is None else min(max(asked / 1000, _MIN_INTERVAL), _MAX_INTERVAL)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether the state is final."""
         return self.status in ("completed", "failed", "cancelled")
+
+
+class HandshakeNeeded(CallError):
+    """A call failed because the server cannot send requests on a stateless connection.
+
+    Args:
+        message: The server's message.
+        is_reopening: Whether the session is being reopened with a handshake; False if the user fixed the era.
+    """
+
+    def __init__(self, message: str, *, is_reopening: bool) -> None:
+        reopened = "the session is reopened with a handshake: call the tool again"
+        super().__init__(message, hint=reopened if is_reopening else OTHER_ERA)
+        self.is_reopening = is_reopening

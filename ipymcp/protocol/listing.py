@@ -1,4 +1,4 @@
-"""Lists that a server gives page by page, and the requests that read resources and get prompts.
+"""Paginated lists, reading of resources, prompts and completions.
 
 Source: MCP 2025-11-25 and 2026-07-28, utilities/pagination and (2026-07-28) utilities/caching. Also
 server/resources, server/prompts and utilities/completion.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ipymcp.errors import ProtocolError, RpcError
 from ipymcp.protocol import types
-from ipymcp.protocol.jsonrpc import excerpt
+from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, excerpt
 from ipymcp.protocol.negotiation import shaped
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_PAGES = 1000
-METHOD_NOT_FOUND = -32601
 
 
 class Requester(Protocol):
@@ -31,27 +30,27 @@ class Requester(Protocol):
 
     era: Era
     capabilities: dict[str, Any]
-    """The capabilities that the server declared."""
+    """Capabilities declared by the server."""
 
     async def request(self, method: str, body: bytes = ..., *, timeout: float | None = ...) -> Raw:
         """Send a request and wait for its result."""
         ...
 
     async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
-        """Send a request; the result, and whether it took input rounds."""
+        """Send a request; return its result and whether it took input rounds."""
         ...
 
-    def noise(self, text: str) -> None:
-        """Log something that the server should not have sent."""
+    def protocol_warning(self, text: str) -> None:
+        """Log a protocol violation."""
         ...
 
 
 class ListMethod(NamedTuple, Generic[T]):
-    """A list that servers have."""
+    """A method that lists one kind of item."""
 
     method: str
     capability: str
-    """A server that does not declare it has nothing to list."""
+    """Servers that do not declare this capability have an empty list."""
     page: type[types.Page]
     item: type[T]
     noun: str
@@ -66,19 +65,19 @@ PROMPTS = ListMethod("prompts/list", "prompts", types.ListPromptsResult, types.P
 
 
 class Listed(NamedTuple, Generic[T]):
-    """All of a list."""
+    """All items of a list."""
 
     items: list[T]
     ttl: float | None
-    """Seconds for which it is fresh, by the page that goes stale first; None where the server does not say."""
+    """Seconds for which the list is fresh, the minimum over its pages; None if the server does not say."""
 
 
 async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float | None) -> Listed[T]:
-    """All pages of a list; a repeated cursor or 1,000 pages end it. A server that knows no such list has an empty one.
+    """Fetch all pages of a list, up to a repeated cursor or 1,000 pages. The list is empty if the server lacks it.
 
     Raises:
-        McpError: As `Client.request`.
-        ProtocolError: An answer that is no page.
+        McpError: See `Client.request`.
+        ProtocolError: A page is malformed.
     """
     items: list[T] = []
     ttl: float | None = None
@@ -103,10 +102,10 @@ async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float 
         if not cursor:
             return Listed(items, ttl)
         if cursor in cursors:
-            client.noise(f"{listing.method} repeats its cursor {cursor!r}; the list ends here")
+            client.protocol_warning(f"{listing.method} repeats its cursor {cursor!r}; the list ends here")
             return Listed(items, ttl)
         cursors.add(cursor)
-    client.noise(f"{listing.method} has more than {MAX_PAGES:,} pages; the list ends here")
+    client.protocol_warning(f"{listing.method} has more than {MAX_PAGES:,} pages; the list ends here")
     return Listed(items, ttl)
 
 
@@ -116,41 +115,43 @@ def _items(client: Requester, listing: ListMethod[T], raws: list[Raw]) -> list[T
         try:
             found.append(types.decode(raw, listing.item))
         except ValueError as error:
-            client.noise(f"a {listing.noun} left out, its definition is malformed ({error}): {excerpt(bytes(raw))}")
+            client.protocol_warning(
+                f"a {listing.noun} left out, its definition is malformed ({error}): {excerpt(bytes(raw))}"
+            )
     return found
 
 
 _UNDECLARED = "2024-11-05"
-"""The last revision in which a server completes without declaring that it does."""
+"""The latest revision in which servers need not declare the completions capability."""
 
 
 class Read(NamedTuple):
-    """A resource as it was read."""
+    """The result of `resources/read`."""
 
     raw: Raw
-    """The JSON of the `result` object of `resources/read`."""
+    """JSON of the `result` object."""
     ttl: float
-    """Seconds for which it is fresh; 0 where the server does not say, or asked for input first."""
+    """Seconds for which the result is fresh; 0 if the server does not say or requested input first."""
 
 
 async def read_resource(client: Requester, uri: str, *, timeout: float | None) -> Read:
     """Read a resource.
 
     Raises:
-        ProtocolError: The answer is none.
-        McpError: As `Client.request`.
+        ProtocolError: The response is malformed.
+        McpError: See `Client.request`.
     """
-    raw, is_for_us_alone = await client.exchange("resources/read", types.encode({"uri": uri}), timeout=timeout)
+    raw, had_input = await client.exchange("resources/read", types.encode({"uri": uri}), timeout=timeout)
     result = shaped(raw, types.ReadResourceResult, "resources/read")
-    return Read(raw, 0.0 if is_for_us_alone else max(0.0, (result.ttlMs or 0.0) / 1000))
+    return Read(raw, 0.0 if had_input else max(0.0, (result.ttlMs or 0.0) / 1000))
 
 
 async def get_prompt(client: Requester, name: str, arguments: Mapping[str, str], *, timeout: float | None) -> Raw:
-    """The JSON of a prompt's messages, with these arguments.
+    """Get a prompt as the JSON of `GetPromptResult`.
 
     Raises:
-        ProtocolError: The answer is none.
-        McpError: As `Client.request`.
+        ProtocolError: The response is malformed.
+        McpError: See `Client.request`.
     """
     body = types.encode({"name": name, "arguments": arguments} if arguments else {"name": name})
     raw = await client.request("prompts/get", body, timeout=timeout)
@@ -167,18 +168,21 @@ async def complete(
     *,
     timeout: float | None,
 ) -> list[str]:
-    """What the server suggests for an argument; nothing where it suggests nothing.
+    """Request completions for an argument.
 
     Args:
         client: The connection.
         reference: `{"type": "ref/prompt", "name": …}` or `{"type": "ref/resource", "uri": …}`.
-        argument: Its name.
-        typed: What is there of its value.
-        others: The values of the other arguments, as far as they are known.
+        argument: Name of the argument.
+        typed: The incomplete value.
+        others: Known values of the other arguments.
         timeout: Seconds.
 
+    Returns:
+        The suggested values.
+
     Raises:
-        McpError: As `Client.request`.
+        McpError: See `Client.request`.
     """
     if "completions" not in client.capabilities and client.era.version > _UNDECLARED:
         return []
@@ -189,14 +193,14 @@ async def complete(
     try:
         return types.decode(raw, types.CompleteResult).completion.values
     except ValueError as error:
-        raise ProtocolError(f"the answer to completion/complete is not what MCP says ({error})") from error
+        raise ProtocolError(f"the response to completion/complete is malformed ({error})") from error
 
 
 async def subscribe(client: Requester, uri: str, *, timeout: float | None) -> None:
-    """Handshake era: have the server tell when this resource changes."""
+    """Handshake era: subscribe to changes of a resource."""
     await client.request("resources/subscribe", types.encode({"uri": uri}), timeout=timeout)
 
 
 async def unsubscribe(client: Requester, uri: str, *, timeout: float | None) -> None:
-    """Handshake era: no longer."""
+    """Handshake era: cancel a subscription to a resource."""
     await client.request("resources/unsubscribe", types.encode({"uri": uri}), timeout=timeout)

@@ -1,14 +1,12 @@
-"""Negotiation of the era and version, and recovery of a session that the server has forgotten.
+"""Negotiation of the era and version, and recovery of a session that the server has lost.
 
-The modern question (`server/discover`) is asked first and never given up: Python servers take seconds to start, so a
-silence says nothing. After two seconds of it the handshake (`initialize`) is sent as well. The first success decides;
-the other question is abandoned. Over HTTP an error status without a modern JSON-RPC error in its body means an old
-server, as any other error does over stdio.
+The stateless probe (`server/discover`) is sent first and never times out: Python servers take seconds to start. After
+two seconds without a response the handshake (`initialize`) is sent as well. The first success decides, and the other
+request is abandoned. Over HTTP an error status without a JSON-RPC error of the stateless era means an old server; over
+stdio any other error does.
 
 Source: MCP 2026-07-28 versioning, stdio and Streamable HTTP (backward compatibility), server/discover; 2025-11-25
-lifecycle.
-
-Source: MCP 2025-11-25 transports (session management): an answer 404 to a request with a session id.
+lifecycle and transports (session management).
 """
 
 from __future__ import annotations
@@ -35,23 +33,23 @@ if TYPE_CHECKING:
 EraChoice = Literal["auto", "legacy", "modern"]
 T = TypeVar("T")
 PROBE_SILENCE = 2.0
-"""Seconds an unanswered `server/discover` waits for company: then `initialize` is sent as well."""
+"""Seconds without a response to `server/discover` after which `initialize` is sent as well."""
 UNSUPPORTED_VERSION = -32022
 _MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
-_NO_WORD_OF_AN_ERA = frozenset({401, 403, 407, 429, 503})
-"""HTTP errors that a server of either era may give; any other may be an old server's way not to know the question."""
-_OUR_VERSIONS = f"ipymcp speaks {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
+_ERA_NEUTRAL_STATUSES = frozenset({401, 403, 407, 429, 503})
+"""HTTP errors that servers of either era give; any other may come from an old server that does not know the method."""
+_OUR_VERSIONS = f"ipymcp supports {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
 
 
-class Settled(NamedTuple):
-    """What was agreed."""
+class NegotiationResult(NamedTuple):
+    """The result of the negotiation."""
 
     era: Era
     capabilities: dict[str, Any]
     server_info: dict[str, Any]
     instructions: str | None
     was_answered: bool = True
-    """False when the era was decided after a silence: then it is not worth remembering."""
+    """False if the era was chosen because the server did not answer in time; such a choice must not be cached."""
 
 
 async def negotiate(
@@ -59,20 +57,20 @@ async def negotiate(
     identity: Identity,
     capabilities: dict[str, Any],
     choice: EraChoice,
-) -> Settled:
-    """Ask until it is settled.
+) -> NegotiationResult:
+    """Negotiate the era and version.
 
     Args:
-        ask: Sends a request with its params; cancelling what it gives abandons the request.
-        identity: Who we are.
-        capabilities: What we declare.
-        choice: `auto`, or the one era to try.
+        ask: Sends a request with its params. Cancelling the future abandons the request.
+        identity: Name and version of this client.
+        capabilities: Client capabilities.
+        choice: `auto`, or the only era to try.
 
     Raises:
-        ProtocolError: No version in common, or an answer that is none.
+        ProtocolError: There is no common version, or a response is malformed.
         RpcError: The server refused.
-        HttpError: It answered with an HTTP error, to the handshake too where that was tried.
-        ConnectionLost: It went away.
+        HttpError: The server responded with an HTTP error, also to the handshake if that was tried.
+        ConnectionLost: The connection closed.
     """
     return await _Negotiation(ask, identity, capabilities).settle(choice)
 
@@ -85,7 +83,7 @@ class _Negotiation:
         self._identity = identity
         self._capabilities = capabilities
 
-    async def settle(self, choice: EraChoice) -> Settled:
+    async def settle(self, choice: EraChoice) -> NegotiationResult:
         if choice == "legacy":
             return await self._handshake()
         discover = self._discover()
@@ -94,49 +92,49 @@ class _Negotiation:
                 return await self._modern(discover)
             await asyncio.wait({discover}, timeout=PROBE_SILENCE)
             if discover.done():
-                return self._settle_probe(discover) or await self._handshake()
+                return self._read_probe(discover) or await self._handshake()
             return (await self._first_of_both(discover))._replace(was_answered=False)
         finally:
             discover.cancel()
 
-    async def _modern(self, discover: asyncio.Future[Raw]) -> Settled:
+    async def _modern(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         await asyncio.wait({discover})
-        settled = self._settle_probe(discover)
+        settled = self._read_probe(discover)
         if settled is None:
-            raise ProtocolError("the server does not speak the stateless era", hint=eras.OTHER_ERA)
+            raise ProtocolError("the server does not support the stateless era", hint=eras.OTHER_ERA)
         return settled
 
-    async def _first_of_both(self, discover: asyncio.Future[Raw]) -> Settled:
+    async def _first_of_both(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         initialize = self._initialize()
         pending = {discover, initialize}
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                settled = self._settle_probe(discover) if discover in done else None
+                settled = self._read_probe(discover) if discover in done else None
                 if settled is not None:
                     return settled
                 if initialize in done and initialize.exception() is None:
                     break
-            return _settle_initialized(initialize.result())
+            return _read_initialize(initialize.result())
         finally:
             initialize.cancel()
 
-    async def _handshake(self) -> Settled:
+    async def _handshake(self) -> NegotiationResult:
         try:
-            return _settle_initialized(await self._initialize())
+            return _read_initialize(await self._initialize())
         except RpcError as error:
             if error.code != UNSUPPORTED_VERSION:
                 raise
             supported = _supported_versions(error.data)
             if any(version in eras.STATELESS_VERSIONS for version in supported):
-                raise ProtocolError("the server does not speak the handshake era", hint=eras.OTHER_ERA) from error
+                raise ProtocolError("the server does not support the handshake era", hint=eras.OTHER_ERA) from error
             raise _no_common_version(supported) from error
 
     def _discover(self) -> asyncio.Future[Raw]:
         return asyncio.ensure_future(self._discovered())
 
     async def _discovered(self) -> Raw:
-        """The answer; asked once more in a version that the refusal of the first offers, be it the same one."""
+        """Send `server/discover`; if refused, once more in a version that the refusal offers."""
         try:
             return await self._discover_in(eras.STATELESS_VERSIONS[0])
         except RpcError as error:
@@ -158,14 +156,14 @@ class _Negotiation:
         }
         return self._ask("initialize", types.encode(params))
 
-    def _settle_probe(self, discover: asyncio.Future[Raw]) -> Settled | None:
-        """What the probe's answer settles; None where the handshake has to be tried."""
+    def _read_probe(self, discover: asyncio.Future[Raw]) -> NegotiationResult | None:
+        """Read the response to the probe; None if the handshake has to be tried."""
         try:
             result = shaped(discover.result(), types.DiscoverResult, "server/discover")
-        except ProtocolError:  # a server that answers anything at all with a result, and knows no such question
+        except ProtocolError:  # the server answers unknown methods with arbitrary results
             return None
         except HttpError as error:
-            if error.status in _NO_WORD_OF_AN_ERA:
+            if error.status in _ERA_NEUTRAL_STATUSES:
                 raise
             return None
         except RpcError as error:
@@ -184,34 +182,34 @@ class _Negotiation:
             raise _no_common_version(result.supportedVersions)
         info = result.meta.get("io.modelcontextprotocol/serverInfo")
         era = eras.stateless(version, self._identity, self._capabilities)
-        return Settled(era, result.capabilities, info if is_object(info) else {}, result.instructions)
+        return NegotiationResult(era, result.capabilities, info if is_object(info) else {}, result.instructions)
 
 
-def _settle_initialized(raw: Raw) -> Settled:
+def _read_initialize(raw: Raw) -> NegotiationResult:
     result = shaped(raw, types.InitializeResult, "initialize")
     if result.protocolVersion not in eras.HANDSHAKE_VERSIONS:
-        what = f"the server answered with protocol version {result.protocolVersion!r}, which is unknown"
+        what = f"the server answered with the unknown protocol version {result.protocolVersion!r}"
         raise ProtocolError(what, hint=_OUR_VERSIONS)
     era = eras.handshake(result.protocolVersion)
-    return Settled(era, result.capabilities, result.serverInfo, result.instructions)
+    return NegotiationResult(era, result.capabilities, result.serverInfo, result.instructions)
 
 
 def shaped(raw: Raw, kind: type[T], method: str) -> T:
-    """An answer as what it must be.
+    """Decode a result.
 
     Raises:
-        ProtocolError: It is not.
+        ProtocolError: It does not have the expected shape.
     """
     try:
         return types.decode(raw, kind)
     except ValueError as error:
-        what = f"the answer to {method} is not what MCP says ({error})"
+        what = f"the response to {method} is malformed ({error})"
         raise ProtocolError(what, hint="a fault of the server") from error
 
 
 def _no_common_version(supported: list[str]) -> ProtocolError:
-    spoken = ", ".join(supported) or "versions it does not name"
-    return ProtocolError(f"the server speaks only {spoken}", hint=_OUR_VERSIONS)
+    versions = ", ".join(supported) or "unnamed versions"
+    return ProtocolError(f"the server supports only {versions}", hint=_OUR_VERSIONS)
 
 
 def _supported_versions(data: object) -> list[str]:
@@ -220,27 +218,27 @@ def _supported_versions(data: object) -> list[str]:
 
 
 class SessionOwner(Protocol):
-    """Whose session it is: the client."""
+    """The part of a `Client` that recovers sessions."""
 
     async def shake_hands(self) -> None:
-        """Open the session anew."""
+        """Open a new session."""
         ...
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
-        """End one request."""
+        """Fail a request."""
         ...
 
-    def send_once_more(self, message: OutboundMessage) -> None:
-        """Send a request again, if somebody still waits for it."""
+    def resend(self, message: OutboundMessage) -> None:
+        """Resend a request, if it is still pending."""
         ...
 
 
 class SessionRecovery:
-    """Opens a forgotten session again. Belongs to the loop, but for `hold` and `drop`.
+    """Reopens a session that the server has lost. Belongs to the loop, except `hold` and `drop`.
 
     Args:
         owner: The client.
-        background: Where it happens.
+        background: Runs the recovery.
     """
 
     def __init__(self, owner: SessionOwner, background: Background) -> None:
@@ -252,12 +250,12 @@ class SessionRecovery:
         self._resent: deque[RequestId] = deque(maxlen=256)
         self._is_opening = False
         self.is_open = True
-        """Where it is not, what is sent now would belong to no session: `hold` it."""
+        """False while there is no session; requests must then be held by `hold`."""
 
     def expired(self, message: OutboundMessage) -> None:
-        """The server knows the session of this message no more and did not accept it.
+        """Handle a message that the server rejected because it does not know the session.
 
-        A notification or a response meant something to the old session only.
+        Only requests are sent again: notifications and responses belong to the old session.
         """
         identifier = message.id
         if message.kind != "request" or identifier is None:
@@ -272,7 +270,7 @@ class SessionRecovery:
         self._open()
 
     def hold(self, message: OutboundMessage) -> bool:
-        """Keep a request until the session is open; from any thread. False if it is open already."""
+        """Hold a request until the session is open; from any thread. False if the session is open already."""
         with self._lock:
             if self.is_open or message.id is None:
                 return False
@@ -282,7 +280,7 @@ class SessionRecovery:
             return True
 
     def drop(self, identifier: RequestId) -> bool:
-        """Nobody waits for a held request any more; from any thread. False if it is not held."""
+        """Drop a held request; from any thread. False if it is not held."""
         return self._held.pop(identifier, None) is not None
 
     def _open(self) -> None:
@@ -295,15 +293,15 @@ class SessionRecovery:
             await self._owner.shake_hands()
         except McpError as error:  # the next request tries again
             self._fail(error.message, error.hint)
-        except Exception as error:  # a fault of ours: nobody may wait for ever
-            self._fail(f"a fault of ipymcp: {error!r}", None)
+        except Exception as error:  # a bug must not leave callers waiting forever
+            self._fail(f"a bug in ipymcp: {error!r}", None)
             raise
         else:
             for message in self._end(is_open=True):
-                self._owner.send_once_more(message)
+                self._owner.resend(message)
 
     def _fail(self, reason: str, hint: str | None) -> None:
-        what = f"the server forgot this session, and opening it anew failed: {reason}"
+        what = f"the server forgot this session, and reopening it failed: {reason}"
         for message in self._end(is_open=False):
             self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=hint))
 

@@ -1,14 +1,12 @@
 """Requests from the server: elicitation, sampling and roots, in both eras.
 
-Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, client/sampling, client/roots.
+Servers of the stateless era must not send requests. Some do so nevertheless; in others the SDK refuses, and the refusal
+becomes the response to the call: a JSON-RPC error (Python SDK 2.x) or a tool error (fastmcp 4, TypeScript SDK 2.x). The
+SDKs give these no code of their own, so they are recognized by their text. The call fails, and the session is reopened
+with a handshake.
 
-Source: MCP 2025-11-25 basic (messages), ping, cancellation, tasks (related-task metadata).
-
-Their call fails, and the session is to be opened anew by the handshake. Some send the request nevertheless. In others
-their SDK refuses it, and the refusal is the call's answer: a JSON-RPC error of the Python SDK 2.x, a tool's error of
-fastmcp 4 and of the TypeScript SDK 2.x. No SDK gives these a code of their own, so it is their words that tell.
-
-Source: MCP 2026-07-28, transports (servers send no requests); what the official SDKs' servers and fastmcp do.
+Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, client/sampling, client/roots; 2025-11-25 basic (messages),
+ping, cancellation, tasks (related-task metadata); 2026-07-28 transports (servers send no requests).
 """
 
 from __future__ import annotations
@@ -19,21 +17,20 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
-from ipymcp.errors import CallError, RpcError
+from ipymcp.errors import RpcError
 from ipymcp.protocol import types
-from ipymcp.protocol.eras import OTHER_ERA
+from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, HandshakeNeeded
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.protocol.jsonrpc import Background, Clocks, Peer, PendingRequest
+    from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest, RequestTimeouts
     from ipymcp.protocol.subscriptions import Listener
 
 
-MAX_ASKED = 32
-"""Requests of one server that the host answers at a time."""
-METHOD_NOT_FOUND = -32601
+MAX_CONCURRENT_REQUESTS = 32
+"""Maximum concurrent requests from one server."""
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 BUSY = -32000
@@ -41,54 +38,54 @@ CAPABILITIES = {"elicitation/create": "elicitation", "roots/list": "roots", "sam
 
 
 class Responder(Protocol):
-    """Answers what a server asks. Belongs to the client's loop."""
+    """Answers requests from the server, on the client's loop."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What to declare now, as `ClientCapabilities`: `elicitation`, `sampling`, `roots`, `extensions`."""
+        """Return the `ClientCapabilities` to declare: `elicitation`, `sampling`, `roots`, `extensions`."""
         ...
 
     async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
-        """The result for one request of the server. Runs in a task of its own; may take as long as the user.
+        """Answer one request. Runs in its own task and may wait for the user.
 
         Args:
-            method: `elicitation/create`, `sampling/createMessage` or `roots/list`; only what was declared.
-            params: Its params, checked as far as their shape goes.
-            slot: The request of ours it belongs to, where that is known.
+            method: `elicitation/create`, `sampling/createMessage` or `roots/list`, if declared.
+            params: Params of the request, with their shape checked.
+            slot: Our request that this one belongs to, if known.
 
         Raises:
-            RpcError: To refuse.
+            RpcError: The request is refused.
         """
         ...
 
 
 class RequestAnswers:
-    """One connection's answers: what was declared, what is allowed, how many at a time.
+    """Checks, limits and answers the requests on one connection.
 
     Args:
-        responder: Gives them.
-        clocks: Stand still meanwhile.
+        responder: Answers the requests.
+        timeouts: Timeouts, which are paused meanwhile.
     """
 
-    def __init__(self, responder: Responder, clocks: Clocks) -> None:
+    def __init__(self, responder: Responder, timeouts: RequestTimeouts) -> None:
         self._responder = responder
-        self._clocks = clocks
+        self._timeouts = timeouts
         self.declared = responder.capabilities()
         self._in_progress = 0
 
     def declare(self) -> bool:
-        """Ask the responder anew what to declare. True if it is not what it was."""
+        """Update the declared capabilities from the responder. True if they have changed."""
         before, self.declared = self.declared, self._responder.capabilities()
         return self.declared != before
 
     def is_outdated(self, capability: str) -> bool:
-        """Whether the responder would declare this capability otherwise by now."""
+        """Tell whether the responder's capability differs from the declared one."""
         return self._responder.capabilities().get(capability) != self.declared.get(capability)
 
     def check(self, method: str, params: Raw) -> dict[str, Any]:
-        """The params of a request that may be answered.
+        """Check a request and decode its params.
 
         Raises:
-            RpcError: It may not; what to tell the server.
+            RpcError: The error to respond with.
         """
         capability = CAPABILITIES.get(method)
         if capability is None or not is_object(self.declared.get(capability)):
@@ -100,9 +97,9 @@ class RequestAnswers:
             elif method == "sampling/createMessage":
                 self._check_sampling(params)
         except ValueError as error:
-            raise RpcError(f"the params of {method} are not what MCP says: {error}", code=INVALID_PARAMS) from None
+            raise RpcError(f"the params of {method} are malformed: {error}", code=INVALID_PARAMS) from None
         if not is_object(decoded):
-            raise RpcError(f"the params of {method} are no object", code=INVALID_PARAMS)
+            raise RpcError(f"the params of {method} are not an object", code=INVALID_PARAMS)
         return decoded
 
     def _check_elicitation(self, params: Raw) -> None:
@@ -118,16 +115,16 @@ class RequestAnswers:
             raise ValueError("tools, which were not declared")
 
     async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> Raw:
-        """The result, as JSON, for a request that `check` let through. Its asker's clock stands still meanwhile.
+        """Answer a checked request as JSON, with the timeout of the call it belongs to paused.
 
         Raises:
-            RpcError: Refused, or there is none.
+            RpcError: The request was refused or failed.
         """
         try:
-            with self._clocks.held(slot):
+            with self._timeouts.paused(slot):
                 result: object = await self._responder.answer(method, params, slot)
                 if not is_object(result):
-                    raise TypeError(f"{type(result).__name__} is no result")
+                    raise TypeError(f"{type(result).__name__} is not a result object")
                 return Raw(types.encode(result))
         except RpcError:
             raise
@@ -136,21 +133,21 @@ class RequestAnswers:
             if task is not None and task.cancelling():
                 raise
             raise RpcError(f"{method} was cancelled in the host", code=INTERNAL_ERROR) from error
-        except Exception as error:  # the host's own, or a function of the user's: the server hears no more than that
+        except Exception as error:  # in the host or a user's function; the server gets no details
             raise RpcError(f"{method} failed in the host", code=INTERNAL_ERROR) from error
 
     def reserve(self, wanted: int = 1) -> None:
-        """Make room for so many answers, until `release`.
+        """Reserve capacity for some answers, until `release`.
 
         Raises:
-            RpcError: They would be more than 32 at a time.
+            RpcError: The limit would be exceeded.
         """
-        if self._in_progress + wanted > MAX_ASKED:
-            raise RpcError(f"this host answers {MAX_ASKED} requests at a time; ask again later", code=BUSY)
+        if self._in_progress + wanted > MAX_CONCURRENT_REQUESTS:
+            raise RpcError(f"this host handles {MAX_CONCURRENT_REQUESTS} requests at a time; try later", code=BUSY)
         self._in_progress += wanted
 
     def release(self, count: int = 1) -> None:
-        """So many are answered, or will not be."""
+        """Release capacity."""
         self._in_progress -= count
 
 
@@ -195,14 +192,14 @@ _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
 class ServerRequestDispatcher:
-    """Answers a server's requests. Belongs to the loop.
+    """Dispatches requests from the server. Belongs to the loop.
 
     Args:
-        answers: Gives them.
-        background: Where they run.
-        respond: Sends a response: the request's id, the name of its other member, and that, as JSON.
-        find: The request of ours with this task, or with this id.
-        noise: For the log.
+        answers: Answers them.
+        background: Runs the tasks.
+        respond: Sends a response, given the request id, the member name (`result` or `error`) and its JSON.
+        find: Finds our pending request by task id or request id.
+        warn: Writes to the log.
     """
 
     def __init__(
@@ -211,55 +208,55 @@ class ServerRequestDispatcher:
         background: Background,
         respond: Callable[[int | str | float, str, Raw], None],
         find: Callable[[str | None, int | str | float | None], PendingRequest | None],
-        noise: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._answers = answers
         self._background = background
         self._respond = respond
         self._find = find
-        self._noise = noise
+        self._warn = warn
         self._tasks: dict[int | str | float, asyncio.Task[None]] = {}
 
-    def serve(self, request: types.Envelope, carrier: int | str | float | None) -> None:
-        """Answer one request, now or later.
+    def serve(self, request: types.Envelope, origin_request_id: int | str | float | None) -> None:
+        """Handle one request.
 
         Args:
-            request: The server's.
-            carrier: The request of ours in whose stream it came.
+            request: The request.
+            origin_request_id: Id of our request whose response stream carried it, if any.
         """
         identifier, method = request.id, request.method or ""
         assert identifier is not None
         if method == "ping":
             self._respond(identifier, "result", Raw(b"{}"))
             return
-        if identifier in self._tasks:  # two answers under one id would tell it nothing
-            self._noise(f"the server asked for {method} under an id in use ({identifier!r}): not answered")
+        if identifier in self._tasks:  # two responses with one id would be ambiguous
+            self._warn(f"the server sent {method} with an id in use ({identifier!r}): not answered")
             return
         try:
             params = self._answers.check(method, request.params)
             self._answers.reserve()
         except RpcError as error:
             why = "which this host does not offer" if error.code == METHOD_NOT_FOUND else f"refused: {error.message}"
-            self._noise(f"the server asked for {method}, {why}")
+            self._warn(f"the server sent {method}, {why}")
             self._refuse(identifier, error)
             return
-        slot = self._find(_related_task(params), carrier)
+        slot = self._find(_related_task(params), origin_request_id)
         work = self._answer(identifier, method, params, slot)
         task = self._background.spawn(work, f"ipymcp-answer-{identifier}")
         self._tasks[identifier] = task
         task.add_done_callback(lambda _: self._over(identifier))
 
     def withdraw(self, identifier: int | str) -> bool:
-        """The server does not want the answer any more. False if it asked no such thing."""
+        """Cancel a request that the server has withdrawn. False if it is not running."""
         task = self._tasks.get(identifier)
         if task is None:
             return False
         task.cancel()
-        self._noise(f"the server withdrew its request {identifier!r}")
+        self._warn(f"the server withdrew its request {identifier!r}")
         return True
 
     def withdraw_all(self) -> None:
-        """The session they belong to is over."""
+        """Cancel all requests when their session ends."""
         for task in self._tasks.values():
             task.cancel()
 
@@ -274,7 +271,7 @@ class ServerRequestDispatcher:
             result = await self._answers.answer(method, params, slot)
         except RpcError as error:
             if error.__cause__ is not None:
-                self._noise(f"{error.message}: {error.__cause__!r}")
+                self._warn(f"{error.message}: {error.__cause__!r}")
             self._refuse(identifier, error)
         else:
             self._respond(identifier, "result", result)
@@ -298,56 +295,44 @@ _NO_CHANNEL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _MAX_LENGTH = 1000
-"""Characters of an SDK's refusal, with what a server puts before it."""
-
-
-class HandshakeNeeded(CallError):
-    """A call failed because the server cannot ask for something on a stateless connection.
-
-    Args:
-        message: What the server said.
-        is_reopening: Whether its session is being opened anew; otherwise the user has chosen the era.
-    """
-
-    def __init__(self, message: str, *, is_reopening: bool) -> None:
-        reopened = "its session is opened anew with a handshake: call it again"
-        super().__init__(message, hint=reopened if is_reopening else OTHER_ERA)
-        self.is_reopening = is_reopening
+"""Maximum length of an SDK's refusal, including the server's prefix, in characters."""
 
 
 class UnexpectedRequests:
-    """What is done about them. Belongs to the loop.
+    """Detects requests of stateless-era servers to the client, and has the session reopened. Belongs to the loop.
 
     Args:
-        peer: Has the requests in flight.
-        listener: Told that the session wants a handshake.
+        peer: The connection's peer, for its pending requests.
+        listener: Notified that the session needs a handshake.
     """
 
     def __init__(self, peer: Peer, listener: Listener) -> None:
         self._peer = peer
         self._listener = listener
         self.may_reopen = True
-        """Whether the era may be another than the present one."""
+        """Whether the era may change."""
 
-    def request(self, method: str, carrier: int | str | float | None) -> None:
-        """The server sent a request: the question it came for fails, or all that it may have come for."""
-        self._listener.noise(f"a request of the server ({method}), which this era does not know: not answered")
+    def request(self, method: str, origin_request_id: int | str | float | None) -> None:
+        """Handle a request: fail the call that caused it, or all candidates if unknown."""
+        self._listener.protocol_warning(f"request {method} from the server is not part of this era: not answered")
         if method not in CAPABILITIES:
             return
-        slot = self._peer.slot(carrier)
-        meant = [slot] if slot else [waiting for waiting in self._peer.waiting() if waiting.method in ROUND_METHODS]
+        slot = self._peer.slot(origin_request_id)
+        candidates = (
+            [slot] if slot else [waiting for waiting in self._peer.pending() if waiting.method in ROUND_METHODS]
+        )
         what = f"asked for {method} without a handshake"
-        self._fail(meant, f"the server {what}", f"it {what.replace('asked', 'asks')}")
+        self._fail(candidates, f"the server {what}", f"it {what.replace('asked', 'asks')}")
 
     def error(self, slot: PendingRequest, error: RpcError) -> bool:
-        """An answer -32600: false if it is about something else."""
+        """Handle an error -32600; False if it has another cause."""
         if not _NO_CHANNEL.search(error.message[:_MAX_LENGTH]):
             return False
         self._fail([slot], error.message, "it asks for something without a handshake")
         return True
 
     def tool_error(self, slot: PendingRequest, result: Raw) -> bool:
-        """A tool's own error: false if it is about something else."""
+        """Handle a tool error; False if it has another cause."""
         try:
             texts = [block.text for block in types.decode(result, _ToolError).content]
         except ValueError:
@@ -359,7 +344,7 @@ class UnexpectedRequests:
         return True
 
     def _fail(self, slots: list[PendingRequest], message: str, reason: str) -> None:
-        if self.may_reopen:  # first: a call that fails now may be made again at once
+        if self.may_reopen:  # first: a caller that sees its call fail may retry at once
             self._listener.wants_handshake(reason)
         for slot in slots:
             self._peer.fail(slot.id, HandshakeNeeded(message, is_reopening=self.may_reopen))

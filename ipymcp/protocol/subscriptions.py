@@ -1,7 +1,7 @@
-"""Notifications from the server, and the subscriptions that ask for them.
+"""Notifications from the server, and the subscriptions that request them.
 
-Handshake era: changes of lists come unasked, those of resources after `resources/subscribe`. Stateless era: all of it
-only to who listens (`subscriptions/listen`), for as long as that request stays open.
+Handshake era: list changes are sent unasked, resource changes after `resources/subscribe`. Stateless era: both are sent
+only while a `subscriptions/listen` request is open.
 
 Source: MCP 2025-11-25 server/tools, server/resources, server/prompts; 2026-07-28 patterns/subscriptions.
 """
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """What the client's owner hears. Called on the loop thread; must not block."""
+    """Receives notifications and connection events on the loop thread; must not block."""
 
     def tools_changed(self) -> None:
-        """The server's list of tools is not what it was."""
+        """The server's list of tools has changed."""
         ...
 
     def resources_changed(self) -> None:
-        """Nor are its lists of resources and templates."""
+        """The server's list of resources or templates has changed."""
         ...
 
     def prompts_changed(self) -> None:
-        """Nor is its list of prompts."""
+        """The server's list of prompts has changed."""
         ...
 
     def resource_updated(self, uri: str) -> None:
-        """A resource has changed that was subscribed to."""
+        """A subscribed resource has changed."""
         ...
 
     def subscriptions_lost(self) -> None:
-        """Handshake era: the server, which had forgotten the session, knows of none any more."""
+        """Handshake era: the server lost the session and with it all subscriptions."""
         ...
 
     def log(self, level: str, text: str) -> None:
-        """A log message of the server, with its MCP level."""
+        """A log message from the server, with its MCP level."""
         ...
 
-    def noise(self, text: str) -> None:
-        """Something the server should not have sent."""
+    def protocol_warning(self, text: str) -> None:
+        """A protocol violation by the server."""
         ...
 
     def stderr(self, lines: list[str]) -> None:
@@ -59,49 +59,45 @@ class Listener(Protocol):
         ...
 
     def lost(self, reason: str) -> None:
-        """The connection ended without our asking."""
+        """The connection ended without a request to close it."""
         ...
 
     def unreachable(self, reason: str) -> None:
-        """HTTP: no connection could be made just now; the next request tries again."""
+        """HTTP: no connection could be made; the next request tries again."""
         ...
 
     def wants_handshake(self, reason: str) -> None:
-        """It asks something of us on a stateless connection: the session is to be opened anew by the handshake."""
+        """The server needs requests to the client, so the session has to be reopened with a handshake."""
         ...
 
 
-_IGNORED = frozenset(
-    {
-        "notifications/elicitation/complete",
-    }
-)
+_IGNORED = frozenset({"notifications/elicitation/complete"})
 
 
 class NotificationDispatcher:
-    """Hands each notification to whom it concerns.
+    """Dispatches notifications to their handlers.
 
     Args:
-        listener: The client's.
-        listenings: What the client listens to, in the stateless era.
-        task_changed: Told which task there is news of.
-        cancelled: Told which request `notifications/cancelled` names: one of its own, or a subscription of ours.
+        listener: The client's listener.
+        streams: Subscription streams of the stateless era.
+        task_changed: Called with the id of a task that has changed.
+        cancelled: Called with the request id of `notifications/cancelled`: a server's request or our subscription.
     """
 
     def __init__(
         self,
         listener: Listener,
-        listenings: ListenStreams,
+        streams: ListenStreams,
         task_changed: Callable[[str], None],
         cancelled: Callable[[int | str], None],
     ) -> None:
         self._listener = listener
-        self._listenings = listenings
-        self._tell_task = task_changed
+        self._streams = streams
+        self._on_task_changed = task_changed
         self._cancelled = cancelled
 
-    def hear(self, method: str, params: Raw) -> None:
-        """Act on one notification."""
+    def dispatch(self, method: str, params: Raw) -> None:
+        """Handle one notification."""
         if method == "notifications/tools/list_changed":
             self._listener.tools_changed()
         elif method == "notifications/message":
@@ -109,7 +105,7 @@ class NotificationDispatcher:
         elif method == "notifications/cancelled":
             self._cancel(params)
         elif method == "notifications/subscriptions/acknowledged":
-            self._listenings.acknowledge(params)
+            self._streams.acknowledge(params)
         elif method == "notifications/resources/list_changed":
             self._listener.resources_changed()
         elif method == "notifications/prompts/list_changed":
@@ -119,14 +115,14 @@ class NotificationDispatcher:
         elif method in ("notifications/tasks", "notifications/tasks/status"):
             self._task_changed(params)
         elif method not in _IGNORED:
-            self._listener.noise(f"an unknown notification: {method}")
+            self._listener.protocol_warning(f"an unknown notification: {method}")
 
     def _log(self, params: Raw) -> None:
         try:
             message = types.decode(params, types.LogMessage)
             data = types.loads(message.data)
         except ValueError:
-            self._listener.noise(f"a malformed log message: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a malformed log message: {excerpt(bytes(params))}")
             return
         text = data if isinstance(data, str) else types.encode(data).decode()
         self._listener.log(message.level, f"{message.logger}: {text}" if message.logger else text)
@@ -135,13 +131,13 @@ class NotificationDispatcher:
         try:
             self._listener.resource_updated(types.decode(params, types.ResourceUpdated).uri)
         except ValueError:
-            self._listener.noise(f"a malformed notice of a changed resource: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a malformed resource update: {excerpt(bytes(params))}")
 
     def _task_changed(self, params: Raw) -> None:
         try:
-            self._tell_task(types.decode(params, TaskState).id)
+            self._on_task_changed(types.decode(params, TaskState).id)
         except ValueError:
-            self._listener.noise(f"a malformed notice of a task: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a malformed task notification: {excerpt(bytes(params))}")
 
     def _cancel(self, params: Raw) -> None:
         try:
@@ -149,7 +145,7 @@ class NotificationDispatcher:
         except ValueError:
             identifier = None
         if identifier is None:
-            self._listener.noise(f"a cancellation of nothing: {excerpt(bytes(params))}")
+            self._listener.protocol_warning(f"a cancellation without a request id: {excerpt(bytes(params))}")
         else:
             self._cancelled(identifier)
 
@@ -160,23 +156,24 @@ _ID = "io.modelcontextprotocol/subscriptionId"
 
 
 def changing_lists(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The filter for all lists that a server says may change; empty where none does."""
+    """Build the filter for all lists whose changes the server announces."""
     return {word: True for kind, word in _LISTS.items() if announces(capabilities, kind)}
 
 
 def announces(capabilities: Mapping[str, Any], kind: str) -> bool:
-    """Whether a server says that it tells when its `tools`, `resources` or `prompts` change."""
+    """Tell whether a server declares `listChanged` for `tools`, `resources` or `prompts`."""
     declared = capabilities.get(kind)
     return is_object(declared) and bool(declared.get("listChanged"))
 
 
 class ListenStream:
-    """One `subscriptions/listen`.
+    """One `subscriptions/listen` request.
 
     Attributes:
-        wanted: The filter that was asked for.
-        ended: Done when the server ends it, with an `RpcError` if it has no subscriptions; cancelling it ends it.
-        acknowledged: The URIs of the resources that the server will tell of, once it has said so.
+        wanted: The requested filter.
+        ended: Completes when the server ends the stream, with an `RpcError` if it has no subscriptions. Cancel it
+            to end the stream.
+        acknowledged: The URIs of the resources that the server confirmed.
     """
 
     def __init__(self, slot: PendingRequest, ended: asyncio.Future[Raw], wanted: Mapping[str, Any]) -> None:
@@ -187,47 +184,47 @@ class ListenStream:
 
 
 class ListenStreams:
-    """Those that are open on one connection.
+    """The open subscription streams of one connection.
 
     Args:
-        noise: Told what a server does not honour.
+        warn: Called with a warning for each part of a filter that the server ignores.
     """
 
-    def __init__(self, noise: Callable[[str], None]) -> None:
-        self._noise = noise
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
         self._open: dict[int, ListenStream] = {}
 
-    def add(self, listening: ListenStream, give_up: Callable[[PendingRequest, str], object]) -> None:
-        """Keep one until it ends; `give_up` tells the server when it is cancelled."""
-        self._open[listening.slot.id] = listening
+    def add(self, stream: ListenStream, give_up: Callable[[PendingRequest, str], object]) -> None:
+        """Track a stream until it ends; `give_up` cancels its request at the server."""
+        self._open[stream.slot.id] = stream
 
         def over(done: asyncio.Future[Raw]) -> None:
-            self._open.pop(listening.slot.id, None)
+            self._open.pop(stream.slot.id, None)
             if done.cancelled() or done.exception() is None:
-                give_up(listening.slot, "no longer listening")
-            if not listening.acknowledged.done():
-                listening.acknowledged.cancel()
+                give_up(stream.slot, "no longer listening")
+            if not stream.acknowledged.done():
+                stream.acknowledged.cancel()
 
-        listening.ended.add_done_callback(over)
+        stream.ended.add_done_callback(over)
 
     def find(self, identifier: object) -> ListenStream | None:
-        """The one of this request id."""
+        """Find the stream with this request id."""
         return self._open.get(identifier) if isinstance(identifier, int) else None
 
     def acknowledge(self, params: Raw) -> None:
-        """`notifications/subscriptions/acknowledged` has come."""
-        said = types.loads(params) if len(params) else None
-        meta, honoured = (said.get("_meta"), said.get("notifications")) if is_object(said) else (None, None)
-        listening = self.find(meta.get(_ID)) if is_object(meta) else None
-        if listening is None and len(self._open) == 1:  # a server that forgot to name it
-            listening = next(iter(self._open.values()))
-        if listening is None or listening.acknowledged.done():
+        """Handle `notifications/subscriptions/acknowledged`."""
+        message = types.loads(params) if len(params) else None
+        meta, honoured = (message.get("_meta"), message.get("notifications")) if is_object(message) else (None, None)
+        stream = self.find(meta.get(_ID)) if is_object(meta) else None
+        if stream is None and len(self._open) == 1:  # the server omitted the id
+            stream = next(iter(self._open.values()))
+        if stream is None or stream.acknowledged.done():
             return
         kept: dict[str, Any] = honoured if is_object(honoured) else {}
         for kind, word in _LISTS.items():
-            if listening.wanted.get(word) and not kept.get(word):
-                self._noise(f"the server does not announce changes of its {kind}; a restart shows them")
+            if stream.wanted.get(word) and not kept.get(word):
+                self._warn(f"the server does not announce changes of its {kind}; restart it to see them")
         uris = kept.get(_RESOURCES)
-        listening.acknowledged.set_result(
+        stream.acknowledged.set_result(
             frozenset(uri for uri in uris if isinstance(uri, str)) if is_array(uris) else frozenset()
         )

@@ -1,9 +1,8 @@
-"""Calls that the server answers with a task: it works on, and is asked from time to time how it goes.
+"""Tool calls that the server runs as tasks: polled until they end.
 
-For whoever called it stays one call: what `slot` hears is progress, and in the end the result.
+The caller sees one `PendingRequest`, which receives progress and in the end the result.
 
 Source: the extension io.modelcontextprotocol/tasks (stateless era: the server decides, `resultType: "task"`); MCP
-2025-11-25, utilities/tasks (handshake era: the call says that it wants to be one).
 """
 
 from __future__ import annotations
@@ -11,27 +10,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, ConnectionLost, HttpError, McpError, RpcError
 from ipymcp.protocol import types
-from ipymcp.protocol.jsonrpc import _POLL, Retry, TaskState, rpc_error
+from ipymcp.protocol.jsonrpc import POLL_INTERVAL, Retry, TaskState, rpc_error
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.protocol.input_rounds import InputRounds
+    from ipymcp.protocol.input_rounds import InputRounds, RequestOwner
     from ipymcp.protocol.jsonrpc import Background, PendingRequest
 
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 _TIMEOUT = 30.0
-"""Seconds for the answer to one of them."""
+"""Timeout of one request about a task, in seconds."""
 _FAILURES = 5
-"""So many questions in a row may fail on the way."""
+"""Consecutive failed polls after which the call fails."""
 _GONE = "the server keeps a task only for some time"
 
 
@@ -39,28 +38,8 @@ class _Created(Struct):
     task: TaskState
 
 
-class TaskClient(Protocol):
-    """Whose tasks they are: the client."""
-
-    async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
-        """Ask, and wait for the answer."""
-        ...
-
-    def reassign_id(self, slot: PendingRequest) -> bool:
-        """Give a question a new id; false if nobody waits for it any more."""
-        ...
-
-    def fail(self, slot: PendingRequest, error: McpError) -> None:
-        """End a question."""
-        ...
-
-    def succeed(self, slot: PendingRequest, result: Raw) -> None:
-        """End it well."""
-        ...
-
-
 def takes_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
-    """Whether a server of the handshake era lets calls be tasks."""
+    """Tell whether a server of the handshake era supports tool calls as tasks."""
     declared: object = capabilities.get("tasks") if version >= "2025-11-25" else None
     for name in ("requests", "tools", "call"):
         declared = declared.get(name) if is_object(declared) else None
@@ -68,69 +47,67 @@ def takes_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
 
 
 class Tasks:
-    """The tasks of one connection. Belongs to the loop, but for `leave`.
+    """The tasks of one connection. Belongs to the loop, except `detach`.
 
     Args:
-        asker: The client.
-        rounds: Gathers what a task asks for.
-        background: Where they are followed.
-        slots: By task: a request of the server may name one.
+        client: The client.
+        rounds: Answers the input requests of tasks.
+        background: Runs the polling.
+        slots: Running calls by task id, filled here; requests from the server may refer to a task.
     """
 
     def __init__(
-        self, asker: TaskClient, rounds: InputRounds, background: Background, slots: dict[str, PendingRequest]
+        self, client: RequestOwner, rounds: InputRounds, background: Background, slots: dict[str, PendingRequest]
     ) -> None:
-        self._asker = asker
+        self._client = client
         self._rounds = rounds
         self._background = background
         self._slots = slots
-        self._left: set[str] = set()
-        self._news: dict[str, asyncio.Event] = {}
+        self._detached: set[str] = set()
+        self._changes: dict[str, asyncio.Event] = {}
         self.is_stateless = True
 
     def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
-        """Handshake era: look at one answer; see `Intercept`."""
+        """Handshake era: follow the task if a response created one; see `Intercept`."""
         if not slot.wants_task or not len(result):
             return False
         try:
             created = types.decode(result, _Created)
         except ValueError:
-            return False  # it answered at once, which is as well
+            return False  # the server answered at once
         self._follow(slot, created.task)
         return True
 
     def begin(self, slot: PendingRequest, result: Raw) -> None:
-        """Stateless era: act on an answer whose `resultType` is `task`."""
+        """Stateless era: handle a result whose `resultType` is `task`."""
         try:
             if slot.method != "tools/call":
                 raise ValueError(f"{slot.method} cannot be one")
             state = types.decode(result, TaskState)
         except ValueError as error:
             hint = "a fault of the server"
-            self._asker.fail(
-                slot, CallError(f"the server answered with a task in a way MCP does not know ({error})", hint=hint)
-            )
+            self._client.fail(slot, CallError(f"the server answered with a malformed task ({error})", hint=hint))
             return
         self._follow(slot, state)
 
-    def pick_up(self, slot: PendingRequest, identifier: str) -> None:
-        """Follow a task that was begun at some other time."""
+    def resume(self, slot: PendingRequest, identifier: str) -> None:
+        """Follow an existing task."""
         self._follow(slot, TaskState(identifier), is_known=False)
 
-    def leave(self, slot: PendingRequest) -> str | None:
-        """Before a call is given up: its task is to go on, unwatched. None where it is no task."""
+    def detach(self, slot: PendingRequest) -> str | None:
+        """Let a task continue when its call is abandoned next. None if the call is not a task."""
         if slot.task is not None:
-            self._left.add(slot.task.id)
+            self._detached.add(slot.task.id)
             return slot.task.id
         return None
 
     def changed(self, identifier: str) -> None:
-        """The server says that there is news of a task."""
-        if identifier in self._news:
-            self._news[identifier].set()
+        """Poll a task that the server says has changed."""
+        if identifier in self._changes:
+            self._changes[identifier].set()
 
     def _follow(self, slot: PendingRequest, state: TaskState, *, is_known: bool = True) -> None:
-        if not self._asker.reassign_id(slot):
+        if not self._client.reassign_id(slot):
             if is_known:
                 self._background.spawn(self._cancel(state.id), f"ipymcp-cancel-{slot.id}")
             return
@@ -139,69 +116,74 @@ class Tasks:
         slot.retry.work = self._background.spawn(self._run(slot, state, is_known), f"ipymcp-task-{slot.id}")
 
     async def _run(self, slot: PendingRequest, state: TaskState, is_known: bool) -> None:
-        """From the task's creation to its end, or to that of anybody's interest in it."""
         identifier = state.id
         self._slots[identifier] = slot
-        self._news[identifier] = asyncio.Event()
-        watch = _Watch(self._asker, self._rounds, slot, self._news[identifier], is_stateless=self.is_stateless)
+        self._changes[identifier] = asyncio.Event()
+        watch = _TaskPoller(self._client, self._rounds, slot, self._changes[identifier], is_stateless=self.is_stateless)
         try:
             await watch.run(state if is_known else None, identifier)
         except ConnectionLost as error:
             error.hint = error.hint or f"its task may go on: .task({identifier!r}) of the server picks it up"
-            self._asker.fail(slot, error)
+            self._client.fail(slot, error)
         except McpError as error:
-            self._asker.fail(slot, error)
-            if watch.refused:  # the task would wait for ever
+            self._client.fail(slot, error)
+            if watch.refused:  # the task would wait forever
                 await self._cancel(identifier)
         except asyncio.CancelledError:
-            if identifier not in self._left:
+            if identifier not in self._detached:
                 self._background.spawn(self._cancel(identifier), f"ipymcp-cancel-{slot.id}")
             raise
         finally:
             watch.close()
-            self._left.discard(identifier)
-            self._news.pop(identifier, None)
+            self._detached.discard(identifier)
+            self._changes.pop(identifier, None)
             self._slots.pop(identifier, None)
 
     async def _cancel(self, identifier: str) -> None:
-        """Tell the server; it may not listen, or have ended it already."""
+        """Cancel a task; the server may ignore it or have ended the task already."""
         with contextlib.suppress(McpError):
-            await self._asker.request("tasks/cancel", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
+            await self._client.request("tasks/cancel", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
 
 
-class _Watch:
-    """Following one task."""
+class _TaskPoller:
+    """Polls one task."""
 
     def __init__(
-        self, asker: TaskClient, rounds: InputRounds, slot: PendingRequest, news: asyncio.Event, *, is_stateless: bool
+        self,
+        client: RequestOwner,
+        rounds: InputRounds,
+        slot: PendingRequest,
+        changes: asyncio.Event,
+        *,
+        is_stateless: bool,
     ) -> None:
-        self._asker = asker
+        self._client = client
         self._rounds = rounds
         self._slot = slot
-        self._news = news
+        self._changes = changes
         self._is_stateless = is_stateless
         self._began = time.monotonic()
         self._work: dict[str, asyncio.Task[Any]] = {}
-        """What is being answered, by the key of the request; or the result that is waited for."""
+        """Running answers by input request key; in the handshake era the pending `tasks/result` by `result`."""
         self._asked: set[str] = set()
         self.refused = False
-        """Whether it asked for what it does not get."""
+        """Whether an input request was refused."""
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """Cancel everything that is running."""
         for work in self._work.values():
             work.cancel()
 
     async def run(self, state: TaskState | None, identifier: str) -> None:
-        """Ask until it is over, and settle the call.
+        """Poll until the task ends, and settle the call.
 
         Raises:
-            McpError: It failed, was cancelled, or cannot be followed any more.
+            McpError: The task failed, was cancelled, or cannot be followed.
         """
         failures = 0
         while True:
             if state is not None:
-                self._tell(state)
+                self._report_progress(state)
                 if await self._advance(state):
                     return
                 await self._pause(state.interval)
@@ -212,10 +194,12 @@ class _Watch:
                 failures += 1
                 if failures > _FAILURES:
                     raise
-                await asyncio.sleep(min((isinstance(error, HttpError) and error.retry_after) or _POLL, _TIMEOUT))
+                await asyncio.sleep(
+                    min((isinstance(error, HttpError) and error.retry_after) or POLL_INTERVAL, _TIMEOUT)
+                )
 
     async def _advance(self, state: TaskState) -> bool:
-        """What its status calls for. True once the call is settled."""
+        """Act on the status. True once the call is settled."""
         if state.status == "cancelled":
             raise CallCancelled(f"its task was cancelled{_because(state)}")
         if not self._is_stateless:
@@ -223,51 +207,51 @@ class _Watch:
                 self._want_result(state.id)
             done = self._work.get("result")
             if done is not None and (state.is_over or done.done()):
-                self._asker.succeed(self._slot, await done)
+                self._client.succeed(self._slot, await done)
                 return True
             return False
         if state.status == "completed":
-            self._asker.succeed(self._slot, state.result if len(state.result) else Raw(b"{}"))
+            self._client.succeed(self._slot, state.result if len(state.result) else Raw(b"{}"))
             return True
         if state.status == "failed":
             raise rpc_error(state.error) if len(state.error) else CallError(f"its task failed{_because(state)}")
         for key, work in tuple(self._work.items()):
             if work.done():
-                await work  # raises what it failed of
+                await work  # raises its error
                 self._work.pop(key)
         if state.status == "input_required" and state.inputRequests:
             self._answer(state.id, state.inputRequests)
         return False
 
     def _want_result(self, identifier: str) -> None:
-        """Handshake era: what the task asks for comes only while its result is waited for."""
+        """Handshake era: request the result, because the server sends its input requests only meanwhile."""
         if "result" not in self._work:
             body = types.encode({"taskId": identifier})
-            work = asyncio.ensure_future(self._asker.request("tasks/result", body))
-            work.add_done_callback(lambda _: self._news.set())
+            work = asyncio.ensure_future(self._client.request("tasks/result", body))
+            work.add_done_callback(lambda _: self._changes.set())
             self._work["result"] = work
 
     def _answer(self, identifier: str, requests: Mapping[str, Raw]) -> None:
-        """Stateless era: answer what was not asked before; the same is asked until it is answered."""
+        """Stateless era: answer new input requests; the server repeats each until it is answered."""
         new = {key: raw for key, raw in requests.items() if key not in self._asked}
         if new:
             self._asked.update(new)
             work = asyncio.ensure_future(self._gather(identifier, new))
-            work.add_done_callback(lambda _: self._news.set())
+            work.add_done_callback(lambda _: self._changes.set())
             self._work[next(iter(new))] = work
 
     async def _gather(self, identifier: str, requests: Mapping[str, Raw]) -> None:
         try:
-            responses = await self._rounds.answers_to(self._slot, requests)
+            responses = await self._rounds.answer_all(self._slot, requests)
         except CallError:
             self.refused = True
             raise
         body = types.encode({"taskId": identifier, "inputResponses": responses})
-        await self._asker.request("tasks/update", body, timeout=_TIMEOUT)
+        await self._client.request("tasks/update", body, timeout=_TIMEOUT)
 
     async def _ask(self, identifier: str) -> TaskState:
         try:
-            raw = await self._asker.request("tasks/get", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
+            raw = await self._client.request("tasks/get", types.encode({"taskId": identifier}), timeout=_TIMEOUT)
         except RpcError as error:
             error.message, error.hint = (
                 f"its task {identifier} cannot be followed: {error.message}",
@@ -278,17 +262,17 @@ class _Watch:
             return types.decode(raw, TaskState)
         except ValueError as error:
             raise CallError(
-                f"the answer to tasks/get is not what MCP says ({error})", hint="a fault of the server"
+                f"the response to tasks/get is malformed ({error})", hint="a fault of the server"
             ) from error
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
-        self._news.clear()
+                await self._changes.wait()
+        self._changes.clear()
 
-    def _tell(self, state: TaskState) -> None:
-        """Progress for whoever called: seconds, and the server's words."""
+    def _report_progress(self, state: TaskState) -> None:
+        """Report progress: elapsed seconds and the server's status message."""
         self._slot.task = state
         if not state.is_over:
             words = state.status.replace("_", " ")

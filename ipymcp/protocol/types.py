@@ -1,11 +1,10 @@
-"""Messages on the wire: JSON-RPC envelopes and the MCP messages that this host reads, in both eras.
+"""Wire messages: JSON-RPC envelopes and the MCP messages that this host reads, in both eras.
 
-An envelope is decoded without looking into `params`, `result` or `error`: those stay `Raw`, a view of the line they
-came in, until somebody needs them (a decoder holds the GIL; the loop thread has no time for a stranger's megabytes).
-There are no closed unions: a content type nobody knows yet must not cost the user the whole result.
+Envelopes are decoded without `params`, `result` and `error`, which stay `Raw` until needed: decoding holds the GIL, and
+results may be megabytes. There are no closed unions, so that an unknown content type does not hide the whole result.
 
-Servers write JSON that is not quite JSON (NaN, lone surrogates, a byte order mark, broken UTF-8). `decode` reads those
-too, by the standard library's more lenient decoder, whenever the strict one refuses.
+Servers write invalid JSON (NaN, lone surrogates, a byte order mark, broken UTF-8). `decode` falls back to the lenient
+decoder of the standard library if the strict one fails.
 
 Source: MCP 2025-11-25 and 2026-07-28, schema.ts; JSON-RPC 2.0.
 """
@@ -21,12 +20,12 @@ from msgspec import Raw, Struct, field
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether decoded JSON is an object."""
+    """Tell whether decoded JSON is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Whether decoded JSON is an array."""
+    """Tell whether decoded JSON is an array."""
     return isinstance(value, list)
 
 
@@ -35,11 +34,11 @@ T = TypeVar("T")
 
 
 class InvalidJson(ValueError):
-    """Not JSON, not even leniently read."""
+    """The data is not JSON, even for the lenient decoder."""
 
 
 class Envelope(Struct, gc=False):
-    """One JSON-RPC 2.0 message. What is absent is `None` or an empty `Raw`."""
+    """One JSON-RPC 2.0 message. Absent members are `None` or an empty `Raw`."""
 
     id: int | str | float | None = None
     method: str | None = None
@@ -57,7 +56,7 @@ class ErrorObject(Struct):
 
 
 class InitializeResult(Struct):
-    """The server's half of the handshake (2024-11-05 to 2025-11-25, lifecycle)."""
+    """Result of `initialize` (2024-11-05 to 2025-11-25, lifecycle)."""
 
     protocolVersion: str
     capabilities: dict[str, Any] = {}
@@ -66,7 +65,7 @@ class InitializeResult(Struct):
 
 
 class DiscoverResult(Struct, rename={"meta": "_meta"}):
-    """The answer to `server/discover` (2026-07-28, server/discover)."""
+    """Result of `server/discover` (2026-07-28, server/discover)."""
 
     supportedVersions: list[str]
     capabilities: dict[str, Any] = {}
@@ -75,7 +74,7 @@ class DiscoverResult(Struct, rename={"meta": "_meta"}):
 
 
 class ToolDefinition(Struct):
-    """One tool as the server defined it. Schemas stay verbatim."""
+    """A tool as defined by the server, with verbatim schemas."""
 
     name: str
     title: str | None = None
@@ -87,7 +86,7 @@ class ToolDefinition(Struct):
 
 
 class ResourceDefinition(Struct):
-    """One resource that can be read."""
+    """A readable resource."""
 
     uri: str
     name: str = ""
@@ -99,7 +98,7 @@ class ResourceDefinition(Struct):
 
 
 class TemplateDefinition(Struct):
-    """Resources by the parameters of a URI template (RFC 6570)."""
+    """A URI template of resources (RFC 6570)."""
 
     uriTemplate: str
     name: str = ""
@@ -110,7 +109,7 @@ class TemplateDefinition(Struct):
 
 
 class PromptArgument(Struct):
-    """One argument of a prompt; its value is always text."""
+    """An argument of a prompt; its value is a string."""
 
     name: str
     title: str | None = None
@@ -119,7 +118,7 @@ class PromptArgument(Struct):
 
 
 class PromptDefinition(Struct):
-    """One prompt."""
+    """A prompt."""
 
     name: str
     title: str | None = None
@@ -128,7 +127,7 @@ class PromptDefinition(Struct):
 
 
 class Page(Struct, kw_only=True):
-    """One page of a list, each item still raw so that one that is malformed does not hide the others."""
+    """One page of a list. Items stay raw, so that a malformed one does not hide the others."""
 
     items: list[Raw]
     nextCursor: str | None = None
@@ -136,31 +135,31 @@ class Page(Struct, kw_only=True):
 
 
 class ListToolsResult(Page):
-    """The answer to `tools/list`."""
+    """Result of `tools/list`."""
 
     items: list[Raw] = field(name="tools")
 
 
 class ListResourcesResult(Page):
-    """The answer to `resources/list`."""
+    """Result of `resources/list`."""
 
     items: list[Raw] = field(name="resources")
 
 
 class ListTemplatesResult(Page):
-    """The answer to `resources/templates/list`."""
+    """Result of `resources/templates/list`."""
 
     items: list[Raw] = field(name="resourceTemplates")
 
 
 class ListPromptsResult(Page):
-    """The answer to `prompts/list`."""
+    """Result of `prompts/list`."""
 
     items: list[Raw] = field(name="prompts")
 
 
 class ReadResourceResult(Struct, rename={"meta": "_meta"}):
-    """The answer to `resources/read`."""
+    """Result of `resources/read`."""
 
     contents: list[Raw]
     ttlMs: float | None = None
@@ -168,7 +167,7 @@ class ReadResourceResult(Struct, rename={"meta": "_meta"}):
 
 
 class GetPromptResult(Struct, rename={"meta": "_meta"}):
-    """The answer to `prompts/get`."""
+    """Result of `prompts/get`."""
 
     messages: list[Raw]
     description: str | None = None
@@ -176,25 +175,25 @@ class GetPromptResult(Struct, rename={"meta": "_meta"}):
 
 
 class Completion(Struct):
-    """The values that the server suggests, the likeliest first."""
+    """Suggested values, most likely first."""
 
     values: list[str]
 
 
 class CompleteResult(Struct):
-    """The answer to `completion/complete`."""
+    """Result of `completion/complete`."""
 
     completion: Completion
 
 
 class ResourceUpdated(Struct):
-    """`notifications/resources/updated`."""
+    """Params of `notifications/resources/updated`."""
 
     uri: str
 
 
 class CallToolResult(Struct, rename={"meta": "_meta"}):
-    """The answer to `tools/call`; content and structured content still raw."""
+    """Result of `tools/call`, with raw content."""
 
     content: Raw = Raw(b"[]")
     structuredContent: Raw = Raw()
@@ -204,7 +203,7 @@ class CallToolResult(Struct, rename={"meta": "_meta"}):
 
 
 class Progress(Struct):
-    """`notifications/progress`."""
+    """Params of `notifications/progress`."""
 
     progressToken: int | str
     progress: float
@@ -213,7 +212,7 @@ class Progress(Struct):
 
 
 class LogMessage(Struct):
-    """`notifications/message`."""
+    """Params of `notifications/message`."""
 
     level: str = "info"
     logger: str | None = None
@@ -221,7 +220,7 @@ class LogMessage(Struct):
 
 
 class Cancelled(Struct):
-    """`notifications/cancelled`."""
+    """Params of `notifications/cancelled`."""
 
     requestId: int | str | None = None
     reason: str | None = None
@@ -233,11 +232,11 @@ _BOM = b"\xef\xbb\xbf"
 _NOT_STRICT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 encode = msgspec.json.encode
-"""A Python value as JSON bytes. Give it JSON types only: it would send NaN as null."""
+"""Encode JSON types as bytes. NaN would become null."""
 
 
 def replace_surrogates(value: Any) -> Any:
-    """The same JSON value with U+FFFD for every lone surrogate, which no output can encode."""
+    """Replace every lone surrogate in a JSON value with U+FFFD, because it cannot be encoded."""
     if isinstance(value, str):
         return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
     if is_array(value):
@@ -248,13 +247,13 @@ def replace_surrogates(value: Any) -> Any:
 
 
 def loads(data: bytes | bytearray | memoryview | Raw) -> Any:
-    """JSON bytes as Python values, strict first, then as leniently as is safe.
+    """Decode JSON, leniently if strict decoding fails.
 
-    Accepts what real servers emit: `NaN` and infinities (as floats), lone surrogates and broken UTF-8 (as U+FFFD), a
-    byte order mark, integers of thousands of digits (as infinities).
+    Lenient decoding accepts `NaN` and infinities (as floats), lone surrogates and broken UTF-8 (as U+FFFD), a byte
+    order mark, and integers of thousands of digits (as infinities).
 
     Raises:
-        NotJson: It is no JSON at all.
+        InvalidJson: The data is not JSON.
     """
     try:
         return msgspec.json.decode(data)
@@ -273,7 +272,7 @@ def _loads_leniently(data: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """A number; one of more digits than Python reads is infinite, as it is to JavaScript."""
+    """Parse an integer; one with more digits than Python reads becomes an infinity, as in JavaScript."""
     try:
         return int(digits)
     except ValueError:
@@ -281,11 +280,11 @@ def _integer(digits: str) -> int | float:
 
 
 def decode(data: bytes | bytearray | memoryview | Raw, kind: type[T]) -> T:
-    """JSON bytes as `kind`, as lenient as `loads`.
+    """Decode JSON as `kind`, as leniently as `loads`.
 
     Raises:
-        NotJson: It is no JSON.
-        msgspec.ValidationError: It does not have the shape of `kind`; a `ValueError` like the other.
+        InvalidJson: The data is not JSON.
+        msgspec.ValidationError: The data does not have the shape of `kind`; also a `ValueError`.
     """
     decoder = _decoders.get(kind)
     if decoder is None:
@@ -299,7 +298,7 @@ def decode(data: bytes | bytearray | memoryview | Raw, kind: type[T]) -> T:
 
 
 def _raw_fields(value: Any, kind: Any) -> Any:
-    """Turn the members that `kind` declares as `Raw` back into bytes, NaN and all."""
+    """Encode the members that `kind` declares as `Raw` again."""
     if kind is Raw:
         return Raw(json.dumps(value).encode())
     if is_array(value) and kind == list[Raw]:
@@ -311,11 +310,11 @@ def _raw_fields(value: Any, kind: Any) -> Any:
 
 
 def read_envelope(line: bytes | bytearray) -> Envelope | list[Raw]:
-    """One line as an envelope, or as the messages of a batch (2025-03-26 allows those).
+    """Decode a line as an envelope, or as the messages of a batch (allowed in 2025-03-26).
 
     Raises:
-        NotJson: It is not JSON.
-        msgspec.ValidationError: It is JSON but no JSON-RPC message.
+        InvalidJson: The line is not JSON.
+        msgspec.ValidationError: The line is not a JSON-RPC message.
     """
     try:
         return _envelope.decode(line)

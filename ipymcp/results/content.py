@@ -1,6 +1,6 @@
-"""The parts of a tool's answer: text, images, audio, links, embedded resources.
+"""The parts of a tool's result: text, images, audio, links, embedded resources.
 
-Parts are plain values. Base64 stays as it came until `.data` is read, and is decoded at each read.
+Parts are plain values. Base64 is decoded at each read of `.data`.
 
 Source: MCP 2025-11-25 and 2026-07-28, schema.ts, ContentBlock.
 """
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _SVG = "image/svg+xml"
-# What makes an SVG do more than draw where a front end puts it into the page.
+# Content that makes an SVG do more than draw in a front end's page.
 _ACTIVE_SVG = (
     rb"(?i)<\s*(?:[a-z]+:)?(?:script|foreignObject|iframe|use|image|a|animate|set|style)\b|\bon\w+\s*=|javascript:|<!ENTITY"
     rb"|<!DOCTYPE|<!\[|<\?xml-|url\s*\(\s*[\"']?\s*(?!#)|&#|\\|\b(?:href|src|base)\s*=\s*[\"']?\s*(?!#|[\"'\s])"
     rb"|image-set|@import"
 )
 _SVG_ELEMENT = re.compile(rb"<\s*/?\s*(?!!--|\?xml\s)(?:[\w.-]+:)?([^\s/<>]*)")
-# What only draws or describes. Everything else may load something, also where a front end reads it as HTML.
+# Elements that only draw or describe. Any other may load something, also if a front end parses it as HTML.
 _SVG_ELEMENTS = frozenset(
     b"svg g defs path rect circle ellipse line polyline polygon text tspan textpath title desc marker "
     b"lineargradient radialgradient stop clippath mask pattern symbol switch metadata filter feblend "
@@ -55,9 +55,27 @@ class Text(Struct, frozen=True):
         return self.text
 
 
-class _Binary(Struct, frozen=True):
+class _Savable(Struct, frozen=True):
+    @property
+    def data(self) -> bytes:
+        raise NotImplementedError
+
+    @checked(path=PATH)
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the bytes to a file and return its path.
+
+        Raises:
+            ValueError: The content is not base64.
+            OSError: The file cannot be written, or is a link.
+        """
+        target = Path(path)
+        write_file(target, self.data, durable=False)
+        return target
+
+
+class _Binary(_Savable, frozen=True):
     base64: str
-    """The content as it was sent."""
+    """The content as received."""
     mime_type: str
 
     @property
@@ -65,21 +83,9 @@ class _Binary(Struct, frozen=True):
         """The decoded bytes.
 
         Raises:
-            ValueError: What was sent is no base64.
+            ValueError: The content is not base64.
         """
         return _decode(self.base64)
-
-    @checked(path=PATH)
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the bytes to a file and return its path.
-
-        Raises:
-            ValueError: What was sent is no base64.
-            OSError: It cannot be written, or is a link.
-        """
-        target = Path(path)
-        write_file(target, self.data, durable=False)
-        return target
 
     def __str__(self) -> str:
         return _placeholder(type(self).__name__.lower(), self.mime_type, self.base64)
@@ -93,7 +99,7 @@ class Image(_Binary, frozen=True):
 
     @property
     def display_type(self) -> str | None:
-        """The MIME type by what the bytes are, whatever the server called them; None for what no cell should draw."""
+        """The MIME type detected from the bytes; None if the image should not be displayed."""
         try:
             head = _decode(self.base64[:64])
             if kind := _sniff(head):
@@ -111,13 +117,13 @@ class Audio(_Binary, frozen=True):
 
     @property
     def display_type(self) -> str | None:
-        """The MIME type to play it as, or None for what is no sound."""
+        """The MIME type for playback; None if the content is not audio."""
         kind = self.mime_type.lower()
         return kind if re.fullmatch(_AUDIO, kind) and _is_base64(self.base64) else None
 
 
 class Link(Struct, frozen=True):
-    """A resource that the server can read, by its address."""
+    """A link to a resource of the server."""
 
     uri: str
     name: str = ""
@@ -129,8 +135,8 @@ class Link(Struct, frozen=True):
         return f"[resource: {self.uri}]"
 
 
-class Embedded(Struct, frozen=True):
-    """A resource sent with the answer: `text`, or `base64` for anything else."""
+class Embedded(_Savable, frozen=True):
+    """A resource in a result, with `text`, or `base64` for binary content."""
 
     uri: str
     mime_type: str = ""
@@ -139,31 +145,19 @@ class Embedded(Struct, frozen=True):
 
     @property
     def data(self) -> bytes:
-        """The bytes: decoded, or the text in UTF-8.
+        """The decoded bytes, or the text in UTF-8.
 
         Raises:
-            ValueError: What was sent is no base64.
+            ValueError: The content is not base64.
         """
         return _decode(self.base64) if self.text is None else self.text.encode()
 
     @property
     def image(self) -> Image | None:
-        """The resource as an image, where it is one."""
+        """The resource as an image; None if it is not one."""
         if self.text is None and self.mime_type.startswith("image/"):
             return Image(self.base64, self.mime_type)
         return None
-
-    @checked(path=PATH)
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the bytes to a file and return its path.
-
-        Raises:
-            ValueError: What was sent is no base64.
-            OSError: It cannot be written, or is a link.
-        """
-        target = Path(path)
-        write_file(target, self.data, durable=False)
-        return target
 
     def __str__(self) -> str:
         return _placeholder("blob", self.mime_type or self.uri, self.base64) if self.text is None else self.text
@@ -174,7 +168,7 @@ class Embedded(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """A part of a kind this version does not know, or one that lacks what its kind needs."""
+    """A part of an unknown type, or one that lacks required members."""
 
     type: str
     raw: Any
@@ -188,7 +182,7 @@ Part = Text | Image | Audio | Link | Embedded | Unknown
 
 
 def read_part(value: Any) -> Part:
-    """One member of `content` as a part. What does not fit its kind is `Unknown`, never an error."""
+    """Read one member of `content`. An invalid one becomes `Unknown`, never an error."""
     kind = _string(value, "type") if is_object(value) else None
     reader = _READERS.get(kind or "")
     part = reader(value) if reader else None
@@ -196,11 +190,15 @@ def read_part(value: Any) -> Part:
 
 
 def image_bundle(image: Image) -> dict[str, str]:
-    """The image by MIME type as a front end wants it; empty for what no cell should draw."""
+    """The MIME bundle of an image; empty if it should not be displayed.
+
+    An SVG becomes an `<img>`: some front ends put `image/svg+xml` into the page, where it could load and run things.
+    """
     kind = image.display_type
     if kind is None:
         return {}
-    return {kind: image.data.decode() if kind == _SVG else base64.b64encode(image.data).decode()}
+    data = base64.b64encode(image.data).decode()
+    return {"text/html": f'<img src="data:{kind};base64,{data}" alt="SVG">'} if kind == _SVG else {kind: data}
 
 
 def _string(value: dict[str, Any], key: str) -> str | None:
@@ -250,7 +248,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
 
 
 def _decode(value: str) -> bytes:
-    """Base64 as bytes, with or without padding and line breaks."""
+    """Decode base64 with or without padding and line breaks."""
     value = re.sub(r"\s+", "", value) if not value.isalnum() else value
     try:
         return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
@@ -267,7 +265,7 @@ def _is_base64(value: str) -> bool:
 
 
 def _decoded_size(value: str) -> int:
-    """How many bytes base64 stands for, without decoding it."""
+    """The number of bytes that base64 encodes, without decoding it."""
     return len(value.rstrip("=\n")) * 3 // 4
 
 

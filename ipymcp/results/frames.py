@@ -1,7 +1,4 @@
-"""A tool's answer as a DataFrame: pandas where there is one, else polars.
-
-Neither is imported before a frame is asked for.
-"""
+"""Results as DataFrames of pandas if it is installed, else of polars; both are imported only when needed."""
 
 from __future__ import annotations
 
@@ -31,20 +28,20 @@ _OPERATORS = re.compile(r"[-+~*/%@|&^<>=!.]\s*[-+~*/%@|&^<>=!]|[\w)\]}]\s*[-+*/%
 
 
 def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | None = None) -> Any:
-    """The answer as a pandas (else polars) DataFrame.
+    """Convert a result to a pandas (else polars) DataFrame.
 
-    Takes a list of records, a dict of equally long columns, a dict with one list of records among its members, a list
-    of rows or of scalars (one column, `value`), one record, or text that holds NDJSON, CSV, TSV or such data as a
-    Python literal. Nested records become columns `a.b`.
+    Accepts a list of records, a dict of equally long columns, a dict with one list of records among its members, a list
+    of rows or of scalars (one column, `value`), one record, or text with NDJSON, CSV, TSV or such data as a Python
+    literal. Nested records become columns `a.b`.
 
     Args:
-        data: The answer's data.
-        text: The answer's text, read where the data is text.
+        data: The result's data.
+        text: The result's text, parsed if the data is a string.
         server: The server's name, for errors.
         tool: The tool's name, for errors.
 
     Raises:
-        McpError: Neither library is installed, or the answer is no table.
+        McpError: Neither library is installed, or the result is not a table.
     """
     try:
         library = _library()
@@ -54,7 +51,7 @@ def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | Non
         raise
     if frame is None:
         raise McpError(
-            f"the answer is no table: {_describe(data)}",
+            f"the answer is not a table: {_describe(data)}",
             server=server,
             tool=tool,
             hint="take what you need from .data or .text and make the frame yourself",
@@ -63,7 +60,7 @@ def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | Non
 
 
 def find_records(data: Any) -> list[Record] | None:
-    """The list of records that `data` is, or that is the only one among its members; None where there is none."""
+    """The list of records that `data` is, or that is its only member of that kind; None if there is none."""
     if _is_records(data):
         return data
     if is_object(data):
@@ -73,9 +70,9 @@ def find_records(data: Any) -> list[Record] | None:
 
 
 def find_rows(data: Any) -> list[Record] | None:
-    """The rows of a table as records, without any library; None where `data` is no table.
+    """The rows of a table as records, without any library; None if `data` is not a table.
 
-    Takes what `to_frame` takes, but nothing is converted: nested records stay, and the cells of CSV are text.
+    Accepts the same data as `to_frame` without conversion: nested records stay nested, and CSV cells are strings.
     """
     if isinstance(data, str):
         return _read_ndjson(data) or find_rows(read_literal(data)) or _read_csv(data)
@@ -156,7 +153,7 @@ def _from_records(records: Sequence[Record], library: ModuleType) -> Any:
 
 
 def _flatten(record: Record, prefix: str = "") -> Record:
-    """The record with `a.b` for what is nested; an empty record inside stays."""
+    """The record with keys `a.b` for nested members; an empty nested record stays."""
     flat: Record = {}
     for key, value in record.items():
         if is_object(value) and value:
@@ -186,10 +183,10 @@ def _from_text(text: str, library: ModuleType) -> Any:
 
 
 def read_literal(text: str) -> Any:
-    """A list or dict that was written by Python's `repr` (as SQL servers answer), or None.
+    """Parse a list or dict written by Python's `repr`, as SQL servers send; None if it is not one.
 
-    Only literals are read, and only what cannot exhaust the parser: at most a million characters, twenty levels deep,
-    no chains of operators.
+    Only literals are read, with limits that protect the parser: a million characters, twenty levels of nesting, no
+    chains of operators.
     """
     text = text.strip()
     if not text.startswith(("[", "{")) or len(text) > _MAX_LITERAL:
@@ -209,7 +206,7 @@ def read_literal(text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value with lists for tuples and sets, and strings for keys, as JSON would have it."""
+    """The value with lists for tuples and sets, and strings as keys, as in JSON."""
     if isinstance(value, dict):
         return {str(key): _plain(member) for key, member in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple | set):
@@ -243,12 +240,12 @@ def _read_csv(text: str) -> list[Record] | None:
     except csv.Error:
         return None
     if len(set(header)) < len(header) or any(len(row) != len(header) for row in rows):
-        return None  # as records it would lose something
+        return None  # records would lose cells
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def _delimiter(text: str) -> str | None:
-    """What parts the columns, where every row of the first hundred has as many cells as the header, two or more."""
+    """The delimiter by which the first hundred rows all have as many cells as the header, at least two."""
     for delimiter in _DELIMITERS:
         try:
             reader = csv.reader(io.StringIO(text.strip()), delimiter=delimiter, strict=True)

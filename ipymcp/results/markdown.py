@@ -1,23 +1,22 @@
-"""Markdown from servers, told from plain text and made safe to show in a notebook.
+"""Markdown from servers: detection, and conversion to a form that is safe in a notebook.
 
-The cut is made once, here, and written back in a form that every parser cuts in the same place: what this module takes
-for code is the only thing a renderer can take for code.
+Code blocks are found here and written back in a form that every parser splits in the same place: a renderer cannot take
+anything else for code.
 
-Source: CommonMark 0.31, 4.4 (indented code blocks) and 4.5 (fenced code blocks).
-
-A cell's own output is trusted by its front end: raw HTML in Markdown runs, a `javascript:` link runs on a click, and a
-remote image carries data out. Which parser reads our Markdown is unknown (marked in JupyterLab, markdown-it in VS Code,
-mistune in nbconvert, with or without math), so the output is safe by properties that hold wherever a parser thinks it
-is. Outside a fence of code there is never
+A front end trusts the output of its cells: raw HTML in Markdown runs, a `javascript:` link runs on a click, and a
+remote image leaks data. The parser is unknown (marked in JupyterLab, markdown-it in VS Code, mistune in nbconvert, with
+or without math), so the output has properties that make it safe in any of them. Outside a code fence there is never
 
 - `<` before a letter, `/`, `!` or `?`: no HTML and no autolink,
 - `](` unless a percent-encoded http, https or mailto address and `)` follow: no other link,
-- `![`, `]:` or a run of three backticks, `~` or `:`: no image, no definition, no fence or directive of theirs,
+- `![`, `]:` or a run of three backticks, `~` or `:`: no image, no definition, no fence or directive,
 - and outside code neither a bare address (parsers differ in where one ends) nor `"` (JupyterLab puts math back into
   finished HTML, where it would end an attribute).
 
 A code span that would break one of these is written as text between visible backticks. Every fence is rewritten: at
 column 0, between blank lines, longer than any run inside, its language one plain word, and always closed.
+
+Source: CommonMark 0.31, 4.4 (indented code blocks) and 4.5 (fenced code blocks).
 """
 
 from __future__ import annotations
@@ -51,19 +50,19 @@ _HARD_BREAK = re.compile(r"  $|\\$|^#{1,6} |^[ \t]*\|")
 _WRAPPED_LINE = 60
 """Characters that a line of wrapped prose has at least."""
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,30}")
-# JupyterLab draws these, and a diagram may name remote images.
+# JupyterLab renders these, and a diagram may refer to remote images.
 _DRAWN = {"mermaid"}
 
 
 @dataclass(frozen=True)
 class Code:
-    """A block of code, without its fences and its indentation."""
+    """A code block without its fences and indentation."""
 
     language: str
     lines: tuple[str, ...]
 
     def fenced(self) -> str:
-        """The block as a fence at column 0 that nothing inside can close."""
+        """The block between fences at column 0 that nothing inside can close."""
         longest = max((len(run) for line in self.lines for run in re.findall("`+", line)), default=0)
         fence = "`" * max(3, longest + 1)
         language = self.language if _LANGUAGE.fullmatch(self.language) else ""
@@ -73,14 +72,14 @@ class Code:
 
 
 def is_clearly_markdown(text: str) -> bool:
-    """Whether a text must be Markdown, and drawing it as that joins no lines that were meant to stay apart."""
+    """Whether a text is certainly Markdown, and rendering it would not join lines that were meant to stay separate."""
     if _STRONG_SIGN.search(text) or len(_FENCE_LINE.findall(text)) > 1:
         return not _joins_lines(text, wrapped=_WRAPPED_LINE)
     return _WEAK_SIGN.search(text) is not None and not _joins_lines(text)
 
 
 def _joins_lines(text: str, *, wrapped: float = math.inf) -> bool:
-    """Whether a line break would be lost, other than one that wraps prose after so many characters."""
+    """Whether rendering would lose a line break, except those after lines of at least `wrapped` characters."""
     for block in split_blocks(text):
         lines = [] if isinstance(block, Code) else block.split("\n")
         for line, following in itertools.pairwise(lines):
@@ -94,7 +93,7 @@ def _joins_lines(text: str, *, wrapped: float = math.inf) -> bool:
 
 
 def split_blocks(source: str) -> list[str | Code]:
-    """The blocks of a document in order: prose as text, code as `Code`. Lines end with a newline alone."""
+    """Split a document with LF line ends into blocks: prose as strings, code as `Code`."""
     blocks: list[str | Code] = []
     prose: list[str] = []
     lines = source.split("\n")
@@ -125,12 +124,12 @@ def _end_prose(prose: list[str], blocks: list[str | Code]) -> None:
 
 
 def _stays_in_list(line: str, before: list[str]) -> bool:
-    """Whether the line after a list item belongs to it: indented, blank, or lazily continuing a paragraph."""
+    """Whether the line after a list item belongs to it: indented, blank, or a lazy continuation."""
     return not line.strip() or line[0] in " \t" or bool(before and before[-1].strip())
 
 
 def _read_fence(lines: list[str], position: int, opening: re.Match[str]) -> tuple[Code, int]:
-    """The code up to the closing fence, or to the end of the document or quotation, and the position after it."""
+    """The code up to the closing fence or the end of the document or quotation, and the position after it."""
     quoted, run = ">" in opening["prefix"], opening["run"]
     indentation = len(opening["prefix"].expandtabs(4))
     code: list[str] = []
@@ -151,13 +150,13 @@ def _read_fence(lines: list[str], position: int, opening: re.Match[str]) -> tupl
 
 
 def _dedent(line: str, columns: int) -> str:
-    """The line without up to that many leading blanks."""
+    """The line without at most `columns` leading blanks."""
     blanks = len(line) - len(line.lstrip(" \t"))
     return line[min(columns, blanks) :]
 
 
 def _read_indented(lines: list[str], position: int) -> tuple[Code, int]:
-    """The indented code that begins here, and the position after it."""
+    """The indented code at this position, and the position after it."""
     code: list[str] = []
     while position < len(lines) and (not lines[position].strip() or _INDENTED.match(lines[position])):
         line = lines[position]
@@ -173,7 +172,7 @@ _DANGEROUS = re.compile(r"<[A-Za-z/!?]|!\[|\]\(|\]:|`{3}|~{3}|:{3}")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 /.,\n\x80-\U0010ffff]")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ADDRESS = re.compile(r"https?://[^\s/?#]|mailto:[^\s?]", re.IGNORECASE)
-# TeX that links, styles, loads or builds names; MathJax and KaTeX differ in which of these they refuse.
+# TeX commands that link, style, load or build names; MathJax and KaTeX refuse different ones.
 _TEX_COMMAND = re.compile(
     r"\\\s*(?:href|url|style|class|cssId|data|require|mmlToken|csname|includegraphics|html[A-Za-z]*|unicode|special"
     r"|texttip|tooltip)"
@@ -215,12 +214,12 @@ def safe_url(address: str) -> str | None:
     address = re.sub(r"[\x00-\x20\x7f-\xa0]+", "", address)
     if not _ADDRESS.match(address):
         return None
-    # JupyterLab's own math markers are @@0@@: none may stand in an attribute.
+    # JupyterLab's math markers are @@0@@: none may occur in an attribute.
     return quote(address, safe="-._~:/?#!&*+,;=%@").replace("@@", "%40%40")
 
 
 def markdown(source: str) -> str:
-    """Markdown that shows what `source` shows and can do nothing.
+    """Convert Markdown to an equivalent without active content.
 
     Raw HTML becomes visible text; links go only to http, https and mailto; images become links; math, code, tables,
     lists and emphasis stay. The result is safe in any Markdown renderer that runs raw HTML.
@@ -234,7 +233,7 @@ def markdown(source: str) -> str:
 
 
 def _take_definitions(block: str, definitions: dict[str, str]) -> str:
-    """The block without its link definitions, which go into `definitions`; the first of a name wins."""
+    """The block without its link definitions, which are added to `definitions`; the first of a name wins."""
 
     def take(match: re.Match[str]) -> str:
         destination = match["angle"] if match["angle"] is not None else match["bare"]
@@ -249,7 +248,7 @@ def _fold(name: str) -> str:
 
 
 def _disarm(prose: str) -> str:
-    """Replace every backslash where TeX that can do more than typeset may be read, however it is spelled."""
+    """Replace every backslash in prose with TeX commands that do more than typeset."""
     decoded = html.unescape(prose)
     if _TEX_COMMAND.search(decoded) and _MATH_DELIMITER.search(decoded):
         return _BACKSLASH.sub("\u29f5", prose)
@@ -257,18 +256,18 @@ def _disarm(prose: str) -> str:
 
 
 def _literal(value: str) -> str:
-    """Text in which no character means anything to Markdown."""
+    """Text without characters that are special in Markdown."""
     return _NOT_PLAIN.sub(lambda match: _references(match[0]), value)
 
 
 def _references(value: str) -> str:
-    """Every character as a character reference."""
+    """All characters as character references."""
     return "".join(f"&#{ord(character)};" for character in value)
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """Rewrites prose token by token; knows the document's link definitions."""
+    """Rewrites prose token by token, with the document's link definitions."""
 
     definitions: dict[str, str]
 
@@ -283,7 +282,7 @@ class _Writer:
         return "".join(out).replace("![", "&#33;[")
 
     def _token(self, token: re.Match[str], links: bool) -> tuple[str, int]:
-        """What a token becomes, and where to go on reading."""
+        """The replacement for a token, and the position to continue from."""
         end = token.end()
         if token["label"] is not None:
             return self._bracket(token, links)
@@ -308,7 +307,7 @@ class _Writer:
         return token[0]
 
     def _bracket(self, token: re.Match[str], links: bool) -> tuple[str, int]:
-        """A link or an image in any form; where it is none, its `[` as text."""
+        """A link or an image in any form; if it is neither, its `[` as text."""
         destination = self._destination(token)
         if destination is None:
             return ("&#33;" if token["image"] else "") + "&#91;", token.start("label")
@@ -345,13 +344,13 @@ class _Writer:
 
 
 def _in_markdown(address: str) -> str:
-    """The address as a link's destination, where a character reference would still be decoded."""
+    """The address as a link destination, in which Markdown decodes character references."""
     address = re.sub(r":{3,}|~{3,}|\*+", lambda run: "".join(f"%{ord(each):02X}" for each in run[0]), address)
     return address.replace("&", "&amp;")
 
 
 def _math(source: str) -> str:
-    """The formula as it is, but for what a parser that knows no math would read as Markdown or HTML."""
+    """The formula without sequences that a parser without math would read as Markdown or HTML."""
     source = re.sub(r"<(?=[A-Za-z/!?])", r"\\lt ", source).replace('"', "''")
     source = source.replace("![", "! [").replace("](", "] (").replace("]:", "] :")
     return re.sub(r"(?<=[A-Za-z])://", ": //", re.sub(r"~{3,}|:{3,}", " ", source))

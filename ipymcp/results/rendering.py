@@ -1,12 +1,13 @@
-"""How an answer looks in a cell and in a terminal: pure functions from a result to a MIME bundle.
+"""Rendering of results in a cell and in a terminal: pure functions from a result to a MIME bundle.
 
-What the server wrote is shown, never run (see `ipymcp.text`). Everything is bounded, and the same answer always gives
+Server content is displayed, never executed (see `ipymcp.text`). All output is bounded, and the same result always gives
 the same bytes, so that saved notebooks have clean diffs.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ipymcp.masking import masks
@@ -32,7 +33,7 @@ _SHORT_LINE = 80
 _MAX_MARKDOWN = 50_000
 _MAX_JSON = 200_000
 _MAX_MEDIA = 10_000_000
-"""Characters of base64 in one display; what is over it is named instead."""
+"""Characters of base64 in one display; media beyond that are shown as placeholders."""
 _ROWS = _COLUMNS = 20
 _MAX_WRAPPING_DEPTH = 4
 # JupyterLab breaks the lines of a <pre> in the middle of words.
@@ -42,9 +43,9 @@ _NO_MATH = "tex2jax_ignore mathjax_ignore"
 
 
 class Renderable(Protocol):
-    """The part of a tool's or a resource's result that is shown.
+    """The part of a tool's or a resource's result that is displayed.
 
-    Some of it is `Any` because pyright does not take a `cached_property` for a property of a precise type.
+    Some types are `Any` because pyright does not accept a `cached_property` for a property of a precise type.
     """
 
     @property
@@ -74,44 +75,37 @@ class Renderable(Protocol):
 
 
 def bundle(result: Renderable, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
-    """The answer by MIME type, richest forms first, `text/plain` always among them.
+    """The MIME bundle of a result, richest forms first, always with `text/plain`.
 
     Args:
-        result: The answer.
-        head: What `text/plain` begins with: what it is, and where it is from.
-        is_markdown: Whether text is Markdown; None where only the text itself can tell.
+        result: The result.
+        head: The first words of `text/plain`: the type and origin of the result.
+        is_markdown: Whether text is Markdown; None to guess from the text.
     """
     rich = _error(result) if result.is_error else _rich(result, is_markdown)
     return {**rich, "text/plain": _plain(result, head, *_LONG)}
 
 
 def short(result: Renderable, head: str) -> str:
-    """The answer in a few lines: where it is from, and how it begins."""
+    """The origin and beginning of a result in a few lines."""
     return _plain(result, head, *_SHORT)
 
 
 def captioned(parts: Iterable[tuple[str, Part]]) -> str:
-    """Parts as HTML, a caption over each; what cannot be shown is named."""
-    out: list[str] = []
-    budget = _MAX_MEDIA
-    for caption, part in parts:
-        size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
-        out.append(f"<div><b>{escaped(caption)}</b></div>")
-        out.append(_part(part) if size <= budget else _pre(str(part)))
-        budget -= size if size <= budget else 0
-    return _wrap("".join(out))
+    """Parts as HTML with a caption above each; placeholders for those that cannot be displayed."""
+    return _wrap(_parts((f"<div><b>{escaped(caption)}</b></div>", part) for caption, part in parts))
 
 
 def shown_text(text: str) -> str:
-    """The beginning of a text, and how much more there is, for a repr."""
+    """The beginning of a text and the number of remaining characters, for a repr."""
     return _cut(text, *_LONG)
 
 
 def is_shown_as_text(result: Renderable) -> bool:
-    """Whether a result is best read as its text: there is no other data, or all that the data does is repeat it.
+    """Whether a result is best shown as its text: it has no other data, or the data only repeats the text.
 
-    Servers that send structured content send the same text once more as the content, and some (the official file
-    server) wrap plain text in an object to have any structured content at all.
+    Servers that send structured content repeat it as text content, and some (the official file server) wrap plain text
+    in an object just to have structured content.
     """
     if result.is_error or _has_media(result):
         return False
@@ -119,7 +113,7 @@ def is_shown_as_text(result: Renderable) -> bool:
 
 
 def _repeats(data: Any, text: str) -> bool:
-    """Whether the only value in the data, however it is wrapped, is the text."""
+    """Whether the only value in the data, at any level of nesting, is the text."""
     for _ in range(_MAX_WRAPPING_DEPTH):
         if isinstance(data, str):
             return data.strip() == text.strip()
@@ -137,7 +131,7 @@ def _plain(result: Renderable, head: str, lines: int, characters: int) -> str:
 
 
 def _plain_data(result: Renderable, lines: int, characters: int) -> str:
-    """Records as an aligned table, other data as JSON: in one line where it fits."""
+    """Records as an aligned table, other data as JSON, in one line if it is short enough."""
     listed = _records(result, min(lines, _ROWS))
     if listed is None:
         return _json_in_a_line(result.data) or _head_of_json(result.data, lines, characters)
@@ -148,7 +142,7 @@ def _plain_data(result: Renderable, lines: int, characters: int) -> str:
 
 
 def _is_collection(result: Renderable) -> bool:
-    """Whether the answer is data rather than text or media."""
+    """Whether the result is data rather than text or media."""
     return not result.is_error and not _has_media(result) and not is_shown_as_text(result)
 
 
@@ -157,14 +151,14 @@ def _has_media(result: Renderable) -> bool:
 
 
 def _cut(text: str, lines: int, characters: int) -> str:
-    """The beginning of a text, and how much more there is."""
+    """The beginning of a text and the number of remaining characters."""
     head = "\n".join(text[: characters + 1].split("\n")[:lines])[:characters]
     more = len(text) - len(head)
     return visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
 
 
 def _json_in_a_line(data: Any) -> str:
-    """The data as JSON if that is one short line; else nothing."""
+    """The data as one short line of JSON; empty if it is longer."""
     line = ""
     for piece in json.JSONEncoder(ensure_ascii=False).iterencode(data):
         line += piece
@@ -174,7 +168,7 @@ def _json_in_a_line(data: Any) -> str:
 
 
 def _head_of_json(data: Any, lines: int, characters: int) -> str:
-    """The beginning of the data as indented JSON, and how much there is in all."""
+    """The beginning of the data as indented JSON, and the total number of items."""
     head = ""
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(data):
         head += piece
@@ -196,7 +190,7 @@ def _rich(result: Renderable, is_markdown: bool | None) -> dict[str, Any]:
 
 
 def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
-    """The data for a front end's JSON tree, where it is strict JSON and small enough to be saved with the notebook."""
+    """The data for a front end's JSON tree if it is strict JSON and small enough to save with the notebook."""
     size = 0
     try:
         for piece in json.JSONEncoder(allow_nan=False).iterencode(data):
@@ -216,7 +210,7 @@ class _Records(NamedTuple):
     more_rows: int
     more_columns: int
     beside: str
-    """What stands beside the list in a dict, in one line."""
+    """The other members of the dict that has the list, in one line."""
 
 
 def _records(result: Renderable, most_rows: int) -> _Records | None:
@@ -243,7 +237,7 @@ def _table(result: Renderable) -> dict[str, str]:
 
 
 def _cell(value: object) -> object:
-    """A value as a table shows it: a number or None as it is, anything else as text."""
+    """A value for a table cell: numbers and None unchanged, anything else as text."""
     if is_array(value) or is_object(value):
         return _head_of_json_line(value)
     if isinstance(value, bool):
@@ -261,7 +255,7 @@ def _head_of_json_line(value: Any) -> str:
 
 
 def _others(data: Any, records: list[dict[str, Any]]) -> str:
-    """A line with what stands beside the only list of records in a dict."""
+    """A line with the other members of the dict that has the list of records."""
     if not is_object(data):
         return ""
     pairs = [f"{name}: {cell_text(_cell(value))}" for name, value in data.items() if value is not records]
@@ -278,17 +272,22 @@ def _media(result: Renderable) -> dict[str, Any]:
         image = part if isinstance(part, Image) else part.image if isinstance(part, Embedded) else None
         if image is not None and len(image.base64) <= _MAX_MEDIA and (shown := image_bundle(image)):
             return shown
+    return {"text/html": _wrap(_parts(("", part) for part in result.content) + _warnings(result))}
+
+
+def _parts(parts: Iterable[tuple[str, Part]]) -> str:
+    """Parts as HTML, each with its heading; media beyond the limit as placeholders."""
+    html: list[str] = []
     budget = _MAX_MEDIA
-    out: list[str] = []
-    for part in result.content:
+    for heading, part in parts:
         size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
-        out.append(_part(part) if size <= budget else _pre(str(part)))
+        html.append(heading + (_part(part) if size <= budget else _pre(str(part))))
         budget -= size if size <= budget else 0
-    return {"text/html": _wrap("".join(out) + _warnings(result))}
+    return "".join(html)
 
 
 def _part(part: Part) -> str:
-    """One part as HTML; what cannot be shown is named."""
+    """One part as HTML; a placeholder if it cannot be displayed."""
     writers: dict[type, Callable[[Any], str]] = {Image: _image, Audio: _audio, Link: _link, Embedded: _embedded}
     writer = writers.get(type(part))
     return writer(part) if writer else _pre(str(part))
@@ -299,20 +298,18 @@ def _image(image: Image) -> str:
     if kind is None:
         return _pre(str(image))
     try:
-        return f'<img src="data:{kind};base64,{_base64(image.data)}" style="max-width:100%">'
+        return f'<img src="data:{kind};base64,{b64encode(image.data).decode()}" style="max-width:100%">'
     except ValueError:
         return _pre(str(image))
 
 
 def _audio(audio: Audio) -> str:
     kind = audio.display_type
-    return f'<audio controls src="data:{kind};base64,{_base64(audio.data)}"></audio>' if kind else _pre(str(audio))
-
-
-def _base64(data: bytes) -> str:
-    import base64
-
-    return base64.b64encode(data).decode()
+    return (
+        f'<audio controls src="data:{kind};base64,{b64encode(audio.data).decode()}"></audio>'
+        if kind
+        else _pre(str(audio))
+    )
 
 
 def _link(link: Link) -> str:

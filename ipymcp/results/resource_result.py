@@ -1,4 +1,4 @@
-"""What was read of a resource, as a value."""
+"""The result of reading a resource as a Python value."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _MARKDOWN = ("text/markdown", "text/x-markdown")
 
 
 class ResourceResult:
-    """What was read of a resource. `str` is `.text`; it holds no link to the server and can be kept and pickled.
+    """The result of reading a resource. `str` is `.text`; it holds no reference to the server and can be pickled.
 
     Args:
         raw: The JSON of the `result` object of `resources/read`.
         server: The server's name in this notebook.
-        uri: What was read.
+        uri: The resource's URI.
     """
 
     is_error = False
     warnings = ()
     is_untrusted = True
-    """Resources have no hints: what is in one may be anybody's words."""
+    """Always true: nothing says that a resource has no content of third parties."""
 
     def __init__(self, raw: _Bytes | Raw, *, server: str, uri: str) -> None:
         self._raw = raw
@@ -47,34 +47,34 @@ class ResourceResult:
 
     @property
     def source(self) -> str:
-        """Where it is from: the server and the URI."""
+        """The origin of the result: the server and the URI."""
         return f"{self.server} {self.uri}"
 
     @cached_property
     def contents(self) -> list[Embedded]:
-        """Its contents with the URI and MIME type of each; most resources have one, a folder may have many."""
+        """The contents with their URIs and MIME types; most resources have one, a folder may have many."""
         result = types.decode(self._raw, types.ReadResourceResult)
         parts = (read_part({"type": "resource", "resource": types.loads(raw)}) for raw in result.contents)
         return [part for part in parts if isinstance(part, Embedded)]
 
     @cached_property
     def content(self) -> list[Part]:
-        """The same as parts of what they are by their MIME type: `Text`, `Image`, `Audio`, else `Embedded`."""
+        """The contents as parts by MIME type: `Text`, `Image`, `Audio`, else `Embedded`."""
         return [_part(one, is_alone=len(self.contents) == 1) for one in self.contents]
 
     @property
     def mime_type(self) -> str:
-        """Its MIME type, that of the first of several; empty where the server does not say."""
+        """The MIME type of the first content; empty if the server did not send one."""
         return self.contents[0].mime_type if self.contents else ""
 
     @property
     def text(self) -> str:
-        """All of it as text, one below the other; what is no text is named in brackets."""
+        """All contents as text, separated by newlines; other contents as placeholders in brackets."""
         return "\n".join(str(one) for one in self.contents)
 
     @cached_property
     def data(self) -> Any:
-        """JSON decoded; bytes of what is no text; else the text. Of several contents a list, if all are JSON."""
+        """The content: decoded JSON, bytes, or text. For several contents a list if all are JSON."""
         if len(self.contents) == 1:
             [one] = self.contents
             if one.text is None:
@@ -85,10 +85,10 @@ class ResourceResult:
 
     @property
     def bytes(self) -> _Bytes:
-        """The bytes: decoded, or the text in UTF-8.
+        """The decoded bytes, or the text in UTF-8.
 
         Raises:
-            McpError: It has several contents, or was sent as base64 that is none.
+            McpError: The resource has several contents, or the base64 is invalid.
         """
         if len(self.contents) != 1:
             hint = "r.contents[0].data, and so on"
@@ -100,14 +100,19 @@ class ResourceResult:
 
     @property
     def df(self) -> Any:
-        """It as a DataFrame: pandas where it is installed, else polars.
+        """The content as a DataFrame of pandas if it is installed, else of polars.
 
         Raises:
-            McpError: Neither is installed, or it is no table.
+            McpError: Neither library is installed, or the content is not a table.
         """
         from ipymcp.results.frames import to_frame
 
         return to_frame(self.data, self.text, server=self.server)
+
+    @property
+    def size(self) -> int:
+        """The size of the result's JSON in bytes."""
+        return memoryview(self._raw).nbytes
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -116,7 +121,7 @@ class ResourceResult:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the server put into `_meta`."""
+        """The `_meta` object of the result."""
         meta = self.raw.get("_meta")
         return meta if is_object(meta) else {}
 
@@ -126,7 +131,7 @@ class ResourceResult:
 
         Raises:
             McpError: As `.bytes`.
-            OSError: It cannot be written, or is a link.
+            OSError: The file cannot be written, or is a link.
         """
         target = Path(path)
         write_file(target, self.bytes, durable=False)
@@ -170,7 +175,7 @@ def _rebuild(raw: bytes, server: str, uri: str) -> ResourceResult:
 
 
 def _part(one: Embedded, *, is_alone: bool) -> Part:
-    """By its MIME type. Of several, text keeps its URI."""
+    """A content as a part by its MIME type. One of several text contents keeps its URI."""
     if one.text is not None:
         if one.mime_type == _SVG:
             return Image(base64.b64encode(one.text.encode()).decode(), _SVG)

@@ -1,4 +1,4 @@
-"""What was shown in part, to a person or a model, kept whole."""
+"""The full results of which a user or a model was shown a part."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MAX_BYTES = 200_000_000
 
 
 class KeptResults(TableView):
-    """Results by number: `mcp.results[7]`. The latest 50 are kept, and at most 200 MB of them but the last."""
+    """Results by number: `mcp.results[7]`. The latest 50 are kept, up to 200 MB; the last is always kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, tuple[Any, int]] = OrderedDict()
 
     def keep(self, number: int, result: Any, size: int) -> None:
-        """Keep one, of so many bytes; the oldest go. From any thread."""
+        """Keep a result of `size` bytes and drop the oldest beyond the limits. Thread-safe."""
         with self._lock:
             self._kept[number] = result, size
             while len(self._kept) > _MAX_COUNT or (len(self._kept) > 1 and self._bytes > _MAX_BYTES):
@@ -37,10 +37,10 @@ class KeptResults(TableView):
         return sum(size for _, size in self._kept.values())
 
     def __getitem__(self, number: int) -> Any:
-        """The result of this number.
+        """The result with this number.
 
         Raises:
-            UnknownName: There is none, or it is gone.
+            UnknownName: There is no such result, or it was dropped.
         """
         kept = self._kept.get(number) if isinstance(number, int) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if kept is None:
@@ -63,14 +63,14 @@ class KeptResults(TableView):
 
     @property
     def table(self) -> Table:
-        """One row a result."""
+        """A table with a row per result."""
         rows = [(number, _source(result), size) for number, (result, size) in [*self._kept.items()]]
-        note = "" if rows else "nothing yet: what %mcp panel gets is kept here, and what is too long for a model"
+        note = "" if rows else "nothing yet: results of %mcp panel and those too long for a model are kept here"
         return Table(("number", "of", "bytes"), rows, title="MCP results", note=note)
 
 
 def _source(result: Any) -> str:
-    if getattr(result, "server", None) is None:  # of a function of the notebook
+    if getattr(result, "server", None) is None:  # returned by a function of the notebook
         return type(result).__name__
     names = (getattr(result, name, None) for name in ("tool", "uri", "prompt"))
     return f"{result.server} {next((name for name in names if name), '')}"

@@ -1,4 +1,4 @@
-"""Small listings: HTML in a notebook, aligned text in a terminal, a DataFrame on demand."""
+"""Small tables: HTML in a notebook, aligned text in a terminal, a DataFrame on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ L = TypeVar("L", bound="NotPicklable")
 
 
 class NotPicklable:
-    """Belongs to the servers of this process: a copy is the object itself, and pickling is refused."""
+    """Base class of objects bound to this process: a copy is the object itself, and pickling is refused."""
 
     def __copy__(self: L) -> L:
         return self
@@ -34,12 +34,12 @@ class NotPicklable:
 
 
 class TableView(NotPicklable):
-    """What is shown as a table."""
+    """Base class of objects that are displayed as a table."""
 
     @property
     @abstractmethod
     def table(self) -> Table:
-        """What is shown."""
+        """The table to display."""
 
     @property
     def df(self) -> Any:
@@ -50,7 +50,7 @@ class TableView(NotPicklable):
         return repr(self.table)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.table._repr_mimebundle_(include, exclude)
+        return mimebundle(self.table)
 
 
 _WIDTH = 100
@@ -68,15 +68,15 @@ _DECIMALS = 6
 
 
 class Table:
-    """Rows under named columns, for people to look at.
+    """Rows under named columns, for display.
 
     Iterating gives each row as a dict, `len` the number of rows, `.df` a DataFrame.
 
     Args:
-        columns: The columns' names.
-        rows: One sequence of cells a row, in the order of the columns; any objects.
+        columns: The names of the columns.
+        rows: A sequence of cells for each row, in the order of the columns; any objects.
         title: A line above the table.
-        note: A line below it.
+        note: A line below the table.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Table:
 
     @property
     def df(self) -> Any:
-        """The listing as a pandas (else polars) DataFrame.
+        """The table as a DataFrame of pandas if it is installed, else of polars.
 
         Raises:
             McpError: Neither library is installed.
@@ -118,25 +118,32 @@ class Table:
             lines.append(visible(self.note))
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
+    @property
+    def html(self) -> str:
+        """The table as escaped HTML."""
         above = f"<div><b>{escaped(self.title)}</b></div>" if self.title else ""
         below = f"<div>{escaped(self.note)}</div>" if self.note else ""
         table = html_table(self.columns, self.rows[:_MAX_ROWS], more_rows=max(0, len(self.rows) - _MAX_ROWS))
         return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        return mimebundle(self)
+
+
+def mimebundle(table: Table) -> dict[str, str]:
+    """The MIME bundle of a table."""
+    return {"text/plain": repr(table), "text/html": table.html}
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Aligned lines, the columns' names first; cut to fit a terminal."""
+    """Aligned lines, the header first; cells are cut to fit a terminal."""
     return _aligned([cell_text(name) for name in columns], [[cell_text(cell) for cell in row] for row in rows])
 
 
 def html_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, more_rows: int = 0, more_columns: int = 0
 ) -> str:
-    """An escaped HTML table, saying how many rows and columns are not in it."""
+    """An escaped HTML table, with the number of omitted rows and columns."""
     names = [*columns, f"… {more_columns:,} more columns"] if more_columns else columns
     styles = [_RIGHT if _is_numeric(column) else _LEFT for column in zip(*rows, strict=True)] or [_LEFT] * len(names)
     head = "".join(f'<th style="{style}">{escaped(name)}</th>' for style, name in zip(styles, names, strict=True))
@@ -146,13 +153,13 @@ def html_table(
 
 
 def readable_numbers(rows: Sequence[Sequence[object]]) -> list[list[object]]:
-    """The same rows with fractions as pandas shows them: at most six decimals, equally many in all of a column."""
+    """Format fractions like pandas: at most six decimals, the same number within a column."""
     columns = [_readable_column(column) for column in zip(*rows, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
 class _Number(str):
-    """A number that is already written as it is shown."""
+    """A number that is already formatted."""
 
     __slots__ = ()
 
@@ -173,7 +180,7 @@ def _fraction(value: float) -> str:
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
-    """Whether a column holds numbers alone, and at least one."""
+    """Whether a column has only numbers, and at least one."""
     values = [value for value in column if value is not None]
     return bool(values) and all(
         isinstance(value, int | float | _Number) and not isinstance(value, bool) for value in values
@@ -181,7 +188,7 @@ def _is_numeric(column: Sequence[object]) -> bool:
 
 
 def cell_text(value: object) -> str:
-    """A cell as one line of bounded text; nothing for None."""
+    """A cell as one line of bounded text; empty for None."""
     if value is None:
         return ""
     shown = value if isinstance(value, str) else str(value)
@@ -196,10 +203,10 @@ def _html_cell(style: str, value: object) -> str:
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Header and rows with the columns in line, the widest cut until all fit the width, if they can."""
+    """Header and rows with aligned columns; the widest are cut until the lines fit, if possible."""
     widths = [max(_width(cell) for cell in column) for column in zip(names, *rows, strict=True)]
     while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
-        # The first column names the row, and people copy it: it is cut last.
+        # The first column identifies the row, and users copy it: it is cut last.
         narrowed = widths.index(max(widths[1:]), 1) if max(widths[1:], default=0) > _NARROWEST else 0
         if widths[narrowed] <= _NARROWEST:
             break
@@ -219,7 +226,7 @@ def _width(cell: str) -> int:
 
 
 def _fit(cell: str, width: int) -> str:
-    """The cell cut or padded to exactly that width."""
+    """Cut or pad a cell to an exact width."""
     if _width(cell) > width:
         while _width(cell) > width - 1:
             cell = cell[:-1]

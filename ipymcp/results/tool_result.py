@@ -1,7 +1,7 @@
-"""What a tool answered, as a value.
+"""The result of a tool call as a Python value.
 
-The answer stays the bytes it came in until somebody reads it, and then only the part that is read is decoded: the
-structured content may be 50 MB that nobody looks at.
+The result stays as received bytes until it is read, and then only the part that is read is decoded: the structured
+content may be 50 MB that no one looks at.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _MAX_ERRORS = 100
 
 
 class ToolResult:
-    """A tool's answer. Indexing, `len`, `in` and iteration go to `.data`; `str` is `.text`; it is always true.
+    """The result of a tool call. Indexing, `len`, `in` and iteration use `.data`; `str` is `.text`; it is always true.
 
-    It holds no link to the server: it can be kept, copied, pickled and compared. What is read from it is decoded at the
-    first read; a copy starts again from what the server sent.
+    It holds no reference to the server and can be kept, copied, pickled and compared. Each part is decoded at its first
+    read; a copy starts again from the received bytes.
 
     Args:
         raw: The JSON of the `result` object of `tools/call`. A view is kept, not copied.
         server: The server's name in this notebook.
         tool: The tool's exact name.
-        output_schema: The JSON of the tool's output schema, where it declares one.
-        is_untrusted: Whether it may hold anybody's words: its tool is not said to stay with its own data.
+        output_schema: The JSON of the tool's output schema, if it declares one.
+        is_untrusted: Whether it may contain content of third parties: the tool is not known to be closed-world.
     """
 
     is_untrusted: bool = True
@@ -61,57 +61,62 @@ class ToolResult:
 
     @property
     def __pydantic_serializer__(self) -> Any:
-        """How libraries on pydantic give it to a model, which a `Tool` itself may be handed to: in its own words."""
-        core: Any = importlib.import_module("pydantic_core")  # such a library has it
+        """The serializer for model libraries based on pydantic that call a `Tool` directly."""
+        core: Any = importlib.import_module("pydantic_core")  # a dependency of the caller
         schema = core.core_schema
-        told = schema.plain_serializer_function_ser_schema(_for_models)
-        return core.SchemaSerializer(schema.any_schema(serialization=told))
+        serialization = schema.plain_serializer_function_ser_schema(ToolResult._for_models)
+        return core.SchemaSerializer(schema.any_schema(serialization=serialization))
+
+    @staticmethod
+    def _for_models(result: ToolResult) -> Any:
+        """The structured content, or the text with placeholders for images."""
+        return result.data if result._structured is not None else "\n".join(map(str, result.content))
 
     @property
     def _fields(self) -> types.CallToolResult:
-        # Not a cached_property: on every call's way, and on Python 3.11 that takes a lock.
+        # Not a cached_property: every call reads this, and on Python 3.11 that takes a lock.
         if self._decoded is None:
             try:
                 self._decoded = types.decode(self._raw, types.CallToolResult)
             except ValueError as error:
-                what = f"its answer is no tool result: {error}"
+                what = f"its answer is not a tool result: {error}"
                 raise CallError(what, server=self.server, tool=self.tool, hint="a fault of the server") from error
         return self._decoded
 
     @property
     def source(self) -> str:
-        """Where it is from: `server.tool`."""
+        """The origin of the result: `server.tool`."""
         return f"{self.server}.{self.tool}"
 
     @property
     def kind(self) -> str:
-        """The result's type on the wire: `complete`, unless the server wants something first."""
+        """The `resultType`: `complete`, unless the server needs input first."""
         return self._fields.resultType
 
     @property
     def is_error(self) -> bool:
-        """Whether the tool says that it failed."""
+        """Whether the tool reported an error."""
         return bool(self._fields.isError)
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The whole `result` object as decoded JSON, decoded anew at each read."""
+        """The whole `result` object as JSON, decoded again at each read."""
         return types.loads(self._raw)
 
     @property
     def size(self) -> int:
-        """The size of the answer's JSON in bytes."""
+        """The size of the result's JSON in bytes."""
         return memoryview(self._raw).nbytes
 
     @cached_property
     def meta(self) -> dict[str, Any]:
-        """What the server put into `_meta`."""
+        """The `_meta` object of the result."""
         meta = types.loads(self._fields.meta) if self._fields.meta else None
         return meta if is_object(meta) else {}
 
     @cached_property
     def content(self) -> list[Part]:
-        """The parts of the answer: `Text`, `Image`, `Audio`, `Link`, `Embedded`, `Unknown`."""
+        """The parts of the result: `Text`, `Image`, `Audio`, `Link`, `Embedded`, `Unknown`."""
         parts = types.loads(self._fields.content)
         if is_array(parts):
             return [read_part(part) for part in parts]
@@ -119,19 +124,29 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All parts as text, one below the other; what is no text is named in brackets."""
+        """All parts as text, separated by newlines; other parts as placeholders in brackets."""
         if len(self.content) == 1:
             return str(self.content[0])
         return "\n".join(str(part) for part in self.content) or self._structured_text
 
     @property
     def _structured_text(self) -> str:
-        """The structured content's JSON, where the server sent nothing else."""
+        """The JSON of the structured content."""
         return bytes(self._structured).decode("utf-8", "replace") if self._structured is not None else ""
 
     @property
+    def model_text(self) -> str:
+        """The structured content or the text for a model, without escapes that could hide characters from the user."""
+        if self._structured is None:
+            return "\n".join(str(part) for part in self.content if not isinstance(part, Image))
+        if self._wraps_result:
+            return self.data if isinstance(self.data, str) else types.encode(self.data).decode()
+        raw = bytes(self._structured)
+        return (types.encode(types.loads(raw)) if b"\\u" in raw else raw).decode("utf-8", "replace")
+
+    @property
     def images(self) -> list[Image]:
-        """The images, embedded ones too."""
+        """The images, including embedded ones."""
         found = (part.image if isinstance(part, Embedded) else part for part in self.content)
         return [part for part in found if isinstance(part, Image)]
 
@@ -147,7 +162,7 @@ class ToolResult:
 
     @cached_property
     def data(self) -> Any:
-        """The structured content; else the text, decoded where it is a JSON object or array; else the text."""
+        """The structured content; else the text, decoded if it is a JSON object or array."""
         if self._structured is None:
             return read_texts(self.content, self.text)
         data = types.loads(self._structured)
@@ -161,7 +176,7 @@ class ToolResult:
 
     @property
     def _wraps_result(self) -> bool:
-        """Whether the output schema only wraps what is no object, as the official SDK and FastMCP do."""
+        """Whether the output schema only wraps a value in an object, as the official SDK and FastMCP do."""
         schema = self._schema
         if not is_object(schema):
             return False
@@ -170,7 +185,7 @@ class ToolResult:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the answer although it can be used, such as data that does not fit the output schema."""
+        """Problems of a usable result, such as data that does not match the output schema."""
         if self._schema is None or self.is_error:
             return ()
         if self._structured is None:
@@ -179,10 +194,10 @@ class ToolResult:
 
     @property
     def df(self) -> Any:
-        """The answer as a DataFrame: pandas where it is installed, else polars.
+        """The result as a DataFrame of pandas if it is installed, else of polars.
 
         Raises:
-            McpError: Neither is installed, or the answer is no table.
+            McpError: Neither library is installed, or the result is not a table.
         """
         from ipymcp.results.frames import to_frame
 
@@ -215,7 +230,7 @@ class ToolResult:
 
     @property
     def __array__(self) -> Any:
-        """Absent, so that pandas and NumPy read a list as a list; for a dict, what says so instead of keys as rows."""
+        """Absent for a list, so that pandas and NumPy iterate it; raises for a dict, whose keys would become rows."""
         if not is_object(self.data):
             raise AttributeError("__array__")
         return self._refuse_array
@@ -224,7 +239,7 @@ class ToolResult:
         raise TypeError(f"{self.server}.{self.tool} answered with a dict, not rows: use .df, or pd.DataFrame(r.data)")
 
     def __await__(self) -> Generator[None, None, ToolResult]:
-        """The result itself: libraries await what a function gave if that is possible, whatever it is."""
+        """Return the result itself: some libraries await every awaitable that a function returned."""
         yield from ()
         return self
 
@@ -293,13 +308,13 @@ def read_texts(content: Sequence[Part], text: str) -> Any:
 
 
 def _misfits(schema: Any, data: Any) -> tuple[str, ...]:
-    """One line that says where the data does not fit the schema; nothing is ever fetched to find out."""
+    """A warning if the data does not match the schema; no reference is fetched."""
     import jsonschema_rs
 
     try:
         found = jsonschema_rs.validator_for(schema, retriever=_refuse).iter_errors(data)
         errors = list(itertools.islice(found, _MAX_ERRORS))
-    except Exception as error:  # the schema is a stranger's: whatever is wrong with it, the answer stands
+    except Exception as error:  # the schema is untrusted: no fault of it makes the result unusable
         return (_shorten(f"its output schema cannot be used: {str(error).splitlines()[0]}"),)
     if not errors:
         return ()
@@ -315,8 +330,3 @@ def _refuse(uri: str) -> Any:
 
 def _shorten(message: str) -> str:
     return message if len(message) <= _MAX_WARNING else message[: _MAX_WARNING - 1] + "…"
-
-
-def _for_models(result: ToolResult) -> Any:
-    """Its structured content, or its text with the images named."""
-    return result.data if result._structured is not None else "\n".join(map(str, result.content))

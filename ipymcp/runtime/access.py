@@ -1,4 +1,4 @@
-"""What stands between a host and what may not run: trust, policy, consent and pins, with the memory of all of them."""
+"""Access control of a host: trust, policy, consent and pins, and what is saved of each."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ class AccessControl:
     def __init__(self, loop: BackgroundLoop, desk: QuestionRouter, database: Callable[[], Database]) -> None:
         self.policy = Policy()
         self.untrusted = UntrustedContent()
-        """What open-world tools, resources and prompts said lately."""
+        """Recent content of open-world tools, resources and prompts."""
         self.notify: Callable[[str], None] = _silently
         """Tells a person who calls, in one line."""
         self._loop = loop
         self._desk = desk
         self._database = database
         self.findings: dict[str, tuple[Finding, ...]] = {}
-        """What the scan found conspicuous, by server."""
+        """Findings of the scan, by server."""
         self._read = float("-inf")
         self._notified: set[str] = set()
 
     @cached_property
     def trust(self) -> Trust:
-        """Which servers may run."""
+        """The servers that may run."""
         from ipymcp.security.trust import Trust
 
         return Trust(self._database, self._ask_trust)
@@ -140,7 +140,7 @@ class AccessControl:
     def receiver(
         self, session: ServerFacts, entry: ToolEntry, conversation: Conversation | None
     ) -> Callable[[bytes | memoryview], None] | None:
-        """What is to be told what a call brings; None for a tool that stays with its own data."""
+        """The function that takes note of a call's result; None for a tool that works on its own data only."""
         if not self.policy.is_open_world(entry, session.rights):
             return None
         return partial(self.received, f"{session.name}.{entry.name}", conversation)

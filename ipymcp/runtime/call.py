@@ -16,12 +16,12 @@ import msgspec
 from ipymcp.argument_checks import TIMEOUT, checked
 from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
 from ipymcp.names import expression
-from ipymcp.protocol.jsonrpc import PendingRequest
-from ipymcp.protocol.server_requests import HandshakeNeeded
+from ipymcp.protocol.jsonrpc import HandshakeNeeded, PendingRequest
 from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import quotes_server
+from ipymcp.storage.history import CallRecord
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class CallOptions(msgspec.Struct, frozen=True):
 
 
 class CallServices(msgspec.Struct, eq=False):
-    """What all calls of a host share."""
+    """Services that all calls of a host share."""
 
     loop: BackgroundLoop
     handlers: BackgroundLoop
@@ -186,7 +186,7 @@ class Call(Generic[T]):
         self._services = services
         self._slot = PendingRequest(self._deliver)
         self._repeating: threading.RLock | None = None
-        """Of a call that is sent again: held by whoever sends it, or gives it up."""
+        """Lock of a call that is sent again, held while it is sent or given up."""
         self._is_waiting = False
         """Whether it is to be sent again once the session is open."""
         self._client: Client | None = None
@@ -388,7 +388,7 @@ class Call(Generic[T]):
             CallError: It is no task (yet), or is over.
         """
         with Interrupts():
-            task = self._client.leave(self._slot) if self._client is not None else None
+            task = self._client.detach_task(self._slot) if self._client is not None else None
             if task is not None:
                 self._slot.settle(error=_left(self, task))
                 return task
@@ -477,7 +477,7 @@ class Call(Generic[T]):
 
     def _begin_and_attend(self) -> None:
         """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
-        turn = self._client.turn() if self._client is not None else None
+        turn = self._client.lease_reads() if self._client is not None else None
         try:
             self._begin()
             if turn is not None and self._client is not None:
@@ -536,7 +536,7 @@ class Call(Generic[T]):
     def _record(self, error: McpError | None) -> None:
         result = self._slot.result
         received = 0 if result is None else memoryview(result).nbytes
-        self._services.history.add((
+        self._services.history.add(CallRecord(
             self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
             received, result, error, self._cell,
         ))  # fmt: skip
@@ -558,9 +558,9 @@ class Call(Generic[T]):
             render_briefly(error, f"{self.session.name}.{self.tool} was interrupted{told}")
 
     def _expire(self) -> None:
-        """Its time has passed. A task is left to itself: it was made to take longer than anybody waits."""
+        """Fail the call with a timeout. A task goes on at the server: it may take longer than any caller waits."""
         error = self._timed_out()
-        task = self._client.leave(self._slot) if self._client is not None else None
+        task = self._client.detach_task(self._slot) if self._client is not None else None
         if task is None:
             self._give_up("no answer in time", error)
         else:
@@ -621,7 +621,7 @@ class Call(Generic[T]):
         waiter.put(Waiter.DONE if progress is None else partial(self._tell_progress, progress))
 
     def _tell_progress(self, progress: Progress) -> None:
-        """Where the caller waits: tell the caller's function and show the user."""
+        """Report progress where the caller waits: to the caller's function and to the user."""
         self._tell_function(progress)
         presenter = self._services.presenter
         if presenter is not None:

@@ -1,4 +1,4 @@
-"""What one server has, as far as it is now known: an immutable snapshot, looked up by both names."""
+"""The catalog of one server: an immutable snapshot with lookup by name and by alias."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PromptEntry(Struct, frozen=True, gc=False):
 
 
 class Catalog(Struct, frozen=True):
-    """What one server has. Its tools are known while it runs; the rest is once somebody has looked.
+    """The tools, resources and prompts of one server. Tools are known while it runs, the rest after the first look.
 
     Attributes:
         tools: By exact name, in the server's order.
@@ -111,7 +111,7 @@ EMPTY = Catalog()
 
 
 def remembered(server: str, definitions: Mapping[str, Iterable[Any]]) -> Catalog:
-    """What a server had when it last said so, from its definitions by kind. What was wrong with them was said then."""
+    """The catalog that a server had when it last ran, from its stored definitions. Faults in them were logged then."""
     catalog = EMPTY.with_tools(server, definitions.get("tools", ()), _silently)
     catalog = catalog.with_resources(definitions.get("resources", ()), _silently)
     catalog = catalog.with_templates(definitions.get("templates", ()), _silently)

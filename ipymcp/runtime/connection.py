@@ -142,7 +142,7 @@ class Connection:
         return waiter
 
     def tools_listed(self) -> None:
-        """They were: they are fresh for the time that the server gave, or until it says that they changed."""
+        """Note that the tools were listed: they are fresh for the server's `ttl`, or until it announces a change."""
         ttl = self.client.tools_ttl
         says = announces(self.client.capabilities, "tools")
         self.tools_stale_at = time.monotonic() + ttl if ttl and not says else float("inf")
@@ -156,7 +156,7 @@ class Connection:
         self.offers.changed("prompts")
 
     def resource_updated(self, uri: str) -> None:
-        """What was read of a resource is stale."""
+        """Mark what was read of a resource as stale."""
         self.offers.updated(uri)
         self._session.subscriptions.updated(uri)
 
@@ -168,7 +168,7 @@ class Connection:
         """The server logs."""
         self._log.add("server", level, text)
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         """The server said what it should not."""
         self._log.add("host", "warning", text)
 
@@ -389,7 +389,7 @@ class SessionResponder:
         self._services = services
 
     def capabilities(self) -> dict[str, Any]:
-        """What to declare now, with the extension of MCP by which this server is logged in to."""
+        """The capabilities to declare, with the MCP extension used to log in to this server."""
         declared = self._services.answers.capabilities()
         extension = login_extension(self._session.definition)
         return declared | ({"extensions": {extension: {}}} if extension else {})
@@ -494,7 +494,7 @@ def _as_result(answer: ElicitationAnswer) -> dict[str, Any]:
 
 
 def _as_message(given: object) -> dict[str, Any]:
-    """What a handler returned as a `CreateMessageResult`: text, a content block, or the result itself."""
+    """A handler's return value as a `CreateMessageResult`: from text, a content block, or the result itself."""
     message: dict[str, Any] = {"role": "assistant", "model": "unknown", "stopReason": "endTurn"}
     if is_object(given) and "content" in given:
         return {**message, **given}

@@ -1,4 +1,4 @@
-"""What the sessions of a host share, and how patient they are."""
+"""Services and timing that all sessions of a host share."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class RuntimeContext(msgspec.Struct, eq=False):
-    """What all sessions of a host share."""
+    """Services that all sessions of a host share."""
 
     loop: BackgroundLoop
     reaper: Reaper
     events: Events
     identity: Identity
     folder: str
-    """Where servers run unless their definition says otherwise."""
+    """The default folder of servers."""
     max_starting: int
     timing: Timing
     desk: QuestionRouter
@@ -62,13 +62,13 @@ class RuntimeContext(msgspec.Struct, eq=False):
     running: dict[int, Call[Any]]
     """The calls now in progress, of all sessions."""
     guard: AccessControl
-    """What may run, and what may be called."""
+    """Decides which servers may run and which tools may be called."""
     store: Store
-    """What outlives the kernel."""
+    """The storage that outlives the kernel."""
     redirects: Redirects
-    """Where browsers come back to after logins."""
+    """Redirect addresses for logins in the browser."""
     notices: UserNotices
-    """What the user is told below the cell."""
+    """Notices for the user, shown below the cell."""
     _starts: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property

@@ -69,7 +69,7 @@ _MAX_COUNT = 20
 
 
 class UserNotices:
-    """What was not told yet. May be used from any thread."""
+    """Pending notices. May be used from any thread."""
 
     def __init__(self) -> None:
         self._waiting: deque[str] = deque(maxlen=_MAX_COUNT)
@@ -81,7 +81,7 @@ class UserNotices:
             self._waiting.append(text)
 
     def take(self) -> list[str]:
-        """What was not told yet, oldest first; whoever takes it tells it."""
+        """Take the pending notices, oldest first."""
         taken: list[str] = []
         while self._waiting:
             taken.append(self._waiting.popleft())

@@ -1,8 +1,10 @@
-"""What a failure means: what to tell the user, and whether it is worth another attempt."""
+"""The meaning of a failure: the message for the user, and whether another attempt is worthwhile."""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import (
@@ -38,9 +40,12 @@ _NOT_THERE = re.compile(
     r"|ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|^npm (?:error|ERR!) code E(?:404|TARGET|INVALIDTAGNAME)"
     r"|^error: unrecognized|[Uu]nknown option|[Nn]o such option|unrecognized arguments?\b|^\s*[Uu]sage: "
 )
-"""What programs write that lack a part of themselves, or do not understand their own command line."""
+"""Output of programs that lack a module or do not accept their command line."""
 _SHELLS_REFUSALS = frozenset({126, 127})
 """How a shell exits that cannot run a command, or does not find it."""
+
+
+_MISSING_MODULE = r"No module named '?([\w.]+)"
 
 
 def cannot_get_better(exit_code: int | None, last_words: tuple[str, ...]) -> bool:
@@ -56,7 +61,7 @@ def cannot_get_better(exit_code: int | None, last_words: tuple[str, ...]) -> boo
 
 
 def start_failure(error: McpError, definition: ServerDefinition, exit_code: int | None = None) -> McpError:
-    """What a failure means for the start it came in."""
+    """The error for a failed start."""
     if exit_code == 0 and isinstance(error, ConnectionLost):
         return StartError(
             "the program ended at once, with exit code 0, and never spoke MCP: it does not look like an MCP server",
@@ -130,4 +135,10 @@ def _hint(error: ServerError, definition: ServerDefinition) -> str:
     if variable:
         in_file = f'"env": {{"{variable}": "${{{variable}}}"}} in its definition'
         return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"
+    missing = next((found[1] for line in error.stderr if (found := re.search(_MISSING_MODULE, line))), None)
+    if missing and re.fullmatch(r"python[\d.]*", definition.command or ""):
+        here = f'"command": {json.dumps(sys.executable)}'
+        return (
+            f"the {definition.command} on PATH lacks {missing}: install it there, or write {here}, this kernel's Python"
+        )
     return f"%mcp logs {name} · %mcp restart {name}"

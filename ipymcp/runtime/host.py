@@ -23,12 +23,12 @@ from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call import Call, CallOptions, CallServices, Presenter
 from ipymcp.runtime.context import RuntimeContext, Timing
 from ipymcp.runtime.events import Events, UserNotices
+from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.oauth_redirects import Redirects
 from ipymcp.runtime.question_routing import QuestionRouter
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server_requests import ClientHandlers
-from ipymcp.runtime.session import State
 from ipymcp.security.untrusted import current_actor
 from ipymcp.storage.history import History
 from ipymcp.storage.store import Store
@@ -77,7 +77,7 @@ class Host:
         self._reaper = Reaper()
         self.notices = UserNotices()
         self.state = Store(self.notices.add)
-        """What outlives the kernel."""
+        """The storage that outlives the kernel."""
         self.desk = QuestionRouter(self.loop.places)
         self.answers = ClientHandlers(self.folder, self.handlers, self.desk)
         self.history = History(lambda: self.state.database, self._later, notebook or self.folder)
@@ -255,7 +255,7 @@ class Host:
     # -- looking up ---------------------------------------------------------------------------------------------------
 
     def aliases(self) -> dict[str, str]:
-        """What to type for each server: `{name: identifier}`."""
+        """The identifier of each server: `{name: identifier}`."""
         return aliases(self.sessions, RESERVED_HOST)
 
     def find(self, name: str) -> ServerSession:
@@ -280,7 +280,7 @@ class Host:
         raise UnknownName(f"there is no server {shown(name)}", hint=hint)
 
     def configured(self, name: str) -> ServerDefinition | None:
-        """What the files define under this name, or for this alias. It reads them: not for Tab."""
+        """The definitions of a name or alias in the config files. Reads the files, so it is not for completion."""
         found = self.discovery.peek().definitions
         named = [found[name]] if name in found else [one for own, one in found.items() if identifier(own) == name]
         return named[0] if named else None
@@ -326,7 +326,7 @@ class Host:
         raise UnknownName(f"there is no tool {tool!r}", server=session.name, hint=hint)
 
     def find_tool(self, session: ServerSession, tool: str) -> ToolEntry:
-        """As `entry`, in any thread: a server that is starting is waited for, and one that has no such tool is asked.
+        """Like `entry`, in any thread: waits for a starting server, and lists the tools of one that lacks the name.
 
         Raises:
             UnknownName: It has none of that name.
@@ -349,7 +349,7 @@ class Host:
             self.loop.run(session.settled())
 
     def wake(self, session: ServerSession) -> None:
-        """As `settle`, for a server that is to be used: one that is lazy is started."""
+        """Like `settle`, for a server that is about to be used: starts a lazy one."""
         if session.is_lazy or not session.is_settled:
             self.loop.run(session.awake())
 
@@ -359,7 +359,7 @@ class Host:
             await self.loop.arun(session.awake())
 
     def browse(self, session: ServerSession) -> Catalog:
-        """What a server has, or had when it last ran; nothing is started. A disabled one has nothing."""
+        """The catalog of a server, or the one it had when it last ran; starts nothing. Empty for a disabled server."""
         catalog = session.catalog
         is_whole = catalog.tools and catalog.resources and catalog.prompts
         if session.client is None and session.state is not State.DISABLED and not (is_whole or session.is_moving):

@@ -1,7 +1,8 @@
-"""The parts of a server's session that its collaborators use, so that none of them needs the whole session."""
+"""The states of a server, and the parts of its session that collaborators use, so that none needs the whole session."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -61,3 +62,43 @@ class LoginOwner(ServerFacts, Protocol):
     def logging_in(self, domain: str) -> AbstractAsyncContextManager[None]:
         """Stop the clocks of everything that waits for the server while the user is asked to log in."""
         ...
+
+
+class State(StrEnum):
+    """The state of a server."""
+
+    DISABLED = "disabled"
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    NEEDS_TRUST = "needs_trust"
+    """The user has not agreed that it may run."""
+    NEEDS_AUTH = "needs_auth"
+    """A login is needed: one is under way, or was not completed."""
+    UNREACHABLE = "unreachable"
+    """A remote server that was there and cannot be reached now; it is looked for."""
+    RESTARTING = "restarting"
+    ERROR = "error"
+
+    @property
+    def word(self) -> str:
+        """The state as users read it, the same in tables, messages and the panel."""
+        return state_word(self.value)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it will be another soon, by itself."""
+        return self in (State.STARTING, State.RESTARTING)
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether a call may be refused, and may as well be answered."""
+        return self in (State.NEEDS_AUTH, State.UNREACHABLE)
+
+
+def state_word(value: str) -> str:
+    """A state, or the last known status of a server, as users read it."""
+    return _WORDS.get(value, value)
+
+
+_WORDS = {"error": "failed", "needs_trust": "needs trust", "needs_auth": "needs login"}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 INTERRUPTED: Final = "interrupted"
-"""What the cell says of an interrupt where there is no more to say."""
+"""The message of an interrupt that needs no details."""
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
 # The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
@@ -115,7 +115,7 @@ class Interrupts:
             self._queue.put(_INTERRUPTED)
 
     def _act(self) -> None:
-        """What the handler before us does, with two exceptions.
+        """Do as the previous signal handler does, with two exceptions.
 
         One that only asks a running loop to cancel something (ipykernel's in a cell with an await, asyncio's own) would
         wait for us, who block that loop. And the system's default would end the process.
@@ -196,7 +196,7 @@ class WaitingCallers:
         self.known: dict[int, WaitingCaller] = {}
 
     def __iter__(self) -> Iterator[WaitingCaller]:
-        """Those of the main thread first, then the longest waiting.
+        """The main thread's callers first, then by age, oldest first.
 
         Without those that have no ear: what a thread waits for while it does something at another place of its own.
         """
@@ -412,7 +412,7 @@ class ThreadCalls:
 
 
 class _Raising:
-    """What a waiting thread is given to run, to end its wait."""
+    """Raised in a waiting thread to end its wait."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -461,7 +461,7 @@ class AwaitingTask(WaitingCaller):
 
 
 class AwaitingTasks:
-    """Who awaits us.
+    """The tasks on other loops that wait for the background loop.
 
     Args:
         background: Where what they await runs.

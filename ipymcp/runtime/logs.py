@@ -54,7 +54,7 @@ class RollingLog:
     def __init__(self, server: str, lines: int) -> None:
         self._lines: deque[LogLine] = deque(maxlen=lines)
         self._raw: deque[tuple[float, Sequence[str]]] = deque()
-        """What came after those, with its time."""
+        """The lines after those, with the time of each."""
         self._raw_count = 0
         self._lock = threading.Lock()
         self._logger = logging.getLogger(f"ipymcp.server.{server}")

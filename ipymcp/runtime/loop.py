@@ -51,7 +51,7 @@ class BackgroundLoop:
         self.awaiting = AwaitingTasks(self)
         """Entered round every await, on another loop, of something of this one's."""
         self.places = WaitingCallers()
-        """Where somebody waits for something of this one's."""
+        """Callers that wait for something on this loop."""
         self._watchers: tuple[Callable[[], bool], ...] = (self.awaiting.wake,)
         self._parcels: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
         self._pulsing = False

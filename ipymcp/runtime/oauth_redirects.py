@@ -58,7 +58,7 @@ class Redirects:
         return redirect
 
     def heard(self, message: object) -> dict[str, Any] | None:
-        """What to answer to a message of the Jupyter server; None where it is about something else."""
+        """The reply to a message of the Jupyter server; None if it is about something else."""
         if not is_object(message):
             return None
         if message.get("kind") == "awaits":
@@ -156,7 +156,7 @@ class SessionUser:
                 site=request.site,
                 answer_to=request.answer_to,
                 gives_secret=request.gives_secret,
-                slip=request.slip,
+                slip=request.paste_error,
             )
             try:
                 return await self._answer(question, arriving)

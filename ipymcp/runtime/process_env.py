@@ -1,4 +1,4 @@
-"""What a server's process is started with: its folder, its environment, its program's full path.
+"""The folder, environment and full program path with which a server's process is started.
 
 One typed in a cell runs in the notebook's folder, one of a file in that file's folder (or its project's), and one of
 the user's own file in a private folder: what lies in a stranger's folder must not run in place of the user's servers.
@@ -35,7 +35,7 @@ _NO_FOLDER_NAME = re.compile(r"\W", re.ASCII)
 
 
 def folder_of(definition: ServerDefinition, folder: str) -> str:
-    """Where a server runs.
+    """The folder a server runs in.
 
     Args:
         definition: Of a stdio server, expanded.
@@ -45,7 +45,7 @@ def folder_of(definition: ServerDefinition, folder: str) -> str:
 
 
 def program_folder(definition: ServerDefinition, folder: str) -> str:
-    """Where a relative path of its program starts: its `cwd`, else the folder of its file, else the notebook's."""
+    """The folder a relative program path starts from: its `cwd`, else its file's folder, else the notebook's."""
     base = definition.source.folder or folder
     return os.path.normpath(os.path.join(base, os.path.expanduser(definition.cwd or "")))
 
@@ -117,7 +117,7 @@ _ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
 def launch(definition: ServerDefinition, folder: str) -> Launch:
-    """What to run for this definition.
+    """The launch of a definition's process.
 
     Args:
         definition: Of a stdio server, expanded.

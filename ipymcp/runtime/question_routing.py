@@ -65,7 +65,7 @@ class CellFormFactory(Protocol):
             place: Where the user waits.
 
         Raises:
-            GaveUp: The user waits no more.
+            CallerGone: The user waits no more.
         """
         ...
 
@@ -79,11 +79,11 @@ class QuestionRouter:
 
     def __init__(self, places: WaitingCallers) -> None:
         self.interaction: UserInterface | None = None
-        """Who asks; without one every question is cancelled."""
+        """The interface that asks; without one every question is cancelled."""
         self.elsewhere: QuestionUI | None = None
-        """Who asks instead, where that reaches the user."""
+        """The interface that asks instead, if it reaches the user."""
         self.forms: CellFormFactory | None = None
-        """Who draws a form where there is no such place yet."""
+        """The factory that draws a form where no such interface exists yet."""
         self._places = places
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -129,7 +129,7 @@ class QuestionRouter:
             return await errand.outcome
 
     def place(self, subject: object = None) -> WaitingCaller | None:
-        """Where a question is asked: where its call is waited for, else the first place there is."""
+        """The caller to ask: the one that waits for the question's call, else the first."""
         places = list(self._places)
         own = (place for place in places if subject is not None and place.subject is subject)
         return next(own, places[0] if places else None)
@@ -186,7 +186,7 @@ class CrossThreadTask(Generic[T]):
         self._otherwise = otherwise
         self._loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[T] = self._loop.create_future()
-        """What it came to."""
+        """The outcome of the task."""
 
     def run(self) -> None:
         """Do it, here. What it raises is the outcome; an interrupt is raised here as well."""
@@ -203,7 +203,7 @@ class CrossThreadTask(Generic[T]):
             self._settle(self._succeed, value)
 
     def give_up(self) -> None:
-        """It will not be done any more, or nobody cares; from any thread."""
+        """Give up the task; from any thread."""
         self._settle(self._succeed, self._otherwise)
 
     def _settle(self, settle: Callable[[Any], None], value: object) -> None:

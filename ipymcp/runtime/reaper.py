@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipymcp.protocol.transports.process import SIGKILL, end_descendants, living, outsiders
+from ipymcp.protocol.transports.process import SIGKILL, end_descendants, escaped_descendants, still_running
 from ipymcp.runtime import reaper_child
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class Reaper:
             close_inputs: Each closes one server's input.
         """
         processes = self.processes
-        strays = outsiders(process.pid for process in processes) if processes else []  # while they have a parent
+        strays = (
+            escaped_descendants(process.pid for process in processes) if processes else []
+        )  # while they have a parent
         for close in close_inputs:
             close()
         alive = _wait(processes, _EXIT_NOTICE)
@@ -151,8 +153,8 @@ def _new_mark() -> str:
 
 
 def _wait(processes: list[ServerProcess], seconds: float) -> list[ServerProcess]:
-    """Those still there after at most this long."""
+    """The processes still running after this many seconds."""
     deadline = time.monotonic() + seconds
-    while (processes := living(processes)) and time.monotonic() < deadline:
+    while (processes := still_running(processes)) and time.monotonic() < deadline:
         time.sleep(0.01)
     return processes

@@ -25,7 +25,7 @@ CHECK_INTERVAL = 1.0
 FIRST_CHECK = 0.2
 """Seconds after a server's start; what it starts at once is seen then."""
 CHECK_SHARE = 0.05
-"""Of its time that it looks, at most: where processes are many, it looks less often."""
+"""Maximum share of its time spent checking: with many processes it checks less often."""
 LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 """Whether the system lists the children of a process; else all processes have to be looked at."""
 

@@ -56,7 +56,7 @@ _LEAST_TTL = 1.0
 """Seconds a list is fresh at least: showing it looks more than once."""
 _MAX_READS = 200
 _MAX_BYTES = 20_000_000
-"""What is kept of reads, of one server."""
+"""Cached reads of one server, in bytes."""
 
 
 class _List(msgspec.Struct):
@@ -65,7 +65,7 @@ class _List(msgspec.Struct):
     is_known: bool = False
     fresh_until: float = 0.0
     lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    """Who looks while it is being read waits for the same reading."""
+    """Concurrent readers share one read."""
 
 
 class ResourceOwner(ServerFacts, Protocol):
@@ -95,7 +95,7 @@ class ResourceOwner(ServerFacts, Protocol):
 
 
 class ResourceCache:
-    """What one connection gives beside tools. Belongs to the loop.
+    """Resources, templates and prompts of one connection. Belongs to the loop.
 
     Args:
         session: Whose catalog is filled.
@@ -216,7 +216,7 @@ class ResourceCache:
     async def suggestions(
         self, reference: Mapping[str, str], argument: str, typed: str, others: Mapping[str, str], *, timeout: float
     ) -> list[str]:
-        """What the server suggests for an argument.
+        """The server's suggestions for an argument.
 
         Raises:
             McpError: It refused, or does not answer in time.

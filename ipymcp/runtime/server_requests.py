@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ipymcp.argument_checks import shown
+from ipymcp.argument_checks import is_async, shown
 from ipymcp.errors import ArgumentError
-from ipymcp.interaction.elicitation import is_async
 from ipymcp.runtime.loop import run_nested
 from ipymcp.runtime.question_routing import CrossThreadTask
 from ipymcp.text import one_line
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
 
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""What a URI begins with; a single letter is a drive of Windows."""
+"""The scheme of a URI; a single letter is a Windows drive."""
 _SHOWN: Final = 200
 
 
 class ClientHandlers:
-    """What the user has set for all servers of a host.
+    """Handlers and roots that the user has set for all servers of a host.
 
     Args:
         folder: The notebook's: the root, unless told otherwise.
@@ -62,10 +61,10 @@ class ClientHandlers:
         self._default = [as_root(folder)]
         self._roots: list[dict[str, str]] | None = None
         self.nested_loop: NestedMode = "off"
-        """Where the user's coroutines run: on a loop of ours, or on the caller's, nested where that is blocked."""
+        """The loop of the user's coroutines: ipymcp's own, or the caller's, nested if that is blocked."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What to declare, as `ClientCapabilities`."""
+        """The `ClientCapabilities` to declare."""
         declared: dict[str, Any] = {"roots": {"listChanged": True}}
         if self.elicitation is not None or self._desk.interaction is not None:
             declared["elicitation"] = {"form": {}, "url": {}}

@@ -16,7 +16,6 @@ import contextlib
 import copy
 import itertools
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import (
@@ -38,6 +37,7 @@ from ipymcp.runtime.call import Call, CallOptions
 from ipymcp.runtime.connection import Connector, Start
 from ipymcp.runtime.events import ServerChanged, ToolsChanged
 from ipymcp.runtime.failures import cannot_get_better, explain, is_worth_retrying, start_failure
+from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.logs import RollingLog
 from ipymcp.runtime.resources import Subscriptions
 from ipymcp.security.rules import rights_of
@@ -59,46 +59,6 @@ if TYPE_CHECKING:
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.resources import ResourceCache
     from ipymcp.storage.known_servers import Definitions
-
-
-class State(StrEnum):
-    """Where a server is in its life."""
-
-    DISABLED = "disabled"
-    STOPPED = "stopped"
-    STARTING = "starting"
-    READY = "ready"
-    NEEDS_TRUST = "needs_trust"
-    """The user has not agreed that it may run."""
-    NEEDS_AUTH = "needs_auth"
-    """It wants a login: one is under way, or was not made."""
-    UNREACHABLE = "unreachable"
-    """A remote server that was there and cannot be reached now; it is looked for."""
-    RESTARTING = "restarting"
-    ERROR = "error"
-
-    @property
-    def word(self) -> str:
-        """The state as users read it, the same in tables, messages and the panel."""
-        return state_word(self.value)
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether it will be another soon, by itself."""
-        return self in (State.STARTING, State.RESTARTING)
-
-    @property
-    def is_troubled(self) -> bool:
-        """Whether a call may be refused, and may as well be answered."""
-        return self in (State.NEEDS_AUTH, State.UNREACHABLE)
-
-
-def state_word(value: str) -> str:
-    """A state, or the last known status of a server, as users read it."""
-    return _WORDS.get(value, value)
-
-
-_WORDS = {"error": "failed", "needs_trust": "needs trust", "needs_auth": "needs login"}
 
 
 async def watch_health(session: ServerSession, link: Connection, timing: Timing) -> None:
@@ -123,7 +83,7 @@ async def check(session: ServerSession, link: Connection, seconds: float) -> Non
     except AuthError as error:
         session.mark_needs_auth(error)
     except CallTimeout as error:
-        if session.client is link.client and await link.transport.answers_anew(seconds):
+        if session.client is link.client and await link.transport.accepts_new_stream(seconds):
             link.lost("its stream is silent, and it answers on a new connection")
         else:
             session.mark_unreachable(error.message)
@@ -220,7 +180,7 @@ class TaskCall(Call[T]):
         self._task = task
 
     def _send(self, client: Client) -> None:
-        client.pick_up(self._slot, self._task)
+        client.resume_task(self._slot, self._task)
 
 
 _MAX_SCANNED = 50
@@ -262,10 +222,10 @@ class ServerSession:
         """When its last connection began, in seconds since the epoch."""
         self.start_under_way: Start | None = None
         self.numbers = itertools.count(1)
-        """Of its connections."""
+        """The numbers of its connections."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self.rights = rights_of(definition, digest)
-        """What its definition says of its tools."""
+        """The definition's rights for its tools."""
         self._services = services
         self._link: Connection | None = None
         self._log_start = 0
@@ -415,7 +375,7 @@ class ServerSession:
 
     @property
     def offers(self) -> ResourceCache:
-        """What the live connection has beside tools.
+        """The resources, templates and prompts of the live connection.
 
         Raises:
             ServerError: It is not ready.
@@ -446,7 +406,7 @@ class ServerSession:
 
     @property
     def exit_code(self) -> int | None:
-        """Of its last connection's process, where that has ended."""
+        """The exit code of the last connection's process, if that has ended."""
         return self._link.transport.exit_code if self._link is not None else None
 
     @property
@@ -640,7 +600,7 @@ class ServerSession:
         self._services.events.emit(ToolsChanged(self.name, added, removed))
 
     def disconnected(self, client: Client, reason: str) -> None:
-        """Its server has just gone; what is to be done about it the owner task decides."""
+        """Take note that the connection has ended; the owner task decides how to proceed."""
         if self.client is client:
             self.client = None
             self._move(State.RESTARTING, reason)
@@ -660,7 +620,7 @@ class ServerSession:
         link.ended.set_result(f"{reason}: the session was opened anew by the handshake; call it again")
 
     def mark_unreachable(self, reason: str) -> None:
-        """It cannot be reached now; calls are tried nevertheless."""
+        """Take note that the server cannot be reached now; calls are tried all the same."""
         if self.client is None or self.state is State.UNREACHABLE:
             return
         self.away_since = time.time()
@@ -671,13 +631,13 @@ class ServerSession:
             self._link.check_soon.set()
 
     def mark_needs_auth(self, error: AuthError) -> None:
-        """It wants a login now, and there is none; calls are tried nevertheless."""
+        """Take note that a login is missing; calls are tried all the same."""
         if self.client is not None and self.state is not State.NEEDS_AUTH:
             self.last_error = error.message
             self._move(State.NEEDS_AUTH, error.message)
 
     def mark_ready(self) -> None:
-        """It answers again."""
+        """Take note that the server answers again."""
         if self.client is None or not self.state.is_troubled or self._logins:
             return
         if self.state is State.UNREACHABLE:
@@ -699,7 +659,7 @@ class ServerSession:
                     if call.session is self:
                         clocks.enter_context(call.pause_timeout())
                 if self._link is not None:
-                    clocks.enter_context(self._link.client.held())
+                    clocks.enter_context(self._link.client.pause_timeouts())
                 if self.start_under_way is not None:
                     await clocks.enter_async_context(self.start_under_way.paused())
                 yield

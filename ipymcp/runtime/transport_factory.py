@@ -32,7 +32,7 @@ _LOGIN_EXTENSIONS = {
 
 
 def transport_kinds(definition: ServerDefinition) -> tuple[TransportKind, ...]:
-    """What to try, in this order.
+    """The transports to try, in this order.
 
     An older server may know legacy SSE alone: then the POST is answered 400, 404 or 405, and a GET is tried (2025-11-25
     transports, backwards compatibility).
@@ -68,7 +68,7 @@ def transport(
 
 
 def authorizer(definition: ServerDefinition, digest: str, user: LoginUser, services: RuntimeContext) -> OAuth | None:
-    """What gets past the server's login; None where the definition holds its credentials itself, or there is no login.
+    """The authorizer for the server's login; None if the definition has its credentials, or there is no login.
 
     Args:
         definition: Of the server, expanded.

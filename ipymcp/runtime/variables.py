@@ -1,4 +1,4 @@
-"""What stands for the variables of a definition at a start, with what the user is asked for."""
+"""Values of a definition's variables at a start, including inputs that the user is asked for."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _check(definition: ServerDefinition) -> None:
         if definition.url is not None:
             parse_address(definition.url)
     except ConfigError as error:
-        message = f"{where('url')}: with its variables replaced it is no address of an HTTP server"
+        message = f"{where('url')}: with its variables replaced it is not the address of an HTTP server"
         raise ConfigError(message, hint=error.hint) from None
     try:
         checked_headers(definition.headers)

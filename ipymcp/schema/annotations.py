@@ -1,4 +1,4 @@
-"""A schema as Python shows it: type annotations, a signature's parameters, a docstring."""
+"""Type annotations, signatures and docstrings made from schemas."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _MAX_UNION: Final = 6
 _MAX_DEPTH: Final = 4
 
 ObjectNamer = Callable[[Schema], str | None]
-"""Gives an object form a name of its own, such as a TypedDict's."""
+"""Returns a type name for an object schema, such as a TypedDict's, or None."""
 
 
 class Annotation(str):
-    """An annotation in words, which `inspect` prints without quotes, and the type that they name.
+    """A type annotation as text, which `inspect` prints without quotes, with the type that it names.
 
     Args:
-        words: Such as `int | None`.
-        type: That type; what has a name of its own elsewhere is a `dict[str, Any]`.
+        words: The annotation, such as `int | None`.
+        type: The type; `dict[str, Any]` for a TypedDict.
     """
 
     type: Any
 
     def __new__(cls, words: str, type: Any = Any) -> Annotation:
-        """The words, with their type."""
+        """Make the string and attach the type."""
         made = super().__new__(cls, words)
         made.type = type
         return made
@@ -61,13 +61,13 @@ _TYPES: Final = {
 def annotate(
     tree: SchemaTree, schema: Any, *, nullable: bool = False, name_object: ObjectNamer | None = None
 ) -> Annotation:
-    """The annotation for values of a subschema; `Any` where it says nothing, or more than is readable.
+    """The annotation for values of a subschema; `Any` if it is unconstrained or too complex to read.
 
     Args:
         tree: The schema that the subschema belongs to.
         schema: The subschema.
         nullable: Add `| None`.
-        name_object: What names object forms; `dict[str, …]` without it or where it gives None.
+        name_object: Names object schemas; an object without a name is a `dict[str, …]`.
     """
     return _Words(tree, name_object).of(schema, nullable=nullable)
 
@@ -130,7 +130,7 @@ def _union(words: dict[Annotation, None]) -> Annotation:
 
 
 def _literals(form: Schema) -> list[Any] | None:
-    """The listed values, where Python's `Literal` can say all of them."""
+    """The listed values; None if there are none or `Literal` cannot express them."""
     listed = listed_values(form)
     if listed is None or not all(value is None or isinstance(value, str | int) for value in listed):
         return None
@@ -158,22 +158,22 @@ class Parameter(msgspec.Struct, frozen=True):
     name: str
     """The exact name in the tool's schema."""
     alias: str
-    """What Python code writes: the name itself, or an identifier made from it (`from_`, `max_results`)."""
+    """The name in Python code: the exact name, or an identifier made from it (`from_`, `max_results`)."""
     required: bool
     annotation: Any
-    """The type in words, such as `int | None`, with the type itself."""
+    """An `Annotation`, such as `int | None`."""
     default: Any
-    """The schema's default, None for an optional one without, `inspect.Parameter.empty` for a required one."""
+    """The schema's default; else None if the argument is optional, `inspect.Parameter.empty` if required."""
     description: str
     """One paragraph, often empty."""
     enum: tuple[Any, ...]
-    """The allowed values where the schema lists them."""
+    """The allowed values, if the schema lists them."""
     schema: Mapping[str, Any]
     """The argument's own schema."""
 
 
 class _ShownParameter(inspect.Parameter):
-    """A parameter whose annotation is a type, and is shown in words."""
+    """A parameter whose annotation is a type and is printed as an `Annotation`."""
 
     __slots__ = ("_words",)
 
@@ -191,15 +191,12 @@ class ParameterList(msgspec.Struct, frozen=True):
 
     parameters: tuple[Parameter, ...]
     open: bool
-    """Whether arguments that are not declared may be given."""
-    says_open: bool
-    """Whether the schema says so, or says nothing; `properties: {}` is how servers declare a tool without arguments."""
+    """Whether undeclared arguments are accepted."""
+    shows_open: bool
+    """Whether the signature shows that. Servers declare a tool without arguments by `properties: {}`."""
 
     def signature(self) -> inspect.Signature:
-        """Required arguments by position or name, optional ones by name; `**arguments` where others are allowed.
-
-        It is for people to look at: secrets among the defaults are masked.
-        """
+        """The signature with keyword-only optional arguments; secrets in defaults are masked."""
         kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD, False: inspect.Parameter.KEYWORD_ONLY}
         listed: list[inspect.Parameter] = [
             _ShownParameter(
@@ -207,7 +204,7 @@ class ParameterList(msgspec.Struct, frozen=True):
             )
             for each in self.parameters
         ]
-        if self.says_open:
+        if self.shows_open:
             rest = _free("arguments", {each.alias for each in self.parameters})
             listed.append(_ShownParameter(rest, inspect.Parameter.VAR_KEYWORD, annotation=Annotation("Any")))
         return inspect.Signature(listed, return_annotation=Annotation("ToolResult"))
@@ -216,7 +213,7 @@ class ParameterList(msgspec.Struct, frozen=True):
 def read_parameters(tree: SchemaTree) -> ParameterList:
     """The parameters that a tool's input schema declares."""
     members = tree.record.members
-    required = tree.record.required  # in the author's order, even where the members were sorted by a serialiser
+    required = tree.record.required  # in the author's order, even if a serializer sorted the members
     order = required + [name for name in members if name not in set(required)]
     aliases = _aliases(order)
     listed = tuple(
@@ -225,7 +222,7 @@ def read_parameters(tree: SchemaTree) -> ParameterList:
     )
     is_open = _is_open(tree.root, members)
     empty_on_purpose = tree.root.get("properties") == {} and not tree.root.get("additionalProperties")
-    return ParameterList(listed, open=is_open, says_open=is_open and not empty_on_purpose)
+    return ParameterList(listed, open=is_open, shows_open=is_open and not empty_on_purpose)
 
 
 def _parameter(tree: SchemaTree, name: str, alias: str, schema: Any, *, required: bool) -> Parameter:
@@ -254,10 +251,10 @@ def _description(tree: SchemaTree, schema: Schema) -> str:
 
 
 def _is_open(root: Schema, members: Schema) -> bool:
-    """Whether undeclared arguments are let through.
+    """Whether undeclared arguments are accepted.
 
-    JSON Schema lets them through whenever `additionalProperties` is absent. Authors who list the arguments and leave
-    that word out do not mean it; then a surplus argument is a typo and better said than sent.
+    JSON Schema accepts them if `additionalProperties` is absent. Authors who list the arguments and omit that keyword
+    do not mean it: an undeclared argument is then likely a typo and is reported instead of sent.
     """
     extra = root.get("additionalProperties")
     if extra is not None:
@@ -266,7 +263,7 @@ def _is_open(root: Schema, members: Schema) -> bool:
 
 
 def _aliases(names: list[str]) -> dict[str, str]:
-    """An identifier for each name, all different; a name that is one keeps it."""
+    """A unique identifier for each name; a name that is an identifier is kept."""
     found = {name: name for name in names if _identifier(name) == name}
     taken = set(found.values())
     for name in names:
@@ -277,7 +274,7 @@ def _aliases(names: list[str]) -> dict[str, str]:
 
 
 def _identifier(name: str) -> str:
-    """The identifier nearest to a name, as Python would read it in a source (NFKC)."""
+    """The identifier closest to a name, NFKC-normalized as in Python source."""
     word = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name)) or "_"
     if not word.isidentifier():
         word = f"_{word}"
@@ -310,9 +307,9 @@ _HINTS: Final = (
 
 
 def printable(text: str) -> str:
-    """A server's text without secrets and what no reader sees: control, format, private characters, selectors.
+    """Mask secrets in a server's text and remove invisible characters, which could smuggle instructions to a model.
 
-    Line ends of every kind become newlines. Text that only a model would read is how instructions are smuggled.
+    Control, format and private characters and variation selectors are removed; all line ends become newlines.
     """
     text = mask(text)
     if text.isascii() and text.isprintable():
@@ -337,17 +334,17 @@ def docstring(
     tool: str,
     kind: str = "Tool",
 ) -> str:
-    """A tool's help text, in the form of a Google docstring.
+    """A tool's help text in Google style.
 
     Args:
-        title: The tool's title, shown where the description does not begin with it.
+        title: The tool's title, shown unless the description begins with it.
         description: The server's description.
         parameters: The tool's arguments.
-        output_schema: The tool's output schema, where it has one.
-        annotations: The tool's annotations; the hints among them are the server's own claims.
+        output_schema: The tool's output schema, if it has one.
+        annotations: The tool's annotations, shown as claims of the server.
         server: The server's name in this notebook.
-        tool: The tool's own name.
-        kind: What it is, where it is no tool.
+        tool: The tool's exact name.
+        kind: The noun for the last line, such as `Prompt`.
     """
     about = textwrap.dedent(printable((description or "")[:_MAX_TEXT])).strip()
     name = shortened(printable(title or ""), _WIDTH)
@@ -397,10 +394,10 @@ def _returns(output_schema: Mapping[str, Any] | None) -> str:
 
 
 def _claims(annotations: Mapping[str, Any] | None) -> str:
-    """The hints, in words. A tool that only reads cannot destroy, whatever the other hint says."""
+    """The hints as a sentence. For a read-only tool the hints about changes do not apply."""
     given = dict(annotations or {})
     if given.get("readOnlyHint") is True:
         given.pop("destructiveHint", None)
         given.pop("idempotentHint", None)
-    said = [words for key, value, words in _HINTS if given.get(key) is value]
-    return f"The server says that it {', '.join(said)}." if said else ""
+    claims = [words for key, value, words in _HINTS if given.get(key) is value]
+    return f"The server says that it {', '.join(claims)}." if claims else ""

@@ -1,7 +1,7 @@
-"""Values coerced to a schema: "5" for an integer is 5, "true" for a boolean is True.
+"""Coercion of values to a schema: "5" for an integer becomes 5, "true" for a boolean becomes True.
 
-What the schema already takes is never changed, so text stays text wherever text is allowed. A value that cannot be
-drawn there comes back as it was: the validator says what is wrong with it.
+A valid value is never changed, so strings stay strings wherever strings are allowed. A value that cannot be coerced is
+returned unchanged, and the validator reports the error.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.schema.tree import (
     ANYTHING,
     Budget,
     Schema,
     SchemaTree,
     form_kinds,
-    is_kind,
+    has_json_type,
     item_schemas,
     json_equal,
     listed_values,
@@ -29,9 +29,9 @@ _MAX_FIT_STEPS: Final = 400
 
 
 def fits(tree: SchemaTree, value: Any, schema: Any) -> bool:
-    """Whether a JSON value has one of the schema's forms, as far as types, values and member names tell.
+    """Whether a JSON value matches one of the schema's forms by types, listed values and member names.
 
-    Quick and bounded: it chooses between alternatives, the validator judges. Beyond the bound everything fits.
+    A quick check to choose between alternatives, not a validation; True if it would take too long.
     """
     try:
         return Fit(tree, Budget(_MAX_FIT_STEPS)).fits(value, schema)
@@ -40,7 +40,7 @@ def fits(tree: SchemaTree, value: Any, schema: Any) -> bool:
 
 
 class Fit:
-    """A look at how values fit, with a budget of lists and dicts to look into.
+    """Checks whether values match schemas, with a budget of lists and dicts to look into.
 
     Raises:
         RecursionError: The budget is spent.
@@ -51,18 +51,18 @@ class Fit:
         self.budget = budget
 
     def fits(self, value: Any, schema: Any) -> bool:
-        """Whether the value has one of the schema's forms."""
+        """Whether the value matches one of the schema's forms."""
         return any(self.fits_form(value, form) for form in self.tree.alternatives(schema))
 
     def fits_form(self, value: Any, form: Schema) -> bool:
-        """Whether the value has this form."""
+        """Whether the value matches this form."""
         if form.get("not") == {}:
             return False
         listed = listed_values(form)
         if listed is not None:
             return any(json_equal(value, each) for each in listed)
         kinds = form_kinds(form)
-        if kinds is not None and not is_kind(value, kinds):
+        if kinds is not None and not has_json_type(value, kinds):
             return False
         if isinstance(value, list):
             self.budget.spend()
@@ -89,10 +89,10 @@ _NOT_DECODED: Final = object()
 
 
 def coerce(tree: SchemaTree, value: Any, schema: Any) -> Any:
-    """A JSON value in the form that its schema takes, where one is near.
+    """Convert a JSON value to what its schema accepts, if that is possible.
 
-    Of several alternatives the first that takes the value as it is decides; else the first it can be drawn to. A schema
-    with so many alternatives that this would take long leaves the value as it is.
+    Of several alternatives the first that matches the value decides, else the first that it can be converted to. The
+    value stays unchanged if the schema has too many alternatives to try.
 
     Args:
         tree: The schema that the subschema belongs to.
@@ -100,36 +100,36 @@ def coerce(tree: SchemaTree, value: Any, schema: Any) -> Any:
         schema: The subschema.
     """
     try:
-        return _Drawing(tree).draw(value, schema, _MAX_TRIALS)
+        return _Coercion(tree).coerce(value, schema, _MAX_TRIALS)
     except RecursionError:
         return value
 
 
-class _Drawing:
-    """The work on one argument, with one budget for all of it."""
+class _Coercion:
+    """The coercion of one argument, with one budget."""
 
     def __init__(self, tree: SchemaTree) -> None:
         self.tree = tree
         self.fit = Fit(tree, Budget(_MAX_COERCION_STEPS))
 
-    def draw(self, value: Any, schema: Any, trials: int) -> Any:
-        """Towards the schema; `trials` nested choices between alternatives may still be tried out."""
-        if type(value) in self.tree.settled(schema):
+    def coerce(self, value: Any, schema: Any, trials: int) -> Any:
+        """Coerce a value, trying alternatives in at most `trials` nested choices."""
+        if type(value) in self.tree.scalar_types(schema):
             return value
         forms = self.tree.alternatives(schema)
         if len(forms) == 1:
-            return self._towards(value, forms[0], trials)
+            return self._to_form(value, forms[0], trials)
         for form in forms:
             if self.fit.fits_form(value, form):
-                return self._towards(value, form, trials)
+                return self._to_form(value, form, trials)
         if trials > 0:
             for form in forms[:_MAX_BRANCHES]:
-                drawn = self._towards(value, form, trials - 1)
-                if self.fit.fits_form(drawn, form):
-                    return drawn
+                coerced = self._to_form(value, form, trials - 1)
+                if self.fit.fits_form(coerced, form):
+                    return coerced
         return value
 
-    def _towards(self, value: Any, form: Schema, trials: int) -> Any:
+    def _to_form(self, value: Any, form: Schema, trials: int) -> Any:
         listed = listed_values(form)
         if listed is not None:
             return _member_of(listed, value)
@@ -143,7 +143,7 @@ class _Drawing:
             return int(value) if "integer" in kinds and "number" not in kinds and value.is_integer() else value
         if isinstance(value, list) and "array" in kinds:
             item_of = item_schemas(form)
-            return [self.draw(item, item_of(at), trials) for at, item in enumerate(cast("list[Any]", value))]
+            return [self.coerce(item, item_of(at), trials) for at, item in enumerate(cast("list[Any]", value))]
         if isinstance(value, dict) and "object" in kinds:
             return self._members(cast("Schema", value), form, trials)
         return cast("Any", value)
@@ -153,20 +153,20 @@ class _Drawing:
         extra = form.get("additionalProperties", ANYTHING)
         required = required_names(form)
         return {
-            name: self.draw(item, known.get(name, extra), trials)
+            name: self.coerce(item, known.get(name, extra), trials)
             for name, item in value.items()
             if item is not None or name in required or name not in known or takes_none(self.tree, known[name])
         }
 
 
 def takes_none(tree: SchemaTree, schema: Any) -> bool:
-    """Whether None is a value of its own here. Where it is not, an optional argument that is None is left out."""
+    """Whether the schema accepts null. If not, an optional argument that is None is omitted."""
     kinds = tree.kinds(schema)
     return kinds is None or "null" in kinds
 
 
 def _member_of(listed: list[Any], value: Any) -> Any:
-    """The listed value that is meant; the value itself where none is."""
+    """The listed value that equals the value or its JSON text; else the value itself."""
     candidates = [value]
     if isinstance(value, str):
         candidates += [decoded for decoded in [_json(value)] if decoded is not _NOT_DECODED]
@@ -178,29 +178,29 @@ def _member_of(listed: list[Any], value: Any) -> Any:
 
 
 def _decode(text: str, kinds: frozenset[str]) -> Any:
-    """What JSON text says, where that is of one of these types."""
+    """The decoded JSON text if it is of one of these types, else `_NOT_DECODED`."""
     decoded = {"True": True, "False": False}.get(text.strip(), _NOT_DECODED) if "boolean" in kinds else _NOT_DECODED
     if decoded is _NOT_DECODED:
         decoded = _json(text)
-    return decoded if decoded is not _NOT_DECODED and is_kind(decoded, kinds) else _NOT_DECODED
+    return decoded if decoded is not _NOT_DECODED and has_json_type(decoded, kinds) else _NOT_DECODED
 
 
 def _json(text: str) -> Any:
     try:
-        return plain(msgspec.json.decode(text), ())
+        return to_json(msgspec.json.decode(text), ())
     except (msgspec.DecodeError, ValueError, RecursionError, NotJson):
         return _NOT_DECODED
 
 
 def read_text(tree: SchemaTree, text: str, schema: Any) -> Any:
-    """What is meant by the text typed for one argument of a `%mcp` line.
+    """Read the text typed for one argument of a `%mcp` line.
 
-    - Where the schema takes this text as a string, it is sent as typed: `1.10`, `02139`, `true` and, for a string that
-      may be null, `null` too (to send nothing, leave the argument out). The one exception is the text of a JSON array
-      or object that another alternative takes.
-    - Else it is read as JSON and drawn towards the schema.
-    - A lone value for an array is a list of one where no comma or bracket makes one doubt it; text is never split.
-    - Without a schema, or where nothing fits: JSON, else the text.
+    - If the schema accepts the text as a string, it is sent as typed: `1.10`, `02139`, `true` and, for a nullable
+      string, `null` too (to send nothing, omit the argument). The exception is the text of a JSON array or object that
+      another alternative accepts.
+    - Otherwise it is read as JSON and coerced to the schema.
+    - A single value for an array is a list of one, unless it has a comma or begins with a bracket; text is never split.
+    - Without a schema, or if nothing matches: JSON if it is valid, else the text.
     """
     kinds = tree.kinds(schema)
     if kinds is None:
@@ -210,16 +210,16 @@ def read_text(tree: SchemaTree, text: str, schema: Any) -> Any:
         bracketed = text.lstrip()[:1] in ("[", "{") and not kinds.isdisjoint(("array", "object"))
         decoded = _json(text) if bracketed else _NOT_DECODED
         return text if decoded is _NOT_DECODED or not fits(tree, decoded, schema) else decoded
-    drawn = coerce(tree, text, schema)
-    if drawn is text and isinstance(quoted := _json(text), str):
-        drawn = coerce(tree, quoted, schema)
-    if drawn is text and set(kinds) - {"null"} == {"array"}:
+    coerced = coerce(tree, text, schema)
+    if coerced is text and isinstance(quoted := _json(text), str):
+        coerced = coerce(tree, quoted, schema)
+    if coerced is text and set(kinds) - {"null"} == {"array"}:
         return _lone_item(tree, text, schema)
-    return drawn
+    return coerced
 
 
 def _lone_item(tree: SchemaTree, text: str, schema: Any) -> Any:
-    """A list of the one value typed, or the text where that is in doubt."""
+    """The typed value as a list of one, or the text if it may mean something else."""
     if "," in text or text.lstrip()[:1] == "[":
         return text
     for form in tree.alternatives(schema):

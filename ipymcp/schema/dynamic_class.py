@@ -1,4 +1,4 @@
-"""Classes for one callable each, because what IPython, jedi and `inspect` show of a callable is its class's."""
+"""A class for each callable: IPython, jedi and `inspect` read signatures and docstrings from the class."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from types import FunctionType
 from typing import Any
 
 
-def specialised(base: type[Any], name: str, module: str, signature: inspect.Signature, text: str) -> type[Any]:
-    """A subclass whose call, and whose `aio` if that is a method, has this signature.
+def callable_subclass(base: type[Any], name: str, module: str, signature: inspect.Signature, text: str) -> type[Any]:
+    """Make a subclass whose call, and whose `aio` if that is a method, has this signature.
 
-    The call itself says nothing: `?` would show the same text twice.
+    The call itself has no docstring: `?` would show the same text twice.
 
     Args:
         base: The class.
         name: The subclass's name.
-        module: The server's name, not ours: there is no file that `?` could show as its source.
-        signature: Of the call.
+        module: A module name without a source file, so that `?` shows no unrelated source.
+        signature: The signature of the call.
         text: The docstring.
     """
     members: dict[str, Any] = {"__doc__": text, "__module__": module, "__signature__": signature}
-    # What libraries ask of a function. The qualified name is an instance's own: that of a class is a string.
+    # Attributes that libraries expect of a function. `__qualname__` is set on the instance: a class needs a string.
     members["__name__"], members["__annotations__"] = name, _types(signature)
     members["__call__"] = _with_signature(base.__call__, "__call__", signature)
     if inspect.isfunction(base.__dict__.get("aio")):

@@ -1,4 +1,4 @@
-"""Arguments whose values are text on the wire: those of prompts, and the parameters of URI templates."""
+"""Arguments that are sent as strings: of prompts and of URI templates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.schema.annotations import Annotation, docstring
-from ipymcp.schema.dynamic_class import specialised
-from ipymcp.schema.to_json import NotJson, plain
+from ipymcp.schema.dynamic_class import callable_subclass
+from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.schema.tool_schema import ToolSchema
 
 if TYPE_CHECKING:
@@ -21,22 +21,22 @@ class Argument(NamedTuple):
     name: str
     required: bool
     description: str = ""
-    takes_many: bool = False
-    """Whether a list or a mapping is more than one text."""
+    is_explodable: bool = False
+    """Whether a list or mapping stands for several strings."""
 
 
 def schema_of(arguments: Iterable[Argument], *, server: str, owner: str) -> ToolSchema:
-    """What binds, names and checks these arguments as a tool's are.
+    """Make a schema that binds and checks these arguments like a tool's.
 
     Args:
-        arguments: In the order they are passed in.
+        arguments: The arguments in positional order.
         server: The server's name in this notebook, for errors.
-        owner: Whose arguments they are, for errors.
+        owner: The name of the prompt or template, for errors.
     """
     listed = list(arguments)
     properties = {
         each.name: {
-            "type": ["string", "array", "object"] if each.takes_many else "string",
+            "type": ["string", "array", "object"] if each.is_explodable else "string",
             **({"description": each.description} if each.description else {}),
         }
         for each in listed
@@ -47,18 +47,18 @@ def schema_of(arguments: Iterable[Argument], *, server: str, owner: str) -> Tool
 
 
 def _as_text(value: Any) -> Any:
-    """A Python value as text: text as it is, None as None, the rest as JSON; what JSON cannot say as it is."""
+    """A Python value as a string: strings and None unchanged, others as JSON, or unchanged if that is impossible."""
     if value is None or isinstance(value, str):
         return value
     try:
-        ready = plain(value, ())
-    except NotJson:  # binding says so, and to which argument it was given
+        ready = to_json(value, ())
+    except NotJson:  # binding reports it with the argument's name
         return value
     return ready if isinstance(ready, str) else types.encode(ready).decode()
 
 
 def _as_texts(value: Any) -> Any:
-    """The same, but for a list or mapping, whose members are."""
+    """A value as a string, or the members of a list or mapping as strings."""
     if is_array(value):
         return [_as_text(item) for item in value]
     return {key: _as_text(item) for key, item in value.items()} if is_object(value) else _as_text(value)
@@ -74,14 +74,14 @@ def callable_class(
     title: str | None,
     description: str | None,
 ) -> type[Any]:
-    """A subclass whose call has these arguments, for `?`, Shift-Tab and Tab.
+    """Make a subclass whose call has these arguments, for `?`, Shift-Tab and Tab.
 
     Args:
         base: The class.
-        schema: Of the arguments.
+        schema: The schema of the arguments.
         alias: The subclass's name.
-        kind: What it is called in its docstring: `Prompt`.
-        gives: The name of what the call gives.
+        kind: The noun for the docstring, such as `Prompt`.
+        gives: The name of the returned type.
         title: The server's title for it.
         description: The server's description.
     """
@@ -89,14 +89,14 @@ def callable_class(
     text = docstring(
         title, description, schema.parameters, None, None, server=schema.server, tool=schema.tool, kind=kind
     )
-    return specialised(base, alias, f"mcp.{schema.server}", signature, text)
+    return callable_subclass(base, alias, f"mcp.{schema.server}", signature, text)
 
 
-def named(schema: ToolSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of one call by their exact names, as texts; what is None is left out.
+def to_strings(schema: ToolSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the arguments of one call to strings by exact name, without those that are None.
 
     Raises:
-        ArgumentError: One is missing, surplus, or nothing that JSON can say.
+        ArgumentError: An argument is missing, unknown, or cannot be represented in JSON.
     """
     many = {each.name for each in schema.parameters if not isinstance(each.schema.get("type"), str)}
     many |= {each.alias for each in schema.parameters if each.name in many}

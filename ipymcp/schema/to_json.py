@@ -1,7 +1,7 @@
-"""Python values as JSON values: what a notebook holds (arrays, timestamps, paths, models) in the six types JSON has.
+"""Conversion of Python values (arrays, timestamps, paths, models) to JSON values.
 
-Nothing is imported to do so: numpy, pandas, polars and pydantic are known by what their objects can do. What JSON
-cannot say is an error that names the place, never something near it: a NaN would arrive as null, a set in any order.
+Objects of numpy, pandas, polars and pydantic are recognized by their methods, without an import. A value that JSON
+cannot represent is an error with its path, never an approximation: a NaN would become null, a set a list in any order.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _HINTS: Final = (
 
 
 class NotJson(Exception):
-    """A value JSON cannot say.
+    """A value that JSON cannot represent.
 
     Args:
-        path: Where in the arguments, such as `("filters", 2, "value")`.
-        problem: What is wrong there.
-        hint: What to give instead.
+        path: The place in the arguments, such as `("filters", 2, "value")`.
+        problem: The problem with the value.
+        hint: What to pass instead.
     """
 
     def __init__(self, path: tuple[str | int, ...], problem: str, hint: str) -> None:
@@ -47,20 +47,20 @@ class NotJson(Exception):
         self.hint = hint
 
 
-def plain(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) -> Any:
-    """A value as str, int, float, bool, None, list and dict, all of exactly those types.
+def to_json(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) -> Any:
+    """Convert a value to str, int, float, bool, None, list and dict, of exactly those types.
 
     Enum members become their value; dataclasses, pydantic models and mappings dicts; tuples, ranges, arrays, Series and
-    other sequences lists; dates and times ISO 8601 text; paths and UUIDs text; Decimal a number. Integers may be of any
-    size, as in JSON.
+    other sequences lists; dates and times ISO 8601 strings; paths and UUIDs strings; Decimal a number. Integers may be
+    of any size.
 
     Args:
-        value: Anything.
-        path: Its place, for the error.
-        depth: How many levels of nesting are left.
+        value: Any object.
+        path: The value's place, for the error.
+        depth: The remaining levels of nesting.
 
     Raises:
-        NotJson: JSON has no such value.
+        NotJson: JSON cannot represent the value.
     """
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
@@ -84,19 +84,19 @@ def _text(value: str, path: tuple[str | int, ...]) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             problem = f"holds half a character (a lone surrogate, {value[error.start]!r}), which cannot be sent"
-            raise NotJson(path, problem, "mend it: text.encode('utf-8', 'replace').decode()") from None
+            raise NotJson(path, problem, "fix it: text.encode('utf-8', 'replace').decode()") from None
     return value
 
 
 def _number(value: float, path: tuple[str | int, ...]) -> float:
     if math.isfinite(value):
         return value
-    raise NotJson(path, f"is {value}, which JSON cannot say", "leave it out, or give a number or None")
+    raise NotJson(path, f"is {value}, which JSON cannot represent", "leave it out, or give a number or None")
 
 
 def _items(value: Any, path: tuple[str | int, ...], depth: int) -> list[Any]:
-    # Most items are scalars, and there may be a million: their paths are not worth making.
-    return [item if _is_plain(item) else plain(item, (*path, at), depth - 1) for at, item in enumerate(value)]
+    # Most items are scalars, and there may be a million: making their paths would be slow.
+    return [item if _is_plain(item) else to_json(item, (*path, at), depth - 1) for at, item in enumerate(value)]
 
 
 def _is_plain(value: Any) -> bool:
@@ -112,14 +112,14 @@ def _members(value: Mapping[Any, Any], path: tuple[str | int, ...], depth: int) 
         name = key.value if isinstance(key, enum.Enum) else key
         if not isinstance(name, str):
             raise NotJson(path, f"has the key {_short(key)}; JSON's keys are text", "make it text: str(key)")
-        members[_text(str(name), path)] = plain(item, (*path, name), depth - 1)
+        members[_text(str(name), path)] = to_json(item, (*path, name), depth - 1)
     return members
 
 
 def _converted(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
-    """A value that is of none of JSON's own types."""
+    """Convert a value of a type that JSON lacks."""
     if isinstance(value, enum.Enum):
-        return plain(value.value, path, depth - 1)
+        return to_json(value.value, path, depth - 1)
     name = type(value).__name__
     if name in ("NAType", "NaTType"):
         raise NotJson(path, f"is {value}, a missing value", "give None, or leave it out")
@@ -131,10 +131,10 @@ def _converted(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
         return _decimal(value, path)
     simple = _builtin(value)
     if simple is not None:
-        return plain(simple, path, depth)
+        return to_json(simple, path, depth)
     container = _container(value)
     if container is not None:
-        return plain(container, path, depth - 1)
+        return to_json(container, path, depth - 1)
     hint = dict(_HINTS).get(name, "give text, numbers, booleans, None, lists or dicts of them")
     raise NotJson(path, f"is of type {name}, which JSON lacks", hint)
 
@@ -146,7 +146,7 @@ def _decimal(value: Decimal, path: tuple[str | int, ...]) -> int | float:
 
 
 def _builtin(value: Any) -> Any:
-    """A subclass of JSON's own types as that type itself; None where it is none."""
+    """An instance of a subclass of a JSON type as that type; None for others."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -157,9 +157,9 @@ def _builtin(value: Any) -> Any:
 
 
 def _container(value: Any) -> Any:
-    """What a value holds, as a list, dict or scalar of Python's own; None where it holds nothing known."""
+    """The content of a value as a builtin list, dict or scalar; None if its type is unknown."""
     if hasattr(type(value), "__dataclass_fields__"):  # pyright: ignore[reportUnknownArgumentType]
-        import dataclasses  # 3 ms, and whoever has such a value has it
+        import dataclasses  # 3 ms; already imported where such a value exists
 
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -180,7 +180,7 @@ def _container(value: Any) -> Any:
 def _array(value: Any) -> Any:
     """An array, Series, Index or numpy scalar as a list or a Python scalar."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    # numpy gives its own nanosecond times out as bare integers.
+    # numpy converts its nanosecond times to plain integers.
     if kind == "m":
         return None
     if kind == "M" and type(value).__module__ == "numpy":

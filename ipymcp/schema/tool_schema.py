@@ -1,7 +1,7 @@
-"""A tool's input schema as what calling it in Python needs: parameters, a signature, and arguments ready to send.
+"""A tool's input schema for Python calls: parameters, a signature, and arguments ready to send.
 
-The parts: `schema_tree` reads the schema, `parameters` makes the signature, `plain` and `coercion` make JSON of what
-the user gave, `validation` judges it, `complaints` words what is wrong.
+`tree` reads the schema, `annotations` makes the signature, `to_json` and `coercion` convert arguments to JSON, and
+`validation` checks them and words the errors.
 """
 
 from __future__ import annotations
@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from ipymcp.errors import ArgumentError
-from ipymcp.names import identifier
+from ipymcp.names import identifier, nearest
 from ipymcp.protocol.types import loads
 from ipymcp.schema.annotations import Parameter, ParameterList, read_parameters
 from ipymcp.schema.coercion import coerce, read_text, takes_none
-from ipymcp.schema.to_json import NotJson, plain
-from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, says_only_types
-from ipymcp.schema.validation import Complaint, Validator, complain, listing, near, placed, shortened
+from ipymcp.schema.to_json import NotJson, to_json
+from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, constrains_only_types
+from ipymcp.schema.validation import (
+    ArgumentProblem,
+    Validator,
+    listing,
+    most_informative,
+    problem_at_field,
+    shortened,
+)
 from ipymcp.text import one_line
 
 if TYPE_CHECKING:
@@ -34,36 +41,36 @@ _NAME: Final = re.compile(r"[\w.-]+")
 
 
 class _Slot(msgspec.Struct, frozen=True):
-    """What binding needs to know of one parameter."""
+    """One parameter, prepared for binding."""
 
     name: str
     schema: Any
     ready: frozenset[type]
-    """Python types that need no conversion here."""
+    """Python types that need no conversion."""
     drops_none: bool
-    needs_judging: bool = True
-    """Whether a value of those types may still be invalid."""
+    needs_validation: bool = True
+    """Whether a value of the `ready` types may still be invalid."""
 
 
 class _Binding(msgspec.Struct, frozen=True):
-    """What every call of one tool needs, made at its first."""
+    """Data that all calls of one tool share, made at the first call."""
 
     tree: SchemaTree
     slots: dict[str, _Slot]
-    """By alias and by exact name."""
+    """Slots by alias and by exact name."""
     positional: tuple[_Slot, ...]
     required: frozenset[str]
     open: bool
     is_record: bool
-    """Whether what all arguments are, one by one, is all there is to judge."""
+    """Whether validating each argument validates the whole call."""
     validator: Validator
 
 
 class ToolSchema:
-    """The arguments one tool takes.
+    """The arguments of one tool.
 
-    Making one costs nothing: the schema is read when it is first asked about, and the validator made when it is needed.
-    A schema that is broken never makes its tool uncallable; what it does not say clearly is left to the server.
+    The schema is read at its first use, and the validator is made when it is needed. A broken schema never makes its
+    tool uncallable: the server validates what cannot be checked here.
 
     Args:
         schema: The tool's `inputSchema`, decoded or as JSON.
@@ -87,7 +94,7 @@ class ToolSchema:
 
     @property
     def tree(self) -> SchemaTree:
-        """The schema itself; an empty one, which allows anything, where it is no JSON object."""
+        """The schema; an empty one, which accepts anything, if it is not a JSON object."""
         if self._tree is None:
             self._tree = SchemaTree(_read(self._source))
             self._source = None
@@ -100,8 +107,8 @@ class ToolSchema:
 
     @property
     def is_open(self) -> bool:
-        """Whether the schema invites arguments that it does not declare."""
-        return self._parameter_list.says_open
+        """Whether the schema explicitly allows undeclared arguments."""
+        return self._parameter_list.shows_open
 
     @property
     def _parameter_list(self) -> ParameterList:
@@ -111,52 +118,52 @@ class ToolSchema:
 
     @property
     def signature(self) -> Signature:
-        """The tool as a Python function: required arguments by position or name, optional ones by name."""
+        """The signature of the tool as a function; optional arguments are keyword-only."""
         if self._signature is None:
             self._signature = self._parameter_list.signature()
         return self._signature
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of one Python call, by their exact names, as JSON values that the schema accepts.
+        """Convert the arguments of a Python call to valid JSON values by exact name.
 
         Raises:
-            ArgumentError: One is missing, surplus, of the wrong kind, or nothing that JSON can say.
+            ArgumentError: An argument is missing, unknown, of the wrong type, or cannot be represented in JSON.
         """
         binding = self._binding or self._prepare()
         arguments: dict[str, Any] = {}
-        is_judged = binding.is_record
+        is_valid = binding.is_record
         if args:
             if len(args) > len(binding.positional):
                 raise self._too_many(args, binding)
             for slot, value in zip(binding.positional, args, strict=False):
-                is_judged &= self._put(binding, slot, value, arguments)
-        return self._finish(binding, kwargs, arguments, is_judged)
+                is_valid &= self._put(binding, slot, value, arguments)
+        return self._finish(binding, kwargs, arguments, is_valid)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The same for arguments that are already named, exactly or by alias.
+        """Convert named arguments, by exact name or alias, to valid JSON values by exact name.
 
         Raises:
-            ArgumentError: As `bind`.
+            ArgumentError: As for `bind`.
         """
         binding = self._binding or self._prepare()
         return self._finish(binding, arguments, {}, binding.is_record)
 
-    def complaints(self, arguments: Mapping[str, Any]) -> list[Complaint]:
-        """All that is wrong with arguments, for a form: nothing where `check` takes them, else the first few."""
+    def problems(self, arguments: Mapping[str, Any]) -> list[ArgumentProblem]:
+        """The first few validation errors of named arguments, for a form; empty if `check` accepts them."""
         try:
             self.check(arguments)
         except ArgumentError as error:
             binding = self._binding or self._prepare()
-            found = [placed(one) for one in binding.validator.errors(dict(arguments))]
-            return found or [Complaint((error.argument,) if error.argument else (), error.message, error.hint)]
+            found = [problem_at_field(one) for one in binding.validator.errors(dict(arguments))]
+            return found or [ArgumentProblem((error.argument,) if error.argument else (), error.message, error.hint)]
         return []
 
     def read_text(self, name: str, text: str) -> Any:
-        """What is meant by `name=text` on a `%mcp` line; the rules are those of `coercion.read_text`.
+        """Read the value of `name=text` on a `%mcp` line, by the rules of `coercion.read_text`.
 
         Args:
-            name: The argument, by its exact name or its alias.
-            text: What was typed, without the outer quotes.
+            name: The argument's exact name or alias.
+            text: The typed text, without the outer quotes.
         """
         binding = self._binding or self._prepare()
         slot = binding.slots.get(name)
@@ -178,22 +185,22 @@ class ToolSchema:
         return self._binding
 
     def _finish(
-        self, binding: _Binding, given: Mapping[str, Any], arguments: dict[str, Any], is_judged: bool
+        self, binding: _Binding, given: Mapping[str, Any], arguments: dict[str, Any], is_valid: bool
     ) -> dict[str, Any]:
-        """The arguments with those that are named.
+        """Add the named arguments to the positional ones and validate all.
 
         Args:
-            binding: Of this tool.
-            given: By name or alias.
-            arguments: Those before them.
-            is_judged: Whether these are certainly what the schema takes.
+            binding: The binding of this tool.
+            given: Arguments by name or alias.
+            arguments: The positional arguments by exact name; extended in place.
+            is_valid: Whether `arguments` are known to be valid.
         """
         for key, value in given.items():
             slot = binding.slots.get(key)
             if slot is not None:
-                is_judged &= self._put(binding, slot, value, arguments)
+                is_valid &= self._put(binding, slot, value, arguments)
             elif binding.open:
-                is_judged &= self._put(
+                is_valid &= self._put(
                     binding,
                     _Slot(key, binding.tree.root.get("additionalProperties"), frozenset(), False),
                     value,
@@ -203,26 +210,26 @@ class ToolSchema:
                 raise self._surplus(key, binding)
         if not binding.required <= arguments.keys():
             raise self._missing(binding, arguments)
-        if not is_judged and not binding.validator.accepts(arguments):
+        if not is_valid and not binding.validator.accepts(arguments):
             errors = binding.validator.errors(arguments)
             if errors:
-                raise self._error(complain(errors))
+                raise self._error(most_informative(errors))
         return arguments
 
     def _put(self, binding: _Binding, slot: _Slot, value: Any, arguments: dict[str, Any]) -> bool:
-        """Take one argument, and say whether it is certainly what the schema takes."""
+        """Add one argument; return whether it is known to be valid."""
         name = slot.name
         if name in arguments:
-            raise self._error(Complaint((name,), "is given twice", "give it once, by position or by name"))
+            raise self._error(ArgumentProblem((name,), "is given twice", "give it once, by position or by name"))
         kind = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in slot.ready and (kind is not str or value.isascii()):
             arguments[name] = value
-            return not slot.needs_judging
+            return not slot.needs_validation
         if value is not None or not slot.drops_none:
             try:
-                ready = plain(value, (name,))
+                ready = to_json(value, (name,))
             except NotJson as error:
-                raise self._error(Complaint(error.path, error.problem, error.hint)) from None
+                raise self._error(ArgumentProblem(error.path, error.problem, error.hint)) from None
             arguments[name] = coerce(binding.tree, ready, slot.schema)
             return False
         return True
@@ -233,9 +240,10 @@ class ToolSchema:
         return self._refusal(f"missing {word} {listing(names)}", names[0])
 
     def _surplus(self, key: Any, binding: _Binding) -> ArgumentError:
-        meant = near(key, binding.slots)
-        ask = f"; did you mean {meant!r}?" if meant else ""
-        return self._refusal(f"no argument {shortened(repr(key), 60)}{ask}", key if isinstance(key, str) else None)
+        name = key if isinstance(key, str) else None
+        meant = nearest(name or "", binding.slots, limit=1)
+        message = f"no argument {shortened(repr(key), 60)}{f'; {meant}' if meant else ''}"
+        return self._refusal(message, name)
 
     def _too_many(self, args: tuple[Any, ...], binding: _Binding) -> ArgumentError:
         names = [slot.name for slot in binding.positional]
@@ -245,7 +253,7 @@ class ToolSchema:
         return self._refusal(message, None, self._by_name(args, binding))
 
     def _by_name(self, args: tuple[Any, ...], binding: _Binding) -> str | None:
-        """The same call with what is surplus given by name: each to the next argument that takes a value like it."""
+        """The call with surplus positional arguments given by name, each to the next argument of a matching type."""
         optional = [each for each in self.parameters if not each.required]
         words = [listing((value,)) for value in args[: len(binding.positional)]]
         for value in args[len(binding.positional) :]:
@@ -258,11 +266,11 @@ class ToolSchema:
 
     @property
     def _typed(self) -> str:
-        """The tool's name as it is typed in Python."""
+        """The tool's name as an identifier, if it can be one."""
         return identifier(self.tool) if _NAME.fullmatch(self.tool) else self.tool
 
     def _refusal(self, message: str, argument: str | None, hint: str | None = None) -> ArgumentError:
-        """An error whose hint is the signature, in short, unless there is a better one."""
+        """An error with the shortened signature as its default hint."""
         if hint is None:
             words = [f"{each.alias}: {each.annotation}" for each in self.parameters if each.required]
             optional = [each.alias for each in self.parameters if not each.required]
@@ -271,8 +279,8 @@ class ToolSchema:
             hint = shortened(f"{self._typed}({', '.join(words)})", _MAX_SIGNATURE)
         return ArgumentError(message, argument=argument, server=self.server, tool=self.tool, hint=hint)
 
-    def _error(self, complaint: Complaint) -> ArgumentError:
-        """An error whose hint is what to do, or what the argument is."""
+    def _error(self, complaint: ArgumentProblem) -> ArgumentError:
+        """An error whose default hint is the type and description of the argument."""
         name = next((part for part in complaint.path[:1] if isinstance(part, str)), None)
         hint = complaint.hint or self._described(name)
         return ArgumentError(complaint.message, argument=name, server=self.server, tool=self.tool, hint=hint)
@@ -289,9 +297,9 @@ def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:
     return _Slot(
         name=parameter.name,
         schema=parameter.schema,
-        ready=tree.settled(parameter.schema) - {type(None)},
+        ready=tree.scalar_types(parameter.schema) - {type(None)},
         drops_none=not parameter.required and not takes_none(tree, parameter.schema),
-        needs_judging=not says_only_types(parameter.schema),
+        needs_validation=not constrains_only_types(parameter.schema),
     )
 
 

@@ -1,13 +1,13 @@
-"""A tool's input schema with references followed and alternatives spelled out, at a bounded cost.
+"""JSON Schemas with references resolved and alternatives expanded, at a bounded cost.
 
-A schema comes from a stranger. It may be circular, enormous or nonsense; every walk here has a bound, and what cannot
-be understood counts as "anything goes", so that the server judges it and the tool stays callable. Only references into
-the schema itself are followed (`#/…`, `#anchor`, the `$id` of a part of it); nothing is ever opened.
+Schemas are untrusted: they may be circular, enormous or invalid. Every walk here has a budget, and anything that cannot
+be interpreted counts as "any value", so that the server validates it and the tool stays callable. Only references into
+the schema itself are followed (`#/…`, `#anchor`, the `$id` of a subschema); nothing is ever fetched.
+
+A schema of a few lines can require millions of checks of one value: forty definitions, each `anyOf` twice the next one;
+or thirty alternatives that each contain themselves, and a value twenty levels deep.
 
 Source: JSON Schema 2020-12, core sections 8 and 10, validation section 6; draft-07 spellings are read as well.
-
-A schema of a few lines can ask one value millions of questions: forty definitions, each `anyOf` twice the next one; or
-thirty alternatives that each contain themselves, and a value twenty levels deep.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_ALTERNATIVES: Final = 32
 _MAX_REFERENCES: Final = 16
 _MAX_STEPS: Final = 400
 _MAX_MEMBERS: Final = 2_000
-_SETTLED: Final[dict[str, tuple[type, ...]]] = {
+_SCALAR_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int,),
@@ -45,15 +45,15 @@ _BRANCHES: Final = ("anyOf", "oneOf")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _DATA: Final = frozenset(("enum", "const", "default", "examples"))
-"""Keywords whose values are no schemas, whatever they look like."""
+"""Keywords whose values are data, even where they look like schemas."""
 _MAX_UNION: Final = 400
 _NOTES: Final = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format", "$comment")
 )
-_OF_RECORDS: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
+_RECORD_KEYWORDS: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
 
 
-def kind_of(value: Any) -> str:
+def json_type(value: Any) -> str:
     """The JSON Schema type of a JSON value: `integer` for 5 and for 5.0."""
     if value is None:
         return "null"
@@ -68,39 +68,39 @@ def kind_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def is_kind(value: Any, kinds: frozenset[str]) -> bool:
-    """Whether a JSON value is of one of these types; every integer is a number too."""
-    kind = kind_of(value)
+def has_json_type(value: Any, kinds: frozenset[str]) -> bool:
+    """Whether a JSON value is of one of these types; every integer is also a number."""
+    kind = json_type(value)
     return kind in kinds or (kind == "integer" and "number" in kinds)
 
 
 def json_equal(one: Any, other: Any) -> bool:
-    """Equality as JSON has it: 1 is 1.0, but True is not 1."""
+    """Whether two JSON values are equal: 1 equals 1.0, but True does not equal 1."""
     return one == other and (isinstance(one, bool) == isinstance(other, bool))
 
 
 class Budget:
-    """So many steps and no more: `RecursionError` at the one too many."""
+    """A limit on the steps of a walk; exceeding it raises `RecursionError`."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
     def spend(self, steps: int = 1) -> None:
-        """Take a step, or several."""
+        """Use up one or more steps."""
         self.left -= steps
         if self.left < 0:
             raise RecursionError("the schema branches too often")
 
 
 class Record(Struct, frozen=True):
-    """What a schema says of an object: all its members, in whichever of its alternatives they are.
+    """The members that a schema declares for an object, over all of its alternatives.
 
     Attributes:
-        members: By their exact names; one that several alternatives declare is what any of them says.
-        required: Those that must be there in every alternative.
-        is_closed: Whether there may be no others.
-        unions: For each `anyOf` or `oneOf`, its alternatives.
-        about: What the schema says of itself.
+        members: Schemas by exact member name; the union where several alternatives declare a member.
+        required: Members that every alternative requires.
+        is_closed: Whether other members are forbidden.
+        unions: The alternatives of each `anyOf` and `oneOf`.
+        about: The schema's description or title.
     """
 
     members: Schema
@@ -111,24 +111,24 @@ class Record(Struct, frozen=True):
 
 
 class SchemaTree:
-    """One schema and the memory of what was already looked up in it.
+    """One schema with a cache of lookups in it.
 
     Args:
-        root: The whole schema; references are read from here.
+        root: The whole schema; references are resolved against it.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root: Schema = dict(root)
-        # By identity. The schema is kept beside the answer so that its id is never given to another.
+        # By identity. Each entry also holds the schema, so that its id is not reused.
         self._alternatives: dict[int, tuple[Any, tuple[Schema, ...]]] = {}
-        self._settled: dict[int, tuple[Any, frozenset[type]]] = {}
+        self._scalar_types: dict[int, tuple[Any, frozenset[type]]] = {}
         self._kinds: dict[int, tuple[Any, frozenset[str] | None]] = {}
 
     def pointer(self, reference: str) -> Any:
-        """What `#/…` points at.
+        """Resolve a reference such as `#/…`.
 
         Raises:
-            LookupError: It points at nothing, or out of this schema.
+            LookupError: The target does not exist, or is outside this schema.
         """
         address, _, fragment = reference.partition("#")
         is_path = not fragment or fragment.startswith("/")
@@ -138,7 +138,7 @@ class SchemaTree:
             except LookupError:
                 if len(self._named) == 1:
                     raise
-        for base in (*self._named,):  # of the part that refers, which is not known here: the whole comes first
+        for base in (*self._named,):  # the base URI of the referring subschema is unknown: try the root's first
             place = urljoin(base, address).partition("#")[0] if address else base
             if not is_path and f"{place}#{fragment}" in self._named:
                 return self._named[f"{place}#{fragment}"]
@@ -151,7 +151,7 @@ class SchemaTree:
 
     @cached_property
     def _named(self) -> dict[str, Schema]:
-        """The parts that have a name of their own, by `$id` and by `$id#anchor`; the whole is the first."""
+        """Subschemas with an `$id` or an anchor, by `$id` and `$id#anchor`; the root comes first."""
         found: dict[str, Schema] = {}
         own = self.root.get("$id")
         found[own.partition("#")[0] if isinstance(own, str) else ""] = self.root
@@ -178,14 +178,15 @@ class SchemaTree:
         return found
 
     def alternatives(self, schema: Any) -> tuple[Schema, ...]:
-        """The forms a value may take: `$ref` followed, `allOf` merged, `anyOf` and `oneOf` spelled out.
+        """The forms of a schema: `$ref` resolved, `allOf` merged, `anyOf` and `oneOf` expanded.
 
-        Never empty. Where a bound is met the answer is `({},)`: anything.
+        Returns:
+            At least one form; `({},)`, which accepts any value, if a limit is exceeded.
         """
         known = self._alternatives.get(id(schema))
         if known is None:
             try:
-                found = tuple(self._spell_out(schema, Budget(_MAX_STEPS), _MAX_REFERENCES)) or (ANYTHING,)
+                found = tuple(self._expand(schema, Budget(_MAX_STEPS), _MAX_REFERENCES)) or (ANYTHING,)
             except (LookupError, RecursionError):
                 found = (ANYTHING,)
             if len(found) > _MAX_ALTERNATIVES:
@@ -193,7 +194,7 @@ class SchemaTree:
             known = self._alternatives[id(schema)] = (schema, found)
         return known[1]
 
-    def _spell_out(self, schema: Any, budget: Budget, left: int) -> list[Schema]:
+    def _expand(self, schema: Any, budget: Budget, left: int) -> list[Schema]:
         budget.spend()
         if not isinstance(schema, dict):
             return [{"not": {}} if schema is False else ANYTHING]
@@ -203,18 +204,18 @@ class SchemaTree:
         forms = [own]
         reference = reference_of(own)
         if reference is not None:
-            forms = _combine(forms, self._spell_out(self.pointer(reference), budget, left - 1))
+            forms = _combine(forms, self._expand(self.pointer(reference), budget, left - 1))
         for part in _listed(own, "allOf"):
-            forms = _combine(forms, self._spell_out(part, budget, left - 1))
+            forms = _combine(forms, self._expand(part, budget, left - 1))
         for keyword in _BRANCHES:
             branches = _listed(own, keyword)
             if branches:
-                spelled = [form for branch in branches for form in self._spell_out(branch, budget, left - 1)]
-                forms = _combine(forms, spelled)
+                expanded = [form for branch in branches for form in self._expand(branch, budget, left - 1)]
+                forms = _combine(forms, expanded)
         return forms
 
     def kinds(self, schema: Any) -> frozenset[str] | None:
-        """The JSON types a value of this schema may have; None where any will do."""
+        """The JSON types that a schema accepts; None if it accepts all."""
         known = self._kinds.get(id(schema))
         if known is None:
             kinds: frozenset[str] | None = frozenset()
@@ -224,22 +225,22 @@ class SchemaTree:
             known = self._kinds[id(schema)] = (schema, kinds)
         return known[1]
 
-    def settled(self, schema: Any) -> frozenset[type]:
-        """The Python types of scalars that this schema takes as they are, so that nobody need look closer."""
-        known = self._settled.get(id(schema))
+    def scalar_types(self, schema: Any) -> frozenset[type]:
+        """The Python types of scalars that a schema accepts without conversion or further checks."""
+        known = self._scalar_types.get(id(schema))
         if known is None:
             kinds = self.kinds(schema) or ()
             listed = any(listed_values(form) is not None for form in self.alternatives(schema))
-            types = frozenset(each for kind in kinds for each in _SETTLED.get(kind, ()))
-            known = self._settled[id(schema)] = (schema, frozenset() if listed else types)
+            types = frozenset(each for kind in kinds for each in _SCALAR_TYPES.get(kind, ()))
+            known = self._scalar_types[id(schema)] = (schema, frozenset() if listed else types)
         return known[1]
 
     @property
     def is_record(self) -> bool:
-        """Whether it says of an object only which members it has, so that judging these is judging all of it."""
+        """Whether the root only declares members, so that validating each member validates the object."""
         members, required = self.root.get("properties"), self.root.get("required", [])
         return (
-            _OF_RECORDS.issuperset(self.root)
+            _RECORD_KEYWORDS.issuperset(self.root)
             and self.root.get("type") == "object"
             and isinstance(members, dict)
             and isinstance(required, list)
@@ -249,7 +250,7 @@ class SchemaTree:
 
     @cached_property
     def record(self) -> Record:
-        """What the root says of the object that it takes. Where a bound is met, what stands in it directly."""
+        """The object that the root declares; only its direct members if a limit is exceeded."""
         own = Record(properties(self.root), required_names(self.root))
         try:
             return self._record(self.root, Budget(_MAX_MEMBERS), _MAX_REFERENCES) or own
@@ -257,7 +258,7 @@ class SchemaTree:
             return own
 
     def _record(self, schema: Any, budget: Budget, left: int) -> Record | None:
-        """None where it takes no object."""
+        """Read a record; None if the schema does not accept objects."""
         budget.spend()
         if not isinstance(schema, dict):
             return None if schema is False else Record({}, [])
@@ -273,7 +274,7 @@ class SchemaTree:
         parts = list(_listed(own, "allOf"))
         reference = reference_of(own)
         if reference is not None:
-            with suppress(LookupError):  # nothing is known of it
+            with suppress(LookupError):
                 parts.append(self.pointer(reference))
         for part in parts:
             other = self._record(part, budget, left - 1)
@@ -287,7 +288,7 @@ class SchemaTree:
         return found
 
     def choices(self, schema: Any) -> tuple[Any, ...]:
-        """The values a schema lists (`enum`, `const`), null apart; empty where it takes others as well."""
+        """The values that a schema lists (`enum`, `const`), without null; empty if it accepts others too."""
         found: list[Any] = []
         for form in self.alternatives(schema):
             listed = listed_values(form)
@@ -299,8 +300,8 @@ class SchemaTree:
         return tuple(found)
 
 
-def says_only_types(schema: Any) -> bool:
-    """Whether any value of the types that a schema names is valid; `format` is not asserted."""
+def constrains_only_types(schema: Any) -> bool:
+    """Whether a schema constrains nothing but the type; `format` is not asserted."""
     if not isinstance(schema, dict) or not _NOTES.issuperset(cast("Schema", schema).keys() - {"type"}):
         return False
     declared = cast("Schema", schema).get("type")
@@ -309,23 +310,23 @@ def says_only_types(schema: Any) -> bool:
 
 
 def form_kinds(form: Schema) -> frozenset[str] | None:
-    """The types one form takes; None where any will do."""
+    """The types that one form accepts; None if it accepts all."""
     listed = listed_values(form)
     if listed is not None:
-        return frozenset(kind_of(value) for value in listed)
+        return frozenset(json_type(value) for value in listed)
     declared = form.get("type")
     names: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
     kinds = frozenset(name for name in names if isinstance(name, str) and name in KINDS)
     if kinds:
         return kinds
-    # Many servers leave the type out where it goes without saying.
+    # Many servers omit an obvious type.
     if properties(form):
         return frozenset({"object"})
     return frozenset({"array"}) if "items" in form else None
 
 
 def listed_values(form: Schema) -> list[Any] | None:
-    """The values of `enum` or `const`; None where the form lists none."""
+    """The values of `enum` or `const`; None if the form has neither."""
     if "const" in form:
         return [form["const"]]
     listed = form.get("enum")
@@ -339,12 +340,12 @@ def properties(form: Schema) -> Schema:
 
 
 def required_names(form: Schema) -> list[str]:
-    """The members that must be there, in the schema's order, each once."""
+    """The required members without duplicates, in the schema's order."""
     return list(dict.fromkeys(name for name in _listed(form, "required") if isinstance(name, str)))
 
 
 def item_schemas(form: Schema) -> Callable[[int], Any]:
-    """What gives the schema of the item at an index (`prefixItems`, `items`; draft-07's list of `items`)."""
+    """A function from an index to the schema of that item (`prefixItems`, `items`; draft-07's list of `items`)."""
     items = form.get("items", ANYTHING)
     first = _listed(form, "prefixItems")
     rest = items
@@ -363,21 +364,21 @@ def _listed(schema: Schema, keyword: str) -> list[Any]:
 
 
 def _combine(forms: list[Schema], others: list[Schema]) -> list[Schema]:
-    """Every form of one with every form of the other, as `allOf` has it."""
+    """Merge every form of one schema with every form of another, as `allOf` requires."""
     if len(forms) * len(others) > _MAX_ALTERNATIVES:
         raise RecursionError
-    return [merged(one, other) for one in forms for other in others]
+    return [merge(one, other) for one in forms for other in others]
 
 
-def merged(one: Schema, other: Schema, lost: list[str] | None = None) -> Schema:
-    """What holds for both, the tighter of two limits; the first speaks where both describe the same thing.
+def merge(one: Schema, other: Schema, lost: list[str] | None = None) -> Schema:
+    """Merge two schemas: the tighter of two limits, and the first schema's annotations.
 
     Args:
-        one: A schema, without references and alternatives: those are left out.
-        other: Another.
-        lost: Is told the keywords of the other that cannot be said beside the first's.
+        one: A schema; its references and alternatives are ignored.
+        other: The other schema.
+        lost: Collects the keywords of `other` that cannot be expressed together with those of `one`.
     """
-    result = {key: value for key, value in {**other, **one}.items() if key not in _SPELLED}
+    result = {key: value for key, value in {**other, **one}.items() if key not in _EXPANDED}
     differing = [word for word in one if word in other and word in result and not json_equal(one[word], other[word])]
     for word in differing:
         both = _tighter(word, one[word], other[word])
@@ -397,7 +398,7 @@ def merged(one: Schema, other: Schema, lost: list[str] | None = None) -> Schema:
 
 
 def _tighter(word: str, one: Any, other: Any) -> Any:
-    """What holds where one keyword has two values; None where it cannot be said."""
+    """The conjunction of two values of one keyword; None if it cannot be expressed."""
     if word in _UPPER or word in _LOWER:
         limits = [each for each in (one, other) if isinstance(each, int | float) and not isinstance(each, bool)]
         return (min if word in _UPPER else max)(limits) if limits else None
@@ -417,7 +418,7 @@ def _tighter(word: str, one: Any, other: Any) -> Any:
 
 
 def _named_kinds(one: frozenset[str], other: frozenset[str]) -> Any:
-    """The types that both take, as `type` has them; None where there are none."""
+    """The intersection of two sets of types as a value for `type`; None if it is empty."""
     common = {kind for kind in one | other if _takes(one, kind) and _takes(other, kind)}
     names = sorted(common - {"integer"} if "number" in common else common)
     return names[0] if len(names) == 1 else names or None
@@ -428,7 +429,7 @@ def _takes(kinds: frozenset[str], kind: str) -> bool:
 
 
 def _all_of(one: Any, other: Any) -> Any:
-    """One schema for what holds for both."""
+    """The conjunction of two schemas."""
     if one is False or other is False:
         return False
     if one is True or one == {} or json_equal(one, other):
@@ -437,7 +438,7 @@ def _all_of(one: Any, other: Any) -> Any:
 
 
 def _both(one: Record, other: Record) -> Record:
-    """What holds for an object that is both."""
+    """The record of an object that matches both."""
     members = _tighter("properties", one.members, other.members)
     required = list(dict.fromkeys([*one.required, *other.required]))
     is_closed = one.is_closed or other.is_closed
@@ -445,39 +446,39 @@ def _both(one: Record, other: Record) -> Record:
 
 
 def _any_of(variants: list[Record]) -> Record:
-    """What holds for an object that is one of them."""
+    """The record of an object that matches any of these."""
     if len(variants) == 1:
         return variants[0]
-    said: dict[str, list[Any]] = {}
+    declared: dict[str, list[Any]] = {}
     for variant in variants:
         for name, member in variant.members.items():
-            said.setdefault(name, []).append(member)
+            declared.setdefault(name, []).append(member)
     first, *others = variants
     required = [name for name in first.required if all(name in each.required for each in others)]
-    members = {name: united(schemas) for name, schemas in said.items()}
+    members = {name: union(schemas) for name, schemas in declared.items()}
     return Record(members, required, all(each.is_closed for each in variants), (tuple(variants),))
 
 
-def united(schemas: list[Any]) -> Any:
-    """One schema for what is valid by any of these; `enum` where all of them list values."""
+def union(schemas: list[Any]) -> Any:
+    """The union of schemas; a single `enum` if all of them list values."""
     distinct = _distinct([schema for schema in schemas if schema is not False])
     if len(distinct) <= 1:
         return distinct[0] if distinct else False
-    alike: dict[str, list[Any]] = {}  # but for what they say about themselves
+    alike: dict[str, list[Any]] = {}  # equal except for annotations
     for schema in distinct:
-        alike.setdefault(repr(_bare(schema)), []).append(schema)
+        alike.setdefault(repr(_without_notes(schema)), []).append(schema)
     alternatives: list[Any] = []
     choices: list[Schema] = []
     for group in alike.values():
-        bare = _bare(group[0])
-        if _only_chooses(_as_schema(bare)):
+        bare = _without_notes(group[0])
+        if _is_choice(_as_schema(bare)):
             choices.append(_as_schema(bare))
         alternatives.append(group[0] if len(group) == 1 else bare)
     if len(choices) > 1:
         values = _distinct([value for choice in choices for value in listed_values(choice) or ()])
         kinds = {str(choice.get("type")) for choice in choices}
         kind = {"type": choices[0]["type"]} if len(kinds) == 1 and "type" in choices[0] else {}
-        others = [each for each in alternatives if not _only_chooses(_as_schema(_bare(each)))]
+        others = [each for each in alternatives if not _is_choice(_as_schema(_without_notes(each)))]
         alternatives = [{**kind, "enum": values}, *others]
     if len(alternatives) > 1:
         return {"anyOf": alternatives}
@@ -488,7 +489,7 @@ def united(schemas: list[Any]) -> Any:
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    """Each JSON value once; in time that grows with their number alone."""
+    """JSON values without duplicates, in linear time."""
     return list({repr(value): value for value in reversed(values)}.values())[::-1]
 
 
@@ -496,23 +497,25 @@ def _as_schema(schema: Any) -> Schema:
     return cast("Schema", schema) if isinstance(schema, dict) else ANYTHING
 
 
-def _only_chooses(schema: Schema) -> bool:
-    return _CHOOSES.issuperset(schema) and listed_values(schema) is not None
+def _is_choice(schema: Schema) -> bool:
+    return _CHOICE_KEYWORDS.issuperset(schema) and listed_values(schema) is not None
 
 
-def _bare(schema: Any) -> Any:
-    """A schema without what it only says about itself."""
+def _without_notes(schema: Any) -> Any:
+    """A schema without its annotations."""
     if not isinstance(schema, dict):
         return schema
     return {word: value for word, value in cast("Schema", schema).items() if word == "format" or word not in _NOTES}
 
 
 def parts_of(schema: Schema, without: tuple[str, ...] = ()) -> Iterator[Any]:
-    """What may be a subschema in it, or a list of them. A property may be called as a keyword is.
+    """Values in a schema that may be subschemas or lists of them.
+
+    A property may have the name of a keyword, so members of `properties` and its like are always included.
 
     Args:
-        schema: Any.
-        without: Keywords to leave out.
+        schema: Any schema.
+        without: Keywords to skip.
     """
     for word, value in schema.items():
         if word in _MAPS and isinstance(value, dict):
@@ -523,12 +526,12 @@ def parts_of(schema: Schema, without: tuple[str, ...] = ()) -> Iterator[Any]:
 
 
 def reference_of(schema: Schema) -> str | None:
-    """What a schema refers to; None where it does not."""
+    """The target of a schema's `$ref` or its like; None if it has none."""
     return next((schema[word] for word in _REFERENCES if isinstance(schema.get(word), str)), None)
 
 
 def _part(schema: Any, path: str) -> Any:
-    """The part of a schema at a JSON pointer."""
+    """The subschema at a JSON pointer."""
     found = schema
     for part in path[1:].split("/") if path else ():
         key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -544,13 +547,13 @@ def _part(schema: Any, path: str) -> Any:
 _MAPS: Final = frozenset(
     ("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
 )
-_SPELLED: Final = frozenset({*_REFERENCES, "allOf", *_BRANCHES, "$defs", "definitions"})
+_EXPANDED: Final = frozenset({*_REFERENCES, "allOf", *_BRANCHES, "$defs", "definitions"})
 _UPPER: Final = frozenset(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"))
 _LOWER: Final = frozenset(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"))
-_CHOOSES: Final = frozenset(("type", "enum", "const"))
+_CHOICE_KEYWORDS: Final = frozenset(("type", "enum", "const"))
 
 
-_MAX_QUESTIONS: Final = 2_000
+_MAX_CHECKS: Final = 2_000
 _MAX_PATHS: Final = 50_000
 _SUBSCHEMA_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _CONDITIONS: Final = ("not", "if", "then", "else")
@@ -563,30 +566,30 @@ Children = Callable[[Schema], Iterator[Any]]
 
 
 class SchemaCost:
-    """How many questions a schema asks.
+    """An upper bound for the cost of validating values against a schema.
 
     Args:
-        schema: A schema whose references all lead into itself.
+        schema: A schema whose references all resolve within itself.
 
     Raises:
-        RecursionError: It asks the same value thousands of questions, or the same question for ever.
+        RecursionError: The schema would check one value thousands of times, or forever.
     """
 
     def __init__(self, schema: Schema) -> None:
         self._tree = SchemaTree(schema)
         counted: dict[int, float] = {}
         self._paths = self._count(self._tree.root, self._all_children, {}, _UNBOUNDED)
-        """Ways from the root to any part of the schema; without bound where it contains itself."""
-        self._questions = max(
-            self._count(part, self._in_place, counted, _MAX_QUESTIONS) for part in self._parts(self._tree.root)
+        """The number of paths from the root to all subschemas; infinite if the schema is recursive."""
+        self._checks = max(
+            self._count(part, self._in_place, counted, _MAX_CHECKS) for part in self._parts(self._tree.root)
         )
-        """The most that any part asks of one value."""
+        """The largest number of checks of one value by any subschema."""
 
     def affords(self, value: Any) -> bool:
-        """Whether judging this value is cheap enough."""
+        """Whether validating this value is cheap enough."""
         if self._paths <= _MAX_PATHS:
             return True
-        return self._questions ** _depth(value) <= _MAX_PATHS
+        return self._checks ** _depth(value) <= _MAX_PATHS
 
     def _count(self, part: Any, children: Children, known: dict[int, float], most: float) -> float:
         if not isinstance(part, dict):
@@ -595,7 +598,7 @@ class SchemaCost:
         count = known.get(id(own))
         if count is not None:
             return self._checked(count, most)
-        known[id(own)] = _UNBOUNDED  # met again below itself: a circle
+        known[id(own)] = _UNBOUNDED  # found again below itself: a cycle
         known[id(own)] = total = max(1, sum(self._count(child, children, known, most) for child in children(own)))
         return self._checked(total, most)
 
@@ -606,10 +609,10 @@ class SchemaCost:
         return count
 
     def _in_place(self, schema: Schema) -> Iterator[Any]:
-        """The subschemas that judge the same value."""
+        """Subschemas that apply to the same value."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            # What looks like a dangling reference here is data, such as a default's.
+            # A dangling reference here is data, such as a part of a default.
             with suppress(LookupError):
                 yield self._tree.pointer(reference)
         for keyword in _SUBSCHEMA_LISTS:
@@ -617,12 +620,12 @@ class SchemaCost:
         yield from (schema[keyword] for keyword in _CONDITIONS if keyword in schema)
 
     def _all_children(self, schema: Schema) -> Iterator[Any]:
-        """Those, and the ones that judge what the value contains."""
+        """Subschemas that apply to the same value or to its items and members."""
         yield from self._in_place(schema)
         yield from _below(schema)
 
     def _parts(self, schema: Any) -> Iterator[Schema]:
-        """Every subschema as it stands in the text."""
+        """All subschemas, without following references."""
         if isinstance(schema, dict):
             own = cast("Schema", schema)
             yield own

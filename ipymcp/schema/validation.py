@@ -1,8 +1,8 @@
-"""Arguments checked against a schema without trusting it, with one line for each error that names the argument.
+"""Validation of arguments against an untrusted schema, with a one-line error that names the argument.
 
-`jsonschema_rs` judges. It would fetch what a `$ref` names over the network or from a file, so such references are cut
-out before it sees them, and it is given a retriever that refuses. A schema that is broken in one argument still
-validates the others; one that cannot be used at all validates nothing, and the server judges.
+`jsonschema_rs` validates. It would fetch the target of an external `$ref` over the network or from a file, so such
+references are removed first, and its retriever refuses. A schema that is broken in one argument still validates the
+others; one that cannot be used at all validates nothing, and the server decides.
 
 Source: JSON Schema 2020-12 (the dialect of MCP 2025-11-25 and later where `$schema` names none); `format` is not
 asserted, as in 2020-12.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import msgspec
 
+from ipymcp.names import nearest
 from ipymcp.schema.tree import Schema, SchemaCost, SchemaTree
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _MAX_LISTED: Final = 8
+_MAX_COMPARED: Final = 1_000
 _LIMITS: Final = {
     "minimum": "{got} is less than {limit}",
     "maximum": "{got} is more than {limit}",
@@ -39,13 +41,13 @@ _LIMITS: Final = {
 }
 
 
-class Complaint(msgspec.Struct, frozen=True):
-    """One thing that is wrong.
+class ArgumentProblem(msgspec.Struct, frozen=True):
+    """One validation error.
 
     Attributes:
-        path: Where: the argument's exact name, then indices and members.
-        problem: What is wrong there.
-        hint: What to do, where something better than the argument's type can be said.
+        path: The argument's exact name, then indices and members.
+        problem: The error message without the path.
+        hint: A suggestion more specific than the argument's type.
     """
 
     path: tuple[str | int, ...]
@@ -55,47 +57,48 @@ class Complaint(msgspec.Struct, frozen=True):
     @property
     def message(self) -> str:
         """`filters[2].value: expected integer, got 'abc'`."""
-        where = place(self.path)
+        where = format_path(self.path)
         return f"{where}: {self.problem}" if where else self.problem
 
 
-def complain(errors: Sequence[jsonschema_rs.ValidationError]) -> Complaint:
-    """The one complaint that tells the user most."""
+def most_informative(errors: Sequence[jsonschema_rs.ValidationError]) -> ArgumentProblem:
+    """The most informative of several errors."""
     error, alternatives = _deepest(errors[0])
     path = tuple(error.instance_path)
     value: Any = error.instance
     keyword = next((part for part in reversed(error.schema_path) if isinstance(part, str)), "")
     if alternatives:
-        return _none_of(path, value, alternatives)
+        return _no_alternative(path, value, alternatives)
     if keyword == "type":
         return _wrong_type(path, value, _expected(error))
     if keyword in ("enum", "const"):
         return _not_listed(path, value, _allowed(error))
     if keyword in ("required", "dependentRequired"):
-        return Complaint(path, f"{_attribute(error, 'property')!r} is missing")
+        return ArgumentProblem(path, f"{_attribute(error, 'property')!r} is missing")
     if keyword in ("additionalProperties", "unevaluatedProperties"):
         surplus = cast("list[str]", _attribute(error, "unexpected") or [])
-        return Complaint(path, f"no member {listing(surplus)} is allowed here")
+        return ArgumentProblem(path, f"no member {listing(surplus)} is allowed here")
     template = _LIMITS.get(keyword)
     if template is None:
-        return Complaint(path, shortened(error.message, 120))
+        return ArgumentProblem(path, shortened(error.message, 120))
     limit, pattern = _attribute(error, "limit"), _attribute(error, "pattern")
-    return Complaint(path, template.format(got=_got(value), limit=limit, pattern=pattern))
+    return ArgumentProblem(path, template.format(got=_short_repr(value), limit=limit, pattern=pattern))
 
 
-def placed(error: jsonschema_rs.ValidationError) -> Complaint:
-    """One complaint, at the place where it is mended: of a member that is missing, that member's."""
-    complaint = complain([error])
+def problem_at_field(error: jsonschema_rs.ValidationError) -> ArgumentProblem:
+    """One error with the path of the field to fix: for a missing member, that member."""
+    complaint = most_informative([error])
     member = _attribute(error, "property") if error.schema_path[-1:] == ["required"] else None
-    return Complaint((*complaint.path, member), "is missing") if isinstance(member, str) else complaint
+    return ArgumentProblem((*complaint.path, member), "is missing") if isinstance(member, str) else complaint
 
 
 def _deepest(
     error: jsonschema_rs.ValidationError,
 ) -> tuple[jsonschema_rs.ValidationError, list[jsonschema_rs.ValidationError]]:
-    """The error to speak of: of several alternatives the one that went wrong furthest inside the value.
+    """The error to report: of several alternatives the one that failed deepest inside the value.
 
-    Gives the alternatives' own errors as well where none went further than another.
+    Returns:
+        The error, and the first error of each alternative if none failed deeper than the others.
     """
     branches = cast("list[list[jsonschema_rs.ValidationError]]", _attribute(error, "context") or [])
     firsts = [branch[0] for branch in branches if branch]
@@ -109,7 +112,9 @@ def _deepest(
     return _deepest(apart[0]) if len(apart) == 1 else (error, firsts)
 
 
-def _none_of(path: tuple[str | int, ...], value: Any, firsts: Iterable[jsonschema_rs.ValidationError]) -> Complaint:
+def _no_alternative(
+    path: tuple[str | int, ...], value: Any, firsts: Iterable[jsonschema_rs.ValidationError]
+) -> ArgumentProblem:
     kinds: list[str] = []
     listed: list[Any] = []
     for error in firsts:
@@ -122,24 +127,25 @@ def _none_of(path: tuple[str | int, ...], value: Any, firsts: Iterable[jsonschem
     if kinds and not listed:
         return _wrong_type(path, value, kinds)
     if kinds and listed:
-        return Complaint(path, f"expected {_or(kinds)} or one of {listing(listed)}, got {_got(value)}")
-    return Complaint(path, f"{_got(value)} fits none of the forms this argument may have")
+        return ArgumentProblem(path, f"expected {_joined(kinds)} or one of {listing(listed)}, got {_short_repr(value)}")
+    return ArgumentProblem(path, f"{_short_repr(value)} fits none of the forms this argument may have")
 
 
-def _wrong_type(path: tuple[str | int, ...], value: Any, kinds: list[str]) -> Complaint:
+def _wrong_type(path: tuple[str | int, ...], value: Any, kinds: list[str]) -> ArgumentProblem:
     hint = None
     if "string" in kinds and isinstance(value, int | float) and not isinstance(value, bool):
         hint = f"quote it: '{value}'"
     elif "array" in kinds and isinstance(value, str):
-        hint = f"give a list: [{_got(value)}]"
-    return Complaint(path, f"expected {_or(kinds)}, got {_got(value)}", hint)
+        hint = f"give a list: [{_short_repr(value)}]"
+    return ArgumentProblem(path, f"expected {_joined(kinds)}, got {_short_repr(value)}", hint)
 
 
-def _not_listed(path: tuple[str | int, ...], value: Any, listed: list[Any]) -> Complaint:
+def _not_listed(path: tuple[str | int, ...], value: Any, listed: list[Any]) -> ArgumentProblem:
     if len(listed) == 1:
-        return Complaint(path, f"expected {listed[0]!r}, got {_got(value)}")
-    meant = near(value, [each for each in listed if isinstance(each, str)])
-    return Complaint(path, f"{_got(value)} is none of {listing(listed)}", f"did you mean {meant!r}?" if meant else None)
+        return ArgumentProblem(path, f"expected {listed[0]!r}, got {_short_repr(value)}")
+    names = [each for each in listed[:_MAX_COMPARED] if isinstance(each, str)]
+    hint = nearest(value, names, limit=1) if isinstance(value, str) else ""
+    return ArgumentProblem(path, f"{_short_repr(value)} is not one of {listing(listed)}", hint or None)
 
 
 def _expected(error: jsonschema_rs.ValidationError) -> list[str]:
@@ -154,29 +160,18 @@ def _allowed(error: jsonschema_rs.ValidationError) -> list[Any]:
 
 
 def _attribute(error: jsonschema_rs.ValidationError, name: str) -> Any:
-    """A detail of an error, which older releases of the validator may lack."""
+    """A detail of an error; None if this release of the validator lacks it."""
     return getattr(error.kind, name, None)
 
 
-def near(word: Any, words: Iterable[str]) -> str | None:
-    """The word most like a mistyped one, where one is."""
-    if not isinstance(word, str) or len(word) > 100:
-        return None
-    import difflib  # only when something went wrong
-
-    by_lower = {each.lower(): each for each in list(words)[:1000] if len(each) <= 100}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
-
-
 def listing(values: Sequence[Any]) -> str:
-    """The first values as Python writes them: `'a', 'b' … (20 in all)`."""
-    shown = ", ".join(_got(value) for value in values[:_MAX_LISTED])
+    """The first values as Python literals: `'a', 'b' … (20 in all)`."""
+    shown = ", ".join(_short_repr(value) for value in values[:_MAX_LISTED])
     return shown if len(values) <= _MAX_LISTED else f"{shown} … ({len(values)} in all)"
 
 
-def place(path: tuple[str | int, ...]) -> str:
-    """A path as one would write it: `filters[2].value`."""
+def format_path(path: tuple[str | int, ...]) -> str:
+    """A path as Python writes it: `filters[2].value`."""
     words = ""
     for part in path:
         if isinstance(part, int):
@@ -184,22 +179,22 @@ def place(path: tuple[str | int, ...]) -> str:
         elif not words:
             words = shortened(part, 60)
         else:
-            words += f".{part}" if part.isidentifier() else f"[{_got(part)}]"
+            words += f".{part}" if part.isidentifier() else f"[{_short_repr(part)}]"
     return shortened(words, 120)
 
 
 def shortened(text: str, width: int) -> str:
-    """One line of at most this many characters."""
+    """Collapse text to one line of at most this many characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def _or(words: Sequence[str]) -> str:
+def _joined(words: Sequence[str]) -> str:
     each = list(dict.fromkeys(words))
     return each[0] if len(each) == 1 else f"{', '.join(each[:-1])} or {each[-1]}"
 
 
-def _got(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     short = reprlib.Repr()
     short.maxstring = short.maxother = 40
     short.maxlist, short.maxdict, short.maxlevel = 3, 2, 2
@@ -208,10 +203,10 @@ def _got(value: Any) -> str:
 
 _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 100
-_MAX_MENDED: Final = 500
+_MAX_REPAIRED: Final = 500
 _MAX_ERRORS: Final = 8
 _NOT_JUDGED: Final = ("BacktrackLimitExceeded", "RegexEngineFailure", "Referencing")
-"""Errors that say that the validator gave up, not that the value is wrong."""
+"""Errors that mean that the validator gave up, not that the value is invalid."""
 _LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
 _DRAFT_4: Final = "http://json-schema.org/draft-04/schema#"
@@ -221,7 +216,7 @@ _DIALECTS: Final = {
     "http://json-schema.org/draft-07/schema": _DRAFT_7,
     "http://json-schema.org/draft-06/schema": "http://json-schema.org/draft-06/schema#",
     "http://json-schema.org/draft-04/schema": _DRAFT_4,
-    # Often written for "whatever is current".
+    # Often used for "the current draft".
     "http://json-schema.org/schema": _LATEST,
 }
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
@@ -232,7 +227,7 @@ _CUT_ALWAYS: Final = frozenset({"$schema", "$id", "$dynamicRef", "$recursiveRef"
 
 
 class Validator:
-    """What judges the arguments of one tool.
+    """Validates the arguments of one tool.
 
     Args:
         tree: The tool's input schema.
@@ -242,12 +237,12 @@ class Validator:
         self._tree = tree
 
     @cached_property
-    def _judge(self) -> tuple[jsonschema_rs.Validator | None, SchemaCost | None]:
+    def _compiled_schema(self) -> tuple[jsonschema_rs.Validator | None, SchemaCost | None]:
         return _compiled(self._tree)
 
     def accepts(self, arguments: Schema) -> bool:
-        """Whether these JSON arguments are valid; True where the schema cannot say."""
-        compiled, cost = self._judge
+        """Whether these JSON arguments are valid; True if the schema cannot be used."""
+        compiled, cost = self._compiled_schema
         if compiled is None or cost is None or not cost.affords(arguments):
             return True
         try:
@@ -256,8 +251,8 @@ class Validator:
             return True
 
     def errors(self, arguments: Schema) -> list[jsonschema_rs.ValidationError]:
-        """What is wrong with arguments that are not accepted, the first few; empty where nothing can be said."""
-        compiled, _ = self._judge
+        """The first few validation errors; empty if the schema cannot be used."""
+        compiled, _ = self._compiled_schema
         if compiled is None:
             return []
         try:
@@ -277,18 +272,18 @@ def _compiled(tree: SchemaTree) -> tuple[jsonschema_rs.Validator | None, SchemaC
         cost = SchemaCost(schema)
     except RecursionError:
         return None, None
-    # Older spellings are common where no dialect is named.
+    # Schemas without a dialect often use older spellings.
     for candidate in dict.fromkeys((dialect, _DRAFT_7, _DRAFT_4)):
         validator = _compile({**schema, "$schema": candidate})
         if validator is not None:
             return validator, cost
-    mended = {**_without_broken_parts(schema), "$schema": dialect}
-    alone = _Cutter(tree, keep_references=False).cut(mended)
-    return _compile(mended) or _compile({**alone, "$schema": dialect}), cost
+    repaired = {**_without_broken_parts(schema), "$schema": dialect}
+    alone = _Cutter(tree, keep_references=False).cut(repaired)
+    return _compile(repaired) or _compile({**alone, "$schema": dialect}), cost
 
 
 def _compile(schema: Schema) -> jsonschema_rs.Validator | None:
-    import jsonschema_rs  # 8 ms: paid by the first call that needs judging, not at the import
+    import jsonschema_rs  # 8 ms, paid at the first call that needs validation
 
     try:
         return jsonschema_rs.validator_for(schema, retriever=_refuse, validate_formats=False)
@@ -301,17 +296,17 @@ def _refuse(uri: str) -> NoReturn:
 
 
 def _without_broken_parts(schema: Schema) -> Schema:
-    """The root's `type` and `required`, and those members and definitions that make sense by themselves."""
-    mended: Schema = {}
+    """The root's `type` and `required`, and the members and definitions that are valid schemas on their own."""
+    repaired: Schema = {}
     for keyword in ("$defs", "definitions", "properties"):
         found = schema.get(keyword)
         if isinstance(found, dict):
-            parts = list(cast("Schema", found).items())[:_MAX_MENDED]
-            mended[keyword] = {name: part if _is_sound(part) else {} for name, part in parts}
+            parts = list(cast("Schema", found).items())[:_MAX_REPAIRED]
+            repaired[keyword] = {name: part if _is_sound(part) else {} for name, part in parts}
     for keyword in ("type", "required"):
         if keyword in schema and _is_sound({keyword: schema[keyword]}):
-            mended[keyword] = schema[keyword]
-    return mended
+            repaired[keyword] = schema[keyword]
+    return repaired
 
 
 def _is_sound(part: Any) -> bool:
@@ -322,7 +317,7 @@ def _is_sound(part: Any) -> bool:
 
 
 class _Cutter:
-    """Copies a schema without references that lead out of it or nowhere, and without ids that would redirect others."""
+    """Copies a schema without external or dangling references and without ids that would redirect others."""
 
     def __init__(self, tree: SchemaTree, *, keep_references: bool = True) -> None:
         self.tree = tree

@@ -1,4 +1,4 @@
-"""The user's consent to calls that need it. Calls that are asked for at once are one question."""
+"""The user's consent to tool calls. Calls that wait at the same time are combined into one question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _TOGETHER = 0.02
-"""Seconds without another wish after which those there are become a question."""
+"""Seconds without another pending approval after which the question is asked."""
 _HINTS = {
     ("readOnlyHint", True): "only reads",
     ("readOnlyHint", False): "changes things",
@@ -42,177 +42,182 @@ class PendingApproval:
     arguments: bytes
     conversation: Conversation | None = None
     card: Card | None = None
-    """Shows it."""
+    """The card that shows the call."""
     outcome: asyncio.Future[None] = field(init=False)
 
     def granted(self) -> None:
-        """It may be made."""
+        """Let the call be made."""
         if not self.outcome.done():
             self.outcome.set_result(None)
 
     def refused(self, error: PolicyError) -> None:
-        """It may not."""
+        """Fail the call."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
 
     @property
     def name(self) -> str:
-        """`server.tool`."""
+        """The tool as `server.tool`."""
         return f"{self.entry.server}.{self.entry.name}"
 
 
 class Approvals:
-    """Asks for consent and keeps the answers. All of it belongs to the background loop.
+    """Questions for consent, and the rules that their answers become. Use only on the background loop.
 
     Args:
-        policy: Whose rules they become.
-        remembered: Keeps "always" and "never".
-        ask: Brings a question to the user; None comes back where nobody can be asked, or nobody answered.
+        policy: The notebook's rules.
+        saved_rules: Returns the store for the answers "always" and "never".
+        ask: Asks the user; returns None if no one can be asked, or no one answered.
     """
 
     def __init__(
         self,
         policy: Policy,
-        remembered: Callable[[], SavedRules],
+        saved_rules: Callable[[], SavedRules],
         ask: Callable[[ApprovalQuestion], Awaitable[ApprovalAnswer | None]],
     ) -> None:
         self._policy = policy
-        self._remembered = remembered
+        self._saved_rules = saved_rules
         self._ask = ask
-        self._wishes: list[PendingApproval] = []
+        self._pending: list[PendingApproval] = []
         self._asking: asyncio.Task[None] | None = None
 
-    async def obtain(self, wish: PendingApproval) -> None:
+    async def obtain(self, approval: PendingApproval) -> None:
         """Wait for the user's consent.
 
         Raises:
-            PolicyError: It is not given; the message names the rule that asked for it.
+            PolicyError: The user did not consent; the message names the rule that required it.
         """
-        wish.outcome = asyncio.get_running_loop().create_future()
-        self._wishes.append(wish)
+        approval.outcome = asyncio.get_running_loop().create_future()
+        self._pending.append(approval)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask_all())
-        await wish.outcome
+        await approval.outcome
 
     async def _ask_all(self) -> None:
-        while self._wishes:
+        while self._pending:
             try:
                 await self._gather()
-                self._policy.remember(await self._remembered().rules())  # another kernel may have been told
-                together, self._wishes = self._wishes, []
+                self._policy.remember(await self._saved_rules().rules())  # another kernel may have added some
+                together, self._pending = self._pending, []
                 await self._settle(together)
-            except Exception as error:  # a fault of ours must not leave anybody waiting
-                for wish in [*self._wishes]:
-                    wish.refused(PolicyError(f"could not be asked about: {error!r}"))
-                self._wishes = []
+            except Exception as error:  # a bug must not leave a call waiting
+                for approval in [*self._pending]:
+                    approval.refused(PolicyError(f"could not be asked about: {error!r}"))
+                self._pending = []
                 raise
 
     async def _gather(self) -> None:
         count = 0
-        while count != len(self._wishes):
-            count = len(self._wishes)
+        while count != len(self._pending):
+            count = len(self._pending)
             await asyncio.sleep(_TOGETHER)
 
     async def _settle(self, together: Sequence[PendingApproval]) -> None:
-        open_wishes = sorted(filter(self._is_open, together), key=_order)
-        if not open_wishes:
+        pending = sorted(filter(self._is_open, together), key=_order)
+        if not pending:
             return
-        question = self._question(open_wishes)
-        for wish in open_wishes:
-            if wish.card is not None:
-                wish.card.asks(question.card)
+        question = self._question(pending)
+        for approval in pending:
+            if approval.card is not None:
+                approval.card.asks(question.card)
         try:
             answer = await self._ask(question)
             if answer in ("always", "never"):
-                await self._keep(open_wishes, "allow" if answer == "always" else "deny")
+                await self._keep(pending, "allow" if answer == "always" else "deny")
         except Exception as error:
-            for wish in open_wishes:
-                wish.refused(PolicyError(f"could not be asked about: {error!r}"))
+            for approval in pending:
+                approval.refused(PolicyError(f"could not be asked about: {error!r}"))
             raise
-        for wish in open_wishes:
-            self._apply(answer, wish)
+        for approval in pending:
+            self._apply(answer, approval)
 
-    async def _keep(self, wishes: Sequence[PendingApproval], decision: Decision) -> None:
-        remembered = self._remembered()
+    async def _keep(self, approvals: Sequence[PendingApproval], decision: Decision) -> None:
+        saved_rules = self._saved_rules()
         rules = [
-            await remembered.keep(wish.rights.digest, escape(wish.entry.name), decision, wish.entry.server, wish.caller)
-            for wish in wishes
+            await saved_rules.keep(
+                approval.rights.digest, escape(approval.entry.name), decision, approval.entry.server, approval.caller
+            )
+            for approval in approvals
         ]
-        self._policy.remember(await remembered.rules())
+        self._policy.remember(await saved_rules.rules())
         for rule in rules:
             self._policy.add_rule(rule)
 
-    def _is_open(self, wish: PendingApproval) -> bool:
-        """Whether it still has to be asked about; what was answered meanwhile may decide it."""
-        if wish.outcome.done():
+    def _is_open(self, approval: PendingApproval) -> bool:
+        """Whether the call still needs an answer; rules added meanwhile may have decided it."""
+        if approval.outcome.done():
             return False
         try:
-            verdict = self._policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.conversation)
+            verdict = self._policy.check(
+                approval.entry, approval.rights, approval.caller, approval.turn, approval.conversation
+            )
         except PolicyError as error:
-            wish.refused(error)
+            approval.refused(error)
             return False
         if verdict.decision == "allow":
-            wish.granted()
+            approval.granted()
         return verdict.decision == "ask"
 
-    def _question(self, wishes: Sequence[PendingApproval]) -> ApprovalQuestion:
+    def _question(self, approvals: Sequence[PendingApproval]) -> ApprovalQuestion:
         answers: list[ApprovalAnswer] = ["once", "server", "notebook", "always", "never", "no"]
-        if all(wish.turn for wish in wishes):
+        if all(approval.turn for approval in approvals):
             answers.insert(1, "answer")
-        cards = [wish.card.key for wish in wishes if wish.card is not None]
+        cards = [approval.card.key for approval in approvals if approval.card is not None]
         card = next(filter(None, reversed(cards)), "")
-        return ApprovalQuestion(tuple(map(self._wanted, wishes)), tuple(answers), card)
+        return ApprovalQuestion(tuple(map(self._wanted, approvals)), tuple(answers), card)
 
-    def _wanted(self, wish: PendingApproval) -> WantedCall:
-        known = hints(wish.entry, wish.rights)
-        said = ", ".join(text for (name, value), text in _HINTS.items() if known.get(name) is value)
-        why = self._doubt(wish) or self._policy.verdict(wish.entry, wish.rights, wish.caller).why
-        return WantedCall(wish.entry.server, wish.entry.name, wish.arguments, wish.caller, why, said)
+    def _wanted(self, approval: PendingApproval) -> WantedCall:
+        known = hints(approval.entry, approval.rights)
+        described = ", ".join(text for (name, value), text in _HINTS.items() if known.get(name) is value)
+        why = self._taint(approval) or self._policy.verdict(approval.entry, approval.rights, approval.caller).why
+        return WantedCall(
+            approval.entry.server, approval.entry.name, approval.arguments, approval.caller, why, described
+        )
 
-    def _doubt(self, wish: PendingApproval) -> str:
-        """The reason to ask that lies in the conversation."""
-        conversation = wish.conversation
-        if conversation is None or not self._policy.is_doubted(wish.entry, wish.rights, conversation):
+    def _taint(self, approval: PendingApproval) -> str:
+        """Return the reason to ask because of untrusted content in the conversation, or the empty string."""
+        conversation = approval.conversation
+        if conversation is None or not self._policy.is_doubted(approval.entry, approval.rights, conversation):
             return ""
         return conversation.taint
 
-    def _apply(self, answer: ApprovalAnswer | None, wish: PendingApproval) -> None:
-        if wish.card is not None:
-            wish.card.answered(answer)
-        digest, caller = wish.rights.digest, wish.caller
+    def _apply(self, answer: ApprovalAnswer | None, approval: PendingApproval) -> None:
+        if approval.card is not None:
+            approval.card.answered(answer)
+        digest, caller = approval.rights.digest, approval.caller
         here = f"{WHOSE[caller]}, answered in this notebook"
         match answer:
             case "answer":
-                self._policy.allow_turn(wish.turn, wish.rights, wish.entry)
+                self._policy.allow_turn(approval.turn, approval.rights, approval.entry)
             case "server":
                 self._policy.add_rule(Rule("*", "allow", here, digest, caller))
             case "notebook":
-                self._policy.add_rule(Rule(escape(wish.entry.name), "allow", here, digest, caller))
+                self._policy.add_rule(Rule(escape(approval.entry.name), "allow", here, digest, caller))
             case "never":
-                wish.refused(_error(wish, "you said never"))
+                approval.refused(_error(approval, "you said never"))
             case "no":
-                wish.refused(_error(wish, "you said no"))
+                approval.refused(_error(approval, "you said no"))
             case None:
-                rule = self._policy.verdict(wish.entry, wish.rights, wish.caller).why
-                doubt = self._doubt(wish)
+                rule = self._policy.verdict(approval.entry, approval.rights, approval.caller).why
+                taint = self._taint(approval)
                 text = f"needs your consent by the rule {rule!r}, and nobody answered"
-                hint = f"%mcp policy allow {quoted(wish.name)}"
-                if doubt:  # which no rule outweighs
-                    way = f"{beforehand(wish.name)}, or %config IPyMCP.doubts = False"
-                    text = f"needs your consent because {doubt}, and nobody answered; {way} allows it beforehand"
-                    hint = way
-                wish.refused(_error(wish, text, hint))
+                hint = f"%mcp policy allow {quoted(approval.name)}"
+                if taint:  # outweighs every rule
+                    hint = f"{beforehand(approval.name)}, or %config IPyMCP.doubts = False"
+                    text = f"needs your consent because {taint}, and nobody answered; {hint} allows it beforehand"
+                approval.refused(_error(approval, text, hint))
             case _:
                 pass
-        if answer in ALLOWING and self._doubt(wish) and wish.conversation is not None:
-            self._policy.agree(wish.conversation, wish.rights, None if answer == "server" else wish.entry)
-        wish.granted()
+        if answer in ALLOWING and self._taint(approval) and approval.conversation is not None:
+            self._policy.agree(approval.conversation, approval.rights, None if answer == "server" else approval.entry)
+        approval.granted()
 
 
-def _order(wish: PendingApproval) -> int:
-    return wish.card.number if wish.card is not None else 0
+def _order(approval: PendingApproval) -> int:
+    return approval.card.number if approval.card is not None else 0
 
 
-def _error(wish: PendingApproval, text: str, hint: str | None = None) -> PolicyError:
-    hint = hint or f"%mcp policy explain {quoted(wish.name)}"
-    return PolicyError(text, server=wish.entry.server, tool=wish.entry.name, hint=hint)
+def _error(approval: PendingApproval, text: str, hint: str | None = None) -> PolicyError:
+    hint = hint or f"%mcp policy explain {quoted(approval.name)}"
+    return PolicyError(text, server=approval.entry.server, tool=approval.entry.name, hint=hint)

@@ -1,6 +1,6 @@
-"""Pins: what each tool was when it was first used, and whether it still is.
+"""Pins: fingerprints of tool definitions at first use, and the detection of later changes.
 
-Source: the canonical form is JSON with sorted keys and no blanks; what is absent is left out.
+A canonical definition is JSON with sorted keys and no whitespace; absent fields are omitted.
 """
 
 from __future__ import annotations
@@ -36,43 +36,43 @@ if TYPE_CHECKING:
 
 
 _BLANKS = re.compile(r"[^\S \n]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-"""Blanks that look like another, and what moves the cursor."""
+"""Look-alike whitespace and control characters."""
 _LONG = 160
 _AROUND = 50
-"""Characters of a long line that are shown on either side of what differs."""
+"""Characters shown on either side of the difference in a long line."""
 
 
 def diff(old: str, new: str) -> list[str]:
-    """What differs between two canonical definitions: unified, three lines around each change."""
-    import difflib  # by whoever looks
+    """Return the unified diff of two canonical definitions, with three lines of context."""
+    import difflib
 
     lines = list(difflib.unified_diff(_lines(old), _lines(new), "pinned", "now", lineterm=""))
     return [*lines[:2], *_readable(lines[2:])]
 
 
 def _lines(text: str) -> list[str]:
-    """One line a value, but the description as its own lines: a change in it is to be read."""
-    definition = json.loads(mask(text))  # as what is kept is
+    """Return one line per value, with the description split into its own lines for readable changes."""
+    definition = json.loads(mask(text))  # stored definitions are masked, too
     description = definition.pop("description", None)
-    told = [] if description is None else str(description).split("\n")
-    shown = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
-    return [_BLANKS.sub(_spelled, line) for line in (*(f"description: {line}" for line in told), *shown)]
+    paragraphs = [] if description is None else str(description).split("\n")
+    values = json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
+    return [_BLANKS.sub(_escaped, line) for line in (*(f"description: {line}" for line in paragraphs), *values)]
 
 
 def _readable(lines: Sequence[str]) -> Iterator[str]:
-    """The same with each line that replaces another beside it compared to that."""
+    """Yield the lines of a diff, with replaced lines shortened to their difference."""
     place = 0
     while place < len(lines):
-        gone = _run(lines, place, "-")
-        come = _run(lines, place + len(gone), "+")
-        if len(gone) == len(come) and gone:
-            pairs = [_compared(old, new) for old, new in zip(gone, come, strict=True)]
+        removed = _run(lines, place, "-")
+        added = _run(lines, place + len(removed), "+")
+        if len(removed) == len(added) and removed:
+            pairs = [_compared(old, new) for old, new in zip(removed, added, strict=True)]
             yield from (old for old, _ in pairs)
             yield from (new for _, new in pairs)
         else:
-            yield from (*gone, *come)
-        place += len(gone) + len(come)
-        if not gone and not come:
+            yield from (*removed, *added)
+        place += len(removed) + len(added)
+        if not removed and not added:
             yield lines[place]
             place += 1
 
@@ -85,22 +85,22 @@ def _run(lines: Sequence[str], start: int, mark: str) -> list[str]:
 
 
 def _compared(old: str, new: str) -> tuple[str, str]:
-    """Two lines, each with its mark, so that one sees where they differ."""
+    """Return a removed and an added line, shortened to where they differ."""
     before = _common(old[1:], new[1:]) + 1
-    behind = _common(old[: before - 1 : -1], new[: before - 1 : -1])
-    looks_same = skeleton(old) == skeleton(new)  # letters of other scripts, say, or characters that nobody sees
-    return _shown(old, before, behind, looks_same), _shown(new, before, behind, looks_same)
+    after = _common(old[: before - 1 : -1], new[: before - 1 : -1])
+    looks_same = skeleton(old) == skeleton(new)  # letters of other scripts or invisible characters
+    return _shown(old, before, after, looks_same), _shown(new, before, after, looks_same)
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Return the length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
-def _shown(line: str, before: int, behind: int, looks_same: bool) -> str:
-    """A line around the part by which it differs."""
-    head, part, tail = line[1:before], line[before : len(line) - behind], line[len(line) - behind :]
+def _shown(line: str, before: int, after: int, looks_same: bool) -> str:
+
+    head, part, tail = line[1:before], line[before : len(line) - after], line[len(line) - after :]
     if looks_same:
         part = part.encode("ascii", "backslashreplace").decode()
     if len(line) > _LONG:
@@ -109,7 +109,7 @@ def _shown(line: str, before: int, behind: int, looks_same: bool) -> str:
     return f"{line[0]}{head}{part}{tail}"
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
@@ -117,44 +117,43 @@ _PARTS = ("inputSchema", "outputSchema", "annotations")
 
 
 class Pin(Struct, frozen=True):
-    """A tool as it was pinned."""
+    """A pinned tool definition."""
 
     hash: str
     definition: str
-    """Canonical, its secrets masked."""
+    """The canonical definition with secrets masked."""
     pinned: float
-    """When, in seconds since the epoch."""
+    """Time of pinning, in seconds since the epoch."""
 
 
 class CanonicalTool(NamedTuple):
-    """A tool as it is now."""
+    """A tool's current canonical definition."""
 
     text: str
-    """Its canonical definition."""
     hash: str
 
 
 def canonical(definition: ToolDefinition) -> str:
-    """All of a definition that a model or a person reads, as JSON in one spelling."""
+    """Return the parts of a definition that a model or a person reads, as canonical JSON."""
     parts: dict[str, Any] = {"name": definition.name, "title": definition.title, "description": definition.description}
     for part in _PARTS:
         raw: Raw = getattr(definition, part)
         if len(raw):
             parts[part] = types.loads(raw)
-    said = {key: value for key, value in parts.items() if value is not None}
+    present = {key: value for key, value in parts.items() if value is not None}
     try:
-        return msgspec.json.encode(said, order="sorted").decode()
+        return msgspec.json.encode(present, order="sorted").decode()
     except UnicodeEncodeError:  # lone surrogates
-        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(present, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint(text: str) -> str:
-    """SHA-256, in hex, of a canonical definition."""
+    """Return the SHA-256, in hex, of a canonical definition."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def spelled(tools: Iterable[ToolDefinition]) -> dict[str, CanonicalTool]:
-    """Each tool's canonical definition and its fingerprint, by name; of two of one name the first's."""
+    """Return each tool's canonical definition by name; the first of tools with the same name counts."""
     found: dict[str, CanonicalTool] = {}
     for tool in tools:
         if tool.name not in found:
@@ -164,35 +163,31 @@ def spelled(tools: Iterable[ToolDefinition]) -> dict[str, CanonicalTool]:
 
 
 class Differences(NamedTuple):
-    """What differs from what was pinned: the fingerprints now, by tool."""
+    """Current fingerprints of the tools that differ from their pins, by tool."""
 
     changed: dict[str, str]
     new: dict[str, str]
-    """Tools that there were none of when the server's others were pinned."""
+    """Tools added after the server's others were pinned."""
 
     def without(self, names: Iterable[str]) -> Differences:
-        """The same without these tools."""
-        gone = frozenset(names)
-        return Differences(*({name: now for name, now in one.items() if name not in gone} for one in self))
+        """Return the differences except those of some tools."""
+        excluded = frozenset(names)
+        return Differences(*({name: now for name, now in one.items() if name not in excluded} for one in self))
 
 
 class Pins:
-    """What was pinned of each definition's tools.
-
-    Args:
-        database: Where it is kept.
-    """
+    """The stored pins of tools, by the digest of the server's definition."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def compare(self, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> Differences:
-        """What differs from what was pinned. All tools are pinned when the first of the definition are seen.
+        """Return the differences to the pins. The first tools seen of a definition are pinned.
 
         Args:
-            digest: Of the server's definition.
-            server: Its name, for people.
-            tools: As they are now.
+            digest: Digest of the server's definition.
+            server: Display name of the server.
+            tools: The server's current tools.
         """
         rows = await self._database.aquery("SELECT tool, hash FROM pins WHERE digest = ?", (digest,))
         pinned: dict[str, str] = dict(rows)
@@ -206,14 +201,14 @@ class Pins:
         )
 
     async def of(self, digest: str) -> Mapping[str, Pin]:
-        """What is pinned of one definition, by tool."""
+        """Return the pins of one definition, by tool."""
         rows = await self._database.aquery(
             "SELECT tool, hash, definition, pinned FROM pins WHERE digest = ?", (digest,)
         )
         return {tool: Pin(found, definition, pinned) for tool, found, definition, pinned in rows}
 
     async def accept(self, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> None:
-        """Pin them as they are now."""
+        """Pin the current definitions of some tools."""
         await self._insert("REPLACE", digest, server, tools)
 
     async def _insert(self, otherwise: str, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> None:
@@ -232,47 +227,44 @@ def _storable(text: str) -> str:
 LOCK_FILE = "mcp.lock"
 _VERSION = 1
 Lock: TypeAlias = "Mapping[str, Mapping[str, str]]"
-"""Hashes of tools, by server and tool."""
+"""Fingerprints by server and tool."""
 
 
 class Pinning:
-    """Compares what servers have with what they had. Its coroutines belong to the background loop.
+    """Comparison of servers' tools with their pins and the lock file. Its coroutines run on the background loop.
 
     Args:
-        policy: Told of the tools that have changed.
-        database: Keeps the pins.
+        policy: Receives the tools that have changed.
+        database: Returns the database that stores the pins.
     """
 
     def __init__(self, policy: Policy, database: Callable[[], Database]) -> None:
         self.lock: dict[str, Mapping[str, str]] = {}
-        """Servers that must be what a lock file says, and what it says of them."""
+        """Locked servers with the fingerprints that the lock file requires."""
         self._policy = policy
         self._database = database
         self._found: dict[str, Differences] = {}
-        """What differs, by definition."""
+        """Differences to the pins, by digest."""
         self._unlocked: dict[str, frozenset[str]] = {}
 
     @property
     def pins(self) -> Pins:
-        """What is kept."""
+        """The stored pins."""
         return Pins(self._database())
 
     async def compare(
         self, digest: str, server: str, tools: Iterable[ToolDefinition], *, starting: bool
     ) -> Differences:
-        """Compare a server's tools before anybody may call them.
+        """Compare a server's tools with their pins before they can be called.
 
         Args:
-            digest: Of its definition.
-            server: Its name.
-            tools: As they are now.
-            starting: Whether it has just started.
-
-        Returns:
-            Those that have changed since they were pinned, or are new since the others were.
+            digest: Digest of the server's definition.
+            server: Display name of the server.
+            tools: The server's current tools.
+            starting: Whether the server has just started.
 
         Raises:
-            PolicyError: It is starting, and is not what the lock file says.
+            PolicyError: The server is starting, and differs from the lock file.
         """
         now = await asyncio.to_thread(spelled, list(tools))  # there may be ten thousand
         locked = self.lock.get(server)
@@ -283,22 +275,22 @@ class Pinning:
                 raise PolicyError(
                     f"differs from {LOCK_FILE}: {text}",
                     server=server,
-                    hint=f"%mcp load {quoted(server)} runs it unlocked; then %mcp pins export writes the file anew",
+                    hint=f"%mcp load {quoted(server)} runs it unlocked; then %mcp pins export updates the file",
                 )
             self._unlocked[digest] = frozenset(differing)
         else:
             self._unlocked.pop(digest, None)
         self._found[digest] = found = await self.pins.compare(digest, server, now)
-        self._tell()
+        self._update_policy()
         return found
 
     def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
-        """Whether tools are not what a lock file says that this server must have."""
+        """Whether a locked server's tools differ from the lock file."""
         locked = self.lock.get(server)
         return locked is not None and bool(_differing(spelled(tools), locked))
 
     async def refresh(self) -> None:
-        """Another kernel may have been told to accept what has changed here, too."""
+        """Apply the changes that other kernels have accepted."""
         for digest, found in [*self._found.items()]:
             if found.changed or found.new:
                 pinned = await self.pins.of(digest)
@@ -309,21 +301,21 @@ class Pinning:
                 )
                 if self._found.get(digest) is found:
                     self._found[digest] = still
-        self._tell()
+        self._update_policy()
 
     async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
-        """Pin tools as they are now."""
+        """Pin the current definitions of some tools."""
         accepted = spelled(tools)
         await self.pins.accept(digest, server, accepted)
         found = self._found.get(digest, Differences({}, {}))
         self._found[digest] = found.without(accepted)
-        self._tell()
+        self._update_policy()
 
     def hold_to(self, lock: Lock | None, servers: Iterable[str]) -> None:
-        """From their next start on hold servers to a lock file, or to none.
+        """Lock servers to a lock file from their next start on, or unlock them with None.
 
         Raises:
-            PolicyError: The lock file has no such server.
+            PolicyError: The lock file does not have the server.
         """
         for server in servers:
             if lock is None:
@@ -331,17 +323,17 @@ class Pinning:
             elif server in lock:
                 self.lock[server] = lock[server]
             else:
-                raise PolicyError(f"is not in {LOCK_FILE}", server=server, hint="%mcp pins export writes the file anew")
+                raise PolicyError(f"is not in {LOCK_FILE}", server=server, hint="%mcp pins export updates the file")
 
     def has_changed(self, digest: str, tool: str) -> bool:
-        """Whether a tool is not what was pinned."""
+        """Whether a tool differs from its pin."""
         return digest in self._found and tool in self._found[digest].changed
 
     def is_new(self, digest: str, tool: str) -> bool:
-        """Whether a tool came after its server's others were pinned."""
+        """Whether a tool was added after its server's others were pinned."""
         return digest in self._found and tool in self._found[digest].new
 
-    def _tell(self) -> None:
+    def _update_policy(self) -> None:
         self._policy.set_changed(
             _pairs({digest: found.changed for digest, found in self._found.items()}),
             _pairs(self._unlocked),
@@ -354,7 +346,7 @@ def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
 
 
 def _differing(now: Mapping[str, CanonicalTool], locked: Mapping[str, str]) -> dict[str, str]:
-    """The tools that differ, and how, for people."""
+    """Return the tools that differ from a lock file, each with a phrase for people."""
     changed = {name: "has changed" for name, found in now.items() if locked.get(name, found.hash) != found.hash}
     new = {name: "is new" for name in now if name not in locked}
     gone = {name: "is gone" for name in locked if name not in now}
@@ -362,10 +354,10 @@ def _differing(now: Mapping[str, CanonicalTool], locked: Mapping[str, str]) -> d
 
 
 def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> None:
-    """Write a lock file: what each tool of these servers is now.
+    """Write the fingerprints of servers' current tools to a lock file.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The file cannot be written.
     """
     hashes = {
         server: {name: one.hash for name, one in sorted(spelled(tools).items())}
@@ -379,10 +371,10 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
 
 
 def read_lock(folder: str) -> Lock:
-    """The hashes of the lock file in a folder, by server and tool.
+    """Read the lock file in a folder.
 
     Raises:
-        ConfigError: There is none, or it is none.
+        ConfigError: The file does not exist or is invalid.
     """
     hint = "%mcp pins export writes one from the servers that are loaded"
     path = Path(folder, LOCK_FILE)
@@ -396,5 +388,5 @@ def read_lock(folder: str) -> Lock:
         raise ConfigError(f"{path}: not JSON: {error}", hint=hint) from None
     servers = document.get("servers") if is_object(document) and document.get("version") == _VERSION else None
     if not is_object(servers) or not all(is_object(hashes) for hashes in servers.values()):
-        raise ConfigError(f"{path}: is no lock file of version {_VERSION}", hint=hint)
+        raise ConfigError(f"{path}: not a lock file of version {_VERSION}", hint=hint)
     return servers

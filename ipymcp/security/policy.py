@@ -1,4 +1,4 @@
-"""May this tool be called now, by this caller? Every call of every face is checked here, and nothing here waits."""
+"""The policy that decides whether a caller may call a tool. Every call is checked here, without blocking."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Policy", "PolicyError"]
 
 _Agreed: TypeAlias = "tuple[str, str | None]"
-"""A tool by its definition's digest and its name; None for all of the server's."""
+"""A tool by its server's digest and its name; None for all tools of the server."""
 _MAX_TURNS = 32
-"""Answers of models whose consents are kept; one that is over is not told to us."""
+"""Model answers whose consents are kept; the end of an answer is not reported here."""
 
 
 class _Known(NamedTuple):
-    """A verdict and all that it was made from, compared by identity."""
+    """A cached verdict with its inputs, which are compared by identity."""
 
     entry: ToolRef
     rights: ServerGrants
@@ -40,30 +40,30 @@ class _Known(NamedTuple):
 
 
 class Policy:
-    """The rules of this notebook, and what they decide."""
+    """The rules of this notebook, and the verdicts they give."""
 
     def __init__(self) -> None:
         self.filters = Filters()
-        """What `%mcp disable` switched off."""
+        """Tools switched off by `%mcp disable`."""
         self.session_rules: tuple[Rule, ...] = ()
-        """What was decided in this notebook, oldest first."""
+        """Rules of this notebook, oldest first."""
         self.remembered: tuple[Rule, ...] = ()
-        """What was answered "always" and "never", oldest first."""
+        """Saved rules from the answers "always" and "never", oldest first."""
         self.doubts = True
-        """Whether a model is doubted once it has read what may be anybody's words."""
+        """Whether calls need consent again once the model has read untrusted content."""
         self._pins: PinsMode = "models"
         self._changed: frozenset[tuple[str, str]] = frozenset()
         self._unlocked: frozenset[tuple[str, str]] = frozenset()
         self._new: frozenset[tuple[str, str]] = frozenset()
         self._turns: OrderedDict[str, set[_Agreed]] = OrderedDict()
         self._agreed: WeakKeyDictionary[object, set[_Agreed]] = WeakKeyDictionary()
-        """What is agreed to within something, for as long as that lasts."""
+        """Consents by the object they are limited to, such as a conversation, for its lifetime."""
         self._state = object()
-        """Replaced with every change, so that what was made from the old one is seen to be stale."""
+        """Token replaced with every change, which invalidates cached verdicts."""
         self._known: dict[tuple[str, str, Caller], _Known] = {}
         self._worlds: dict[tuple[str, str], tuple[ToolRef, ServerGrants, bool]] = {}
 
-    # -- asking it ----------------------------------------------------------------------------------------------------
+    # -- verdicts -----------------------------------------------------------------------------------------------------
 
     def check(
         self,
@@ -73,17 +73,17 @@ class Policy:
         turn: str = "",
         conversation: Conversation | None = None,
     ) -> Verdict:
-        """What is decided of a call, unless it is denied.
+        """Return the verdict on a call: `allow` or `ask`.
 
         Args:
             entry: The tool.
-            rights: Its server's.
-            caller: On whose behalf.
-            turn: Names the model's answer that the call is a part of.
-            conversation: That the answer is a part of; what was read there may be a reason to ask all the same.
+            rights: The grants of the tool's server.
+            caller: The caller, a person, a model or an app.
+            turn: Identifier of the model answer that makes the call.
+            conversation: The conversation of that answer; untrusted content in it may require consent.
 
         Raises:
-            PolicyError: It is denied; the message names the rule.
+            PolicyError: The call is denied; the message names the rule.
         """
         verdict = self.verdict(entry, rights, caller)
         if verdict.decision == "allow" and conversation is not None and self.is_doubted(entry, rights, conversation):
@@ -103,7 +103,7 @@ class Policy:
         )
 
     def is_doubted(self, entry: ToolRef, rights: ServerGrants, conversation: Conversation) -> bool:
-        """Whether to ask about a tool since the model has read strangers' words: of what may change something, once."""
+        """Whether a tool that is not read-only needs consent because the conversation has untrusted content."""
         return (
             bool(conversation.taint)
             and self.doubts
@@ -112,7 +112,7 @@ class Policy:
         )
 
     def is_open_world(self, entry: ToolRef, rights: ServerGrants) -> bool:
-        """Whether what a tool answers may be anybody's words: it is not said to stay with its own data."""
+        """Whether a tool's results may contain untrusted content: no hint says that it stays with its own data."""
         key = (entry.server, entry.name)
         known = self._worlds.get(key)
         if known is None or known[0] is not entry or known[1] is not rights:
@@ -122,11 +122,11 @@ class Policy:
 
     @property
     def state(self) -> object:
-        """Stands for all that was decided so far: another object after every change."""
+        """Token for all rules so far; another object after every change."""
         return self._state
 
     def verdict(self, entry: ToolRef, rights: ServerGrants, caller: Caller = "user") -> Verdict:
-        """What is decided of a tool for a caller."""
+        """Return the verdict on a tool for a caller, from the cache if nothing has changed."""
         key = (entry.server, entry.name, caller)
         known = self._known.get(key)
         if (
@@ -143,7 +143,7 @@ class Policy:
         return verdict
 
     def rules(self, entry: ToolRef, rights: ServerGrants, caller: Caller) -> list[Rule]:
-        """Every rule that is about a tool for a caller; where nothing else forbids the tool the last decides."""
+        """Return every rule that applies to a tool and a caller; the last one decides."""
         found: list[Rule] = []
         for rule in matching(entry, rights, caller, self._decided()):
             if not (rule.caller and rule.decision == "allow" and found[-1].decision == "deny"):
@@ -151,10 +151,10 @@ class Policy:
         return found
 
     def _decided(self) -> Iterable[Rule]:
-        """What the user decided, in the order in which it counts: what was said in this notebook comes last.
+        """Return the user's rules in increasing precedence: saved rules, then those of this notebook.
 
-        A rule for always that was made in this notebook counts from there as well, and with it what other kernels were
-        told since; what they allow takes back nothing that was said here.
+        A saved rule made in this notebook takes its place among the notebook's rules, followed by newer saved rules of
+        other kernels, except those that allow: they override nothing in this notebook.
         """
         ordered = dict.fromkeys(self.remembered)
         for rule in self.session_rules:
@@ -197,44 +197,44 @@ class Policy:
         return Verdict("allow", "", notice=notice)
 
     def _has_allowance(self, rights: ServerGrants, caller: Caller) -> bool:
-        """Whether the user has allowed something of a definition's server: they saw the tools that it had then."""
+        """Whether a rule allows tools of this server; the user has seen only the tools it had at that time."""
         return any(
             rule.decision == "allow" and rule.digest and rule.digest == rights.digest and rule.caller in ("", caller)
             for rule in self._decided()
         )
 
-    # -- changing it --------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def add_rule(self, rule: Rule) -> None:
-        """Decide something for this notebook, instead of what was decided of the same pattern."""
+        """Add a rule for this notebook, replacing one of the same pattern."""
         kept = (known for known in self.session_rules if _about(known) != _about(rule))
         self.session_rules = (*kept, rule)
         self._state = object()
 
     def allow_turn(self, turn: str, rights: ServerGrants, entry: ToolRef | None) -> None:
-        """Allow a tool, or all of its server's, for the rest of a model's answer."""
+        """Allow a tool, or all tools of the server with None, for the rest of a model answer."""
         self._turns.setdefault(turn, set()).add(_agreed(rights, entry))
         self._turns.move_to_end(turn)
         while len(self._turns) > _MAX_TURNS:
             self._turns.popitem(last=False)
 
     def agree(self, within: object, rights: ServerGrants, entry: ToolRef | None) -> None:
-        """The user agrees to a tool, or to all of its server's, within something, such as a conversation."""
+        """Record the user's consent to a tool, or to all tools of the server with None, within a conversation."""
         self._agreed.setdefault(within, set()).add(_agreed(rights, entry))
 
     def has_agreed(self, within: object, rights: ServerGrants, entry: ToolRef | None) -> bool:
-        """Whether the user did."""
+        """Whether the user has consented to a tool within a conversation."""
         return _covers(self._agreed.get(within), rights, entry)
 
     def reset(self) -> None:
-        """Take back all that was decided in this notebook."""
+        """Remove all rules and consents of this notebook."""
         self.session_rules = ()
         self._turns.clear()
         self._agreed.clear()
         self._state = object()
 
     def remember(self, rules: tuple[Rule, ...]) -> None:
-        """These are what is remembered now."""
+        """Replace the saved rules."""
         if rules != self.remembered:
             self.session_rules = tuple(
                 rule for rule in self.session_rules if rule in rules or rule not in self.remembered
@@ -244,7 +244,7 @@ class Policy:
 
     @property
     def pins(self) -> PinsMode:
-        """For whom a tool whose definition changed is out of reach: `models`, `all` or nobody (`off`)."""
+        """Callers that may not call a changed tool: `models`, `all` or none (`off`)."""
         return self._pins
 
     @pins.setter
@@ -258,12 +258,12 @@ class Policy:
         unlocked: frozenset[tuple[str, str]],
         new: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """These tools, by their definition's digest and their name, are not what they were.
+        """Set the tools that differ from their pins, by the digest of the server's definition and by name.
 
         Args:
-            changed: Since they were pinned.
-            unlocked: From what the lock file has.
-            new: They came after their server's others were pinned.
+            changed: Tools that differ from their pin.
+            unlocked: Tools that differ from the lock file.
+            new: Tools added after the server's others were pinned.
         """
         if (changed, unlocked, new) != (self._changed, self._unlocked, self._new):
             self._changed, self._unlocked, self._new = changed, unlocked, new

@@ -1,7 +1,7 @@
 """Rules that allow, ask about or deny tools, saved and for the session, and filters that switch tools off.
 
-In this order: who asks, the tool's hints, `autoApprove` (accepted with the definition), the definition's `tools`, what
-was answered "always" and "never", what was said in this notebook. Read-only modes come before all of them.
+In increasing precedence: the caller's default, the tool's hints, `autoApprove`, the definition's `tools`, saved answers
+("always", "never"), rules of this notebook. Read-only modes come before all of them.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 
 
 class ToolRef(Protocol):
-    """A tool, as rules are about it."""
+    """Interface of a tool that rules are matched against."""
 
     @property
     def server(self) -> str:
-        """Its server's name."""
+        """Name of the server."""
         ...
 
     @property
     def name(self) -> str:
-        """The server's own name for it."""
+        """Name of the tool at the server."""
         ...
 
     @property
     def alias(self) -> str:
-        """What a user types for it."""
+        """Python identifier of the tool."""
         ...
 
     @property
     def definition(self) -> ToolDefinition:
-        """What the server says of it."""
+        """Definition from the server."""
         ...
 
 
 def is_named(tool: ToolRef, pattern: str) -> bool:
-    """Whether a glob over `server.tool` means this tool, by its own name or by what a user types for it."""
+    """Whether a glob over `server.tool` matches a tool's name or alias."""
     return fnmatchcase(f"{tool.server}.{tool.name}", pattern) or fnmatchcase(f"{tool.server}.{tool.alias}", pattern)
 
 
 def selects(patterns: Sequence[str], tool: ToolRef) -> bool:
-    """Whether patterns select a tool. The last that matches decides; with only `!` patterns the rest is in.
+    """Whether patterns select a tool. The last match decides; only `!` patterns select everything else.
 
-    A pattern without a dot means a server: `fs` is `fs.*`.
+    A pattern without a dot names a server: `fs` is `fs.*`.
     """
     selected = all(pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
@@ -64,23 +64,23 @@ def selects(patterns: Sequence[str], tool: ToolRef) -> bool:
 
 
 class Filters:
-    """What the user switched off and on again in this notebook, in that order."""
+    """Patterns that switch tools off and on again in this notebook, in order."""
 
     def __init__(self) -> None:
         self._rules: tuple[tuple[str, bool], ...] = ()
 
     @property
     def rules(self) -> tuple[tuple[str, bool], ...]:
-        """Patterns and whether they allow, oldest first."""
+        """Patterns, each with whether it allows, oldest first."""
         return self._rules
 
     def set(self, pattern: str, *, allowed: bool) -> None:
-        """Switch what matches `server.tool` off or on."""
+        """Switch the tools that match a glob over `server.tool` on or off."""
         kept = tuple(rule for rule in self._rules if rule[0] != pattern)
         self._rules = (*kept, (pattern, allowed))
 
     def forbidding(self, tool: ToolRef) -> str | None:
-        """The pattern that switches this tool off, if one does."""
+        """Return the pattern that switches a tool off, or None."""
         if not self._rules:
             return None
         found = None
@@ -96,15 +96,15 @@ _OTHERS: tuple[Caller, ...] = ("model", "app")
 
 
 class ServerGrants(Struct, frozen=True):
-    """What a server's definition says of its tools.
+    """The part of a server's definition that grants or restricts calls of its tools.
 
     Attributes:
-        digest: Of the definition; empty until it is known.
-        tools: Globs over its tools' names, or over `server.tool`, and what they decide, in order.
-        auto_approve: Globs of the tools that others than a person may call unasked.
-        read_only: True refuses what is not said to be read-only; `hinted` what is said not to be.
-        hints: What the user says of tools, by glob, instead of the server.
-        origin: Where it was defined.
+        digest: Digest of the definition; empty until it is known.
+        tools: Globs over tool names or `server.tool`, each with its decision, in order.
+        auto_approve: Globs of tools that models and apps may call without consent.
+        read_only: True refuses tools without a read-only hint; `hinted` only those with a hint to the contrary.
+        hints: Annotations that override the server's, by glob.
+        origin: Source of the definition, for messages.
     """
 
     digest: str = ""
@@ -116,7 +116,7 @@ class ServerGrants(Struct, frozen=True):
 
 
 def rights_of(definition: ServerDefinition, digest: str = "") -> ServerGrants:
-    """The part of a definition that policy is about."""
+    """Return the grants of a definition."""
     return ServerGrants(
         digest,
         tuple((glob, cast("Decision", decision)) for glob, decision in definition.tools.items()),
@@ -128,15 +128,14 @@ def rights_of(definition: ServerDefinition, digest: str = "") -> ServerGrants:
 
 
 class Rule(Struct, frozen=True):
-    """One rule.
+    """A rule about tools.
 
     Attributes:
-        pattern: A glob over `server.tool`; over the tool's name alone where it belongs to one server.
-        decision: What it decides.
-        origin: Where it comes from, for messages: `this notebook`, `always`, a file.
-        digest: The definition whose tools it is about; empty for all.
-        caller: Whose calls it is about, where it answers what was asked about those: it takes back no `deny`. Empty for
-            everybody's.
+        pattern: Glob over `server.tool`, or over tool names for a rule with a digest.
+        decision: The decision for matching tools.
+        origin: Origin for messages: `this notebook`, `always`, a file.
+        digest: Digest of the server's definition; empty for all servers.
+        caller: The only caller the rule applies to; such a rule does not override `deny`. Empty for all callers.
     """
 
     pattern: str
@@ -146,10 +145,10 @@ class Rule(Struct, frozen=True):
     caller: Caller | Literal[""] = ""
 
     def matches(self, entry: ToolRef, digest: str) -> bool:
-        """Whether it is about this tool of this server."""
+        """Whether the rule applies to a tool of a server."""
         if not self.digest:
             return _names(entry, self.pattern, f"{entry.server}.")
-        # By the tool's own name alone: another tool may come that is typed as this one was.
+        # Not the alias: a later tool may get the same one.
         return self.digest == digest and fnmatchcase(entry.name, self.pattern)
 
     def __str__(self) -> str:
@@ -157,23 +156,23 @@ class Rule(Struct, frozen=True):
 
 
 _DEFAULTS: dict[Caller, Rule] = {
-    "user": Rule("*", "allow", "a person's own call"),
+    "user": Rule("*", "allow", "a person's call"),
     "model": Rule("*", "ask", "a model's call"),
     "app": Rule("*", "ask", "an app's call"),
 }
 WHOSE: dict[str, str] = {"user": "your own calls", "model": "models' calls", "app": "apps' calls"}
 USUAL = frozenset(str(rule) for rule in _DEFAULTS.values())
-"""The rules where no other is about a tool, in words."""
+"""The default rules as text."""
 
 
 class Verdict(Struct, frozen=True):
-    """What was decided and why.
+    """A decision and its reason.
 
     Attributes:
-        decision: For one caller.
-        why: The rule, in words.
-        hint: What to do about it, where that is special.
-        notice: What a person who calls it is to be told.
+        decision: The decision for one caller.
+        why: The deciding rule as text.
+        hint: Advice, if it differs from the usual.
+        notice: A notice to show a person who calls the tool.
     """
 
     decision: Decision
@@ -183,13 +182,13 @@ class Verdict(Struct, frozen=True):
 
 
 def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
-    """A tool's hints: the server's, and the user's instead where there are any. Missing ones are unknown."""
+    """Return a tool's hints: the server's, overridden by the user's. A missing hint is unknown."""
     from ipymcp.protocol import types
     from ipymcp.protocol.types import is_object
 
     raw = entry.definition.annotations
-    said = types.loads(raw) if len(raw) else None
-    known: dict[str, Any] = dict(said) if is_object(said) else {}
+    annotations = types.loads(raw) if len(raw) else None
+    known: dict[str, Any] = dict(annotations) if is_object(annotations) else {}
     for pattern, override in rights.hints:
         if _means(entry, pattern):
             known |= override
@@ -197,7 +196,7 @@ def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
 
 
 def forbidden_by_mode(entry: ToolRef, rights: ServerGrants) -> Verdict | None:
-    """What the read-only mode says against a tool, if it does."""
+    """Return the verdict of the read-only mode against a tool, or None."""
     if not rights.read_only:
         return None
     read_only = hints(entry, rights).get("readOnlyHint")
@@ -207,14 +206,14 @@ def forbidden_by_mode(entry: ToolRef, rights: ServerGrants) -> Verdict | None:
     return None if read_only is True else Verdict("deny", "read-only mode: it does not say that it only reads", hint)
 
 
-def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, said: Iterable[Rule]) -> Iterator[Rule]:
-    """Every rule that is about this tool, called by this caller; the last of them decides.
+def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, user_rules: Iterable[Rule]) -> Iterator[Rule]:
+    """Yield every rule that applies to a tool and a caller; the last one decides.
 
     Args:
         entry: The tool.
-        rights: Its server's.
-        caller: Who calls.
-        said: What the user decided, oldest first.
+        rights: The grants of the tool's server.
+        caller: The caller.
+        user_rules: The user's rules in increasing precedence.
     """
     yield _DEFAULTS[caller]
     if caller in _OTHERS:
@@ -227,13 +226,13 @@ def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, said: Iterabl
     for pattern, decision in rights.tools:
         if _means(entry, pattern):
             yield Rule(pattern, decision, f"tools in {rights.origin}")
-    for rule in said:
+    for rule in user_rules:
         if rule.caller in ("", caller) and rule.matches(entry, rights.digest):
             yield rule
 
 
 def _means(entry: ToolRef, pattern: str) -> bool:
-    """Whether a definition's glob means a tool of its server, by the tool's name or with the server's before it."""
+    """Whether a definition's glob matches a tool of its server, as `tool` or as `server.tool`."""
     return _names(entry, pattern) or _names(entry, pattern, f"{entry.server}.")
 
 
@@ -245,35 +244,30 @@ _DECISIONS: dict[str, Decision] = {"allow": "allow", "ask": "ask", "deny": "deny
 
 
 class SavedRules:
-    """The rules that outlive the kernel.
-
-    Args:
-        database: Where they are kept.
-    """
+    """The stored rules that all kernels of a user share."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def rules(self) -> tuple[Rule, ...]:
-        """All of them, oldest first."""
+        """Return all saved rules, oldest first."""
         sql = "SELECT digest, pattern, decision, server, caller FROM approvals ORDER BY id"
-        rows = await self._database.aquery(sql)
-        return tuple(_rule(one, glob, _DECISIONS.get(said, "ask"), name, who) for one, glob, said, name, who in rows)
+        return tuple(
+            _rule(digest, pattern, _DECISIONS.get(decision, "ask"), server, caller)
+            for digest, pattern, decision, server, caller in await self._database.aquery(sql)
+        )
 
     async def keep(
         self, digest: str, pattern: str, decision: Decision, server: str = "", caller: Caller | Literal[""] = ""
     ) -> Rule:
-        """Remember one, instead of what was remembered for the same pattern; it is the newest now.
+        """Save a rule as the newest one, replacing one of the same pattern, and return it.
 
         Args:
-            digest: Of the definition whose tools it is about; empty for those of any.
-            pattern: As a `Rule`'s.
-            decision: What it decides.
-            server: The server's name, for people.
-            caller: Whose calls it is about; empty for everybody's.
-
-        Returns:
-            It, as `rules` has it.
+            digest: As in `Rule`.
+            pattern: As in `Rule`.
+            decision: As in `Rule`.
+            server: Display name of the server.
+            caller: As in `Rule`.
         """
         await self._database.aexecute(
             "INSERT OR REPLACE INTO approvals (digest, pattern, decision, server, caller, decided)"
@@ -283,7 +277,7 @@ class SavedRules:
         return _rule(digest, pattern, decision, server, caller)
 
     async def forget(self) -> None:
-        """Forget all of them."""
+        """Delete all saved rules."""
         await self._database.aexecute("DELETE FROM approvals")
 
 

@@ -1,4 +1,4 @@
-"""The scan of tool descriptions: a quick look at every text, and a long one where that is not certain."""
+"""Scanner for suspicious tool definitions: a quick check of every text, and a thorough one of those that fail it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MAX_TEXT = 200_000
-"""Characters of one definition beyond which only its beginning is looked through."""
+"""Characters of one definition that are scanned."""
 _TRIGGERS = (
     *("<", "ignore", "disregard", "forget", "override"),
     *("do not", "don't", "never", "without", "hid", "conceal", "secret"),
@@ -28,38 +28,35 @@ _TRIGGERS = (
     *("system prompt", "you are now", "new instructions"),
     *("pass", "key", "token", "credential", "cvv", "ssn", "mnemonic", "seed", "writeonly"),
 )
-"""Without one of these in it, in small letters, no text matches a pattern that looks for words."""
+"""Lower-case substrings, one of which is in every text that matches a pattern for words."""
 _ENCODED = bytes(byte if chr(byte).isalnum() or byte in b"+/" else 32 for byte in range(128)).ljust(256)
 _MAX_WORD = 119
 
 
 def scan(server: str, tools: Iterable[ToolDefinition]) -> tuple[Finding, ...]:
-    """What is conspicuous in the definitions of a server's tools."""
-    suspects = [tool for tool in tools if not is_plain(tool)]
-    if not suspects:
-        return ()
-
+    """Return the findings in the definitions of a server's tools."""
+    suspects = (tool for tool in tools if not is_plain(tool))
     return tuple(finding for tool in suspects for finding in findings(f"{server}.{tool.name}", tool))
 
 
 def is_plain(definition: ToolDefinition) -> bool:
-    """Whether there is certainly nothing: one quick look at all of it, and most of ten thousand tools need no more."""
-    said = f"{definition.name} {definition.title} {definition.description}"
+    """Whether a quick check proves that a definition has no findings."""
+    texts = f"{definition.name} {definition.title} {definition.description}"
     raw = b" ".join((bytes(definition.inputSchema), bytes(definition.outputSchema), bytes(definition.annotations)))
-    if not (said.isascii() and said.isprintable() and raw.isascii()) or raw.find(b"\\") >= 0:
+    if not (texts.isascii() and texts.isprintable() and raw.isascii()) or raw.find(b"\\") >= 0:
         return False
-    whole = f"{said} {raw.decode()}"
+    whole = f"{texts} {raw.decode()}"
     if len(whole) > MAX_TEXT or " " * 80 in whole:
         return False
     if max(map(len, whole.encode().translate(_ENCODED).split())) > _MAX_WORD:
         return False
-    small = " ".join(whole.lower().split())
-    return not any(word in small for word in _TRIGGERS)
+    lowered = " ".join(whole.lower().split())
+    return not any(word in lowered for word in _TRIGGERS)
 
 
 _MAX_DEPTH = 12
 _EXCERPT = 60
-# Zero-width and joining characters, fillers, variation selectors, tags (ASCII that nobody sees).
+# Zero-width and joining characters, fillers, variation selectors, tags (invisible ASCII).
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\U000e0000-\U000e0fff]"
@@ -89,7 +86,7 @@ _INSTRUCTIONS = (
             r"|\bmcp\.json\b|(^|[\s\"'`(])\.env\b",
             re.I,
         ),
-        "names a file that holds secrets",
+        "names a file with secrets",
     ),
     (
         re.compile(
@@ -98,7 +95,7 @@ _INSTRUCTIONS = (
             r"|\bbefore ((us(e|ing)|call(ing)?|invok(e|ing)) )?(any|every|all)( other)? tools?\b",
             re.I,
         ),
-        "tells a model what to do round other calls",
+        "tells a model what to do around other calls",
     ),
     (re.compile(r"\b(system prompt|you are now|new instructions)\b", re.I), "speaks to a model as its operator"),
     (re.compile(r"[A-Za-z0-9+/]{120,}={0,2}"), "a long encoded text"),
@@ -124,12 +121,12 @@ _DIGITS = str.maketrans("01", "ol")
 
 
 class Finding(Struct, frozen=True):
-    """One thing that should not be there.
+    """A suspicious part of a tool definition.
 
     Attributes:
-        tool: `server.tool`.
-        where: In which part of its definition: `description`, `inputSchema.properties.path.description`.
-        what: What it is, with an excerpt where there is one.
+        tool: The tool as `server.tool`.
+        where: Path of the part, such as `inputSchema.properties.path.description`.
+        what: Description of the finding, with an excerpt if possible.
     """
 
     tool: str
@@ -141,7 +138,7 @@ class Finding(Struct, frozen=True):
 
 
 def findings(name: str, definition: ToolDefinition) -> list[Finding]:
-    """What is conspicuous in one definition: the long look."""
+    """Return the findings in one definition, by a thorough check."""
     texts = [
         ("name", definition.name),
         ("title", definition.title or ""),
@@ -151,28 +148,28 @@ def findings(name: str, definition: ToolDefinition) -> list[Finding]:
         raw = getattr(definition, part)
         if len(raw):
             texts.extend(_texts(types.loads(raw), part, _MAX_DEPTH))
-    found = [Finding(name, where, what) for where, text in texts for what in _conspicuous(text[:MAX_TEXT])]
+    found = [Finding(name, where, what) for where, text in texts for what in _suspicious(text[:MAX_TEXT])]
     found += [
-        Finding(name, where, f"too long to be looked through: {len(text):,} characters")
+        Finding(name, where, f"too long to be scanned: {len(text):,} characters")
         for where, text in texts
         if len(text) > MAX_TEXT
     ]
-    asked = types.loads(definition.inputSchema)
-    found += [Finding(name, where, f"asks for a secret: {_excerpt(key)}") for where, key in _secrets(asked)]
+    schema = types.loads(definition.inputSchema)
+    found += [Finding(name, where, f"asks for a secret: {_excerpt(key)}") for where, key in _secrets(schema)]
     return found
 
 
 def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
-    """Names of different servers, or of their tools, that a person takes for one another.
+    """Return the names of different servers, or of their tools, that look alike to a person.
 
     Args:
-        servers: The names of their tools, by server.
+        servers: Tool names by server.
     """
     named: dict[str, list[str]] = {}
     for server in servers:
         named.setdefault(skeleton(server), []).append(server)
     found = [
-        Finding(other, "name", f"looks like the server {_spelled(server)}")
+        Finding(other, "name", f"looks like the server {_with_escapes(server)}")
         for alike in named.values()
         for server, other in itertools.combinations(alike, 2)
     ]
@@ -183,17 +180,17 @@ def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
     for alike in tools.values():
         for (name, server), (other, owner) in itertools.combinations(alike.items(), 2):
             if server != owner:
-                found.append(Finding(f"{owner}.{other}", "name", f"looks like {server}.{_spelled(name)}"))
+                found.append(Finding(f"{owner}.{other}", "name", f"looks like {server}.{_with_escapes(name)}"))
     return found
 
 
-def _conspicuous(text: str) -> Iterator[str]:
+def _suspicious(text: str) -> Iterator[str]:
     if not text.isascii() or not text.isprintable():
         for pattern, what in ((_BIDI, "turns the direction of text"), (_CONTROL, "a control character")):
             if match := pattern.search(text):
                 yield f"{what}: {_code(match[0])}"
-        if match := _hidden(text):
-            yield f"an invisible character: {_code(match)}"
+        if character := _hidden(text):
+            yield f"an invisible character: {_code(character)}"
     if match := _PADDING.search(text.rstrip()):
         yield f"much empty space before {_excerpt(text[match.end() :].lstrip()[:_EXCERPT])}"
     plain = _plain(text)
@@ -203,7 +200,7 @@ def _conspicuous(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """What a model reads: in one line, without what is invisible, in Latin letters where they are meant."""
+    """Return a text as a model reads it: in one line, without invisible characters, look-alikes as Latin letters."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", _BIDI.sub("", text)))
         text = "".join(word.translate(_LATIN) if _MIXED.search(word) else word for word in _BLANK.split(text))
@@ -211,17 +208,17 @@ def _plain(text: str) -> str:
 
 
 def _hidden(text: str) -> str | None:
-    """The first invisible character that does no work: joiners do, between emoji and in scripts that need them."""
+    """Return the first invisible character, except joiners between emoji and in scripts that need them."""
     for match in _INVISIBLE.finditer(text):
         before = text[match.start() - 1 : match.start()]
-        is_work = match[0] in _JOINERS and (before > "\u02ff" or text[match.end() : match.end() + 1] == "\u20e3")
-        if not is_work or (before in _JOINERS and (before, match[0]) != ("\ufe0f", "\u200d")):
+        joins = match[0] in _JOINERS and (before > "\u02ff" or text[match.end() : match.end() + 1] == "\u20e3")
+        if not joins or (before in _JOINERS and (before, match[0]) != ("\ufe0f", "\u200d")):
             return match[0]
     return None
 
 
 def _texts(value: object, where: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Every text in a JSON value, keys too, and where it stands."""
+    """Yield the path and text of every string and key in a JSON value."""
     if isinstance(value, str):
         yield where, value
     elif not depth:
@@ -263,14 +260,14 @@ def _asks_for_secret(key: str, schema: Any) -> bool:
 
 
 def skeleton(name: str) -> str:
-    """The same for names that look the same: letters of other scripts, case and separators apart."""
+    """Return a key that is equal for names that look alike, ignoring script, case and separators."""
     plain = unicodedata.normalize("NFKD", name).translate(_LATIN).translate(_DIGITS).casefold()
     kept = "".join(character for character in plain if character.isalnum())
     return kept.replace("rn", "m").replace("vv", "w").replace("i", "l")
 
 
-def _spelled(name: str) -> str:
-    """A name with what is not ASCII spelled out."""
+def _with_escapes(name: str) -> str:
+    """Add the escaped form to a name that is not ASCII."""
     return name if name.isascii() else f"{name} ({ascii(name)[1:-1]})"
 
 
@@ -280,4 +277,4 @@ def _code(character: str) -> str:
 
 def _excerpt(text: str) -> str:
     line = " ".join(text.split())
-    return repr(line if len(line) <= _EXCERPT else line[:_EXCERPT] + "…")  # which spells out what is invisible
+    return repr(line if len(line) <= _EXCERPT else line[:_EXCERPT] + "…")  # repr escapes invisible characters

@@ -1,9 +1,9 @@
-"""Which servers may run: those that the user typed, and those whose definition the user has seen and agreed to.
+"""Trust in server definitions: only those that the user typed, or has seen and agreed to, may run.
 
-An agreement comes from a question that showed the definition and from its answer, or from the user who typed the
-definition; never from a definition that could be read, was edited, imported or renamed. What was agreed to is
-remembered by the definition's digest. `IPYMCP_TRUST` speaks where nobody can be asked: `all`, `none`, or whole digests,
-separated by commas; it is remembered nowhere.
+An agreement comes from the answer to a question that showed the definition, or from the user typing the definition;
+reading, editing, importing or renaming a definition grants nothing. Agreements are stored by the definition's digest.
+`IPYMCP_TRUST` (`all`, `none`, or comma-separated whole digests) replaces the question where no one can be asked; it is
+never stored.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ MAX_SERVERS = 100
 MAX_LINES = 200
 """Lines in one question, as wide as `_WIDTH`."""
 _WIDTH = 120
-_LEAST = 2
+_MIN_LINES = 2
 """Lines that the shortest server takes."""
 _MIN_LENGTH = 12
-"""Characters of a digest that will do to take an agreement back."""
-_NAMED = 5
+"""Characters of a digest that suffice to revoke an agreement."""
+_MAX_NAMED = 5
 
 
 class Agreement(Struct, frozen=True):
-    """What the user agreed to, once."""
+    """A stored agreement of the user to a definition."""
 
     digest: str
     server: str
@@ -52,32 +52,31 @@ class Agreement(Struct, frozen=True):
     decided: float
     """Seconds since the epoch."""
     bound: str = ""
-    """The files it is bound to, in words; empty for none, and where that was not kept yet."""
+    """The files that the agreement is bound to, as text; empty for none, and in agreements of older versions."""
 
 
 class Grant(Struct, frozen=True):
-    """What the user agreed to for a definition: that it may run, and get these secrets."""
+    """Permission of a definition to run and to get some secrets."""
 
     secrets: frozenset[str] = frozenset()
     is_lasting: bool = True
-    """Whether for all kernels, rather than for this one."""
+    """Whether the permission is stored, rather than limited to this kernel."""
 
 
 class ImportAnswer(Struct, frozen=True):
-    """What the user answered about servers that are to be imported, by name."""
+    """The user's answer about servers to import, by name. Servers that `IPYMCP_TRUST` allows are in neither field."""
 
     granted: Mapping[str, Grant]
-    """Those that the user agreed to; what `IPYMCP_TRUST` lets in is in neither."""
     refused: Mapping[str, str]
-    """Why the others may not be."""
+    """The reason for each refusal."""
 
 
 class Trust:
-    """What may run. All of it belongs to the background loop.
+    """The definitions that may run. Use only on the background loop.
 
     Args:
-        database: Keeps agreements.
-        ask: Brings a question to the user; None comes back where nobody can be asked, or nobody answered.
+        database: Returns the database that stores agreements.
+        ask: Asks the user; returns None if no one can be asked, or no one answered.
     """
 
     def __init__(
@@ -88,24 +87,24 @@ class Trust:
         self._database = database
         self._ask = ask
         self._here: dict[str, frozenset[str]] = {}
-        """Digests that the user spoke for in a cell, and the secrets they may have."""
+        """Digests that the user allowed for this kernel, with the secrets they may get."""
         self._too_long: dict[str, int] = {}
-        """Digests that no question has room for, and the lines it would take."""
+        """Digests of definitions too long for a question, with their number of lines."""
         self._batch: tuple[list[ServerDefinition], asyncio.Task[list[str]]] | None = None
-        """Definitions whose digests are about to be made, and the task that makes them."""
+        """Definitions waiting for their digest, and the task that computes all of them."""
 
     async def digest(self, definition: ServerDefinition) -> str:
-        """A definition's digest as things are now. Those asked for at once are made together: files are read once."""
-        if self._batch is None or self._batch[1].done():  # done: with the loop that it ran on
-            asked: list[ServerDefinition] = []
-            self._batch = asked, asyncio.ensure_future(self._digest_all(asked))
-        definitions, made = self._batch
-        place = len(definitions)
+        """Compute the current digest of a definition; concurrent calls are batched, so that files are read once."""
+        if self._batch is None or self._batch[1].done():  # a task is done here if its loop has ended
+            batch: list[ServerDefinition] = []
+            self._batch = batch, asyncio.ensure_future(self._digest_all(batch))
+        definitions, task = self._batch
+        index = len(definitions)
         definitions.append(definition)
-        return (await asyncio.shield(made))[place]
+        return (await asyncio.shield(task))[index]
 
     async def _digest_all(self, definitions: list[ServerDefinition]) -> list[str]:
-        self._batch = None  # whoever asks from here on is not among them
+        self._batch = None  # later calls start a new batch
         return await asyncio.to_thread(digests, definitions)
 
     # -- before servers are started -----------------------------------------------------------------------------------
@@ -113,19 +112,19 @@ class Trust:
     async def consider(
         self, definitions: Iterable[ServerDefinition], *, agreed: bool = False, again: bool = True
     ) -> None:
-        """Ask about those that need it: one question a file. Whoever is not agreed to is refused by `require`.
+        """Ask about definitions that need an agreement, one question per file. `require` refuses the others.
 
         Args:
-            definitions: What is about to be started.
-            agreed: The user says so in the cell: all but their secrets.
-            again: Ask about those, too, that the user has refused, or refused a secret.
+            definitions: The servers about to be started.
+            agreed: Allow all of them without their secrets, because the cell says so.
+            again: Also ask about definitions that the user has refused, or refused a secret.
         """
-        asked = [one for one in definitions if one.source.scope in ("project", "user")]
-        made = await asyncio.gather(*map(self.digest, asked))
-        rows = await self._database().aquery("SELECT digest FROM trust") if asked else []
+        configured = [one for one in definitions if one.source.scope in ("project", "user")]
+        made = await asyncio.gather(*map(self.digest, configured))
+        rows = await self._database().aquery("SELECT digest FROM trust") if configured else []
         known = {str(digest) for [digest] in rows}
         files: dict[str, list[tuple[ServerDefinition, str]]] = {}
-        for definition, digest in zip(asked, made, strict=True):
+        for definition, digest in zip(configured, made, strict=True):
             if agreed:
                 self._here.setdefault(digest, frozenset())
             if (again or digest not in known) and await self._missing(definition, digest, known) is not None:
@@ -135,7 +134,7 @@ class Trust:
                 await self._ask_about(file, found)
 
     async def vary(self, original: ServerDefinition, typed: ServerDefinition) -> None:
-        """What may run may also run as the user has changed it in a cell."""
+        """Allow the variant of a definition that the user typed in a cell, if the original may run."""
         try:
             granted = await self._granted(await self.require(original))
         except TrustError:
@@ -143,13 +142,10 @@ class Trust:
         self._here[await self.digest(typed)] = granted or frozenset()
 
     async def require(self, definition: ServerDefinition) -> str:
-        """Let a server be started that may be.
-
-        Returns:
-            Its definition's digest.
+        """Check that a definition may run, and return its digest.
 
         Raises:
-            TrustError: It may not.
+            TrustError: The definition may not run.
         """
         digest = await self.digest(definition)
         if definition.source.scope in ("project", "user"):
@@ -162,7 +158,7 @@ class Trust:
 
     def _hint(self, name: str, digest: str) -> str:
         if digest in self._too_long:
-            return f"make it shorter, or have it run unseen: %mcp load {quoted(name)} --trust"
+            return f"make it shorter, or allow it unseen: %mcp load {quoted(name)} --trust"
         asks = f"%mcp start {quoted(name)} asks; " if _variable() != "none" else ""
         return f"{asks}{VARIABLE}={digest} where nobody can be asked"
 
@@ -175,16 +171,10 @@ class Trust:
     async def _missing(
         self, definition: ServerDefinition, digest: str, known: AbstractSet[str] | None = None
     ) -> str | None:
-        """What a definition lacks to be run; None if nothing.
-
-        Args:
-            definition: Which.
-            digest: Its digest.
-            known: All digests that the user was asked about, where they are at hand.
-        """
+        """Return why a definition may not run, or None. `known` are all stored digests, if the caller has them."""
         word = _variable()
         is_own = definition.source.scope == "user"
-        if _is_spoken_for(digest):
+        if _is_trusted_by_variable(digest):
             return None
         if is_own and await self._is_first_seen(definition):
             return None
@@ -199,20 +189,20 @@ class Trust:
                 return f"is too long to be shown ({self._too_long[digest]:,} lines): {definition.source}"
             if is_own:
                 return f"needs your trust: its entry in {definition.source} has changed"
-            part = ", which takes the whole hash" if _is_begun(digest, word) else ""
+            part = ", which takes the whole hash" if _is_abbreviated(digest, word) else ""
             unnamed = f", and {VARIABLE} does not name it{part}" if word else ""
             return f"needs your trust{unnamed}: {definition.source} belongs to a project"
         return None if is_own else _missing_secret(definition, granted)
 
     async def _granted(self, digest: str) -> frozenset[str] | None:
-        """The secrets that a definition may have; None where it may not run."""
+        """Return the secrets that a definition may get; None if it may not run."""
         known, here = await self.agreement(digest), self._here.get(digest)
         if known is None:
             return here
         return known.secrets | (here or frozenset())
 
     async def _is_first_seen(self, definition: ServerDefinition) -> bool:
-        """Whether this entry of the user's own file was never seen before: then it is taken as it is."""
+        """Whether this server of the user's own file was never seen before; then it needs no agreement."""
         rows = await self._database().aquery(
             "SELECT 1 FROM trust WHERE file = ? AND server = ? AND is_own LIMIT 1",
             (_storable(str(definition.source)), definition.name),
@@ -222,7 +212,7 @@ class Trust:
     async def _ask_about(self, file: str, found: Sequence[tuple[ServerDefinition, str]]) -> None:
         is_own = found[0][0].source.scope == "user"
         why = "is your own, and what it says of these has changed" if is_own else "belongs to a project"
-        answered = await self._answered(file, why, found, is_strangers=not is_own)
+        answered = await self._ask_in_one_question(file, why, found, is_strangers=not is_own)
         for definition, digest, secrets in answered:
             if secrets is None:
                 if await self._granted(digest) is None:
@@ -233,25 +223,27 @@ class Trust:
                 await self._keep(definition, digest, may_run=True, secrets=secrets)
 
     async def ask_about_import(self, file: str, target: str, definitions: Sequence[ServerDefinition]) -> ImportAnswer:
-        """Ask whether servers of a file that the user named may be written into another, and run from there.
+        """Ask whether servers of one file may be written into another and run from there.
+
+        A server that is refused one of its secrets is refused: the user's own file would give it the secret.
 
         Args:
-            file: Where they come from.
-            target: The file they are to be written into.
-            definitions: As they will stand there.
-
-        A server that is refused one of its secrets may not: in the user's own file nothing would keep it from it.
+            file: The file to import from.
+            target: The file to write.
+            definitions: The servers as the target will define them.
 
         Raises:
-            TrustError: Nobody could be asked.
+            TrustError: No one could be asked.
         """
         from ipymcp.config.redaction import wanted_secrets
 
         made = await asyncio.gather(*map(self.digest, definitions))
-        found = [(one, digest) for one, digest in zip(definitions, made, strict=True) if not _is_spoken_for(digest)]
+        pairs = zip(definitions, made, strict=True)
+        found = [(one, digest) for one, digest in pairs if not _is_trusted_by_variable(digest)]
         answered = []
         if found and _variable() != "none":
-            answered = await self._answered(file, f"is to be imported into {target}", found, is_strangers=True)
+            why = f"is to be imported into {target}"
+            answered = await self._ask_in_one_question(file, why, found, is_strangers=True)
         if found and not answered and self._too_long.keys().isdisjoint(made):
             first, digest = found[0]
             message = f"not imported from {file}: nobody could be asked whether it may run"
@@ -269,18 +261,18 @@ class Trust:
                 granted[definition.name] = Grant(secrets)
         return ImportAnswer(granted, refused)
 
-    async def _answered(
+    async def _ask_in_one_question(
         self, file: str, why: str, found: Sequence[tuple[ServerDefinition, str]], *, is_strangers: bool
     ) -> list[tuple[ServerDefinition, str, frozenset[str] | None]]:
-        """Show definitions and ask; of those that were shown: the secrets each may have, None where it may not run.
+        """Ask about definitions and return those shown, each with the secrets it may get, or None if it may not run.
 
-        There is none where nobody answered. What does not fit into one question is not shown, and not agreed to.
+        Empty if no one answered. Definitions that do not fit into the question are not shown, and not agreed to.
         """
         shown: list[tuple[ServerDefinition, str, Candidate]] = []
         left: list[str] = []
         free = MAX_LINES
         for definition, digest in found:
-            room = MAX_LINES if len(shown) < MAX_SERVERS and free >= _LEAST else 0
+            room = MAX_LINES if len(shown) < MAX_SERVERS and free >= _MIN_LINES else 0
             candidate, size = await self._candidate(definition, digest, is_strangers, room)
             if room and size > MAX_LINES:
                 self._too_long[digest] = size
@@ -310,7 +302,7 @@ class Trust:
     async def _candidate(
         self, definition: ServerDefinition, digest: str, is_strangers: bool, room: int
     ) -> tuple[Candidate | None, int]:
-        """A definition as the question shows it, None where there is no room for it, and its lines."""
+        """Return a definition as the question shows it, None if there is no room, and its number of lines."""
         if not room:
             return None, 0
         from ipymcp.config.dangers import dangers
@@ -326,14 +318,14 @@ class Trust:
         candidate = Candidate(definition.name, digest, tuple(lines), tuple(warnings), secrets, is_agreed)
         return candidate, size + _size(warnings) + len(secrets)
 
-    # -- what is remembered -------------------------------------------------------------------------------------------
+    # -- stored agreements --------------------------------------------------------------------------------------------
 
     async def agree_to_typed(self, definition: ServerDefinition) -> None:
-        """Remember that a definition may run which the user typed and had us write. It gets no secrets by that."""
+        """Store an agreement, without secrets, to a definition that the user typed to be written to a file."""
         await self._keep(definition, await self.digest(definition), may_run=True)
 
     async def grant(self, definition: ServerDefinition) -> Grant | None:
-        """What the user agreed to; None for nothing. What `IPYMCP_TRUST` says is no agreement."""
+        """Return the user's agreement to a definition, or None. `IPYMCP_TRUST` is not an agreement."""
         digest = await self.digest(definition)
         known = await self.agreement(digest)
         if known is not None:
@@ -344,11 +336,11 @@ class Trust:
         return None if here is None else Grant(here, is_lasting=False)
 
     async def carry_over(self, grant: Grant | None, definition: ServerDefinition) -> None:
-        """Have what was agreed to hold for the definition that the user has made of it: no more than that.
+        """Transfer an agreement to the definition as the user has edited it, limited to the secrets it still uses.
 
         Args:
-            grant: What `grant` gave before the change; None, also of what could not be read, agrees to nothing.
-            definition: As it is now.
+            grant: The result of `grant` before the edit; None transfers nothing.
+            definition: The edited definition.
         """
         if grant is None:
             return
@@ -384,25 +376,24 @@ class Trust:
         )
 
     async def agreement(self, digest: str) -> Agreement | None:
-        """What was agreed to of a definition."""
+        """Return the stored agreement of a digest, or None."""
         return next(iter(await self._agreements("may_run AND digest = ?", digest)), None)
 
     async def agreements(self) -> list[Agreement]:
-        """All that was agreed to, oldest first."""
+        """Return all stored agreements, oldest first."""
         return await self._agreements("may_run")
 
     async def revoke(self, named: str | None) -> list[Agreement]:
-        """Take back what was agreed to.
+        """Revoke agreements and return them.
 
         Args:
-            named: A server's name, a file, or a digest, of which twelve characters will do; None for all.
-
-        Returns:
-            What was taken back.
+            named: A server's name, a file, or a digest, abbreviated to no less than twelve characters; None for all.
         """
         agreed = await self.agreements()
         gone = [
-            one for one in agreed if named is None or named in (one.server, one.file) or _is_begun(one.digest, named)
+            one
+            for one in agreed
+            if named is None or named in (one.server, one.file) or _is_abbreviated(one.digest, named)
         ]
         for one in gone:
             self._here.pop(one.digest, None)
@@ -410,7 +401,7 @@ class Trust:
         return gone
 
     async def _is_refused(self, digest: str) -> bool:
-        """Whether the user has said that a definition may not run, or has taken back that it may."""
+        """Whether the user has refused a definition or revoked the agreement to it."""
         return bool(await self._database().aquery("SELECT 1 FROM trust WHERE digest = ? AND NOT may_run", (digest,)))
 
     async def _agreements(self, condition: str, *values: str) -> list[Agreement]:
@@ -432,38 +423,36 @@ def _missing_secret(definition: ServerDefinition, granted: frozenset[str]) -> st
 
 
 def _variable() -> str:
-    """What `IPYMCP_TRUST` says: `all`, `none`, digests, or nothing."""
+
     return os.environ.get(VARIABLE, "").strip().lower()
 
 
-def _is_spoken_for(digest: str) -> bool:
-    """Whether `IPYMCP_TRUST` lets a definition run."""
+def _is_trusted_by_variable(digest: str) -> bool:
     words = [word.strip() for word in _variable().split(",")]
     return words == ["all"] or digest in words
 
 
-def _is_begun(digest: str, words: str) -> bool:
-    """Whether a digest, or enough of its beginning, is among words separated by commas."""
+def _is_abbreviated(digest: str, words: str) -> bool:
+    """Whether a digest, or a long enough prefix of it, is among comma-separated words."""
     found = (word.strip() for word in words.lower().split(","))
     return any(len(word) >= _MIN_LENGTH and digest.startswith(word) for word in found)
 
 
 def _size(lines: Iterable[str]) -> int:
-    """The lines that texts take on a screen."""
+    """Return the number of screen lines of some texts."""
     return sum(1 + len(line) // _WIDTH for line in lines)
 
 
 def _left_out(names: Sequence[str]) -> str:
-    """What is said of servers that a question has no room for."""
+    """Return the note about servers that the question has no room for."""
     if not names:
         return ""
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    which = f"{', '.join(names[:_NAMED])}{more}"
-    one = len(names) == 1
-    does = "does" if one else "do"
-    return f"{which} {does} not fit here, and {'is' if one else 'are'} not agreed to: %mcp load NAME asks about one"
+    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+    does, are = ("does", "is") if len(names) == 1 else ("do", "are")
+    listed = f"{', '.join(names[:_MAX_NAMED])}{more}"
+    return f"{listed} {does} not fit here, and {are} not agreed to: %mcp load NAME asks about one"
 
 
 def _storable(text: str) -> str:
-    """A text without halves of surrogate pairs, which the database does not take."""
+    """Escape lone surrogates, which the database does not accept."""
     return text.encode("utf-8", "backslashreplace").decode()

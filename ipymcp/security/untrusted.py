@@ -1,7 +1,7 @@
-"""Untrusted content: recognised wherever it appears, and who acts after a model has read it.
+"""Detection of untrusted content, and the actor on whose behalf code runs after a model has read it.
 
-A value that came from a server says so itself (`is_untrusted`). A plain text may be a copy: it is compared with what
-untrusted sources said lately in this notebook, passage by passage.
+A value from a server is marked (`is_untrusted`). A plain string may be a copy: its passages are compared with the
+recent content of untrusted sources in this notebook.
 """
 
 from __future__ import annotations
@@ -26,46 +26,45 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """One conversation with a model. It lasts as long as what was said in it is sent to the model again.
+    """A conversation with a model, and its taint by untrusted content.
 
-    A model is doubted once it has been *given* untrusted content. What came back from calls is only received; it is
-    given with the next request to the model.
+    Results of calls are first *received*; the next request *gives* them to the model, which taints the conversation.
     """
 
     def __init__(self) -> None:
         self.taint = ""
-        """The reason to doubt what the model wants, as half a sentence; empty while it has read nothing untrusted."""
+        """Reason to distrust the model's requests, as a clause; empty while it has read nothing untrusted."""
         self._received = ""
 
     @property
     def sources(self) -> str:
-        """Where the untrusted content is from that has been received or given; empty for nowhere."""
+        """Source of the untrusted content that was received or given; empty for none."""
         return self._received
 
     def received(self, source: str) -> None:
-        """Untrusted content came back, which the next request will give the model."""
+        """Note untrusted content that the next request will give to the model."""
         self._received = source
 
     def given(self) -> None:
-        """The model is sent a request with all that was received."""
+        """Note a request, which gives the model all received content."""
         if self._received:
             self.taint = f"the model has read untrusted content from {self._received}"
 
     def read(self, source: str) -> None:
-        """The model is given untrusted content now."""
+        """Note untrusted content that is given to the model now."""
         self.received(source)
         self.given()
 
 
 @dataclass(frozen=True)
 class Actor:
-    """On whose behalf code of the notebook runs: a model's own code, or a function that a model called.
+    """The model on whose behalf notebook code runs: its own code, or a function that it called.
 
     Attributes:
-        caller: Who makes the calls of this code: the model for its own code, the user for a function of theirs.
-        conversation: What the code's calls receive comes back to this conversation.
-        turn: Names the model's answer.
-        permits: Whether the code may call a tool at all.
+        caller: The caller of the code's tool calls: the model for its own code, the user for the user's function.
+        conversation: The conversation that receives the results of these calls.
+        turn: Identifier of the model answer.
+        permits: Returns whether the code may call a tool.
     """
 
     caller: Caller
@@ -78,13 +77,13 @@ _actor: ContextVar[Actor | None] = ContextVar("ipymcp_actor", default=None)
 
 
 def current_actor() -> Actor | None:
-    """On whose behalf the code that calls this runs; None for the user's own."""
+    """Return the actor of the running code; None for the user's own code."""
     return _actor.get()
 
 
 @contextlib.contextmanager
 def acting(actor: Actor) -> Generator[None]:
-    """Run code on somebody's behalf: in this thread or task, and whatever inherits its context."""
+    """Context manager for running code on behalf of an actor, in this context and those copied from it."""
     token = _actor.set(actor)
     try:
         yield
@@ -93,10 +92,13 @@ def acting(actor: Actor) -> Generator[None]:
 
 
 def refuse_models(what: str) -> None:
-    """Refuse what only the user may decide.
+    """Refuse a decision that is reserved to the user.
+
+    Args:
+        what: The refused action, for the message.
 
     Raises:
-        PolicyError: A model's code does it.
+        PolicyError: The running code is a model's.
     """
     actor = _actor.get()
     if actor is not None and actor.caller == "model":
@@ -105,9 +107,9 @@ def refuse_models(what: str) -> None:
 
 _MAX_SOURCES: Final = 64
 _MAX_BYTES: Final = 1_000_000
-"""What is compared of one source's content: its beginning."""
+"""Bytes compared per content, from its beginning."""
 _PASSAGE: Final = 5
-"""Words in a row that make a passage."""
+"""Words per passage."""
 _MIN_WORDS: Final = 2
 _WORD: Final = re.compile(r"\w+")
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -115,22 +117,17 @@ _MAX_VALUES: Final = 10_000
 
 
 class UntrustedContent:
-    """What untrusted sources said lately. Contents are added from any thread."""
+    """Recent content of untrusted sources. Thread-safe."""
 
     def __init__(self) -> None:
         self._contents: deque[tuple[str, bytes]] = deque(maxlen=_MAX_SOURCES)
 
     def add(self, source: str, content: bytes | memoryview) -> None:
-        """Remember what a source said.
-
-        Args:
-            source: `server.tool`, or what else names it.
-            content: JSON, or text in UTF-8.
-        """
+        """Add content of a source, such as `server.tool`; the content is JSON or UTF-8 text."""
         self._contents.append((source, bytes(content[:_MAX_BYTES])))
 
     def source_of(self, text: str) -> str:
-        """The source that a passage of a text is from; empty where none is known."""
+        """Return the source of a passage in a text, or the empty string."""
         contents = [*self._contents]
         if not contents or not text:
             return ""
@@ -138,13 +135,13 @@ class UntrustedContent:
         passages = {tuple(words[start : start + _PASSAGE]) for start in range(len(words))}
         joined = f" {' '.join(words)} "
         for source, content in reversed(contents):
-            if any(_is_in(said, passages, joined) for said in _texts(content)):
+            if any(_is_in(string, passages, joined) for string in _texts(content)):
                 return source
         return ""
 
 
 def _texts(content: bytes) -> Iterator[list[str]]:
-    """The words of each string in a content."""
+    """Yield the words of each string in a content."""
     text = content.decode("utf-8", "replace")
     if not text.lstrip().startswith(("{", "[")):
         yield _WORD.findall(text.casefold())
@@ -161,14 +158,14 @@ def _texts(content: bytes) -> Iterator[list[str]]:
         yield _WORD.findall(inner.casefold())
 
 
-def _is_in(said: list[str], passages: set[tuple[str, ...]], joined: str) -> bool:
-    if len(said) < _PASSAGE:
-        return len(said) >= _MIN_WORDS and f" {' '.join(said)} " in joined
-    return any(tuple(said[start : start + _PASSAGE]) in passages for start in range(len(said) - _PASSAGE + 1))
+def _is_in(words: list[str], passages: set[tuple[str, ...]], joined: str) -> bool:
+    if len(words) < _PASSAGE:
+        return len(words) >= _MIN_WORDS and f" {' '.join(words)} " in joined
+    return any(tuple(words[start : start + _PASSAGE]) in passages for start in range(len(words) - _PASSAGE + 1))
 
 
 def source_of_value(value: object) -> str:
-    """The untrusted source that a value, or something in it, says it is from; empty for none."""
+    """Return the untrusted source that a value, or a value inside it, is marked with, or the empty string."""
     left: list[Any] = [value]
     seen: set[int] = set()
     for _ in range(10 * _MAX_VALUES):
@@ -194,7 +191,7 @@ def source_of_value(value: object) -> str:
 
 
 def quotes_server(error: BaseException) -> bool:
-    """Whether an error may quote its server: what that answered, or what it last wrote. The rest are our own words."""
+    """Whether an error's message may quote a server's response or output."""
     if isinstance(error, ServerStopped):
         return bool(error.stderr)
     ours = (ArgumentError, CallCancelled, CallTimeout, PolicyError)

@@ -1,1 +1,1 @@
-"""What outlives the kernel: known servers and their catalogs, secrets, logins. One file, shared by all kernels."""
+"""Storage that outlives the kernel: known servers and catalogs, secrets, logins. One file for all kernels."""

@@ -1,10 +1,10 @@
-"""One SQLite file that many kernels use at once, and its migrations. Where it cannot be used, memory takes its place.
+"""The SQLite database that all kernels of a user share, and its migrations. An unusable file is replaced by memory.
 
-A database knows how many it has seen (`PRAGMA user_version`). Once released, a migration is never changed: what comes
-later is appended. Each table is read and written by one module, which is named here.
+A database counts its migrations (`PRAGMA user_version`). A released migration is never changed: new ones are appended.
+Each table is read and written by the one module that is named above it.
 
-Each process has one connection, used by one thread of its own, which starts at the first use; who asks waits for that
-thread, on a loop or not, or does not wait (`post`). The journal is TRUNCATE: WAL is unsafe on network homes.
+Each process has one connection, owned by a thread that starts at the first use. Callers wait for that thread, block
+their event loop or not, or do not wait (`post`). The journal mode is TRUNCATE: WAL is unsafe on network file systems.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -23,14 +23,14 @@ from ipymcp.storage.locks import foreign, make_private
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from sqlite3 import Connection
 
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
-        # known.py
+        # known_servers.py
         """
         CREATE TABLE servers (
             digest TEXT PRIMARY KEY,  -- of the definition
@@ -56,7 +56,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (digest, kind)
         )
         """,
-        # safe.py
+        # secrets.py
         """
         CREATE TABLE secrets (
             kind TEXT NOT NULL,  -- secret, input, tokens, registration
@@ -67,7 +67,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (kind, name)
         )
         """,
-        # trust.py
+        # security/trust.py
         """
         CREATE TABLE trust (
             digest TEXT PRIMARY KEY,  -- of the definition
@@ -79,7 +79,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             decided REAL NOT NULL  -- seconds since 1970
         )
         """,
-        # policy/remembered.py
+        # security/rules.py
         """
         CREATE TABLE approvals (
             id INTEGER PRIMARY KEY,
@@ -92,7 +92,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             UNIQUE (digest, pattern, caller)
         )
         """,
-        # policy/pins.py
+        # security/pins.py
         """
         CREATE TABLE pins (
             digest TEXT NOT NULL,
@@ -124,7 +124,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """,
     ),
     (
-        # trust.py: the files that an agreement is bound to, in words
+        # security/trust.py: the files that an agreement is bound to, in words
         "ALTER TABLE trust ADD COLUMN bound TEXT NOT NULL DEFAULT ''",
     ),
 )
@@ -151,31 +151,31 @@ _REASONS = {
     15: "is locked by another program",  # SQLITE_PROTOCOL
     26: "is damaged",  # SQLITE_NOTADB
 }
-"""What SQLite's error codes say of the file. Any other code is a fault of the statement."""
+"""SQLite error codes that mean an unusable file. Any other code is a fault of the statement."""
 _STILL_READABLE = (8, 10, 13)
 
 
 class _Unusable(Exception):
-    """The file cannot be used; the text says why."""
+    """The file cannot be used; the message is the reason."""
 
 
 class Database:
-    """What is kept, in a file or in memory. May be used from any thread and any loop.
+    """A SQLite database in a file or in memory. Thread-safe, and usable from any event loop.
 
     Args:
-        path: The file, made at the first use; None for memory.
-        warn: Told once if the file cannot be used, from another thread.
-        patience: Seconds to wait for other processes that write.
+        path: The file, created at the first use; None for memory.
+        warn: Called once, from another thread, if the file cannot be used.
+        timeout: Seconds to wait for writes of other processes.
     """
 
     def __init__(
-        self, path: Path | None, warn: Callable[[str], None] = _LOGGER.warning, patience: float = _TIMEOUT
+        self, path: Path | None, warn: Callable[[str], None] = _LOGGER.warning, timeout: float = _TIMEOUT
     ) -> None:
         self.path = path
         self.is_lasting = path is not None
-        """Whether what is kept outlives the process, as far as is known."""
+        """Whether stored data outlives the process, as far as is known."""
         self._warn = warn
-        self._patience = patience
+        self._timeout = timeout
         self._begin()
 
     def _begin(self) -> None:
@@ -184,46 +184,46 @@ class Database:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ending: threading.Thread | None = None
-        """The one before, which may still have something to do."""
+        """The previous thread, which may still have jobs to finish."""
         self._connection: Connection | None = None
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def query(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        """The rows of one statement that reads."""
+        """Return the rows of one reading statement."""
         return self._submit(lambda connection: connection.execute(sql, parameters).fetchall()).result()
 
     async def aquery(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        """The same, awaited."""
+        """Async variant of `query`."""
         return await asyncio.wrap_future(
             self._submit(lambda connection: connection.execute(sql, parameters).fetchall())
         )
 
     def execute(self, sql: str, parameters: Sequence[Value] = ()) -> int:
-        """Run one statement that writes; the number of rows it touched."""
+        """Run one writing statement and return the number of affected rows."""
         return self.transact(lambda connection: connection.execute(sql, parameters).rowcount)
 
     async def aexecute(self, sql: str, parameters: Sequence[Value] = ()) -> int:
-        """The same, awaited."""
+        """Async variant of `execute`."""
         return await self.atransact(lambda connection: connection.execute(sql, parameters).rowcount)
 
     def transact(self, function: Callable[[Connection], T]) -> T:
-        """Run a function in one transaction, which no other process's can come between. What it raises undoes it.
+        """Run a function in an exclusive transaction, which an exception rolls back.
 
-        It runs in the database's thread, and may run twice: first on a file that turns out to be unusable.
+        The function runs in the database's thread, and may run twice: first on a file that turns out to be unusable.
         """
         return self._submit(lambda connection: _transaction(connection, function)).result()
 
     async def atransact(self, function: Callable[[Connection], T]) -> T:
-        """The same, awaited."""
+        """Async variant of `transact`."""
         return await asyncio.wrap_future(self._submit(lambda connection: _transaction(connection, function)))
 
     def post(self, function: Callable[[Connection], object]) -> None:
-        """Have a transaction run soon, and do not wait. What it raises is logged."""
+        """Schedule a transaction without waiting for it; an exception is logged."""
         self._submit(lambda connection: _transaction(connection, function)).add_done_callback(_log_failure)
 
     def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
-        """Do what was posted, waiting so long at most, and close the file. The next use opens it anew."""
+        """Finish the posted transactions and close the file, within `timeout` seconds. The next use reopens it."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is None or self._pid != os.getpid():
@@ -239,7 +239,7 @@ class Database:
         future: Future[T] = Future()
 
         def job() -> None:
-            if not future.set_running_or_notify_cancel():  # nobody waits for it any more
+            if not future.set_running_or_notify_cancel():
                 return
             try:
                 future.set_result(self._perform(function))
@@ -264,7 +264,7 @@ class Database:
             before.join()
         while (job := jobs.get()) is not None:
             job()
-        if self._connection is not None and self.is_lasting:  # what is in memory would be lost
+        if self._connection is not None and self.is_lasting:  # closing a memory database would drop it
             self._connection.close()
             self._connection = None
 
@@ -291,34 +291,29 @@ class Database:
 
     def _open(self) -> Connection:
         if self.path is None or not self.is_lasting:
-            return _connect(":memory:", self._patience)
+            return _connect(":memory:", self._timeout)
         if foreign(self.path.parent) or foreign(self.path):
             raise _Unusable("belongs to another user")
         create_file(self.path)
         make_private(self.path)
-        return _connect(str(self.path), self._patience)
+        return _connect(str(self.path), self._timeout)
 
     def _degrade(self, reason: str, readable: Connection | None) -> None:
-        """Go on in memory, with what can still be read."""
+        """Continue in memory with the data that can still be read."""
         failed, self.is_lasting = self._connection, False
-        self._connection = _connect(":memory:", self._patience)
+        self._connection = _connect(":memory:", self._timeout)
         if readable is not None:
             _copy(readable, self._connection)
         if failed is not None:
             failed.close()
-        self._warn(f"{self.path} {reason}: what ipymcp learns now is kept in memory, until this kernel ends")
+        self._warn(f"{self.path} {reason}: new data is kept in memory, until this kernel ends")
 
 
-def _connect(path: str, patience: float) -> Connection:
-    """A connection to a file or to memory, its tables brought up to date.
-
-    Raises:
-        _Unusable: It is of a newer version.
-        sqlite3.Error: It cannot be used.
-    """
+def _connect(path: str, timeout: float) -> Connection:
+    """Open a connection and migrate its tables; raises `_Unusable` for a newer database version."""
     import sqlite3
 
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=TRUNCATE").close()
         if _version(connection) != len(MIGRATIONS):
@@ -336,7 +331,7 @@ def _version(connection: Connection) -> int:
 def _migrate(connection: Connection) -> None:
     version = _version(connection)
     if version > len(MIGRATIONS):
-        raise _Unusable(f"was written by a newer ipymcp (its version is {version}, known here is {len(MIGRATIONS)})")
+        raise _Unusable(f"was written by a newer ipymcp (version {version}; this one supports {len(MIGRATIONS)})")
     for statements in MIGRATIONS[version:]:
         for statement in statements:
             connection.execute(statement)
@@ -344,23 +339,17 @@ def _migrate(connection: Connection) -> None:
 
 
 def _transaction(connection: Connection, function: Callable[[Connection], T]) -> T:
-    with _begun(connection):
-        return function(connection)
-
-
-@contextmanager
-def _begun(connection: Connection) -> Generator[None]:
-    """IMMEDIATE: a transaction that reads before it writes could not wait for another's end."""
     import sqlite3
 
-    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("BEGIN IMMEDIATE")  # a deferred transaction that reads before it writes cannot wait for others
     try:
-        yield
+        result = function(connection)
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(sqlite3.Error):  # SQLite has undone it already
+        with suppress(sqlite3.Error):  # SQLite may have rolled back already
             connection.execute("ROLLBACK")
         raise
+    return result
 
 
 def _copy(source: Connection, target: Connection) -> None:
@@ -375,11 +364,11 @@ def _copy(source: Connection, target: Connection) -> None:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code."""
+    """Return SQLite's primary error code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _log_failure(future: Future[Any]) -> None:
     error = future.exception()
     if error is not None:
-        _LOGGER.error("could not be kept: %s", error, exc_info=error)
+        _LOGGER.error("writing to the database failed: %s", error, exc_info=error)

@@ -1,7 +1,7 @@
-"""Every call: who, what, how long, how it ended. Written in batches, off the calls' way.
+"""The history of tool calls, written to the database in batches.
 
-A call costs one tuple and one append. A timer on the background loop hands what came
-since to the database's thread, twice a second: a kernel that is killed loses no more than that.
+A call costs one record and one append. A timer on the background loop flushes new records to the database's thread
+every `FLUSH_EVERY` seconds: a kernel that is killed loses no more than that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from ipymcp.errors import CallCancelled
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
     Outcome: TypeAlias = Literal["succeeded", "failed", "cancelled"]
     HistoryMode: TypeAlias = Literal["sizes", "values", "off"]
-    Record: TypeAlias = tuple[float, float, str, str, str, bytes, int, Raw | bytes | None, Exception | None, int | None]
-    """One call that is over: when it began and ended (on `time.monotonic`'s clock), caller, server, tool, arguments,
-    the answer's size in bytes, the answer (both JSON), the error in its stead, the execution count of its cell."""
     Row: TypeAlias = tuple[Any, ...]
 
 
@@ -38,44 +36,67 @@ FLUSH_EVERY = 0.5
 """Seconds."""
 MAX_ROWS = 100_000
 MAX_LENGTH = 30 * 86_400.0
-"""Seconds a row is kept."""
+"""Seconds after which a row is deleted."""
 _MAX_PENDING = 200_000
 _MAX_VALUE = 100_000
-"""Bytes of arguments or of a result that are kept, where values are."""
+"""Bytes of arguments or of a result that are stored in `values` mode."""
 _LATER = 1_000_000
-"""Bytes of a result that may be kept until the next batch, to look into it then."""
+"""Bytes of a result that may be held until the next flush; the errors of larger ones are read at once."""
 _MAX_ERROR = 300
-_RECEIVED: Final = 6
-"""The place in a `Record` of the answer's size."""
 _CANCELLED: Final = f"{CallCancelled.__name__}: "
-"""How the error begins of a call that the user has ended."""
+"""Prefix of the error of a call that the user has cancelled."""
 _FAILED = b'"isError"'
-"""What stands in every answer that says so."""
+"""Marker in the JSON of every result that reports a failure."""
 _PRUNE_EVERY = 2_000
 _AGED_EVERY = 3_600.0
 _SIZES = "time, duration, caller, server, tool, sent, received, error, cell"
 _VALUES = f"{_SIZES}, arguments, result"
 _COLUMNS = "id, time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
 _MAX_PARAMETERS = 990
-"""Of one statement; SQLite takes 999 everywhere. A statement for each row would hand the interpreter's lock to and fro
-with the threads that make calls, thousands of times."""
+"""Parameters per statement; every SQLite build takes 999. One statement per row would pass the interpreter's lock back
+and forth with the calling threads thousands of times."""
+
+
+class CallRecord(Struct, frozen=True):
+    """A finished call.
+
+    Attributes:
+        began: Start on the clock of `time.monotonic`.
+        ended: End on the same clock.
+        arguments: JSON.
+        received: The result's size in bytes.
+        result: JSON; None where there is none.
+        error: The exception raised instead of a result.
+        cell: The execution count of the calling cell.
+    """
+
+    began: float
+    ended: float
+    caller: str
+    server: str
+    tool: str
+    arguments: bytes
+    received: int
+    result: Raw | bytes | None
+    error: Exception | None
+    cell: int | None
 
 
 class HistoryEntry(Struct, frozen=True):
-    """One call as it was kept.
+    """A stored call.
 
     Attributes:
-        id: Its number among all that were kept; later calls have higher ones.
-        time: When it began, in seconds since the epoch.
+        id: Increasing row number.
+        time: Start, in seconds since the epoch.
         duration: Seconds.
         caller: `user`, `model` or `app`.
-        sent: The size of the arguments, in bytes of JSON.
-        received: The size of the answer.
-        error: One line; empty where it succeeded.
-        notebook: Its path, or the folder where it is not known.
-        cell: The execution count of the cell that made it.
-        arguments: JSON, where values are kept.
-        result: The same.
+        sent: Size of the arguments, in bytes of JSON.
+        received: Size of the result, in bytes of JSON.
+        error: One line; empty if the call succeeded.
+        notebook: Path of the notebook, or its folder if the path is unknown.
+        cell: Execution count of the calling cell.
+        arguments: JSON; None unless values are stored.
+        result: JSON; None unless values are stored.
     """
 
     id: int
@@ -94,7 +115,7 @@ class HistoryEntry(Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended. A call that the user cancelled or interrupted has not failed."""
+        """Outcome of the call. A call that the user cancelled or interrupted has not failed."""
         if not self.error:
             return "succeeded"
         return "cancelled" if self.error.startswith(_CANCELLED) else "failed"
@@ -104,9 +125,9 @@ class History:
     """The calls of all of the user's notebooks.
 
     Args:
-        database: Gives where they are kept; not called before there is something to keep.
-        later: Has a function called after some seconds, from any thread; whether it will be.
-        notebook: The notebook's path, or the folder where it is not known.
+        database: Returns the database; not called before there is something to store.
+        later: Schedules a function after a delay in seconds, from any thread; returns False if it cannot.
+        notebook: Path of the notebook, or its folder if the path is unknown.
     """
 
     def __init__(
@@ -116,44 +137,44 @@ class History:
         notebook: str,
     ) -> None:
         self.mode: HistoryMode = "sizes"
-        """Whether arguments and results are kept, or their sizes alone, or nothing at all."""
-        self.cell: Callable[[], int | None] = _nowhere
-        """Gives the execution count of the cell that runs."""
+        """Stored detail: sizes, also arguments and results (`values`), or nothing (`off`)."""
+        self.cell: Callable[[], int | None] = lambda: None
+        """Returns the execution count of the running cell."""
         self.added = 0
-        """Counts the calls that were over here, so that a view knows when to look."""
+        """Count of calls added by this kernel; a view refreshes when it changes."""
         self.lost = 0
-        """Calls that were not kept because too many came at once."""
+        """Count of calls dropped because too many were pending."""
         self._database = database
         self._later = later
         self._notebook = notebook
-        self._pending: deque[Record] = deque()
+        self._pending: deque[CallRecord] = deque()
         self._is_due = False
         self._since_pruned = 0
         self._pruned = float("-inf")
         self._clock = 0.0
-        """What `time.time` is ahead of `time.monotonic`: more, whenever the machine has slept."""
+        """Offset of `time.time` from `time.monotonic`; it grows whenever the machine sleeps."""
 
-    def add(self, record: Record) -> None:
-        """A call is over; from any thread, at once."""
+    def add(self, record: CallRecord) -> None:
+        """Add a finished call, from any thread, without blocking."""
         if self.mode == "off":
             return
         if len(self._pending) >= _MAX_PENDING:
             self.lost += 1
             return
         self.added += 1
-        self._pending.append(record if record[_RECEIVED] <= _LATER else _light(record))
+        self._pending.append(record if record.received <= _LATER else _truncated(record))
         if not self._is_due:
             self._is_due = self._later(FLUSH_EVERY, self.flush)
 
     def refused(self, server: str, tool: str, arguments: bytes, caller: str, error: Exception) -> None:
-        """A call was not allowed."""
+        """Add a call that was refused."""
         now = time.monotonic()
-        self.add((now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
+        self.add(CallRecord(now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
 
     def flush(self) -> None:
-        """Hand over what came; it is written soon."""
+        """Hand pending records to the database's thread, without waiting for the write."""
         self._is_due = False
-        records: list[Record] = []
+        records: list[CallRecord] = []
         while self._pending:
             records.append(self._pending.popleft())
         if records:
@@ -169,14 +190,14 @@ class History:
         since: float | None = None,
         limit: int = 200,
     ) -> list[HistoryEntry]:
-        """The last calls, newest first.
+        """Return the latest calls, newest first.
 
         Args:
-            server: A glob over the servers' names.
-            tool: A glob over the tools' names.
-            failed: Those alone that failed.
-            since: Seconds since the epoch.
-            limit: At most so many.
+            server: Glob over server names.
+            tool: Glob over tool names.
+            failed: Return only failed calls.
+            since: Earliest start, in seconds since the epoch.
+            limit: Maximum number of calls.
         """
         self.flush()
         conditions = {
@@ -193,84 +214,79 @@ class History:
 
     # -- in the database's thread -------------------------------------------------------------------------------------
 
-    def _write(self, connection: Connection, records: list[Record]) -> None:
+    def _write(self, connection: Connection, records: list[CallRecord]) -> None:
         if self.mode == "values":
-            self._insert(connection, _VALUES, [(*_row(one), *_values(one)) for one in records])
+            self._insert(connection, _VALUES, [(*_row(record), *_values(record)) for record in records])
         else:
             self._insert(connection, _SIZES, list(map(_row, records)))
         self._prune(connection, len(records))
 
     def _insert(self, connection: Connection, columns: str, rows: list[Row]) -> None:
-        """Many rows a statement; what all of them share is added by it."""
+        """Insert many rows per statement; each statement adds the notebook and the clock offset."""
         width = columns.count(",") + 1
-        given = ", ".join(f"column{number}" for number in range(2, width + 1))
-        most = (_MAX_PARAMETERS - 2) // width
-        for start in range(0, len(rows), most):
-            some = rows[start : start + most]
-            places = ", ".join([f"({', '.join('?' * width)})"] * len(some))
-            sql = f"INSERT INTO history (notebook, {columns}) SELECT ?, ? + column1, {given} FROM (VALUES {places})"
-            connection.execute(sql, [self._notebook, self._clock, *chain.from_iterable(some)]).close()
+        others = ", ".join(f"column{number}" for number in range(2, width + 1))
+        batch_size = (_MAX_PARAMETERS - 2) // width
+        for start in range(0, len(rows), batch_size):
+            batch = rows[start : start + batch_size]
+            places = ", ".join([f"({', '.join('?' * width)})"] * len(batch))
+            sql = f"INSERT INTO history (notebook, {columns}) SELECT ?, ? + column1, {others} FROM (VALUES {places})"
+            connection.execute(sql, [self._notebook, self._clock, *chain.from_iterable(batch)]).close()
 
     def _prune(self, connection: Connection, added: int) -> None:
         self._since_pruned += added
         if self._since_pruned >= _PRUNE_EVERY:
             self._since_pruned = 0
             connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MAX_ROWS,))
-        if time.monotonic() - self._pruned > _AGED_EVERY:  # it looks at every row
+        if time.monotonic() - self._pruned > _AGED_EVERY:  # a full table scan
             self._pruned = time.monotonic()
             connection.execute("DELETE FROM history WHERE time < ?", (time.time() - MAX_LENGTH,))
 
 
-def _row(record: Record) -> Row:
-    began, ended, caller, server, tool, arguments, received, result, error, cell = record
-    is_well = error is None and (result is None or bytes(result).find(_FAILED) < 0)
-    failure = "" if is_well else _failure(error, result, received)
-    return began, ended - began, caller, server, tool, len(arguments), received, failure, cell
+def _row(record: CallRecord) -> Row:
+    return (
+        record.began, record.ended - record.began, record.caller, record.server, record.tool, len(record.arguments),
+        record.received, _failure(record), record.cell,
+    )  # fmt: skip
 
 
-def _values(record: Record) -> tuple[bytes, bytes | None]:
-    *_, arguments, _, result, _, _ = record
-    return _kept(arguments), None if result is None else _kept(result)
+def _values(record: CallRecord) -> tuple[bytes, bytes | None]:
+    return _stored_value(record.arguments), None if record.result is None else _stored_value(record.result)
 
 
-def _kept(value: bytes | Raw) -> bytes:
+def _stored_value(value: bytes | Raw) -> bytes:
     text = bytes(memoryview(value)[:_MAX_VALUE]).decode("utf-8", "replace")
     return mask(text).encode("utf-8", "replace")
 
 
-def _light(record: Record) -> Record:
-    """The same without the bulk of a large answer."""
-    began, ended, caller, server, tool, arguments, received, result, error, cell = record
-    if result is not None:
-        failure = _told(result)
-        error = ToolFailure(failure) if failure else error
-        result = bytes(memoryview(result)[:_MAX_VALUE])
-    return began, ended, caller, server, tool, arguments, received, result, error, cell
-
-
-def _nowhere() -> int | None:
-    return None
+def _truncated(record: CallRecord) -> CallRecord:
+    """Return the record without the bulk of a large result."""
+    if record.result is None:
+        return record
+    message = _tool_error(record.result)
+    error = ToolFailure(message) if message else record.error
+    return msgspec.structs.replace(record, result=bytes(memoryview(record.result)[:_MAX_VALUE]), error=error)
 
 
 class ToolFailure(Exception):
-    """A tool's answer said that it failed."""
+    """A failure that the tool's result reports."""
 
 
-def _failure(error: Exception | None, result: Raw | bytes | None, received: int) -> str:
-    """Why it failed, one line; empty where it did not."""
-    if error is None:
-        told = "" if result is None or received > _LATER else _told(result)
-        return mask(f"ToolError: {told}") if told else ""
-    if isinstance(error, ToolFailure):
-        return mask(f"ToolError: {error}")
+def _failure(record: CallRecord) -> str:
+    """Return the reason for a failure in one line, or the empty string."""
+    error = record.error
+    if error is None and record.result is not None and record.received <= _LATER:
+        error = ToolFailure(_tool_error(record.result))
+    if error is None or isinstance(error, ToolFailure):
+        message = str(error or "")
+        return mask(f"ToolError: {message}") if message else ""
     message = getattr(error, "message", None) or str(error)
     return mask(f"{type(error).__name__}: {_line(message)}")
 
 
-def _told(result: Raw | bytes) -> str:
-    """What the tool says of its failure, if its answer is one. Looks for the key before it reads the JSON."""
+def _tool_error(result: Raw | bytes) -> str:
+    """Return the error text of a result that reports a failure; empty for any other result."""
     data = bytes(result)
-    if _FAILED not in data:
+    if _FAILED not in data:  # spares decoding
         return ""
     try:
         answer = types.decode(data, types.CallToolResult)

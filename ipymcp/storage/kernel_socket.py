@@ -1,8 +1,8 @@
-"""Where the Jupyter server and a kernel meet: a file that names the kernel's socket, and who may believe it.
+"""The runtime file by which the Jupyter server finds a kernel's socket, and the checks that make it trustworthy.
 
-The file lies in Jupyter's runtime folder, `ipymcp-STEM.json` beside the kernel's connection file `STEM.json`, for the
-user's eyes alone. The kernel writes it, the server reads it, and either removes what a killed kernel left. Several
-machines may share that folder, and none of them knows what runs on another.
+The file is `ipymcp-STEM.json` in Jupyter's runtime folder, beside the kernel's connection file `STEM.json`, readable
+by the user alone. The kernel writes it, the server reads it, and either removes the files of killed kernels. Several
+machines may share that folder without seeing each other's processes.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from typing import Any, Final
 import msgspec
 
 VERSION: Final = 1
-"""Of the messages between a view and the kernel."""
+"""Version of the messages between a view and the kernel."""
 PREFIX: Final = "ipymcp-"
 _SLACK: Final = 5.0
-"""Seconds by which a process may seem younger than what it wrote."""
+"""Seconds by which a process may seem younger than its file."""
 _MAX_LENGTH: Final = 10_000
 _OTHERS: Final = 0o077
-"""The rights of everybody but the user."""
+"""Permission bits of everyone but the user."""
 _TIMEOUT: Final = 0.2
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """What a kernel has written."""
+    """Contents of a kernel's runtime file."""
 
     pid: int
     started: float
-    """When, in seconds since the epoch."""
+    """Start of the kernel, in seconds since the epoch."""
     version: int
-    """Of its messages."""
+    """Version of the kernel's messages."""
     ipymcp: str
     socket: str
     machine: str
-    """Where the process and the socket are: see `here`."""
+    """Machine of the process and the socket, as returned by `here`."""
 
     @property
     def is_here(self) -> bool:
-        """Whether that is where this process runs, too."""
+        """Whether the kernel runs on this process's machine."""
         return self.machine == here()
 
 
 @cache
 def here() -> str:
-    """This machine, or container: where a process's number means one process, and a path one socket.
+    """Return an identifier of this machine or container, the scope in which process ids and socket paths are unique.
 
-    Empty where the system has no such spaces; a folder is hardly ever shared by several machines there, and macOS has
-    another name in each network.
+    Empty on systems without process namespaces, where machines hardly ever share a folder (and macOS changes its host
+    name with the network).
     """
     try:
         return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
@@ -63,15 +63,15 @@ def here() -> str:
 
 
 def file_of(runtime: Path, connection_file: str) -> Path:
-    """Where the kernel of a connection file says how it is reached."""
+    """Return the path of the runtime file of a kernel, given its connection file."""
     return runtime / f"{PREFIX}{Path(connection_file).stem}.json"
 
 
 def announced(file: Path) -> Announced | None:
-    """What a file says that is the user's alone; None for any other, and what is none of ours.
+    """Read a runtime file; return None if it is invalid or other users may access it.
 
-    Jupyter may have been told that its folder is on a drive that knows no rights. Then the socket's folder, which is on
-    none, and who listens there must do.
+    With Jupyter's `allow_insecure_writes`, for drives without permissions, the file's permissions are not checked;
+    `is_guarded` still checks the socket, which is on another drive.
     """
     from jupyter_core import paths
 
@@ -80,16 +80,15 @@ def announced(file: Path) -> Announced | None:
 
 
 def is_guarded(found: Announced) -> bool:
-    """Whether its socket, and the folder that holds it, are the user's alone: nobody else may have put it there."""
+    """Whether the socket and its folder are accessible to the user alone, so that no one else can have created them."""
     path = Path(found.socket)
     return path.is_absolute() and _is_private(path, stat.S_ISSOCK) and _is_private(path.parent, stat.S_ISDIR)
 
 
 def is_alive(found: Announced) -> bool:
-    """Whether the kernel that wrote it is there.
+    """Whether the kernel that wrote the file is running.
 
-    Its number may have been given to another process since. That is younger; but so a kernel seems when the clock was
-    set, and then its socket tells.
+    A process younger than the file has reused the process id, unless the clock was set: then the socket decides.
     """
     import psutil  # the server may never need it
 
@@ -105,7 +104,7 @@ def is_alive(found: Announced) -> bool:
 
 
 def sweep(runtime: Path) -> None:
-    """Take away what kernels that are gone left."""
+    """Remove the runtime files and socket folders of kernels that no longer run."""
     for file in runtime.glob(f"{PREFIX}*.json"):
         found = _read(file)
         if found is None or not found.is_here or is_alive(found):
@@ -117,8 +116,8 @@ def sweep(runtime: Path) -> None:
 
 
 def _read(file: Path) -> Announced | None:
-    """What a file says; None for what is none of ours, or is being written."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError), open(file, "rb", opener=_itself) as stream:
+    """Read a file; return None if it is invalid or still being written."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError), open(file, "rb", opener=_open_regular) as stream:
         return msgspec.json.decode(stream.read(_MAX_LENGTH), type=Announced)
     return None
 
@@ -135,13 +134,13 @@ def _is_listened_at(path: str) -> bool:
         return True
 
 
-def _itself(path: str, flags: int) -> int:
-    """Not what a link leads to, and no pipe that nobody writes."""
+def _open_regular(path: str, flags: int) -> int:
+    """Open without following links or blocking on a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_private(path: Path, is_kind: Any, others: int = _OTHERS) -> bool:
-    """Whether it is of a kind, the user's, and for no one else."""
+
     try:
         status = path.lstat()
     except OSError:

@@ -1,7 +1,7 @@
-"""The servers that were ever loaded, by the digest of their definition: how they are, and what they have.
+"""Status and catalogs of all servers that were ever loaded, by the digest of their definition.
 
-What changes is gathered and written a little later, many changes at once, off the hot path. Nothing here starts
-anything: the catalog of a server that does not run can be looked at, and be called from once it is started.
+Changes are collected and written in batches, off the hot path. Nothing here starts a server: the catalog of a stopped
+server can be browsed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Status = Literal["pending", "connected", "unreachable", "error"]
 AuthType = Literal["none", "api_key", "bearer", "oauth2"]
 Definitions: TypeAlias = "dict[str, list[Any]]"
-"""What is kept of a catalog: definitions, by kind."""
+"""Definitions of a catalog, by kind."""
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     "tools": types.ToolDefinition,
     "resources": types.ResourceDefinition,
@@ -42,28 +42,28 @@ _COLUMNS = _FIELDS.replace("auth", f"CASE WHEN {_LOGGED_IN} THEN 'oauth2' ELSE a
 
 
 class KnownServer(Struct, frozen=True):
-    """One definition that was loaded once, in any kernel."""
+    """A definition that some kernel has loaded."""
 
     digest: str
     name: str
-    """What it was called last."""
+    """The server's latest name."""
     transport: str
     auth: AuthType
     enabled: bool
     status: Status
     era: EraChoice | None
-    """The era it answered in."""
+    """The era of the latest handshake."""
     version: str
-    """The protocol version settled with it last, or the empty string."""
+    """The latest negotiated protocol version, or the empty string."""
     instructions: str
     error: str
-    """Its last failure, one line."""
+    """The latest failure, in one line."""
     last_seen: float | None
-    """When it last answered, in seconds since 1970."""
+    """The latest response, in seconds since the epoch."""
 
 
 class _Changes(NamedTuple):
-    """What is to be written."""
+    """Pending changes to the tables."""
 
     servers: dict[str, dict[str, Any]]
     lists: dict[tuple[str, str], tuple[bytes, int, float]]
@@ -81,11 +81,7 @@ class _Changes(NamedTuple):
 
 
 class KnownServers:
-    """Reads and writes what is known. May be used from any thread.
-
-    Args:
-        database: Where it is kept.
-    """
+    """Access to the stored status and catalogs of servers. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -98,7 +94,7 @@ class KnownServers:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def loaded(self, definition: ServerDefinition, digest: str) -> None:
-        """A definition was loaded."""
+        """Record that a definition was loaded."""
         self._change(
             digest,
             name=definition.name,
@@ -108,11 +104,11 @@ class KnownServers:
         )
 
     def moved(self, digest: str, status: Status, error: str = "") -> None:
-        """A server is in another state."""
+        """Record a new status of a server."""
         self._change(digest, status=status, error=mask(error))
 
     def connected(self, digest: str, version: str, instructions: str) -> None:
-        """A server answers."""
+        """Record a successful connection."""
         self._change(
             digest,
             status="connected",
@@ -123,19 +119,19 @@ class KnownServers:
         )
 
     def listed(self, digest: str, kind: str, definitions: Iterable[msgspec.Struct]) -> None:
-        """A server has these, of one of `KINDS`."""
-        items = [_masked(_lean(each), kind in _CALLED) for each in definitions]
+        """Record the listing of one of the `KINDS` of definitions."""
+        items = [_masked(_without_absent(each), kind in _CALLED) for each in definitions]
         with self._lock:
             self._lists[digest, kind] = b"[" + b",".join(items) + b"]", len(items), time.time()
         self._schedule()
 
     def keep_era(self, digest: str, era: EraChoice) -> None:
-        """A server answered in this era."""
+        """Record the era of a successful handshake."""
         self._eras[digest] = era
         self._change(digest, era=era)
 
     def forget_era(self, digest: str) -> None:
-        """It did not answer as it was remembered: ask it anew."""
+        """Forget the era of a server whose handshake failed, so that it is probed again."""
         self._eras[digest] = None
 
     def _change(self, digest: str, **values: Any) -> None:
@@ -151,7 +147,7 @@ class KnownServers:
         taken: list[_Changes] = []
 
         def write(connection: Connection) -> None:
-            if not taken:  # a second time it is for a file that failed
+            if not taken:  # the database repeats a transaction when its file fails
                 taken.append(self._take())
             taken[0].write(connection)
 
@@ -166,14 +162,14 @@ class KnownServers:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def era(self, digest: str) -> EraChoice | None:
-        """The era a server answered in when it last did, here or in another kernel."""
+        """Return the era of the latest handshake, in this kernel or another."""
         if digest not in self._eras:
             rows = await self._database.aquery("SELECT era FROM servers WHERE digest = ?", (digest,))
             self._eras.setdefault(digest, rows[0][0] if rows else None)
         return self._eras[digest]
 
     def all(self) -> list[tuple[KnownServer, int]]:
-        """Every known server and how many tools it has, by name."""
+        """Return every known server and its number of tools, sorted by name."""
         rows = self._database.query(
             f"SELECT {_COLUMNS}, (SELECT count FROM catalogs WHERE catalogs.digest = servers.digest AND kind = 'tools')"
             " FROM servers ORDER BY name, last_seen DESC"
@@ -181,22 +177,22 @@ class KnownServers:
         return [(_server(row[:-1]), row[-1] or 0) for row in rows]
 
     def named(self, name: str) -> KnownServer | None:
-        """The server that was called so, seen last where there are several."""
+        """Return the latest seen server of a name."""
         rows = self._database.query(
             f"SELECT {_COLUMNS} FROM servers WHERE name = ? ORDER BY last_seen DESC LIMIT 1", (name,)
         )
         return _server(rows[0]) if rows else None
 
     async def kinds(self, digest: str) -> set[str]:
-        """Of which `KINDS` is kept what a server has."""
+        """Return the `KINDS` that are stored for a server."""
         return {kind for [kind] in await self._database.aquery("SELECT kind FROM catalogs WHERE digest = ?", (digest,))}
 
     def catalog(self, digest: str) -> Definitions:
-        """What a server had when it last said so; empty where it never did."""
+        """Return the latest stored catalog of a server; empty if there is none."""
         return _definitions(self._database.query(*_catalog_query(digest)))
 
     async def acatalog(self, digest: str) -> Definitions:
-        """The same, awaited."""
+        """Async variant of `catalog`."""
         return _definitions(await self._database.aquery(*_catalog_query(digest)))
 
 
@@ -218,21 +214,21 @@ def _server(row: Row) -> KnownServer:
     return KnownServer(**values)
 
 
-def _lean(definition: msgspec.Struct) -> dict[str, Any]:
-    """Without what is absent, for which a definition has `None` or an empty `Raw`."""
+def _without_absent(definition: msgspec.Struct) -> dict[str, Any]:
+    """Return a definition's fields without absent ones, which are `None` or an empty `Raw`."""
     values = msgspec.structs.asdict(definition)
     return {name: value for name, value in values.items() if value is not None and value != msgspec.Raw()}
 
 
 def _masked(definition: dict[str, Any], is_called: bool) -> bytes:
-    """As JSON, without secrets; but what is called by its name keeps it: `postgres` may be a password, too."""
+    """Encode as JSON with secrets masked, except in the name of a callable: `postgres` may be a password, too."""
     name = msgspec.json.encode({"name": definition.pop("name")})[:-1] if is_called else b"{"
     rest = mask(msgspec.json.encode(definition).decode("utf-8", "replace")).encode()
     return name + (b"," if is_called and definition else b"") + rest[1:]
 
 
 def _auth_type(definition: ServerDefinition) -> AuthType:
-    """How a definition says that it logs in."""
+
     kind = definition.auth.get("type")
     if kind is not None:
         return "bearer" if kind == "bearer" else "oauth2"

@@ -23,12 +23,12 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_private(path: Path) -> bool:
-    """Take other users' rights to a file away. Whether they have none now.
+    """Remove other users' permissions from a file, and return whether they have none now.
 
     Raises:
-        OSError: There is no such file.
+        OSError: The file does not exist.
     """
-    if not hasattr(os, "getuid"):  # Windows: who may read it is the folder's business
+    if not hasattr(os, "getuid"):  # Windows: the folder decides who may read
         return True
     if not path.stat().st_mode & _OTHERS:
         return True
@@ -36,11 +36,11 @@ def make_private(path: Path) -> bool:
         path.chmod(0o600)
     except OSError:
         return False
-    return not path.stat().st_mode & _OTHERS  # some file systems take the order and do nothing
+    return not path.stat().st_mode & _OTHERS  # some file systems ignore chmod
 
 
 def foreign(path: Path) -> bool:
-    """Whether a file, if it exists, is another user's."""
+    """Whether a file exists and belongs to another user."""
     try:
         return hasattr(os, "getuid") and path.stat().st_uid != os.getuid()
     except FileNotFoundError:
@@ -52,23 +52,23 @@ _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
 @contextlib.asynccontextmanager
-async def process_lock(folder: Path, name: str, patience: float) -> AsyncGenerator[None]:
-    """Held by one at a time, among all processes and tasks that use this folder.
+async def process_lock(folder: Path, name: str, timeout: float) -> AsyncGenerator[None]:
+    """Context manager for a lock between all processes and tasks that use a folder.
 
-    Who has waited too long, or finds that nothing can be locked here, goes on without it.
+    The body runs without the lock after the timeout, or where the file system cannot lock.
 
     Args:
-        folder: Where the file lies.
-        name: Of the lock.
-        patience: Seconds to wait for it.
+        folder: Folder of the lock file.
+        name: Name of the lock.
+        timeout: Seconds to wait for the lock.
     """
     descriptor = await asyncio.to_thread(_open, folder, name)
     if descriptor is None:
         yield
         return
     try:
-        deadline = time.monotonic() + patience
-        while not _try(descriptor) and time.monotonic() < deadline:
+        deadline = time.monotonic() + timeout
+        while not _try_lock(descriptor) and time.monotonic() < deadline:
             await asyncio.sleep(_POLL)
         yield
     finally:
@@ -83,8 +83,8 @@ def _open(folder: Path, name: str) -> int | None:
         return None
 
 
-def _try(descriptor: int) -> bool:
-    """Lock it, if nobody else has. True also where nothing can be locked."""
+def _try_lock(descriptor: int) -> bool:
+    """Return False if another process holds the lock; True also where the file system cannot lock."""
     try:
         if sys.platform == "win32":
             import msvcrt

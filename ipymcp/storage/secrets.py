@@ -1,16 +1,12 @@
-"""Secrets by name: in the operating system's keyring, or encrypted in the database.
+"""Secrets and input values, in the operating system's keyring or encrypted in the database.
 
-The key lies in a file that only the user may read (0600), beside the database. However many kernels make it at once,
-one is made. A record names its key, so that one whose key is lost is said to be unreadable, and is not touched.
+The encryption key is in a file beside the database that only the user may read (0600), created once even if several
+kernels start together. A record names its key, so that a record whose key is lost is reported as unreadable.
 
 Source: NIST SP 800-38D; 96-bit random nonces are safe for 2**32 records of one key.
 
-A keyring may ask the user to unlock it, or hang (a desktop's bus that nobody serves): it is called in a thread, and
-given up after some seconds.
-
-The database always knows what there is and where: a keyring cannot list. Blocking; to be called off the loop.
-
-A kept password belongs to the definition that wanted it: one that has changed asks anew.
+A keyring may ask the user to unlock it, or hang (a desktop bus without a service): it is called in a thread, with a
+timeout. The database lists all entries, because a keyring cannot. Everything here blocks: call it off the event loop.
 """
 
 from __future__ import annotations
@@ -52,10 +48,10 @@ _HALF_WRITTEN = 2.0
 
 
 class Vault:
-    """Seals and opens records.
+    """Encryption of records with the key in a file.
 
     Args:
-        path: The key file, made when the first record is sealed.
+        path: The key file, created when the first record is sealed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,10 +59,10 @@ class Vault:
         self._key: bytes | None = None
 
     def seal(self, name: str, value: str) -> bytes:
-        """A value encrypted, to be opened under this name only.
+        """Encrypt a value, to be opened under the same name only.
 
         Raises:
-            SecretError: There is no key, and none can be made, or others may read it.
+            SecretError: The key cannot be read or created, or other users may read it.
         """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -75,10 +71,10 @@ class Vault:
         return _key_id(key) + nonce + AESGCM(key).encrypt(nonce, value.encode(), name.encode())
 
     def open(self, name: str, sealed: bytes) -> str:
-        """The value of a record.
+        """Decrypt a record.
 
         Raises:
-            SecretError: It cannot be read: its key is lost, or it is damaged.
+            SecretError: The key is lost, or the record is damaged.
         """
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -87,18 +83,17 @@ class Vault:
         if key is None or sealed[:_ID_BYTES] != _key_id(key):
             raise SecretError(
                 f"the key it was encrypted with is not in {self._path}",
-                hint="put that file back, or set it anew",
+                hint="restore that file, or set it again",
             )
         nonce, text = sealed[_ID_BYTES:][:_NONCE_BYTES], sealed[_ID_BYTES + _NONCE_BYTES :]
         try:
             return AESGCM(key).decrypt(nonce, text, name.encode()).decode()
         except (InvalidTag, ValueError):
-            raise SecretError("its record is damaged", hint="set it anew") from None
+            raise SecretError("its record is damaged", hint="set it again") from None
 
     # -- the key file -------------------------------------------------------------------------------------------------
 
     def _read_key(self) -> bytes | None:
-        """The key; None where there is no file."""
         if self._key is None:
             with contextlib.suppress(FileNotFoundError):
                 self._key = self._read()
@@ -110,24 +105,24 @@ class Vault:
             raise SecretError(f"{path} belongs to another user", hint="remove it, or set IPYMCP_STATE_DIR")
         if not make_private(path) and os.environ.get(_OVERRIDE) != "1":
             raise SecretError(
-                f"{path} can be read by other users, and its file system does not let that be changed",
-                hint=f"set IPYMCP_STATE_DIR to a folder of yours, or {_OVERRIDE}=1 to use it nevertheless",
+                f"{path} can be read by other users, and its file system does not allow changing that",
+                hint=f"set IPYMCP_STATE_DIR to a folder of yours, or {_OVERRIDE}=1 to use it anyway",
             )
         deadline = time.monotonic() + _HALF_WRITTEN
         while len(key := path.read_bytes()) < _KEY_BYTES and time.monotonic() < deadline:
-            time.sleep(0.01)  # another kernel is just writing it, on a file system without links
+            time.sleep(0.01)  # another kernel is writing it, on a file system without links
         if len(key) != _KEY_BYTES:
-            raise SecretError(f"{path} holds no key", hint="put the right file back, or remove it")
+            raise SecretError(f"{path} does not contain a key", hint="restore the right file, or remove it")
         return key
 
     def _make_key(self) -> bytes:
-        """Make the key file, unless another kernel just has."""
+        """Create the key file, unless another kernel just has."""
         try:
             create_file(self._path, os.urandom(_KEY_BYTES))
             self._key = self._read()
         except OSError as error:
             raise SecretError(
-                f"{self._path} cannot be made ({error.strerror})", hint="set IPYMCP_STATE_DIR to a folder of yours"
+                f"{self._path} cannot be created ({error.strerror})", hint="set IPYMCP_STATE_DIR to a folder of yours"
             ) from None
         return self._key
 
@@ -140,51 +135,51 @@ T = TypeVar("T")
 _SERVICE = "ipymcp"
 _TIMEOUT = 10.0
 _REAL = 1.0
-"""The least priority of a backend that `keyring` itself recommends: plaintext files, null and fail are below it."""
+"""Minimum priority of the backends that `keyring` recommends; plaintext, null and fail backends are below it."""
 
 
 class Keyring:
-    """A keyring, called with patience.
+    """The operating system's keyring, called with a timeout.
 
     Args:
         backend: A `keyring.backend.KeyringBackend`.
-        patience: Seconds to wait for it.
+        timeout: Seconds to wait for a response.
     """
 
-    def __init__(self, backend: Any, patience: float = _TIMEOUT) -> None:
+    def __init__(self, backend: Any, timeout: float = _TIMEOUT) -> None:
         self._backend = backend
-        self._patience = patience
+        self._timeout = timeout
 
     @classmethod
     def find(cls) -> Keyring | None:
-        """The user's keyring; None where there is none, or `IPYMCP_KEYRING=off`."""
+        """Return the user's keyring; None if there is none, or with `IPYMCP_KEYRING=off`."""
         if os.environ.get("IPYMCP_KEYRING") == "off" or not is_installed("keyring"):
             return None
         try:
-            backend = _within(_TIMEOUT, _real_backend)
-        except Exception:  # a backend's fault, whatever it is; without it there is still the vault
+            backend = _call_with_timeout(_TIMEOUT, _real_backend)
+        except Exception:  # any fault of a backend; the vault takes its place
             return None
         return cls(backend) if backend is not None else None
 
     @property
     def name(self) -> str:
-        """What it is called, for people."""
+        """Display name of the backend."""
         return str(getattr(self._backend, "name", type(self._backend).__name__))
 
     def get(self, name: str) -> str | None:
-        """What is kept under a name.
+        """Return the value of a name.
 
         Raises:
-            SecretError: It does not answer.
+            SecretError: The keyring fails or does not respond in time.
         """
         return self._call(lambda: self._backend.get_password(_SERVICE, name))
 
     def set(self, name: str, value: str) -> None:
-        """Keep a value. Raises as `get`."""
+        """Store a value. Raises the same errors as `get`."""
         self._call(lambda: self._backend.set_password(_SERVICE, name, value))
 
     def delete(self, name: str) -> None:
-        """Forget a value, if there is one. Raises as `get`."""
+        """Delete a value, if there is one. Raises the same errors as `get`."""
 
         def delete() -> None:
             if self._backend.get_password(_SERVICE, name) is not None:
@@ -195,15 +190,15 @@ class Keyring:
     def _call(self, function: Callable[[], T]) -> T:
         hint = "unlock it, or set IPYMCP_KEYRING=off before the kernel starts: ipymcp's own vault is used then"
         try:
-            return _within(self._patience, function)
+            return _call_with_timeout(self._timeout, function)
         except TimeoutError:
-            raise SecretError(f"{self.name} does not answer within {self._patience:g} s", hint=hint) from None
+            raise SecretError(f"{self.name} does not respond within {self._timeout:g} s", hint=hint) from None
         except Exception as error:
             raise SecretError(f"{self.name} fails ({type(error).__name__})", hint=hint) from error
 
 
-def _within(seconds: float, function: Callable[[], T]) -> T:
-    """Call a function in a thread of its own, which is left behind if it takes too long."""
+def _call_with_timeout(seconds: float, function: Callable[[], T]) -> T:
+    """Call a function in a new thread, which is abandoned after the timeout."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -219,7 +214,7 @@ def _within(seconds: float, function: Callable[[], T]) -> T:
 def _real_backend() -> Any:
     keyring: Any = importlib.import_module("keyring")
     backend: Any = keyring.get_keyring()
-    chained: list[Any] = list(getattr(backend, "backends", None) or [backend])  # a chain tries one after the other
+    chained: list[Any] = list(getattr(backend, "backends", None) or [backend])  # a chainer has several
     return next((each for each in chained if _is_real(each)), None)
 
 
@@ -231,21 +226,21 @@ Kind = Literal["secret", "input", "tokens", "registration"]
 
 
 class StoredSecret(Struct, frozen=True):
-    """One thing that is kept, without its value."""
+    """A stored entry without its value."""
 
     name: str
     place: str
     """`keyring`, `vault`, or `memory`: until the kernel ends."""
     changed: float
-    """Seconds since 1970."""
+    """Seconds since the epoch."""
 
 
 class SecretStore:
-    """What is kept. May be used from any thread but the loop's.
+    """Encrypted storage of values by kind and name. Usable from any thread except the event loop's.
 
     Args:
-        database: Knows what there is, and holds what no keyring does.
-        vault: Encrypts that.
+        database: Lists all entries, and contains those that no keyring takes.
+        vault: Encrypts the entries in the database.
     """
 
     def __init__(self, database: Database, vault: Vault) -> None:
@@ -254,14 +249,13 @@ class SecretStore:
 
     @cached_property
     def _keyring(self) -> Keyring | None:
-
         return Keyring.find()
 
     def get(self, kind: Kind, name: str) -> str | None:
-        """What is kept under a name.
+        """Return the value of a name; None if there is none.
 
         Raises:
-            SecretError: It cannot be read: the vault's key is lost, the keyring does not answer.
+            SecretError: The value cannot be read: the vault's key is lost, or the keyring does not respond.
         """
         rows = self._database.query("SELECT place, sealed FROM secrets WHERE kind = ? AND name = ?", (kind, name))
         if not rows:
@@ -272,16 +266,16 @@ class SecretStore:
         if place == "vault":
             return self._vault.open(_label(kind, name), sealed)
         if self._keyring is None:
-            raise SecretError("it is in a keyring that cannot be found now", hint="set it anew")
+            raise SecretError("it is in a keyring that is not available now", hint="set it again")
         return self._keyring.get(_label(kind, name))
 
     def set(self, kind: Kind, name: str, value: str) -> StoredSecret:
-        """Keep a value, in place of an older one.
+        """Store a value, replacing an older one.
 
         Raises:
-            SecretError: It cannot be kept.
+            SecretError: The value cannot be stored.
         """
-        self._database.query("SELECT 1")  # it may turn out that nothing can be kept for long
+        self._database.query("SELECT 1")  # opens the file, and so decides whether the database is lasting
         place, sealed = self._put(_label(kind, name), value)
         now = time.time()
         self._database.execute(
@@ -290,7 +284,7 @@ class SecretStore:
         return StoredSecret(name, place if self._database.is_lasting else "memory", now)
 
     def delete(self, kind: Kind, name: str) -> bool:
-        """Forget a value. Whether there was one; whether it could be read does not matter."""
+        """Delete a value, readable or not, and return whether there was one."""
         rows = self._database.query("SELECT place FROM secrets WHERE kind = ? AND name = ?", (kind, name))
         if not rows:
             return False
@@ -299,7 +293,7 @@ class SecretStore:
         return self._database.execute("DELETE FROM secrets WHERE kind = ? AND name = ?", (kind, name)) > 0
 
     def check(self, kind: Kind, name: str) -> str:
-        """Empty if what is kept under a name can be read, else why not."""
+        """Return why a stored value cannot be read; empty if it can."""
         try:
             self.get(kind, name)
         except SecretError as error:
@@ -307,7 +301,7 @@ class SecretStore:
         return ""
 
     def kept(self, kind: Kind) -> list[StoredSecret]:
-        """What there is of a kind, what changed last first."""
+        """Return the entries of a kind, latest first."""
         rows = self._database.query(
             "SELECT name, place, changed FROM secrets WHERE kind = ? ORDER BY changed DESC, rowid DESC", (kind,)
         )
@@ -317,7 +311,7 @@ class SecretStore:
         if not self._database.is_lasting:
             return "memory", value.encode()
         if self._keyring is not None:
-            with contextlib.suppress(SecretError):  # too long for some, or locked: the vault takes anything
+            with contextlib.suppress(SecretError):  # locked, or the value is too long for it: use the vault
                 self._keyring.set(label, value)
                 return "keyring", None
         return "vault", self._vault.seal(label, value)
@@ -328,70 +322,66 @@ def _label(kind: Kind, name: str) -> str:
 
 
 class SecretSource(Protocol):
-    """Gives secrets by name."""
+    """Interface for reading secrets by name."""
 
     def get(self, name: str) -> str | None:
-        """The secret; None where there is none of that name. May block: not on the loop.
+        """Return a secret, or None. Blocking.
 
         Raises:
-            SecretError: There is one, and it cannot be read.
+            SecretError: The secret exists and cannot be read.
         """
         ...
 
 
 class Secrets:
-    """The user's secrets. A `SecretSource`.
+    """The user's secrets. A `SecretSource`."""
 
-    Args:
-        safe: Where they are kept.
-    """
-
-    def __init__(self, safe: SecretStore) -> None:
-        self._safe = safe
+    def __init__(self, store: SecretStore) -> None:
+        self._store = store
 
     def get(self, name: str) -> str | None:
-        """The secret, masked from now on in all that ipymcp writes; None where there is none of that name.
+        """Return a secret, or None; all output of ipymcp masks it from now on.
 
         Raises:
-            SecretError: There is one, and it cannot be read.
+            SecretError: The secret exists and cannot be read.
         """
         try:
-            value = self._safe.get("secret", name)
+            value = self._store.get("secret", name)
         except SecretError as error:
             raise SecretError(f"the secret {name!r} cannot be read: {error.message}", hint=error.hint) from error
         masks.add(value)
         return value
 
     def set(self, name: str, value: str) -> StoredSecret:
-        """Keep a secret, in place of an older one.
+        """Store a secret, replacing an older one.
 
         Raises:
-            SecretError: Its name is none, it is empty, or it cannot be kept.
+            SecretError: The name is invalid, the value is empty, or it cannot be stored.
         """
         if SECRET_NAME.fullmatch(name) is None:
-            raise SecretError("that is no name for a secret", hint="use letters, digits, _, . and -")
+            raise SecretError("that is not a valid name for a secret", hint="use letters, digits, _, . and -")
         if not value:
             raise SecretError(
                 f"the secret {name!r} would be empty; nothing was changed", hint=f"%mcp secret delete {quoted(name)}"
             )
         masks.add(value)
-        return self._safe.set("secret", name, value)
+        return self._store.set("secret", name, value)
 
     def delete(self, name: str) -> bool:
-        """Forget a secret. Whether there was one."""
-        return self._safe.delete("secret", name)
+        """Delete a secret, and return whether there was one."""
+        return self._store.delete("secret", name)
 
     def kept(self) -> list[StoredSecret]:
-        """What there is, by name, without the values."""
-        return sorted(self._safe.kept("secret"), key=lambda kept: kept.name)
+        """Return the stored secrets without their values, sorted by name."""
+        return sorted(self._store.kept("secret"), key=lambda kept: kept.name)
 
     def check(self, name: str) -> str:
-        """Empty if a secret can be read, else why not."""
-        return self._safe.check("secret", name)
+        """Return why a secret cannot be read; empty if it can."""
+        return self._store.check("secret", name)
 
 
 class StoredInput(Struct, frozen=True):
-    """A password that is kept, without its value."""
+    """A stored password without its value."""
 
     id: str
     server: str
@@ -400,37 +390,33 @@ class StoredInput(Struct, frozen=True):
 
 
 class Inputs:
-    """What was given. Blocking where a password is looked for, kept or forgotten: not on the loop.
+    """Values of `${input:ID}` variables. Stored passwords are bound to the digest of the definition that uses them."""
 
-    Args:
-        safe: Keeps passwords.
-    """
-
-    def __init__(self, safe: SecretStore) -> None:
-        self._safe = safe
+    def __init__(self, store: SecretStore) -> None:
+        self._store = store
         self._given: dict[tuple[str, str], str] = {}
-        """By document and id: the servers of one document share them in this kernel."""
+        """Values by file and id: the servers of one file share them in this kernel."""
         self._kept: set[str] = set()
-        """What need not be kept again."""
+        """Keys of the passwords that are stored already."""
 
     def given(self, definition: ServerDefinition, name: str) -> str | None:
-        """What was given in this kernel."""
+        """Return the value that the user gave in this kernel, or None."""
         return self._given.get((str(definition.source), name))
 
     def give(self, definition: ServerDefinition, name: str, value: str) -> None:
-        """It was given just now."""
+        """Use a value for the rest of this kernel's life."""
         self._given[str(definition.source), name] = value
         if is_password(definition, name):
             masks.add(value)
 
     def recall(self, definition: ServerDefinition, name: str, digest: str) -> bool:
-        """Have a password that was kept for this definition given. Whether there is one.
+        """Use the password stored for a definition, and return whether there is one. Blocking.
 
         Raises:
-            SecretError: There is one, and it cannot be read.
+            SecretError: The password exists and cannot be read.
         """
         key = _key(definition, name, digest)
-        value = self._safe.get("input", key)
+        value = self._store.get("input", key)
         if value is None:
             return False
         self._kept.add(key)
@@ -438,46 +424,46 @@ class Inputs:
         return True
 
     def keep(self, definition: ServerDefinition, name: str, digest: str) -> None:
-        """Keep a password that was given, in place of what older definitions of that server have.
+        """Store a password, replacing those of older definitions of the server. Blocking.
 
         Raises:
-            SecretError: It cannot be kept.
+            SecretError: The password cannot be stored.
         """
         value, key = self.given(definition, name), _key(definition, name, digest)
         if not value or key in self._kept:
             return
         for one in self.kept():
             if (one.id, one.server, one.file) == (name, definition.name, str(definition.source)):
-                self._safe.delete("input", one.kept.name)
-        self._safe.set("input", key, value)
+                self._store.delete("input", one.kept.name)
+        self._store.set("input", key, value)
         self._kept.add(key)
 
     def kept(self) -> list[StoredInput]:
-        """The passwords that are kept, by id."""
+        """Return the stored passwords, sorted by id. Blocking."""
         found: list[StoredInput] = []
-        for kept in self._safe.kept("input"):
+        for kept in self._store.kept("input"):
             name, server, file, _ = json.loads(kept.name)
             found.append(StoredInput(name, server, file, kept))
         return sorted(found, key=lambda one: (one.id, one.file, one.server))
 
     def forget(self, name: str) -> bool:
-        """Forget what was given as this id, for every server. Whether there was anything."""
+        """Delete the values of an id for every server, and return whether there were any. Blocking."""
         given = [key for key in self._given if key[1] == name]
         for key in given:
             del self._given[key]
         kept = [one for one in self.kept() if one.id == name]
         for one in kept:
-            self._safe.delete("input", one.kept.name)
+            self._store.delete("input", one.kept.name)
             self._kept.discard(one.kept.name)
         return bool(given or kept)
 
     def check(self, one: StoredInput) -> str:
-        """Empty if a password can be read, else why not."""
-        return self._safe.check("input", one.kept.name)
+        """Return why a password cannot be read; empty if it can. Blocking."""
+        return self._store.check("input", one.kept.name)
 
 
 def is_password(definition: ServerDefinition, name: str) -> bool:
-    """Whether an input is to be hidden."""
+    """Whether an input is hidden while the user types it."""
     return definition.inputs[name].get("password") is True
 
 

@@ -1,4 +1,4 @@
-"""All that outlives the kernel, made when it is first asked for."""
+"""The stored state of a host, created lazily."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """The state of one host. Nothing is imported, opened or made before it is used.
+    """The stored state of one host. Nothing is imported, opened or created before its first use.
 
     Args:
-        warn: Told, in any thread, what cannot be kept.
+        warn: Called, from any thread, with a message about data that cannot be stored.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -29,7 +29,7 @@ class Store:
 
     @cached_property
     def folder(self) -> Path:
-        """Where it lies."""
+        """The folder of the database and its key."""
         return Path(state_folder())
 
     @cached_property
@@ -41,14 +41,14 @@ class Store:
 
     @cached_property
     def known(self) -> KnownServers:
-        """The servers that were ever loaded, and their catalogs."""
+        """Status and catalogs of all servers that were ever loaded."""
         from ipymcp.storage.known_servers import KnownServers
 
         return KnownServers(self.database)
 
     @cached_property
-    def safe(self) -> SecretStore:
-        """Keeps what nobody else may read."""
+    def secret_store(self) -> SecretStore:
+        """The encrypted store of secrets, inputs and logins."""
         from ipymcp.storage.secrets import SecretStore, Vault
 
         return SecretStore(self.database, Vault(self.folder / "vault.key"))
@@ -58,23 +58,23 @@ class Store:
         """The user's secrets, by name."""
         from ipymcp.storage.secrets import Secrets
 
-        return Secrets(self.safe)
+        return Secrets(self.secret_store)
 
     @cached_property
     def inputs(self) -> Inputs:
-        """What the user was asked for."""
+        """The user's values of `${input:ID}` variables."""
         from ipymcp.storage.secrets import Inputs
 
-        return Inputs(self.safe)
+        return Inputs(self.secret_store)
 
     @cached_property
     def tokens(self) -> StoredTokens:
-        """Logins."""
+        """OAuth registrations and tokens."""
         from ipymcp.storage.tokens import StoredTokens
 
-        return StoredTokens(self.safe, self.folder / "locks", self._warn)
+        return StoredTokens(self.secret_store, self.folder / "locks", self._warn)
 
     def close(self) -> None:
-        """Write what was not written yet, and close the file. The next use opens it anew."""
+        """Write pending changes and close the database. The next use reopens it."""
         if "database" in self.__dict__:
             self.database.close()

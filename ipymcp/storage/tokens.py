@@ -1,4 +1,4 @@
-"""Logins that outlive the kernel and are shared by all: a `TokenStore` over the safe."""
+"""OAuth registrations and tokens that all kernels of a user share: a `TokenStore` on top of `SecretStore`."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ _MAX_REFRESH = 60.0
 
 
 class StoredTokens:
-    """Keeps registrations and tokens where the user's secrets are. What cannot be read is as if it were not there.
+    """A `TokenStore` in the user's secret store. Unreadable entries count as absent.
 
     Args:
-        safe: Where.
-        folder: Where the locks lie that refreshing holds.
-        warn: Told of a login that could not be kept; it is good for this kernel all the same.
+        store: The secret store.
+        folder: Folder of the refresh locks.
+        warn: Called with a message about a login that could not be stored and is lost when the kernel ends.
     """
 
-    def __init__(self, safe: SecretStore, folder: Path, warn: Callable[[str], None]) -> None:
-        self._safe = safe
+    def __init__(self, store: SecretStore, folder: Path, warn: Callable[[str], None]) -> None:
+        self._store = store
         self._folder = folder
         self._warn = warn
 
     async def registration(self, issuer: str, redirect_uri: str) -> Registration | None:
-        """The client registered there for this redirect URI."""
+        """Return the client that is registered with an issuer for a redirect URI."""
         found = await self._get("registration", _name(issuer, redirect_uri), Registration)
         masks.add(found.client_secret if found else None)
         return found
 
     async def redirect_uris(self, issuer: str) -> tuple[str, ...]:
-        """The redirect URIs that clients are registered for there, newest first."""
-        names = [json.loads(kept.name) for kept in await asyncio.to_thread(self._safe.kept, "registration")]
+        """Return the redirect URIs of the clients registered with an issuer, newest first."""
+        names = [json.loads(kept.name) for kept in await asyncio.to_thread(self._store.kept, "registration")]
         return tuple(uri for held, uri in names if held == issuer)
 
     async def keep_registration(self, issuer: str, redirect_uri: str, registration: Registration) -> None:
-        """Keep a client, in place of an older one."""
+        """Store a client, replacing an older one."""
         masks.add(registration.client_secret)
         await self._set("registration", _name(issuer, redirect_uri), registration)
 
     async def forget_registration(self, issuer: str, redirect_uri: str) -> None:
-        """Forget a client, if there is one."""
-        await asyncio.to_thread(self._safe.delete, "registration", _name(issuer, redirect_uri))
+        """Delete a client, if there is one."""
+        await asyncio.to_thread(self._store.delete, "registration", _name(issuer, redirect_uri))
 
     async def find(self, definition: str) -> tuple[TokenKey, Tokens] | None:
-        """The newest tokens of a server definition."""
-        for kept in await asyncio.to_thread(self._safe.kept, "tokens"):
+        """Return the newest tokens of a server definition."""
+        for kept in await asyncio.to_thread(self._store.kept, "tokens"):
             key = TokenKey(*json.loads(kept.name))
             tokens = await self.tokens(key) if key.definition == definition else None
             if tokens is not None:
@@ -69,33 +69,33 @@ class StoredTokens:
         return None
 
     async def tokens(self, key: TokenKey) -> Tokens | None:
-        """The tokens kept under a key."""
+        """Return the tokens stored under a key."""
         return await self._get("tokens", _key_name(key), Tokens)
 
     async def keep_tokens(self, key: TokenKey, tokens: Tokens) -> None:
-        """Keep tokens, in place of older ones."""
+        """Store tokens, replacing older ones."""
         await self._set("tokens", _key_name(key), tokens)
 
     async def forget_tokens(self, key: TokenKey) -> None:
-        """Forget tokens, if there are any."""
-        await asyncio.to_thread(self._safe.delete, "tokens", _key_name(key))
+        """Delete tokens, if there are any."""
+        await asyncio.to_thread(self._store.delete, "tokens", _key_name(key))
 
     def refreshing(self, key: TokenKey) -> AbstractAsyncContextManager[None]:
-        """Held while tokens are refreshed, by one at a time among all kernels of the user."""
+        """Return a lock for refreshing tokens, shared by all kernels of the user."""
         return process_lock(self._folder, _key_name(key), _MAX_REFRESH)
 
     async def _get(self, kind: Kind, name: str, shape: type[T]) -> T | None:
         try:
-            text = await asyncio.to_thread(self._safe.get, kind, name)
+            text = await asyncio.to_thread(self._store.get, kind, name)
             return None if text is None else msgspec.json.decode(text, type=shape)
         except (SecretError, msgspec.MsgspecError):
             return None
 
     async def _set(self, kind: Kind, name: str, value: Registration | Tokens) -> None:
         try:
-            await asyncio.to_thread(self._safe.set, kind, name, msgspec.json.encode(value).decode())
+            await asyncio.to_thread(self._store.set, kind, name, msgspec.json.encode(value).decode())
         except SecretError as error:
-            self._warn(f"this login is not kept: {error.message} ({error.hint})")
+            self._warn(f"this login is not stored: {error.message} ({error.hint})")
 
 
 def _name(*parts: str) -> str:

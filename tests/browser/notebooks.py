@@ -28,7 +28,7 @@ class Notebook:
 
     @property
     def root(self) -> Locator:
-        """What is to be seen of it."""
+        """The visible notebook."""
         return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
 
     def cell(self, index: int) -> Locator:

@@ -35,7 +35,7 @@ class Panel:
         expect(self.server(server).locator(".mcp-state")).to_have_text(state)
 
     def fact(self, server: str, name: str) -> Locator:
-        """What is said about a server under that name."""
+        """The value of a fact in a server's details."""
         return self.server(server).locator("dt", has_text=name).locator("xpath=following-sibling::dd[1]")
 
     def find_tool(self, words: str, name: str) -> Locator:
@@ -54,7 +54,7 @@ class Panel:
 
     @property
     def outcome(self) -> Locator:
-        """What the last call of the tool in sight came to."""
+        """The result of the last call of the visible tool."""
         return self.root.locator(".mcp-outcome:visible")
 
     @property

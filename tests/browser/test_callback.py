@@ -1,4 +1,4 @@
-"""Where a login's browser comes back to: a real browser, from another site, to a server whose cookies are Strict."""
+"""The callback page of a login: a real browser comes from another site to a server with strict cookies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers.oauth_server import OAuthServer, running
 
 STRICT = {"IdentityProvider": {"cookie_options": {"samesite": "Strict"}}}
 
-TAKEN = "The notebook has the answer and goes on there. You can close this page."
+TAKEN = "The notebook has received the answer. You can close this page."
 NOTHING = "This page is where logins of notebooks end. There is nothing to see."
 
 
@@ -63,7 +63,7 @@ def login(strict: JupyterServer) -> Iterator[Login]:
 
 @pytest.fixture
 def stranger(browser: Browser) -> Iterator[Page]:
-    """Of a browser that knows nothing yet."""
+    """A page of a new browser context."""
     context = browser.new_context()
     yield context.new_page()
     context.close()

@@ -13,7 +13,7 @@ from tests.browser.test_lab_calls import DEMO, MISBEHAVING, WATCH_CLICKS
 from tests.environments import ROOT
 from tests.jupyter_servers import JupyterServer
 
-PANEL_JS = ROOT / "ipymcp" / "notebook" / "panel" / "static" / "panel.js"
+PANEL_JS = ROOT / "ipymcp" / "panel" / "static" / "panel.js"
 NAMED = f"{sys.executable} {ROOT}/tests/servers/named.py"
 CARDS = 10
 _HEADER = 200

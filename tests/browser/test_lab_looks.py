@@ -31,7 +31,7 @@ def theme(request: pytest.FixtureRequest, jupyter: JupyterServer) -> Iterator[st
 
 
 def faults(panel: Panel) -> list[str]:
-    """What axe finds in a panel that is serious or critical."""
+    """The serious and critical findings of axe in a panel."""
     page = panel.root.page
     if not page.evaluate("'axe' in window"):
         page.evaluate((environment("npm-axe").folder / "node_modules" / "axe-core" / "axe.min.js").read_text())

@@ -116,7 +116,7 @@ def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
 
 
 def box(found: Locator) -> FloatRect:
-    """Where something is on the page."""
+    """The position of an element on the page."""
     place = found.bounding_box()
     assert place is not None
     return place

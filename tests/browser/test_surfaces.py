@@ -1,4 +1,4 @@
-"""What a user does first, in each place that shows the panel: load a server, have a call of it in the notebook."""
+"""First steps in every front end that shows the panel: load a server, insert a call into the notebook."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it."""
+    """The outcome of a scenario."""
 
     scenario: Scenario
     has_passed: bool
@@ -132,7 +132,7 @@ class Suite:
 
 
 def _complaints(checks: Iterable[dict[str, Any]], told: str) -> Iterator[str]:
-    """What the suite holds against the client: checks, that it was too slow, that it ended badly."""
+    """The suite's complaints: failed checks, a timeout, a bad exit."""
     for check in checks:
         if check["status"] in ("FAILURE", "WARNING"):
             yield f"{check['status']} {check['id']}: {check.get('errorMessage') or check['description']}"

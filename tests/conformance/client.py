@@ -63,7 +63,7 @@ def attempt(name: str, use_it: Callable[[], Any]) -> None:
 
 
 def authorization(context: dict[str, Any]) -> dict[str, Any]:
-    """How to log in: with what the context has, else as a client that is not known yet."""
+    """The `auth` of a scenario: from its context, else an unregistered client."""
     client = {key: context[key] for key in ("client_id", "client_secret") if key in context}
     if "idp_id_token" in context:
         idp = {"idp_token": context["idp_id_token"], "idp_token_endpoint": context["idp_token_endpoint"]}
@@ -79,7 +79,7 @@ def authorization(context: dict[str, Any]) -> dict[str, Any]:
 
 
 class Terminal:
-    """Where a person sits who is logged in already: opens the address shown, and pastes where the browser ends."""
+    """A user who is logged in already: opens the login URL and pastes the redirect."""
 
     def __init__(self, screen: TextIO) -> None:
         self._screen = screen

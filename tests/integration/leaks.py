@@ -1,4 +1,4 @@
-"""What a test must not leave: descriptors of pipes and loops, complaints of asyncio."""
+"""Leaks that a test must not leave: descriptors of pipes and loops, complaints of asyncio."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def kernel(start_kernel: StartKernel, models: str) -> Kernel:
 
 
 def asked(models: str) -> list[dict[str, object]]:
-    """What the models were sent."""
+    """The requests that the models received."""
     return httpx.get(models).json()
 
 
@@ -395,7 +395,7 @@ def test_a_models_code_is_shown_and_runs_in_the_kernel_after_consent(kernel: Ker
     assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["run_python"]
     assert "mcp.demo.query(table: " in json.dumps(asked(models)[-1]["messages"][0])
     assert outcome.prompts == ["allow? [no] "]
-    assert "it would run here with your rights, unsandboxed, as a cell of yours would" in outcome.stdout
+    assert "it runs in this kernel with your rights, unsandboxed, like your own cells" in outcome.stdout
     card = outcome.displays[2]["text/html"]
     assert card.startswith("<details open>") and "print(birds[" in card
     assert shown(outcome)[-2] == "They answered: 3\n3"
@@ -444,21 +444,21 @@ CALL = 'demo__echo({"text": "x"})'
         (
             "down",
             "",
-            ["McpError: the provider answered 503: come back later", "  ask again · chat 'c' is as it was"],
+            ["McpError: the provider answered 503: come back later", "  ask again · chat 'c' is unchanged"],
             None,
             0,
         ),
         (
             "late",
             "--allow *",
-            ["McpError: the provider answered 503: ", "  ask again · chat 'c' has what was"],
+            ["McpError: the provider answered 503: ", "  ask again · chat 'c' has the partial answer"],
             "Let me see. ",
             1,
         ),
         (
             "cut",
             "",
-            ["McpError: the answer broke off in the middle", "  ask again · chat 'c' has what was said and done"],
+            ["McpError: the answer broke off in the middle", "  ask again · chat 'c' has the partial answer"],
             "You said",
             0,
         ),
@@ -524,7 +524,7 @@ def test_malformed_calls_are_told_to_the_model_each_time_and_counted(kernel: Ker
     outcome = ask(kernel, CALL, "wrong", "--allow * --out answer")
 
     assert outcome.status == "ok", outcome.error
-    assert kernel.run("print(answer)").stdout.count("the arguments are no JSON") == 4
+    assert kernel.run("print(answer)").stdout.count("the arguments are not valid JSON") == 4
     assert kernel.run("[one.is_error for one in answer.calls]").text == "[True, True, True, True]"
     assert len([one for one in shown(outcome) if one.startswith("demo.echo")]) == 4
 
@@ -563,7 +563,7 @@ def test_a_provider_that_is_not_there_is_named(kernel: Kernel) -> None:
 
     assert failure(outcome) == [
         "McpError: http://127.0.0.1:9 cannot be reached",
-        "  is it running, and the address right? · in: %mcp ask -m x --base-url http://127.0.0.1:9/v1 hey",
+        "  is it running, and is the URL right? · in: %mcp ask -m x --base-url http://127.0.0.1:9/v1 hey",
     ]
 
 
@@ -632,7 +632,7 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
             "McpError: this model needs the variable DEEPSEEK_API_KEY",
             "%env DEEPSEEK_API_KEY=",
         ),
-        ("%mcp ask", "UsageError: what is the question? Write it after it", ""),
+        ("%mcp ask", "UsageError: the question is missing: write it after it", ""),
         ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean --model?", ""),
     ],
 )
@@ -744,5 +744,7 @@ def test_an_answer_that_broke_off_shows_no_warning_of_a_library(kernel: Kernel) 
 def test_a_model_that_is_an_object_is_no_setting(kernel: Kernel) -> None:
     told = kernel.run("import threading\nmodel = threading.RLock()\n%config IPyMCP.model = model")
 
-    assert "IPyMCP.model is text, not RLock: a model object goes to mcp.ask(…, model=…)" in told.stderr + told.stdout
+    assert (
+        "IPyMCP.model is a string, not RLock: a model object goes to mcp.ask(…, model=…)" in told.stderr + told.stdout
+    )
     assert "Traceback" not in told.stderr

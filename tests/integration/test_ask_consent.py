@@ -20,7 +20,7 @@ LONG = "x" * 5_000
 ECHO = 'demo__echo({"text": "hey"})'
 STOPPED = [
     "KeyboardInterrupt: the model was stopped, and its calls with it",
-    "  what it did stays done; the conversation is as it was before this question",
+    "  completed calls stay in effect; the conversation is as it was before this question",
 ]
 
 

@@ -50,7 +50,7 @@ def asked(kernel: Kernel, cell: Cell) -> tuple[CommView, Message]:
 
 
 def line(cell: Cell) -> str:
-    """What is left of the form in a cell that has ended."""
+    """The line that a form leaves in a finished cell."""
     assert not cell.outcome.prompts
     [shown] = cell.outcome.displays
     assert set(shown) == {"text/plain"}

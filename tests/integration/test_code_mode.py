@@ -12,7 +12,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp
-from ipymcp.llm.code_mode import Coder
+from ipymcp.llm.code_mode import CodeRunner
 from tests.environments import ROOT
 from tests.integration.test_tools import definition
 
@@ -23,8 +23,8 @@ def mcp() -> Iterator[Mcp]:
         yield mcp
 
 
-def coder(mcp: Mcp, names: dict[str, Any] | None = None) -> Coder:
-    return Coder(mcp._host, mcp.tools, {"mcp": mcp} if names is None else names, allowed=True)
+def coder(mcp: Mcp, names: dict[str, Any] | None = None) -> CodeRunner:
+    return CodeRunner(mcp._host, mcp.tools.selection, {"mcp": mcp} if names is None else names, allowed=True)
 
 
 def ran(mcp: Mcp, code: str, names: dict[str, Any] | None = None) -> str:

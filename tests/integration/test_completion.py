@@ -41,7 +41,7 @@ def either(request: pytest.FixtureRequest, kernel: Kernel) -> Kernel:
 
 
 def accepted(kernel: Kernel, code: str) -> list[str]:
-    """What the cell becomes with each of the matches."""
+    """The cell's text with each match inserted."""
     completion = kernel.complete(code)
     return [code[: completion.start] + match + code[completion.end :] for match in completion.matches]
 

@@ -196,15 +196,15 @@ def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKerne
     folder, own = project(kernel), own_file(kernel)
     done(kernel, "%load_ext ipymcp")
     assert text(kernel, "%mcp config").splitlines()[-1] == (
-        f"no servers are configured: %mcp config add NAME -- COMMAND ARG… keeps one in {own}; "
-        f"a project's stand in mcp.json, in {kernel.folder} or above it"
+        f"no servers are configured: %mcp config add NAME -- COMMAND ARG… saves one in {own}; "
+        f"a project's servers are in mcp.json, in {kernel.folder} or above it"
     )
     assert done(kernel, "%mcp load").stderr == (
         "ipymcp: no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…\n"
     )
     command = " ".join(MISBEHAVING)
     added = done(kernel, f"%mcp config add fs timeout=60 env.LEVEL=1.0 -- {command}")
-    assert added.stdout == f"fs stands in {own}: %mcp load fs brings it up\n"
+    assert added.stdout == f"fs is in {own}; to start: %mcp load fs\n"
     assert json.loads(own.read_text())["mcpServers"]["fs"] == about(timeout=60, env={"LEVEL": "1.0"})
     assert done(kernel, "%mcp load").displays[0]["text/plain"] == "✓ fs: ready, 13 tools"
     assert "fs      " in text(kernel, "%mcp config") and "  ready  " in text(kernel, "%mcp config")
@@ -244,7 +244,7 @@ def test_a_document_is_pasted_into_a_cell_and_a_definition_into_a_line(start_ker
     code = {"servers": {"my fs": about(env={"PORT": 8080}), "off": {"url": "https://h/mcp"}}}
     pasted = json.dumps(code).replace("{", "{ // as a README has it\n", 1)
     added = done(kernel, f"%%mcp config add\n{pasted}")
-    assert added.stdout == f"my fs, off stand in {own}: %mcp load 'my fs' off brings them up\n"
+    assert added.stdout == f"my fs, off are in {own}; to start: %mcp load 'my fs' off\n"
     assert done(kernel, "%mcp load 'my fs'").displays[0]["text/plain"] == "✓ my fs: ready, 13 tools"
     assert text(kernel, "mcp['my fs'].env().data['environ']['PORT']") == "'8080'"
     done(kernel, "%mcp config add shell {'command': './run.sh', /* note */ 'args': ['.'],};")
@@ -423,7 +423,7 @@ def test_under_a_line_of_the_magic_a_warning_is_a_line_of_ours(kernel: Kernel) -
     handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
     done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};")
     said = done(kernel, "mcp.on_sampling(lambda request: 'x')\n%mcp stop one").stderr
-    assert said == "ipymcp: one: told of sampling at the next start only: %mcp restart one\n"
+    assert said == "ipymcp: one will use the new sampling setting after a restart: %mcp restart one\n"
     done(kernel, "import ipymcp, warnings\nwarnings.simplefilter('always')")
     with_line = done(kernel, "pass\nwith ipymcp.connect('none.json'): pass").stderr.splitlines()
     assert with_line[0].endswith(f".py:2: UserWarning: {kernel.folder}/none.json defines no servers"), with_line
@@ -434,7 +434,7 @@ def test_the_setting_of_the_model_says_in_one_line_which_servers_learn_of_it_lat
     handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
     done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};\n%mcp load 'my one' -- {handshaking};")
     said = done(kernel, "%config IPyMCP.model = 'openai:gpt-5'")
-    late = "one 'my one': it counts there after the next start: %mcp restart one 'my one'"
+    late = "one 'my one': takes effect after a restart: %mcp restart one 'my one'"
     assert (said.stderr, said.stdout) == (f"ipymcp: {late}\n", "")
     done(kernel, "%mcp restart one 'my one'")
     assert done(kernel, "%config IPyMCP.model = 'openai:gpt-4'").stderr == ""

@@ -152,16 +152,16 @@ def test_a_kernel_killed_while_it_writes_leaves_what_was_whole(path: Path) -> No
 # -- where it cannot be used ------------------------------------------------------------------------------------------
 
 
-def in_memory(path: Path, reason: str, *, patience: float = 5.0) -> None:
+def in_memory(path: Path, reason: str, *, timeout: float = 5.0) -> None:
     """A database at this path is used in memory, with one warning; the file is left as it is."""
     before = path.read_bytes() if path.is_file() else None
     warnings: list[str] = []
-    database = Database(path, warnings.append, patience)
+    database = Database(path, warnings.append, timeout)
     put(database, "one")
     put(database, "two")
     assert names(database) == ["one", "two"]
     assert not database.is_lasting
-    text = "what ipymcp learns now is kept in memory, until this kernel ends"
+    text = "new data is kept in memory, until this kernel ends"
     assert warnings == [f"{path} {reason}: {text}"]
     database.close()
     assert names(database) == ["one", "two"]
@@ -180,14 +180,14 @@ def test_of_a_newer_version_it_is_left_alone(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=1000")
     connection.close()
-    in_memory(path, f"was written by a newer ipymcp (its version is 1000, known here is {len(MIGRATIONS)})")
+    in_memory(path, f"was written by a newer ipymcp (version 1000; this one supports {len(MIGRATIONS)})")
 
 
 def test_locked_for_long_it_is_done_without(path: Path) -> None:
     made(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    in_memory(path, "is locked by another program", patience=0.2)
+    in_memory(path, "is locked by another program", timeout=0.2)
     other.execute("ROLLBACK")
     other.close()
 
@@ -203,7 +203,7 @@ def test_damaged_it_is_left_alone(path: Path, damage: str) -> None:
 
 def test_a_folder_in_its_place_is_no_database(path: Path) -> None:
     path.mkdir(parents=True)
-    in_memory(path, "cannot be opened (it is no regular file)")
+    in_memory(path, "cannot be opened (it is not a regular file)")
 
 
 def test_a_file_where_its_folder_should_be_is_said(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ipymcp import Mcp
-from ipymcp.protocol.transports.stdio import CAN_TAKE_TURNS
+from ipymcp.protocol.transports.stdio import CAN_LEASE_READS
 from tests.bad_servers import PATIENCE, bad, connected, log_of, scripted
 
-pytestmark = pytest.mark.skipif(not CAN_TAKE_TURNS, reason="needs epoll")
+pytestmark = pytest.mark.skipif(not CAN_LEASE_READS, reason="needs epoll")
 
 
 def readers(mcp: Mcp, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the documents show is run: Python blocks as cells or scripts, the README's transcript against real servers."""
+"""The documents are true: Python blocks run, the README's lines work against real servers, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tests.kernels import Kernel
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)|src=\"(?!https?:)([^\"]+)\"")
 _REPOSITORY = re.compile(r"https://(?:github|raw\.githubusercontent)\.com/ipymcp/ipymcp/(?:blob/)?main/([^)#\s\"]+)")
+_ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)]+)\)")
+_REPOSITORY_ANCHOR = re.compile(r"https://github\.com/ipymcp/ipymcp/blob/main/([^)#\s]+)#([^)\s]+)")
 _DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -90,6 +92,21 @@ def test_every_link_into_the_repository_leads_somewhere(document: str) -> None:
     missing += [target for target in _REPOSITORY.findall(text) if not (ROOT / target).exists()]
 
     assert missing == []
+
+
+def headings(document: Path) -> set[str]:
+    text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_link_to_a_heading_names_one_that_exists() -> None:
+    for document in map(ROOT.joinpath, _DOCUMENTS):
+        text = document.read_text(encoding="utf-8")
+        links = [(document.parent / path if path else document, anchor) for path, anchor in _ANCHOR.findall(text)]
+        links += [(ROOT / path, anchor) for path, anchor in _REPOSITORY_ANCHOR.findall(text)]
+        missing = [(path.name, anchor) for path, anchor in links if anchor not in headings(path)]
+        assert missing == [], document
 
 
 def test_no_link_or_picture_of_the_readme_is_relative_since_pypi_shows_it_too() -> None:

@@ -122,7 +122,7 @@ def test_a_program_that_may_not_run_is_refused_without_a_retry(tmp_path: Path) -
             mcp.load({"one": {"command": str(program)}})
         assert rendered(caught.value) == [
             f"StartError: one: could not be started ({program}: Exec format error)",
-            f"  its folder was to be {Path.cwd()}",
+            f"  its working folder is {Path.cwd()}",
         ]
         assert "starting it again" not in " ".join(log_of(mcp, "one"))
 
@@ -290,13 +290,13 @@ def test_a_server_that_negotiates_an_unknown_version_is_refused_and_not_retried(
         with pytest.raises(errors.ProtocolError) as caught:
             mcp.load({"one": bad("negotiate=1999-01-01", f"runs={count}", era=era)})
         said = {
-            "legacy": "the server answered with protocol version '1999-01-01', which is unknown",
-            "modern": "the server speaks only 1999-01-01",
-            "both": "the server speaks only 1999-01-01",
+            "legacy": "the server answered with the unknown protocol version '1999-01-01'",
+            "modern": "the server supports only 1999-01-01",
+            "both": "the server supports only 1999-01-01",
         }
         assert rendered(caught.value) == [
             f"ProtocolError: one: {said[era]}",
-            "  ipymcp speaks 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",
+            "  ipymcp supports 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",
         ]
         assert runs(count) == 1
         assert mcp.servers["one"].state == "error"
@@ -306,8 +306,8 @@ def test_a_server_that_negotiates_an_unknown_version_is_refused_and_not_retried(
 @pytest.mark.parametrize(
     ("theirs", "ours", "message"),
     [
-        ("legacy", "modern", "the server does not speak the stateless era"),
-        ("modern", "legacy", "the server does not speak the handshake era"),
+        ("legacy", "modern", "the server does not support the stateless era"),
+        ("modern", "legacy", "the server does not support the handshake era"),
     ],
 )
 def test_an_era_that_was_forced_and_is_not_spoken_is_refused_and_not_retried(
@@ -332,7 +332,7 @@ def test_a_result_over_the_limit_fails_its_call_alone_and_is_not_kept(words: lis
             mcp.one.big(60)
         assert psutil.Process().memory_info().rss - before < 20_000_000
         assert rendered(caught.value) == [
-            "ResultTooLarge: one.big: the answer is larger than 1,000,000 bytes and was discarded",
+            "ResultTooLarge: one.big: the response is larger than 1,000,000 bytes and was discarded",
             "  ask for less, or load the server with a larger max_result_bytes",
         ]
         assert caught.value.limit == 1_000_000
@@ -352,7 +352,7 @@ def test_a_malformed_answer_fails_its_own_call_at_once() -> None:
         assert time.monotonic() - began < 5
         assert rendered(caught.value) == [
             "CallError: one.echo: the server's answer is not valid JSON (Expecting value at character 46)",
-            "  a fault of the server; its log has the line",
+            "  a fault of the server; see its log",
         ]
         assert mcp.servers["one"].state == "ready"
         assert '{"content":[,]}' in "".join(log_of(mcp, "one", "host"))
@@ -527,3 +527,11 @@ def test_notes_of_others_stand_below_the_hint() -> None:
     error.add_note("and this")
     assert error.__notes__ == ["do this", "and this"]
     assert pickle.loads(pickle.dumps(error)).__notes__ == ["do this", "and this"]
+
+
+def test_an_error_of_a_tool_is_no_error_of_its_server() -> None:
+    with ipymcp.connect("demo") as mcp:
+        with pytest.raises(errors.ToolError):
+            mcp.demo.fail(message="x")
+        assert mcp.servers["demo"].error == ""
+        assert mcp.servers["demo"].state == "ready"

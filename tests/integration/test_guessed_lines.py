@@ -1,4 +1,4 @@
-"""What people guess at before they know `%mcp`: each line does what was meant, or names the line that does."""
+"""Guesses of people who do not know `%mcp` yet: each line does what was meant, or names the line that does."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
 @pytest.mark.parametrize(
     ("cell", "first", "hint"),
     [
-        ("mcp.load('python -m x')", "'python -m x' is no server's name", "%mcp load -- python -m x"),
-        ("%mcp load ./server.py", "'./server.py' is a program, no config file", "%mcp load -- python ./server.py"),
+        ("mcp.load('python -m x')", "'python -m x' is not a server name", "%mcp load -- python -m x"),
+        ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
         ("mcp.cfgd", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
@@ -84,7 +84,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("mcp.theirs", "there is no server 'theirs'", "it is configured, and not loaded yet: %mcp load theirs"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
-        ("%mcp config update cfgd --env =5", "--env =5: '' is no name of a variable", "write --env NAME=VALUE"),
+        ("%mcp config update cfgd --env =5", "--env =5: '' is not a name of a variable", "write --env NAME=VALUE"),
         ("mcp.tools(['demo.*'])", "tools(): patterns: expected a string, got ['demo.*']", "tools(*patterns)"),
         (
             "mcp.demo.query({'table': 'penguins', 'limit': 1})",

@@ -218,7 +218,7 @@ def on_loop_thread(mcp: ipymcp.Mcp, function: Callable[[], object]) -> errors.Lo
 
 
 def in_fork(function: Callable[[], object]) -> str:
-    """What a forked child says of the function, before it ends at once."""
+    """The repr of the function's value in a forked child."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

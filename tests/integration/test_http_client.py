@@ -217,10 +217,10 @@ async def test_a_session_that_cannot_be_opened_anew_fails_its_calls_and_the_next
             with pytest.raises(ConnectionLost) as caught:
                 await connection.call("work").text()
             assert caught.value.message == (
-                "the server forgot this session, and opening it anew failed: "
+                "the server forgot this session, and reopening it failed: "
                 "the server answered HTTP 503 Service Unavailable"
             )
-            assert caught.value.hint == "it asks to wait 7 s"
+            assert caught.value.hint == "try again in 7 s"
             server.initialize = None
             assert await connection.call("work").text() == "done"
 
@@ -313,7 +313,7 @@ async def test_tools_with_an_invalid_annotation_are_left_out_and_said() -> None:
             tools = await connection.client.list_tools(timeout=PATIENCE)
             assert [tool.name for tool in tools] == ["work"]
             assert connection.heard.noises == [
-                "the tool bad left out: x-mcp-header 'Bad' of x, which is no string, integer or boolean"
+                "the tool bad left out: x-mcp-header 'Bad' of x, which is not a string, integer or boolean"
             ]
             assert await connection.call("work", place="eu").text() == "done"
             assert await connection.call("work").text() == "done"

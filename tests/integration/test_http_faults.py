@@ -1,4 +1,4 @@
-"""What can go wrong over HTTP, on real sockets: each fault fails its own call, says what it is, and hangs nothing."""
+"""Faults of HTTP on real sockets: each fails its own call with a precise error, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def two_lines(error: McpError) -> tuple[str, str | None]:
             b"slow\n  down",
             {"Retry_After": "30"},
             "the server answered HTTP 429 Too Many Requests: slow down",
-            "it asks to wait 30 s",
+            "try again in 30 s",
             30.0,
         ),
         (
@@ -134,7 +134,7 @@ async def test_a_page_instead_of_json_is_said() -> None:
     error = await fails_with(lambda _, reply: reply.full("200 OK", page, Content_Type="text/html; charset=utf-8"))
     assert isinstance(error, ProtocolError)
     assert two_lines(error) == (
-        "the server answered with text/html rather than MCP: Sign in Please sign in.",
+        "the server answered with text/html instead of MCP: Sign in Please sign in.",
         "check the URL; a web page, a login or a proxy may have answered",
     )
 
@@ -153,13 +153,13 @@ async def test_json_of_another_type_is_read_all_the_same() -> None:
 async def test_an_answer_to_another_request_fails_the_call_that_got_it() -> None:
     error = await fails_with(lambda _, reply: reply.json({"id": 77, "result": {}}))
     assert isinstance(error, CallError)
-    assert error.message == "the server's answer is none to this request"
+    assert error.message == "the response does not answer this request"
 
 
 @pytest.mark.parametrize("status", ["202 Accepted", "200 OK"])
 async def test_no_answer_at_all_is_said(status: str) -> None:
     error = await fails_with(lambda _, reply: reply.full(status))
-    assert error.message == f"the server answered HTTP {status} and nothing else"
+    assert error.message == f"the server sent an empty HTTP response ({status})"
 
 
 # -- connections that drop --------------------------------------------------------------------------------------------
@@ -189,10 +189,10 @@ async def end_before_answer(asked: Request, reply: Reply) -> None:
 @pytest.mark.parametrize(
     ("handler", "message"),
     [
-        (drop_at_once, "the connection was dropped before the answer ("),
-        (drop_within_json, "the connection was dropped before the answer was complete ("),
-        (cut_within_event, "the connection was dropped before the answer was complete ("),
-        (end_before_answer, "the server's stream ended before the answer"),
+        (drop_at_once, "the connection was dropped before the response ("),
+        (drop_within_json, "the connection was dropped before the response was complete ("),
+        (cut_within_event, "the connection was dropped before the response was complete ("),
+        (end_before_answer, "the server's stream ended before the response"),
     ],
 )
 async def test_a_connection_that_drops_fails_its_call_alone(handler: Handler, message: str) -> None:
@@ -279,7 +279,7 @@ async def test_an_answer_over_the_limit_fails_its_call_and_is_not_kept(handler: 
     error = await fails_with(handler, limit=100_000)
     assert isinstance(error, ResultTooLarge)
     assert two_lines(error) == (
-        "the answer is larger than 100,000 bytes and was discarded",
+        "the response is larger than 100,000 bytes and was discarded",
         "ask for less, or load the server with a larger max_result_bytes",
     )
     assert error.limit == 100_000

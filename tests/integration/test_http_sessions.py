@@ -219,7 +219,7 @@ async def test_a_stream_that_cannot_be_taken_up_fails_its_call() -> None:
         transport.send(request(1))
         with pytest.raises(ConnectionLost) as caught:
             await recorder.answer(1)
-        assert caught.value.message == "the server's stream ended before the answer"
+        assert caught.value.message == "the server's stream ended before the response"
 
 
 async def test_a_stream_of_the_stateless_era_is_never_resumed() -> None:
@@ -409,7 +409,7 @@ async def test_without_a_login_the_error_names_the_challenge_and_what_to_give() 
         with pytest.raises(AuthError) as caught:
             async with opened(http(server.url)):
                 pass
-        assert caught.value.message == 'the server wants a login: HTTP 401 Unauthorized (Bearer realm="x")'
+        assert caught.value.message == 'the server requires a login: HTTP 401 Unauthorized (Bearer realm="x")'
         assert caught.value.hint == "give its definition headers, or auth to log in"
 
         with pytest.raises(AuthError) as caught:

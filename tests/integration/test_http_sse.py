@@ -149,11 +149,11 @@ async def test_what_is_no_such_server_is_said_at_the_start() -> None:
         server.handlers["GET"] = lambda _, reply: reply.full("200 OK", b"<h1>Hello</h1>", Content_Type="text/html")
         error = await start_error(server.url)
         assert isinstance(error, ProtocolError)
-        assert error.message == "the server answered with text/html rather than MCP: Hello"
+        assert error.message == "the server answered with text/html instead of MCP: Hello"
         server.handlers["GET"] = lambda _, reply: reply.full("401 Unauthorized")
         error = await start_error(server.url)
         assert isinstance(error, AuthError)
-        assert error.message == "the server wants a login: HTTP 401 Unauthorized"
+        assert error.message == "the server requires a login: HTTP 401 Unauthorized"
         server.handlers["GET"] = lambda _, reply: reply.stream()
         error = await start_error(server.url)
         assert isinstance(error, ConnectionLost)

@@ -59,7 +59,7 @@ def sent(kernel: Kernel, name: str) -> list[int]:
 
 
 def recorded(record: Path, word: str) -> int:
-    """How often a word stands in what the client wrote."""
+    """Number of occurrences of a word in the client's output."""
     lines = record.read_text().splitlines() if record.exists() else []
     return sum(line.startswith("< ") and word in line for line in lines)
 

@@ -85,7 +85,7 @@ def test_loading_twice_changes_nothing_and_unloading_takes_all_back(kernel: Kern
 def test_a_name_of_the_users_own_is_never_overwritten(kernel: Kernel) -> None:
     ran(kernel, "mcp = 'mine'")
     assert ran(kernel, "%load_ext ipymcp").stderr == (
-        "ipymcp: the name 'mcp' is yours already; write: from ipymcp import mcp as …\n"
+        "ipymcp: the name 'mcp' is already in use; write: from ipymcp import mcp as …\n"
     )
     assert kernel.value("mcp") == "mine"
     ran(kernel, "%mcp load demo")

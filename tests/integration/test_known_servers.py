@@ -1,4 +1,4 @@
-"""What is kept of servers: catalogs, for those that do not run and those that start at the first call, and eras."""
+"""Stored facts about servers: eras, and catalogs of servers that do not run or that start at the first call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.servers.oauth_server import Behaviour, running
 
-AT_ONCE = msgspec.structs.replace(QUICK, get_to_know=0.0)
+AT_ONCE = msgspec.structs.replace(QUICK, prefetch_delay=0.0)
 
 
 @contextmanager
@@ -317,7 +317,7 @@ def test_a_database_that_cannot_be_used_is_said_once_in_a_cell(start_kernel: Sta
     kernel.run("%load_ext ipymcp")
     loaded = kernel.run("%mcp load demo")
     assert loaded.error is None
-    text = "what ipymcp learns now is kept in memory, until this kernel ends"
+    text = "new data is kept in memory, until this kernel ends"
     assert loaded.stderr == f"ipymcp: {path} is damaged: {text}\n"
     assert kernel.run("%mcp tools").stderr == ""
     assert kernel.run("mcp.demo.echo('hello').text").text == "'hello'"
@@ -332,6 +332,6 @@ def test_a_database_that_fails_later_is_said_below_the_next_cell_of_any_kind(
     path.write_bytes(b"this is no database\n" * 500)
     looked = kernel.run("mcp.servers.known")
     assert looked.error is None
-    text = "what ipymcp learns now is kept in memory, until this kernel ends"
+    text = "new data is kept in memory, until this kernel ends"
     assert looked.stderr == f"ipymcp: {path} is damaged: {text}\n"
     assert kernel.run("mcp.servers.known").stderr == ""

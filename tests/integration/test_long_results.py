@@ -29,8 +29,8 @@ def test_a_long_text_is_kept_and_read_on(mcp: Mcp) -> None:
 
     handle = int(shown.partition("handle=")[2].partition(" ")[0])
     assert shown == (
-        f"[Too long to be given whole: {len(text):,} characters. It is kept as result {handle}: call read_result with"
-        f" handle={handle} to read on. The user has it as mcp.results[{handle}].]\n{text[:4_950]}"
+        f"[Too long to show in full: {len(text):,} characters. Stored as result {handle}: call read_result with"
+        f" handle={handle} to read more. The user has it as mcp.results[{handle}].]\n{text[:4_950]}"
     )
     assert mcp.results[handle].text == text
     assert mcp.tools.to_openai()[-1]["function"]["name"] == "read_result"
@@ -45,9 +45,7 @@ def test_a_long_table_is_kept_and_read_by_rows_and_columns(mcp: Mcp) -> None:
     tools = mcp.tools + [rows]
     (shown,) = told(tools.run([call("rows")]))
 
-    assert shown.startswith(
-        "[Too long to be given whole: 1,000 rows of n: int, kind: str, note: str. It is kept as result"
-    )
+    assert shown.startswith("[Too long to show in full: 1,000 rows of n: int, kind: str, note: str. Stored as result")
     assert len(json.loads(shown.partition("\n")[2])) == 5
     handle = int(shown.partition("handle=")[2].partition(" ")[0])
     asked = call("read_result", handle=handle, offset=2, limit=2, columns=["n"], where={"kind": "b"})
@@ -61,7 +59,7 @@ def test_a_long_table_is_kept_and_read_by_rows_and_columns(mcp: Mcp) -> None:
 
 
 def kept(mcp: Mcp, value: Any, **how: Any) -> tuple[str, Any]:
-    """What a model is told of a long value, and what it reads of it then."""
+    """The preview of a long value for a model, and the pages that the model then reads."""
 
     def made() -> Any:
         return value
@@ -95,7 +93,7 @@ def test_rows_too_long_for_a_page_are_read_as_text(mcp: Mcp) -> None:
 
     about, read = kept(mcp, value, offset=9_900)
 
-    assert about.startswith(f"[Too long to be given whole: {len(text):,} characters.")
+    assert about.startswith(f"[Too long to show in full: {len(text):,} characters.")
     assert read == {"text": text[9_900:19_800], "next": 19_800}
 
 

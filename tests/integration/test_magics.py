@@ -464,7 +464,7 @@ def test_what_cannot_be_read_or_got_says_so_in_two_lines(kernel: Kernel, line: s
 
 def test_a_mistyped_line_of_these_words_shows_where(kernel: Kernel) -> None:
     outcome = kernel.run("%mcp read demo notes.md a=1")
-    assert "notes.md is no template: it takes no parameters" in outcome.stderr + str(outcome.error)
+    assert "notes.md is not a template: it takes no parameters" in outcome.stderr + str(outcome.error)
     outcome = kernel.run("%mcp read demo")
     assert "something is missing; usage: %mcp read SERVER URI [key=value …]" in outcome.stderr + str(outcome.error)
 

@@ -20,7 +20,7 @@ def test_a_server_with_a_401_and_nothing_else() -> None:
     bare = Behaviour(challenge="", resource_metadata_path=None, metadata_path=None, registers=False)
     with running(bare) as server:
         error = refused(server)
-    assert error.message == f"the server on {server.origin[7:]} wants a login, and says nowhere how to log in"
+    assert error.message == f"the server on {server.origin[7:]} requires a login, but does not say how to log in"
     assert error.hint == (
         "if it wants a token or a key, load it with --header 'Authorization: Bearer ${TOKEN}', "
         "or headers in its definition"
@@ -31,7 +31,9 @@ def test_metadata_that_goes_round_in_a_loop() -> None:
     path = f"{WELL_KNOWN}/oauth-protected-resource"
     with running(Behaviour(redirects={f"{path}/mcp": path, path: f"{path}/mcp"})) as server:
         error = refused(server)
-    assert error.message == (f"cannot log in: {server.origin}{path}/mcp redirects without end (3 were followed)")
+    assert error.message == (
+        f"cannot log in: {server.origin}{path}/mcp redirects too often (3 redirects were followed)"
+    )
 
 
 def test_metadata_without_end_is_not_read_to_its_end() -> None:
@@ -107,7 +109,7 @@ def test_a_login_page_elsewhere_needs_answers_that_say_whose_they_are() -> None:
         error = refused(evil, client_id="public")
         assert error.message == (
             f"cannot log in: {evil.origin[7:]} sends its users to {honest.origin[7:]}, "
-            "and answers from there do not say for whom they are (no iss, RFC 9207)"
+            "and responses from there do not name their issuer (no iss, RFC 9207)"
         )
         assert error.hint == f"if you trust {evil.origin[7:]}, set issuer to '{evil.origin}' in its auth"
         assert honest.seen("/authorize") == []
@@ -169,7 +171,7 @@ def test_an_answer_with_another_state_never_arrives() -> None:
     with running(Behaviour(wrong_state=True)) as server:
         assert refused(server).message == "the redirect did not arrive"
         error = refused(server, user=ScriptedUser(pastes=True))
-    assert error.message == f"the answer belongs to another login than this one at {server.origin[7:]}"
+    assert error.message == f"the answer belongs to another login at {server.origin[7:]}"
     assert server.seen("/token") == []
 
 
@@ -185,7 +187,7 @@ def test_a_client_that_is_not_registered() -> None:
         assert error.hint == by_hand
         server.behaviour.registers = False
         error = refused(server, redirect_uri="https://hub.example/callback")
-    assert error.message == f"cannot log in: {host} knows no client of ours and registers none by itself"
+    assert error.message == f"cannot log in: {host} does not know ipymcp and does not register clients automatically"
     assert error.hint == by_hand
 
 
@@ -283,8 +285,8 @@ def test_a_configured_port_that_is_taken_is_said() -> None:
         try:
             with pytest.raises(AuthError) as caught:
                 await LoopbackRedirect.open("s", uri=taken.uri)
-            assert caught.value.message.startswith(f"cannot log in: nothing can listen on {taken.uri} (")
-            assert caught.value.hint == "end what uses that port, or change redirect_uri"
+            assert caught.value.message.startswith(f"cannot log in: cannot listen on {taken.uri} (")
+            assert caught.value.hint == "free that port, or change redirect_uri"
             other = await LoopbackRedirect.open("s", [taken.uri], "http://localhost/back")
             assert other.uri != taken.uri
             await other.aclose()

@@ -73,7 +73,7 @@ def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tm
         kernel.answer(address.partition("?")[0])
         outcome = cell.wait_for(lambda outcome: len(outcome.prompts) == 2)
         assert (
-            f"the answer belongs to another login than this one at {server.origin[7:]}: "
+            f"the answer belongs to another login at {server.origin[7:]}: "
             "paste the whole address that the browser ended at · !cancel" in outcome.stdout
         )
         kernel.answer(address)

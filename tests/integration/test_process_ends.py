@@ -1,4 +1,4 @@
-"""However a kernel ends, five seconds later no process of a server's group is left, nor the reaper."""
+"""Five seconds after any end of a kernel, no process of a server's group is left, and no reaper."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_kernel_that_ended_takes_those_along_that_left_a_servers_group(kernel:
 
 
 def test_a_descendant_whose_parents_have_gone_is_remembered(kernel: Kernel, tmp_path: Path) -> None:
-    """As a browser is that a driver starts in a session of its own, before the driver ends."""
+    """A process in its own session whose parent ends, like a browser started by a driver."""
     told = tmp_path / "pid"
     driver = f"setsid sleep 600 & echo $! >{told}.new; mv {told}.new {told}; sleep 4"
     server = ["sh", "-c", f"sh -c {shlex.quote(driver)} >&2 & exec {shlex.join(server_command('misbehaving'))}"]

@@ -45,7 +45,7 @@ def test_a_call_that_changes_nothing_is_sent_again_after_a_handshake(mcp: ipymcp
 def test_a_call_that_may_have_changed_something_is_the_users_to_make_again(mcp: ipymcp.Mcp) -> None:
     with pytest.raises(errors.CallError) as caught:
         mcp.one.ask_and_write()
-    assert caught.value.hint == "its session is opened anew with a handshake: call it again"
+    assert caught.value.hint == "the session is reopened with a handshake: call the tool again"
     assert mcp.one.ask_and_write().text == "you are Ada"
 
 

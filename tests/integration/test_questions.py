@@ -1,4 +1,4 @@
-"""What servers ask, answered by a person at a prompt: in a sync call, in an await, from a thread, or by nobody."""
+"""Questions of servers, answered at a prompt: in a sync call, in an await, from a thread, or by no one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_form_is_filled_at_the_prompts_of_a_sync_call(shared: Kernel, server: 
     assert outcome.stdout == (
         f"{server}.ask_form asks:\n"
         "  │ Who are you?\n"
-        "Enter takes what stands in [ ] · - leaves an optional one empty · !decline · !cancel\n"
+        "Enter accepts the value in [ ] · - leaves an optional one empty · !decline · !cancel\n"
         "  │ Yours.\n"
         "Ada is 30\n"
     )
@@ -291,7 +291,7 @@ def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shar
         assert run(shared, "print(mcp.old.ask_form().text)").stdout == "Ada is 30\n"
     finally:
         run(shared, "mcp.on_elicitation(None), mcp.on_sampling(None)")
-    assert late == "ipymcp: old: told of sampling at the next start only: %mcp restart old\n"
+    assert late == "ipymcp: old will use the new sampling setting after a restart: %mcp restart old\n"
     assert at_once == ""
 
 

@@ -58,7 +58,7 @@ def test_an_era_that_a_server_does_not_have_is_refused(name: str, tmp_path: Path
         ipymcp.connect(real_servers.definitions([name], tmp_path, era="modern")),
     ):
         pass
-    assert str(caught.value) == f"{name}: the server does not speak the stateless era"
+    assert str(caught.value) == f"{name}: the server does not support the stateless era"
     assert caught.value.hint == OTHER_ERA
 
 

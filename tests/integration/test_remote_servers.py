@@ -213,7 +213,7 @@ def test_why_a_server_cannot_be_loaded_is_said_in_two_lines(site: Site) -> None:
             "  check the URL's path; servers often answer at /mcp, older ones at /sse",
         ],
         f"{site.origin}/html": [
-            "ProtocolError: docs: the server answered with text/html rather than MCP: Welcome",
+            "ProtocolError: docs: the server answered with text/html instead of MCP: Welcome",
             "  check the URL; a web page, a login or a proxy may have answered",
         ],
         f"{site.origin}/broken": [
@@ -225,7 +225,7 @@ def test_why_a_server_cannot_be_loaded_is_said_in_two_lines(site: Site) -> None:
             "  %mcp logs docs · %mcp restart docs",
         ],
         "ftp://host/mcp": [
-            "ConfigError: script: docs.url: 'ftp://host/mcp' is no address of an HTTP server",
+            "ConfigError: script: docs.url: 'ftp://host/mcp' is not the address of an HTTP server",
             "  http://…, https://… or unix:///path/to.sock:/mcp",
         ],
     }
@@ -238,7 +238,7 @@ def test_a_host_whose_name_nobody_knows_is_said_in_two_lines() -> None:
     with hosting() as mcp:
         first, second = lines(mcp, "http://nowhere.invalid/mcp")
     assert first.startswith("StartError: docs: could not be opened: cannot connect to http://nowhere.invalid/mcp: ")
-    assert "name is not known" in first
+    assert "unknown host name" in first
     assert second == "  check the URL and the network"
 
 
@@ -275,7 +275,7 @@ def test_headers_and_a_bearer_token_are_sent_and_never_shown(site: Site) -> None
             'docs.auth.type: expected one of bearer, oauth, client_credentials, enterprise, got "magic"',
         ),
         ({"type": "bearer"}, "docs.auth.token: is missing"),
-        ({"type": "bearer", "tokn": "x"}, "docs.auth.tokn: is nothing that 'bearer' takes"),
+        ({"type": "bearer", "tokn": "x"}, "docs.auth.tokn: is not supported by 'bearer'"),
         ({"client_secret": 5}, "docs.auth.client_secret: expected a text"),
         ("x", "docs.auth: expected an object"),
     ],

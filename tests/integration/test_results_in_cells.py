@@ -1,4 +1,4 @@
-"""What a cell shows: results by their type, progress, servers as they come."""
+"""Outputs of cells: results by their type, progress, servers while they load."""
 
 from __future__ import annotations
 

@@ -93,14 +93,14 @@ def test_a_record_is_good_under_its_own_name_alone(stores: Stores) -> None:
     store = stores()
     store.secrets.set("mine", "value of mine")
     store.database.execute("UPDATE secrets SET name = 'yours'")
-    message = ("the secret 'yours' cannot be read: its record is damaged", "set it anew")
+    message = ("the secret 'yours' cannot be read: its record is damaged", "set it again")
     assert refused(lambda: store.secrets.get("yours")) == message
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "1", "x{y}", "a\nb"])
 def test_what_is_no_name_is_refused(stores: Stores, name: str) -> None:
     hint = "use letters, digits, _, . and -"
-    assert refused(lambda: stores().secrets.set(name, "value")) == ("that is no name for a secret", hint)
+    assert refused(lambda: stores().secrets.set(name, "value")) == ("that is not a valid name for a secret", hint)
 
 
 def test_an_empty_secret_is_refused(stores: Stores) -> None:
@@ -168,8 +168,8 @@ def test_a_key_that_others_may_read_for_good_is_refused_unless_told_otherwise(
     monkeypatch.setattr(Path, "chmod", lambda *_: None)  # as on a file system without modes
     message = (
         f"the secret 'name' cannot be read: {path} can be read by other users,"
-        " and its file system does not let that be changed",
-        "set IPYMCP_STATE_DIR to a folder of yours, or IPYMCP_ALLOW_SHARED_KEY=1 to use it nevertheless",
+        " and its file system does not allow changing that",
+        "set IPYMCP_STATE_DIR to a folder of yours, or IPYMCP_ALLOW_SHARED_KEY=1 to use it anyway",
     )
     assert refused(lambda: stores().secrets.get("name")) == message
     monkeypatch.setenv("IPYMCP_ALLOW_SHARED_KEY", "1")
@@ -192,7 +192,7 @@ def test_a_lost_key_makes_secrets_unreadable_and_deletes_none(stores: Stores, st
     path.unlink()
     store = stores()
     lost = f"the key it was encrypted with is not in {path}"
-    message = (f"the secret 'old' cannot be read: {lost}", "put that file back, or set it anew")
+    message = (f"the secret 'old' cannot be read: {lost}", "restore that file, or set it again")
     assert refused(lambda: store.secrets.get("old")) == message
     assert store.secrets.check("old") == lost
     store.secrets.set("new", "new value")  # under a new key
@@ -205,7 +205,7 @@ def test_a_lost_key_makes_secrets_unreadable_and_deletes_none(stores: Stores, st
 def test_a_key_file_that_holds_none_is_said(stores: Stores, state_of_its_own: Path) -> None:
     path = key_file(state_of_its_own)
     path.write_bytes(b"x" * 40)
-    message = (f"{path} holds no key", "put the right file back, or remove it")
+    message = (f"{path} does not contain a key", "restore the right file, or remove it")
     assert refused(lambda: stores().secrets.set("name", "value")) == message
 
 
@@ -244,7 +244,7 @@ def backend() -> Backend:
 def safe(backend: Backend, tmp_path: Path) -> Any:
     database = Database(tmp_path / "state.db")
     made = SecretStore(database, Vault(tmp_path / "vault.key"))
-    made.__dict__["_keyring"] = Keyring(backend, patience=0.2)
+    made.__dict__["_keyring"] = Keyring(backend, timeout=0.2)
     yield made
     database.close()
 
@@ -270,7 +270,7 @@ def test_a_keyring_that_hangs_is_given_up(safe: SecretStore, backend: Backend) -
     safe.set("secret", "name", "value")
     backend.delay = 1.0
     assert refused(lambda: safe.get("secret", "name")) == (
-        "test keyring does not answer within 0.2 s",
+        "test keyring does not respond within 0.2 s",
         "unlock it, or set IPYMCP_KEYRING=off before the kernel starts: ipymcp's own vault is used then",
     )
 
@@ -279,8 +279,8 @@ def test_a_keyring_that_is_gone_is_said(safe: SecretStore) -> None:
     safe.set("secret", "name", "value")
     safe.__dict__["_keyring"] = None
     assert refused(lambda: safe.get("secret", "name")) == (
-        "it is in a keyring that cannot be found now",
-        "set it anew",
+        "it is in a keyring that is not available now",
+        "set it again",
     )
 
 
@@ -323,7 +323,7 @@ def test_a_login_that_cannot_be_read_is_as_none_and_is_not_deleted(stores: Store
         key_file(state_of_its_own).unlink()
         store = stores()
         assert await store.tokens.find("digest") is None
-        assert len(store.safe.kept("tokens")) == 1
+        assert len(store.secret_store.kept("tokens")) == 1
 
     asyncio.run(check())
 
@@ -332,7 +332,7 @@ def test_a_login_that_cannot_be_kept_is_said_and_goes_on(stores: Stores, state_o
     key_file(state_of_its_own).write_bytes(b"short" * 10)
     asyncio.run(stores().tokens.keep_tokens(KEY, TOKENS))
     [warning] = stores.warnings
-    assert warning.startswith("this login is not kept: ")
+    assert warning.startswith("this login is not stored: ")
 
 
 LOCKED = """
@@ -474,11 +474,11 @@ def test_a_secret_is_never_taken_from_a_line_nor_from_nobody(kernel: Kernel) -> 
     kernel.run("%load_ext ipymcp")
     typed = kernel.run("%mcp secret set token the-value-of-it").error
     assert typed is not None
-    assert typed.evalue == "a name alone, its value is asked for; if that was it, this cell shows it to others"
+    assert typed.evalue == "give the name only: a prompt asks for the value; a value typed here is visible"
     alone = kernel.run("%mcp secret set token").error
     assert alone is not None
     assert alone.traceback.splitlines() == [
-        "SecretError: there is nobody to ask for 'token'",
+        "SecretError: cannot ask for 'token': there is no user",
         "  run this line in a notebook · in: %mcp secret set token",
     ]
     missing = kernel.run("%mcp secret put token").error

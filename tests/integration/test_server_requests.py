@@ -1,4 +1,4 @@
-"""What servers ask of the host, in both eras: requests of their own, and input rounds."""
+"""Requests of servers in both eras: their own messages, and input rounds."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ async def test_the_thirty_third_request_at_a_time_is_refused_and_a_ping_is_not()
         person.thinking.set()
         answers = await answer.value()
         assert answers[:32] == [{"result": ANSWERS["roots/list"]}] * 32
-        refused = {"code": -32000, "message": "this host answers 32 requests at a time; ask again later"}
+        refused = {"code": -32000, "message": "this host handles 32 requests at a time; try later"}
         assert answers[32:] == [{"error": refused}, {"result": {}}]
         assert connection.heard.noises == [
-            "the server asked for roots/list, refused: this host answers 32 requests at a time; ask again later"
+            "the server sent roots/list, refused: this host handles 32 requests at a time; try later"
         ]
         person.thinking = None
         again = await connection.call("ask", requests=[ASK_ROOTS] * 32).value()
@@ -171,7 +171,7 @@ async def test_what_was_not_declared_and_what_is_malformed_is_refused() -> None:
     assert [answer["error"]["code"] for answer in answers] == [-32601, *[-32602] * 7]
     assert answers[0]["error"]["message"] == "no/such is not supported by this host"
     assert answers[3]["error"]["message"] == (
-        "the params of elicitation/create are not what MCP says: the mode 'url' was not declared"
+        "the params of elicitation/create are malformed: the mode 'url' was not declared"
     )
 
 
@@ -185,7 +185,7 @@ async def test_a_responder_that_fails_is_an_error_for_the_server_and_its_cause_s
         answers = await asking.value()
         assert answers[0] == {"error": {"code": -32603, "message": "roots/list failed in the host"}}
         assert answers[1] == {"error": {"code": -32603, "message": "elicitation/create failed in the host"}}
-        assert "the server asked for roots/list under an id in use ('q0'): not answered" in connection.heard.noises
+        assert "the server sent roots/list with an id in use ('q0'): not answered" in connection.heard.noises
         assert "roots/list failed in the host: ZeroDivisionError('secret')" in connection.heard.noises
 
 
@@ -278,15 +278,15 @@ async def test_prompts_and_resources_may_need_input_too() -> None:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        ({}, "the server asks for input and does not say which"),
-        ({"requestState": None}, "the server asks for input and does not say which"),
+        ({}, "the server asks for input without saying which"),
+        ({"requestState": None}, "the server asks for input without saying which"),
         ({"inputRequests": {"a": {"method": "no/such"}}}, None),
         ({"inputRequests": {"a": {"method": "elicitation/create", "params": {}}}}, None),
         ({"inputRequests": {"a": 5}}, None),
         ({"inputRequests": [ASK_ROOTS]}, None),
         (
             {"inputRequests": {f"{n}": ASK_ROOTS for n in range(33)}},
-            "the server asks for 33 inputs at once: this host answers 32 requests at a time; ask again later",
+            "the server asks for 33 inputs at once: this host handles 32 requests at a time; try later",
         ),
     ],
 )
@@ -317,7 +317,7 @@ async def test_a_refused_input_fails_the_call_and_withdraws_the_others() -> None
         call = connection.call("need", result={**NEEDS, "inputRequests": {"a": ASK_FORM, "b": ASK_ROOTS}})
         with pytest.raises(CallError) as caught:
             await call.text()
-        assert caught.value.message == "the server asked for input that it does not get: no roots for you"
+        assert caught.value.message == "the server asked for input and was refused: no roots for you"
         await person.until("withdrawn")
 
 
@@ -413,7 +413,7 @@ async def test_a_server_of_the_sdk_that_pushes_wants_a_handshake(way: str, addre
         with pytest.raises(CallError) as caught:
             await connection.call("push").text()
         assert "back-channel" in caught.value.message
-        assert caught.value.hint == "its session is opened anew with a handshake: call it again"
+        assert caught.value.hint == "the session is reopened with a handshake: call the tool again"
         assert connection.heard.wishes.get_nowait() == "it asks for something without a handshake"
     async with to_server("legacy") as connection:
         assert await connection.call("push").text() == "Ada is 36"
@@ -424,7 +424,7 @@ async def test_a_request_on_a_stateless_connection_fails_its_call_and_wants_a_ha
         with pytest.raises(CallError) as caught:
             await connection.call("ask", requests=[ASK_FORM]).text()
         assert caught.value.message == "the server asked for elicitation/create without a handshake"
-        assert caught.value.hint == "its session is opened anew with a handshake: call it again"
+        assert caught.value.hint == "the session is reopened with a handshake: call the tool again"
         assert connection.heard.wishes.get_nowait() == "it asks for elicitation/create without a handshake"
     async with raw("modern", Person()) as connection:
         with pytest.raises(CallError) as caught:

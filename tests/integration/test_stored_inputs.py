@@ -1,4 +1,4 @@
-"""What VS Code's `inputs` ask for: passwords are kept like secrets, for the definition that wanted them."""
+"""VS Code's `inputs`: passwords are stored like secrets, for one definition."""
 
 from __future__ import annotations
 

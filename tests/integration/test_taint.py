@@ -17,7 +17,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, PolicyError, Toolset
-from ipymcp.llm.code_mode import Coder
+from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.security.untrusted import Conversation
 from tests.environments import ROOT
 from tests.servers.mail import PAGE
@@ -193,7 +193,7 @@ def test_what_a_function_calls_for_a_doubted_model_is_asked_about_too(mcp: Mcp) 
 # -- a model's own code -----------------------------------------------------------------------------------------------
 
 
-def ran(coder: Coder, *code: str) -> list[str]:
+def ran(coder: CodeRunner, *code: str) -> list[str]:
     outputs: list[str] = []
     for one in code:
         outputs.append(coder._host.loop.run(coder._run(one)))
@@ -201,8 +201,10 @@ def ran(coder: Coder, *code: str) -> list[str]:
     return outputs
 
 
-def coder(mcp: Mcp, patterns: str = "*", **names: Any) -> Coder:
-    return Coder(mcp._host, mcp.tools(patterns), {"mcp": mcp, **names}, allowed=True, conversation=Conversation())
+def coder(mcp: Mcp, patterns: str = "*", **names: Any) -> CodeRunner:
+    return CodeRunner(
+        mcp._host, mcp.tools(patterns).selection, {"mcp": mcp, **names}, allowed=True, conversation=Conversation()
+    )
 
 
 SENT = "mcp.mail.send().text"

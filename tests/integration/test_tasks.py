@@ -214,7 +214,7 @@ def test_a_task_that_asks_for_what_there_is_not_ends_in_two_lines() -> None:
         with pytest.raises(CallError) as caught:
             call.result(PATIENCE)
         assert rendered(caught.value) == [
-            "CallError: s.work: the server asks for input it may not ask for: "
+            "CallError: s.work: the server sent an input request that is not allowed: "
             "sampling/createMessage is not supported by this host",
             "  a fault of the server",
         ]

@@ -44,7 +44,7 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
         ("invalid-utf8", 'no JSON-RPC message: {"text": "\ufffd\ufffd\ufffd"}'),
         ("nan", 'no JSON-RPC message: {"value": NaN}'),
         ("surrogate", 'no JSON-RPC message: {"value": "\\ud800"}'),
-        ("hello", 'JSON, but no JSON-RPC message: {"hello": 1}'),
+        ("hello", 'not a JSON-RPC message: {"hello": 1}'),
     ],
 )
 def test_noise_between_messages_is_logged_and_calls_work(kind: str, said: str) -> None:
@@ -292,14 +292,14 @@ def test_a_ping_is_answered_and_what_was_not_declared_is_refused_in_the_handshak
             assert answer["error"] == {"code": -32601, "message": f"{method} is not supported by this host"}
         answers = mcp.one.seen().data["answers"]
         assert {answer["id"]: "result" in answer for answer in answers[:2]} == {"ask-1": True, "ask-2": False}
-        assert "the server asked for no/such, which this host does not offer" in log_of(mcp, "one", "host")
+        assert "the server sent no/such, which this host does not offer" in log_of(mcp, "one", "host")
 
 
 def test_a_request_of_the_server_is_not_answered_in_the_stateless_era() -> None:
     with connected({"one": bad(era="modern")}) as mcp:
         assert mcp.one.ask(method="ping", seconds=0.3).data["answer"] is None
         assert mcp.one.seen().data["answers"] == []
-        said = "a request of the server (ping), which this era does not know: not answered"
+        said = "request ping from the server is not part of this era: not answered"
         assert said in log_of(mcp, "one", "host")
 
 
@@ -315,7 +315,7 @@ def on(method, message):
 """
     with connected({}, load=False) as mcp, News(mcp) as news:
         mcp.load({"one": scripted(asking)})
-        news.until(lambda: news.says("(ping) not answered: it does not read what is sent"))
+        news.until(lambda: news.says("request ping from the server not answered: the server does not read its input"))
         assert mcp._host.sessions["one"].client.queued < 102_000
 
 
@@ -463,7 +463,7 @@ def on(method, message):
     with connected({"one": scripted(empty)}) as mcp:
         with pytest.raises(errors.CallError) as caught:
             mcp.one.work()
-        assert caught.value.message == "the server's answer holds neither a result nor an error"
+        assert caught.value.message == "the server's answer contains neither a result nor an error"
         assert mcp.one.work().content == []
 
 

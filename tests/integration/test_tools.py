@@ -93,7 +93,7 @@ def test_none_is_left_out_where_the_schema_has_no_null(mcp: Mcp) -> None:
         ),
         (
             lambda mcp: mcp.demo.plot(values=[1, float("nan")]),
-            "demo.plot: values[1]: is nan, which JSON cannot say",
+            "demo.plot: values[1]: is nan, which JSON cannot represent",
             "leave it out, or give a number or None",
         ),
     ],

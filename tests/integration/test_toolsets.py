@@ -97,7 +97,7 @@ def test_one_function_or_tool_is_added_as_it_is_and_found_again(mcp: Mcp) -> Non
     assert both.names == ["demo.echo", "notebook.twice"]
     assert ([twice] + mcp.tools("demo.echo")).names == both.names
     assert both["notebook.twice"] is twice
-    with pytest.raises(ipymcp.ArgumentError, match=r"'demo\.echo' is no function"):
+    with pytest.raises(ipymcp.ArgumentError, match=r"'demo\.echo' is not a function"):
         mcp.tools + "demo.echo"  # type: ignore[operator]  # pyright: ignore
 
 
@@ -132,7 +132,7 @@ def test_what_a_provider_is_not_told_is_listed() -> None:
     command, *rest = server_command("misbehaving", "tools=600")
     with ipymcp.connect({"many": {"command": command, "args": rest}}) as mcp:
         first = next(iter(mcp.tools.to_gemini().lost))
-        assert "Gemini itself takes 512 tools in one request" in first["lost"]
+        assert "Gemini accepts 512 tools in one request" in first["lost"]
         assert len(mcp.tools.to_openai()) == len(mcp.tools) > 600
     with ipymcp.connect("demo") as mcp:
         assert mcp.tools.to_openai().lost.note == "nothing"
@@ -190,7 +190,7 @@ def test_images_go_where_a_provider_takes_them(mcp: Mcp) -> None:
         (call("breaks"), "Error: breaks raised ValueError: not today"),
         (
             {"id": "c1", "function": {"name": "demo__echo", "arguments": '{"text": "x'}},
-            "Error: the arguments are no JSON: Unterminated string starting at: line 1 column 10 (char 9)"
+            "Error: the arguments are not valid JSON: Unterminated string starting at: line 1 column 10 (char 9)"
             " (send one JSON object)",
         ),
     ],
@@ -285,7 +285,7 @@ def test_a_call_that_was_not_made_is_no_reason_to_doubt(mcp: Mcp) -> None:
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "   a  a\n0  1  2"),
         (float("nan"), "nan"),
         ({1, 2}, "{1, 2}"),
-        (" \n", "(it answered nothing)"),
+        (" \n", "(empty result)"),
         ("kept\n", "kept\n"),
         (None, "null"),
         (ToolResult(b'{"content": [{"type": "text", "text": "hey"}]}', server="a", tool="b"), "hey"),

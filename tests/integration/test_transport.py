@@ -191,7 +191,7 @@ async def test_one_dropped_post_fails_its_call_alone(url: str, era: EraChoice) -
         await asyncio.wait_for(asyncio.gather(dropped.progress.get(), kept.progress.get()), PATIENCE)
         assert proxy.drop(b'"steps":601') == 1
 
-        with pytest.raises(ConnectionLost, match=r"^the connection was dropped before the answer"):
+        with pytest.raises(ConnectionLost, match=r"^the connection was dropped before the response"):
             await asyncio.wait_for(dropped.outcome, PATIENCE)
         assert b"5 steps" in await asyncio.wait_for(kept.outcome, PATIENCE)
         assert await connection.ask("echo", text="next") == "next"

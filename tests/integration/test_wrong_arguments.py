@@ -155,7 +155,7 @@ def test_attributes_that_are_set_refuse_what_they_cannot_take(mcp: Mcp) -> None:
 
 
 def test_wrong_answers_are_told_from_wrong_keys(mcp: Mcp) -> None:
-    """What is looked up in an answer is looked up in its data, with the errors that this has."""
+    """Indexing an answer indexes its data, with the same errors."""
     result = mcp.demo.echo("hi")
     with pytest.raises(TypeError, match="answered with text, not a list or dict"):
         result[5]

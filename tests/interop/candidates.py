@@ -57,7 +57,7 @@ class Candidate:
 
     @property
     def lacks(self) -> str:
-        """What this machine has not, and the server cannot do without; an empty string if there is no such thing."""
+        """A requirement of the server that this machine lacks, or an empty string."""
         return "no Chromium on this machine" if self.note == BROWSER and not chromium() else ""
 
     @property
@@ -202,7 +202,7 @@ def remote_ext_app(name: str) -> Start:
 
 
 def at(port: int) -> tuple[str, ...]:
-    """Where a server of many listens."""
+    """The path at which a server of several listens."""
     return ("--host", "127.0.0.1", "--port", str(port))
 
 

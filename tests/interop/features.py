@@ -1,4 +1,4 @@
-"""What server-everything offers and asks for, one function each: run over each of its transports."""
+"""The features of server-everything, one function each, run over each of its transports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOUND = 20.0
 
 
 class User:
-    """Who uses the host: answers what servers ask of it, and remembers what that was."""
+    """A user who answers questions of servers and records them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

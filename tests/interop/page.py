@@ -14,8 +14,8 @@ INTRODUCTION = """\
 # Interoperability
 
 ipymcp loaded each of these servers, over the transports that it offers, counted what it has, and called one tool. This
-page is written by `make interop`, which runs them all in environments of their own; what is in the tables was measured.
-`make test` holds a smaller set in every run
+page is written by `make interop`, which runs each server in its own environment; all figures are measured.
+`make test` runs a smaller set every time
 ([tests/integration/test_interoperability.py](../tests/integration/test_interoperability.py)), and `make conformance`
 the official suite.
 """
@@ -23,12 +23,12 @@ the official suite.
 NOT_SHOWN = """\
 ## What is not shown
 
-- Servers behind a login, a paid API or a cloud: nothing of them runs without a network. Logging in is held by the
-  official suite, and by an OAuth server in the tests.
-- Drawing charts (`@antv/mcp-server-chart`) and searching the documentation of AWS: the servers run, what they call is
+- Servers behind a login, a paid API or a cloud: they need a network. Logging in is tested by the official suite and
+  with an OAuth server in the tests.
+- Drawing charts (`@antv/mcp-server-chart`) and searching the documentation of AWS: the servers run, but call services
   on the network.
-- `mcp-server-sqlite` and `mcp-server-duckdb` as they install today: both ask for any `mcp`, get the SDK 2.x, and fail
-  on it before they speak. With `mcp<2` they run, and that is what was run.
+- `mcp-server-sqlite` and `mcp-server-duckdb` with their default dependencies: both accept any `mcp`, get the SDK 2.x,
+  and fail at start. They were run with `mcp<2`.
 - The views of the MCP Apps: their tools are called and their `ui://` resources listed, their HTML is not shown.
 """
 

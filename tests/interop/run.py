@@ -18,7 +18,7 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one server over one transport."""
+    """The outcome of one server over one transport."""
 
     candidate: Candidate
     era: str = ""
@@ -71,7 +71,7 @@ def _look(candidate: Candidate, mcp: Mcp, folder: Path) -> Row:
 
 
 def _call(candidate: Candidate, server: ServerTools, folder: Path) -> tuple[str, str]:
-    """What came of the candidate's call, in a word that is the same every time, and what is wrong with it."""
+    """The stable part of the result of the candidate's call, and its fault."""
     arguments = {name: placed_in(folder, value) for name, value in candidate.arguments.items()}
     try:
         outcome, how = server[candidate.tool].call(arguments).text, ""

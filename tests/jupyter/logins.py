@@ -22,7 +22,7 @@ class Place(Protocol):
 
 
 def callback(place: Place) -> str:
-    """Where it takes browsers that come back."""
+    """The callback URL that the kernel uses."""
     return f"{place.url}ipymcp/oauth/callback"
 
 

@@ -1,4 +1,4 @@
-"""Where a login's browser comes back to: a real authorization server, a real kernel, a browser made of requests."""
+"""The callback page of a login: a real authorization server, a real kernel, a browser made of requests."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
-    """Whose cookies no browser sends when it comes from another site."""
+    """A server whose strict cookies no browser sends from another site."""
     with started(tmp_path_factory.mktemp("jupyter"), CONFIG) as server:
         yield server
 
 
 def post(server: JupyterServer, brought: dict[str, Any], *, xsrf: bool = True) -> int:
-    """What the page does, as a user who has logged in to Jupyter in this browser."""
+    """Post what the callback page posts, as a user who is logged in to Jupyter."""
     with server.browser() as browser:
         headers = {"X-XSRFToken": browser.cookies["_xsrf"], "Origin": server.origin} if xsrf else {}
         return browser.post("ipymcp/oauth/redirected", json=brought, headers=headers).status_code

@@ -47,7 +47,7 @@ def bobs(bob: HubUser) -> ServedKernel:
 
 
 def post(user: HubUser, brought: dict[str, str], *, to: HubUser | None = None) -> int:
-    """What the callback's page does, in a user's browser."""
+    """Post what the callback page posts, in a user's browser."""
     return user.ask("POST", f"{(to or user).path}ipymcp/oauth/redirected", brought).status_code
 
 

@@ -1,4 +1,4 @@
-"""What is published, how it is built, and what Jupyter says of it where nothing but the wheel was installed."""
+"""The published packages, their build, and how Jupyter lists an installed wheel."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.environments import ROOT, environment
 from tests.kernels import private_environment
 
 LAB = ROOT / "ipymcp" / "labextension"
-STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"
+STATIC = ROOT / "ipymcp" / "panel" / "static"
 WHERE_LAB_LOOKS = "data/share/jupyter/labextensions/ipymcp"
 
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What it holds, in a folder."""
+    """The source distribution, unpacked."""
     folder = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))) as archive:
         archive.extractall(folder, filter="data")
@@ -38,7 +38,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zip
 
 
 def build(target: str, source: Path, folder: Path) -> Path:
-    """As pip does, where there is no Node: nothing is on the PATH."""
+    """Build as pip does without Node: the PATH is empty."""
     command = [str(environment("build").python), "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
     subprocess.run(command, cwd=source, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True, check=True)
     return next(folder.iterdir())
@@ -52,7 +52,7 @@ def test_an_sdist_has_the_front_ends_source_and_nothing_that_was_made(sdist: Pat
     for name in ("src/cell.ts", "src/lab/index.ts", "tests/build.test.ts", "build.mjs", "package-lock.json", ".npmrc"):
         assert (sdist / "labextension" / name).is_file(), name
     assert below(sdist / "ipymcp" / "labextension") == below(LAB)
-    assert below(sdist / "ipymcp" / "notebook" / "panel" / "static") == below(STATIC)
+    assert below(sdist / "ipymcp" / "panel" / "static") == below(STATIC)
     made = {"node_modules", "__pycache__", ".envs", ".venv", "lib"}
     assert not [path for path in below(sdist) if made & set(path.parts)]
 

@@ -1,1 +1,1 @@
-"""What tests run in the environment `models`, beside the libraries that models are asked with."""
+"""Checks that run in the environment `models`, with the libraries for models."""

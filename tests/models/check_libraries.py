@@ -41,7 +41,7 @@ from ipymcp import Mcp
 from ipymcp.llm.integrations import langchain_tools
 from ipymcp.llm.providers import PLAIN, Declaration
 from ipymcp.llm.pydantic_ai import PydanticBackend
-from ipymcp.llm.schemas import compiled
+from ipymcp.llm.schemas import compile_schema
 from ipymcp.runtime.server_requests import SamplingRequest
 
 CALLED = {"llm": "implementation", "chatlas": "func"}
@@ -213,7 +213,7 @@ def test_langchain(mcp: Mcp) -> None:
 
 def test_langchain_is_told_of_a_tools_variants(mcp: Mcp) -> None:
     variants = {"anyOf": [{"properties": {"do": {"const": word}}, "required": ["do"]} for word in ("make", "drop")]}
-    declaration = Declaration("s__t", "s", "t", "[s] Does it.", compiled(variants, PLAIN).parameters)
+    declaration = Declaration("s__t", "s", "t", "[s] Does it.", compile_schema(variants, PLAIN).parameters)
 
     (tool,) = langchain_tools([declaration], mcp.tools._caller(None), images=False)
 

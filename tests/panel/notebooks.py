@@ -13,6 +13,7 @@ import pytest
 import ipymcp
 from ipymcp import Mcp
 from ipymcp.notebook import call_code
+from ipymcp.panel.commands import VERBS
 from ipymcp.panel.panel import Panel, PanelContext
 from tests.environments import ROOT
 from tests.panels import DirectView, Message
@@ -30,12 +31,12 @@ def named(*tools: Message) -> Definition:
 
 
 class Notebook:
-    """What a notebook would be to a panel."""
+    """The part of a notebook that a panel needs."""
 
     def __init__(self, mcp: Mcp) -> None:
         self.mcp = mcp
         self.mode: Any = "full"
-        self.panel = Panel(mcp, PanelContext(lambda: self.mode, lambda: "mcp", "one life", call_code))
+        self.panel = Panel(mcp, PanelContext(lambda: self.mode, lambda: "mcp", "one life", call_code), VERBS)
 
     def view(self, **hello: Any) -> DirectView:
         view = DirectView(self.panel)

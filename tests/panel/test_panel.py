@@ -297,7 +297,7 @@ def login(redirected: threading.Event | None) -> LoginQuestion:
         redirected,
         site="mcp.example.com",
         answer_to="token.example.com",
-        slip=lambda address: "" if "code=" in address else "the answer holds no code",
+        slip=lambda address: "" if "code=" in address else "the answer contains no code",
     )
 
 
@@ -333,7 +333,7 @@ def test_a_pasted_address_with_a_slip_is_asked_for_again(demo: Notebook) -> None
     view.ask("answer", question=first["id"], action="accept", content={"address": "https://example.com/cb"})
     view.until(lambda state: bool(set(state["questions"]) - {first["id"]}))
     second = next(iter(view.state["questions"].values()))
-    assert second["message"] == "The answer holds no code. Paste the whole address that the browser ended at."
+    assert second["message"] == "The answer contains no code. Paste the whole address that the browser ended at."
     view.ask("answer", question=second["id"], action="accept", content={"address": "https://example.com/cb?code=1"})
     assert future.result(10) == "https://example.com/cb?code=1"
 
@@ -490,7 +490,7 @@ def test_what_is_no_object_is_answered_by_an_error(demo: Notebook, message: obje
         ("cancel", {"call": "all"}, "no call all is running"),
         ("code", {"server": "demo", "tool": "query", "form": "perl"}, "'code' needs 'form', python or magic"),
         ("logs", {"server": "demo", "on": "yes"}, "'logs' needs 'on', true or false, and 'since' is a number"),
-        ("answer", {"question": "q7"}, "that question is not open any more"),
+        ("answer", {"question": "q7"}, "the question is no longer open"),
     ],
 )
 def test_a_malformed_intent_is_answered_and_the_panel_lives_on(

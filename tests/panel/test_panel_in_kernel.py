@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timed
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 OWN = "application/vnd.ipymcp.panel+json"
-STATIC = ROOT / "ipymcp" / "notebook" / "panel" / "static"
+STATIC = ROOT / "ipymcp" / "panel" / "static"
 NAMED = ROOT / "tests" / "servers" / "named.py"
 SAVED = """
 import json, ipywidgets

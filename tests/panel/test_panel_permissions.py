@@ -1,4 +1,4 @@
-"""What a view may answer and see in each mode, tried by raw messages: the kernel enforces it, whatever a page sends."""
+"""Permissions of a view in each mode, tested by raw messages: the kernel enforces them, whatever a page sends."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from ipymcp.interaction.questions import (
     WantedCall,
 )
 from ipymcp.notebook import call_code
+from ipymcp.panel.commands import VERBS
 from ipymcp.panel.panel import Panel, PanelContext
 from ipymcp.runtime.host import Host
 from tests.environments import server_command
@@ -213,7 +214,7 @@ def visited(notebook: Notebook) -> DirectView:
     """The view of a stranger, as Voilà has them."""
     notebook.mode = "run"
     context = PanelContext(lambda: notebook.mode, lambda: "mcp", "one life", call_code, has_visitors=True)
-    notebook.panel = Panel(notebook.mcp, context)
+    notebook.panel = Panel(notebook.mcp, context, VERBS)
     return notebook.view()
 
 

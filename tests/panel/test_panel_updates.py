@@ -1,4 +1,4 @@
-"""What a panel learns by itself, and what it does for a page: history, templates, formats, hints."""
+"""Updates of a panel, and its services for a page: history, templates, formats, hints."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_view_learns_of_every_change_of_what_a_list_of_tools_shows(demo: Noteb
     version = view.state["servers"]["demo"]["tools_version"]
 
     def decision() -> str:
-        """What the list says of a tool, once the view knows that it has to ask again."""
+        """A tool's row, after the view has learned that the list is stale."""
         nonlocal version
         view.until(lambda now: now["servers"]["demo"]["tools_version"] != version)
         version = view.state["servers"]["demo"]["tools_version"]

@@ -99,7 +99,7 @@ def closed(properties: Json) -> Json:
 
 
 def call_chunks(completion: Json) -> list[Json]:
-    """What was written in the form of a call, as OpenAI streams one; one that came to no end, or an error, as it is."""
+    """Text in the form of a call as an OpenAI tool call; anything else, or an incomplete call, unchanged."""
     if "error" in completion:
         return [completion]
     (choice,) = completion["choices"]
@@ -125,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
     def do_GET(self) -> None:
-        """What was asked so far."""
+        """The requests so far."""
         self._begin("application/json")
         self.wfile.write(json.dumps(SEEN).encode())
 

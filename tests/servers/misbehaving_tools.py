@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 class Call:
-    """What a tool knows of its call."""
+    """The context of a tool's call."""
 
     def __init__(self, identifier: Any, meta: Frame, cancelled: threading.Event, modern: bool) -> None:
         self.id, self.meta, self.cancelled, self.modern = identifier, meta, cancelled, modern

@@ -36,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
     def do_GET(self) -> None:
-        """What was asked so far."""
+        """The requests so far."""
         body = json.dumps(SEEN).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

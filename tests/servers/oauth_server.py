@@ -28,7 +28,7 @@ WELL_KNOWN = "/.well-known"
 
 @dataclass
 class Behaviour:
-    """What the server does; may be changed while it runs."""
+    """The server's behaviour; may be changed while it runs."""
 
     resource_metadata_path: str | None = f"{WELL_KNOWN}/oauth-protected-resource/mcp"
     challenge_names_metadata: bool = True
@@ -270,7 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
         return answer
 
     def client(self, fields: dict[str, str]) -> str | None:
-        """Who asks, if the proof is right."""
+        """The client of a request, if its credentials are right."""
         clients = self.server.behaviour.clients
         kind, _, pair = self.headers.get("Authorization", "").partition(" ")
         if kind == "Basic":

@@ -60,7 +60,7 @@ class Task:
         return int((time.monotonic() - self.born) / self.poll)
 
     def advance(self) -> None:
-        """Where it is by now."""
+        """Update the task's status."""
         if self.status in ("cancelled", "completed", "failed") or self.arguments.get("forever"):
             return
         if self.arguments.get("ask") and not self.answered.is_set():

@@ -1,4 +1,4 @@
-"""What raw servers (2025-11-25) share that plant something in their texts. Standard library only."""
+"""Shared parts of raw servers (2025-11-25) that plant something in their texts. Standard library only."""
 
 from __future__ import annotations
 

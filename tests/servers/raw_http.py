@@ -19,7 +19,7 @@ __all__ = ["RawServer", "Reply", "Request", "serving_raw"]
 
 @dataclass
 class Request:
-    """What a client sent."""
+    """A request of a client."""
 
     method: str
     target: str
@@ -103,7 +103,7 @@ Handler = Callable[[Request, Reply], Awaitable[None]]
 
 @dataclass
 class RawServer:
-    """What the server does, and what it was asked."""
+    """The server: its handlers, and the requests it received."""
 
     handlers: dict[str, Handler] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
@@ -157,7 +157,7 @@ class RawServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _behave(self, request: Request, reply: Reply) -> None:
-        """As a small server of the handshake era does."""
+        """Answer as a small server of the handshake era."""
         method = request.message.get("method", "")
         if request.method != "POST":
             await reply.full("405 Method Not Allowed")

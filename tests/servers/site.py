@@ -29,7 +29,7 @@ class Heard:
 
 @dataclass
 class Reply:
-    """What is answered: a message, or a stream of them."""
+    """A response: a message, or a stream of messages."""
 
     message: Any = None
     status: int = 200
@@ -48,7 +48,7 @@ def refused(heard: Heard, code: int, message: str, **more: Any) -> dict[str, Any
 
 @dataclass
 class Site:
-    """Its address, and all that it heard."""
+    """The server: its URL, and the requests it received."""
 
     url: str
     heard: list[Heard] = field(default_factory=list)

@@ -17,7 +17,7 @@ __all__ = ["Recorder", "opened", "request"]
 
 @dataclass
 class Recorder:
-    """What came."""
+    """A receiver that records what a transport delivers."""
 
     messages: list[tuple[dict[str, Any], RequestId | None]] = field(default_factory=list)
     errors: dict[RequestId, McpError] = field(default_factory=dict)
@@ -27,8 +27,8 @@ class Recorder:
     losses: list[str] = field(default_factory=list)
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
-        self.messages.append((json.loads(line), carrier))
+    def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
+        self.messages.append((json.loads(line), origin_request_id))
         self._tell()
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
@@ -43,7 +43,7 @@ class Recorder:
     def unreachable(self, reason: str) -> None:
         self.unreachables.append(reason)
 
-    def noise(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         self.noises.append(text)
         self._tell()
 

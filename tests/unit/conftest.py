@@ -1,4 +1,4 @@
-"""What several test modules need."""
+"""Fixtures that several test modules need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which IP addresses may be connected to on a server's word: judged when they are resolved, not as text."""
+"""IP addresses that a server may name are checked when they are resolved, not as text."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_name_that_leads_to_this_machine_is_not_connected_to() -> None:
     with listening() as (port, visitors), pytest.raises(OutOfReach) as caught:
         resolved([["127.0.0.1", "127.0.0.2"]], Network(Zone.PUBLIC).connect_tcp("rebind.example", port, 5))
     assert visitors == []
-    assert caught.value.message == "rebind.example (127.0.0.1) is on this machine, and the server is not"
+    assert caught.value.message == "rebind.example (127.0.0.1) is on this machine, but the server is not"
 
 
 def test_a_name_is_resolved_once_for_the_judgement_and_the_connection() -> None:
@@ -128,7 +128,7 @@ def test_a_name_is_resolved_once_for_the_judgement_and_the_connection() -> None:
             resolved(answers, Network(Zone.PUBLIC).connect_tcp("rebind.example", port, 5))
         assert answers == [["127.0.0.1"]]
         assert visitors == []
-    assert caught.value.message == "rebind.example (10.255.255.1) is in a private network, and the server is not"
+    assert caught.value.message == "rebind.example (10.255.255.1) is in a private network, but the server is not"
 
 
 def test_where_the_server_is_on_this_machine_too_everything_may_be_connected_to() -> None:
@@ -164,7 +164,7 @@ def test_an_address_that_is_none_is_said() -> None:
     with pytest.raises(ConfigError) as caught:
         asyncio.run(fetch("GET", "https://0177.0.0.1/", {}, b"", reach=Zone.LOCAL))
     assert caught.value.message == (
-        "'https://0177.0.0.1/' is no address of an HTTP server (Invalid IPv4 address: '0177.0.0.1')"
+        "'https://0177.0.0.1/' is not the address of an HTTP server (Invalid IPv4 address: '0177.0.0.1')"
     )
 
 

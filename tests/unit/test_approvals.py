@@ -81,7 +81,7 @@ def test_calls_asked_for_at_once_are_one_question(database: Database) -> None:
     ("answer", "same", "other"),
     [("notebook", True, False), ("server", True, True), ("always", True, False), ("answer", True, False)],
 )
-def test_an_answer_is_good_for_what_it_says(database: Database, answer: Any, same: bool, other: bool) -> None:
+def test_an_answer_allows_exactly_what_it_names(database: Database, answer: Any, same: bool, other: bool) -> None:
     async def test() -> None:
         asked = Asked(database, answer, "no", "no")
         assert await asked.want("read", turn="1") == ["read"]
@@ -105,7 +105,7 @@ def test_what_is_denied_stays_so_when_a_whole_server_is_allowed(database: Databa
 
 
 @pytest.mark.parametrize("answer", ["notebook", "server", "always", "never"])
-def test_an_answer_is_about_the_calls_of_whoever_asked(database: Database, answer: ApprovalAnswer) -> None:
+def test_an_answer_holds_for_the_same_caller_only(database: Database, answer: ApprovalAnswer) -> None:
     async def test() -> None:
         asked = Asked(database, answer, "no", "once")
         asked.policy.add_rule(Rule("fs.*", "ask", "this notebook"))
@@ -189,7 +189,7 @@ def test_an_answer_about_a_tool_named_like_a_glob_is_for_that_tool(database: Dat
     run(test)
 
 
-def test_where_nobody_answers_the_rule_is_named(database: Database) -> None:
+def test_a_question_without_an_answer_names_the_rule(database: Database) -> None:
     async def test() -> None:
         with pytest.raises(PolicyError) as caught:
             await Asked(database, None).approvals.obtain(PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"))
@@ -213,7 +213,7 @@ def test_who_stops_waiting_is_not_asked_about(database: Database) -> None:
     run(test)
 
 
-def test_a_question_that_fails_leaves_nobody_waiting(database: Database) -> None:
+def test_a_question_that_fails_leaves_no_caller_waiting(database: Database) -> None:
     async def test() -> None:
         with pytest.raises(PolicyError, match="could not be asked about"):
             await Asked(database).approvals.obtain(PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"))

@@ -1,4 +1,4 @@
-"""What the user is typing at the cursor."""
+"""The completion context at the cursor."""
 
 import time
 

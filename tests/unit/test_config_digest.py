@@ -1,4 +1,4 @@
-"""Which files of a project are a part of a definition that names them."""
+"""The files of a project that a definition's digest covers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_link_counts_as_what_it_leads_to_also_outside_the_project(tmp_path: Pa
         ("pkg/c.js", {"scripts": {"start": "node c.js"}}, {"command": "npm", "args": ("--prefix=pkg", "start")}),
     ],
 )
-def test_what_a_package_says_is_run_is_a_part_of_it(
+def test_the_entry_point_of_a_package_is_a_part_of_the_digest(
     tmp_path: Path, file: str, package: dict[str, Any], values: dict[str, Any]
 ) -> None:
     write(tmp_path / "pkg" / "package.json", json.dumps(package))

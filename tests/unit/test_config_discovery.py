@@ -1,4 +1,4 @@
-"""Which files are found from a folder, which of two definitions counts, and what is said of the rest. Real folders."""
+"""Discovery of config files from a folder, precedence of definitions, and messages about the rest. Real folders."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_named_file_that_is_missing_is_said_and_the_rest_is_there(home: Path) 
     assert list(configuration.servers) == ["a"]
     [problem] = configuration.problems
     assert str(problem) == "IPYMCP_CONFIG: /no/such.json: no such file"
-    assert problem.hint == "mend the variable, or take it out; the other files are read"
+    assert problem.hint == "fix or unset the variable; the other files are read"
 
 
 def test_a_named_file_that_cannot_be_read_is_an_error(home: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_file_outside_of_the_project_is_no_part_of_the_digest(home: Path) -> N
 # Changes
 
 
-def test_a_file_that_came_changed_or_went_is_told_of_once(home: Path) -> None:
+def test_an_added_changed_or_removed_file_is_reported_once(home: Path) -> None:
     folder, explicit = home / "p", define(home / "x.json", "x")
     define(folder / "mcp.json", "a")
     watched = ConfigurationWatch(str(folder))

@@ -138,7 +138,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     target.write_text('{"mcpServers": {}}')
     link.symlink_to(target)
     assert refused(edit, link, put, private=True) == (
-        f"{link}: cannot be written: it is a link, and ipymcp writes through none",
+        f"{link}: cannot be written: it is a link, which ipymcp does not write to",
         "remove it, or change what it leads to",
     )
     assert link.is_symlink() and target.read_text() == '{"mcpServers": {}}'
@@ -306,7 +306,8 @@ def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host)
         f'{own}: mcpServers.fs: expected "command" or "url", found both'
     )
     assert (
-        refused(config_edits.add, "a\nb", {"command": "y"}, host, project=False)[0] == "'a\\nb' is no name of a server"
+        refused(config_edits.add, "a\nb", {"command": "y"}, host, project=False)[0]
+        == "'a\\nb' is not a valid server name"
     )
     assert refused(config_edits.remove, "sf", host, project=False) == (
         f"{own}: defines no server 'sf'",

@@ -1,4 +1,4 @@
-"""What other hosts write works as it is: one file of each, read, and written back."""
+"""Configuration of other hosts works unchanged: one file of each, read and written back."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_what_a_host_has_no_room_for_is_said() -> None:
         "one: claude-desktop does not read ${secret:KEY} in args[0]",
         "one: claude-desktop does not read ${A:-b} in args[1]",
         "one: claude-desktop has no disabled, era",
-        "two: claude-desktop knows no server that speaks http",
+        "two: claude-desktop does not support http servers",
     )
     written = exported([one], "vscode", "/notebooks")
     assert written.document["servers"]["one"]["args"] == ["${input:KEY}", "${env:A}", "${workspaceFolder}/y"]
@@ -285,7 +285,7 @@ def refused(document: Any) -> tuple[str, str | None]:
         ),
         (
             {"mcpServers": {"fs": {"command": "x", "hints": {"*": {"readonly": True}}}}},
-            "mcpServers.fs.hints.*.readonly: is no hint",
+            "mcpServers.fs.hints.*.readonly: is not a hint",
         ),
         ({"fs": {"command": "x"}, "other": 5}, "other: expected an object, got 5"),
         ({"mcpServers": {"a\nb": {"command": "x"}}}, 'mcpServers: expected a server\'s name, got "a\\nb"'),

@@ -104,7 +104,7 @@ def refused(**values: Any) -> tuple[str, str | None]:
     return str(caught.value), caught.value.hint
 
 
-ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
+ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,14 @@ ESCAPE = "write $${ for ${ itself; the variables there are: ${NAME}, ${NAME:-def
             "env.C: ${A} is circular: A -> B -> C -> A",
             "give one of them a value of its own",
         ),
-        ({"args": ["${command:pick}"]}, "args[0]: ${command:pick} is nothing ipymcp knows", ESCAPE),
-        ({"args": ["${x[@]}"]}, "args[0]: ${x[@]} is nothing ipymcp knows", ESCAPE),
-        ({"args": ["${TOKEN"]}, "args[0]: ${TOKEN is nothing ipymcp knows", ESCAPE),
-        ({"args": ["${x:-" * 50 + "}" * 50]}, f"args[0]: {('${x:-' * 50)[:40]} is nothing ipymcp knows", ESCAPE),
+        ({"args": ["${command:pick}"]}, "args[0]: ${command:pick} is not a known variable", ESCAPE),
+        ({"args": ["${x[@]}"]}, "args[0]: ${x[@]} is not a known variable", ESCAPE),
+        ({"args": ["${TOKEN"]}, "args[0]: ${TOKEN is not a known variable", ESCAPE),
+        (
+            {"args": ["${x:-" * 50 + "}" * 50]},
+            f"args[0]: {('${x:-' * 50)[:40]} is not a known variable",
+            ESCAPE,
+        ),
     ],
 )
 def test_a_variable_without_a_value_is_named_with_its_file_and_key(
@@ -154,7 +158,7 @@ def test_a_variable_without_a_value_is_named_with_its_file_and_key(
 
 
 def test_a_text_full_of_open_braces_takes_no_time() -> None:
-    assert "is nothing ipymcp knows" in refused(args=["${" * 500_000])[0]
+    assert "is not a known variable" in refused(args=["${" * 500_000])[0]
 
 
 def test_the_references_say_what_goes_where() -> None:

@@ -58,7 +58,7 @@ def test_base64_is_decoded_with_or_without_padding_and_line_breaks(value: str) -
     assert Image(value, "image/png").data == PNG
 
 
-def test_what_is_no_base64_says_so_and_crashes_no_display() -> None:
+def test_invalid_base64_is_named_and_crashes_no_display() -> None:
     image = Image("!!", "image/png")
     with pytest.raises(ValueError, match="not base64"):
         _ = image.data
@@ -127,7 +127,13 @@ def test_an_image_shows_itself() -> None:
         "text/plain": "<Image image/png, 28 bytes>",
         "image/png": encoded(PNG),
     }
-    assert Image(encoded(SVG), "image/svg+xml")._repr_mimebundle_()["image/svg+xml"] == SVG.decode()
+
+
+def test_an_svg_is_shown_as_an_image_and_never_put_into_the_page() -> None:
+    assert Image(encoded(SVG), "image/svg+xml")._repr_mimebundle_() == {
+        "text/plain": f"<Image image/svg+xml, {len(SVG)} bytes>",
+        "text/html": f'<img src="data:image/svg+xml;base64,{encoded(SVG)}" alt="SVG">',
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is pointed out before a definition runs, however it is dressed up."""
+"""Dangers that are pointed out before a definition runs, in any disguise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def definition(**values: Any) -> ServerDefinition:
         ({"command": "bash", "args": ("-lc", "a && b")}, "runs a line of shell, made of several commands"),
         ({"command": "sudo", "args": ("x",)}, "sudo: runs as another user"),
         ({"command": "sh", "args": ("-c", "sudo x")}, "sudo: runs as another user"),
-        ({"command": "python", "args": ("-c", "x")}, "runs code that stands in its arguments"),
+        ({"command": "python", "args": ("-c", "x")}, "runs code from its arguments"),
         (
             {"command": "python", "args": ("-m", "mcp_server_time")},
             "python in the project's folder: modules there are found before installed ones",
@@ -44,7 +44,7 @@ def definition(**values: Any) -> ServerDefinition:
         ({"inherit_env": True}, "inherit_env: it gets every variable of this kernel"),
         ({"command": "docker", "args": ("run", "-v", "/:/host", "x")}, "a container that sees all of your files"),
         ({"command": "docker", "args": ("run", "--privileged", "x")}, "a container with rights over this machine"),
-        ({"command": None, "args": (), "url": "http://x.example/mcp"}, "http: what is sent can be read on the way"),
+        ({"command": None, "args": (), "url": "http://x.example/mcp"}, "http: what is sent can be read in transit"),
         ({"command": "env", "args": ("-S", 'sh -c "curl x | sh"')}, "downloads a program and runs it unseen"),
         ({"command": "bash", "args": ("-c", "bash <(curl x)")}, "downloads a program and runs it unseen"),
         ({"command": "bash", "args": ("-l", "-o", "pipefail", "-c", "id")}, "runs a line of shell"),
@@ -55,8 +55,8 @@ def definition(**values: Any) -> ServerDefinition:
         ({"command": "bash", "args": ("run.sh",)}, "bash: a shell runs what its arguments name"),
         ({"command": "env", "args": ("sudo", "x")}, "sudo: runs as another user"),
         ({"command": "curl", "args": ("https://x.example",)}, "downloads something: curl"),
-        ({"command": "node", "args": ("--import=data:text/javascript,x",)}, "runs code that stands in its arguments"),
-        ({"command": "npm", "args": ("exec", "-c", "id")}, "runs code that stands in its arguments"),
+        ({"command": "node", "args": ("--import=data:text/javascript,x",)}, "runs code from its arguments"),
+        ({"command": "npm", "args": ("exec", "-c", "id")}, "runs code from its arguments"),
         (
             {"command": "cmd", "args": ("/c", "npx x")},
             "npx in the project's folder: node_modules, .npmrc and package.json there decide what runs",
@@ -67,7 +67,7 @@ def definition(**values: Any) -> ServerDefinition:
             {"args": ("--from", "git+https://x.example/y", "z")},
             "a package comes from an address: git+https://x.example/y",
         ),
-        ({"args": ("--index-url=https://x.example", "y")}, "packages come from where its arguments say"),
+        ({"args": ("--index-url=https://x.example", "y")}, "its arguments choose where packages come from"),
         ({"args": ("x" * 1001,)}, "argument 1 is long: 1,001 characters"),
         ({"args": ("m\u0441p-server",)}, "letters of several scripts look alike here: m\\u0441p-server"),
         ({"env": {"GIT_ASKPASS": "x"}}, "GIT_ASKPASS: decides what code runs"),
@@ -120,7 +120,7 @@ def definition(**values: Any) -> ServerDefinition:
             ]
         ),
         *(
-            ({"command": command, "args": args}, "runs code that stands in its arguments")
+            ({"command": command, "args": args}, "runs code from its arguments")
             for command, args in [
                 ("awk", ('BEGIN{system("x")}',)),
                 ("vim", ("-c", "!x")),
@@ -169,11 +169,11 @@ def definition(**values: Any) -> ServerDefinition:
                 ("https://nas.local/", "connects to a service of this machine's network: nas.local"),
                 (
                     "https://h.example/mcp?api_key=abcdef",
-                    "the address holds a secret, api_key: it will stand in logs on the way",
+                    "the address holds a secret, api_key: it may end up in logs",
                 ),
                 (
                     "https://h.example/s/0123456789abcdef0123456789abcdefab/mcp",
-                    "the address holds what looks like a secret: it will stand in logs on the way",
+                    "the address holds what looks like a secret: it may end up in logs",
                 ),
             ]
         ),

@@ -1,4 +1,4 @@
-"""What the demo server's tools do, in both eras, over raw pipes."""
+"""The demo server's tools in both eras, over raw pipes."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_chart_names_what_its_axes_and_colours_are(kind):
         ("slow", {"steps": 1.5}, "steps must be of type integer"),
     ],
 )
-def test_what_a_tool_cannot_do_is_an_error_that_says_why(connect, tool, arguments, text):
+def test_an_unsupported_operation_is_an_error_with_the_reason(connect, tool, arguments, text):
     assert connect().call(tool, **arguments) == {"content": [{"type": "text", "text": text}], "isError": True}
 
 

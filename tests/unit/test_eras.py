@@ -1,4 +1,4 @@
-"""How requests are dressed in each era."""
+"""The form of requests in each era."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_handshaken_call_asks_for_progress() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"name":"echo"}'])
-def test_a_stateless_request_says_everything(body: bytes) -> None:
+def test_a_stateless_request_carries_all_metadata(body: bytes) -> None:
     era = stateless("2026-07-28", IDENTITY, {"roots": {}})
     assert json.loads(era.params(body)) == {**json.loads(body), "_meta": ENVELOPE}
 

@@ -21,7 +21,7 @@ def parse(data: bytes, size: int | None = None, limit: int = 1000) -> list[Event
 
 
 def told(events: list[Event | Oversized]) -> list[object]:
-    """What does not depend on how the stream was cut."""
+    """The events, which must not depend on how the stream was split."""
     whole = [event for event in events if not isinstance(event, Oversized) or event.done]
     return [(event.size, event.tail) if isinstance(event, Oversized) else event for event in whole]
 
@@ -79,7 +79,7 @@ def test_retry_is_milliseconds_and_nothing_else(line: bytes, retry: float | None
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096, None])
-def test_an_event_over_the_limit_is_told_and_only_its_ends_are_kept(size: int | None) -> None:
+def test_an_event_over_the_limit_is_reported_with_its_ends_only(size: int | None) -> None:
     long = b"HEAD" + b"x" * 20_000 + b"TAIL"
     events = parse(b"data: a\n\ndata: " + long + b"\n\ndata: b\n\n", size, limit=10_000)
     assert (events[0], events[-1]) == (Event(b"a", "message"), Event(b"b", "message"))
@@ -107,13 +107,13 @@ def test_a_line_that_is_no_data_may_be_of_any_length() -> None:
 def test_time_is_linear() -> None:
     def seconds(size: int) -> float:
         stream = b"data: " + b"x" * size + b"\n\n"
-        begun = time.perf_counter()
+        begun = time.process_time()  # what runs beside this test counts for nothing
         parser = EventParser(1 << 30)
         events = [
             event for start in range(0, len(stream), 65_536) for event in parser.feed(stream[start : start + 65_536])
         ]
         assert len(events) == 1
-        return time.perf_counter() - begun
+        return time.process_time() - begun
 
-    small = min(seconds(4_000_000) for _ in range(3))
-    assert min(seconds(32_000_000) for _ in range(3)) < 40 * small
+    small = min(seconds(8_000_000) for _ in range(3))
+    assert min(seconds(64_000_000) for _ in range(3)) < 40 * small

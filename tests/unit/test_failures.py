@@ -1,13 +1,15 @@
-"""What a server's refusal means to its user."""
+"""Explanations of a server's failures for its user."""
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
 import pytest
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.errors import RpcError
+from ipymcp.errors import ConnectionLost, RpcError
 from ipymcp.runtime.failures import explain
 
 PAY = "https://herring.example/pay?for=1"
@@ -37,3 +39,19 @@ def test_a_domain_in_foreign_letters_is_said_in_plain_ones_too() -> None:
 @pytest.mark.parametrize("asked", [{"url": "javascript:alert(1)"}, {"url": f"{PAY} x"}, {"url": 5}, {}, "no object"])
 def test_what_is_no_web_address_is_not_shown_as_one(asked: Any) -> None:
     assert (explained(asked).message, explained(asked).hint) == ("Pay first.", None)
+
+
+@pytest.mark.parametrize("command", ["python", "python3.12"])
+def test_a_module_that_the_python_on_the_path_lacks_names_this_kernels_python(command: str) -> None:
+    words = ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'mcp_server.time'")
+    error = explain(ConnectionLost("died"), ServerDefinition(name="time", command=command), words, 1)
+    assert error.hint == (
+        f"the {command} on PATH lacks mcp_server.time: install it there, or write"
+        f' "command": {json.dumps(sys.executable)}, this kernel\'s Python'
+    )
+
+
+def test_a_module_that_another_program_lacks_is_left_to_its_log() -> None:
+    words = ("ModuleNotFoundError: No module named 'time_server'",)
+    error = explain(ConnectionLost("died"), ServerDefinition(name="time", command="/opt/python"), words, 1)
+    assert error.hint == "%mcp logs time · %mcp restart time"

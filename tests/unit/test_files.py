@@ -1,4 +1,4 @@
-"""What writes files: one module, through no link, as a whole, with the right permissions."""
+"""Files are written by one module, through no link, as a whole, with the right permissions."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_link_is_refused_and_what_it_leads_to_stays(tmp_path: Path, target: st
     link.symlink_to({"file": "precious", "nothing": "new", "folder": "folder", "link": "inner"}[target])
     before = sorted(os.listdir(tmp_path))
     for write in (lambda: write_file(link, "theirs"), lambda: create_file(link, b"theirs")):
-        with pytest.raises(OSError, match="it is a link, and ipymcp writes through none"):
+        with pytest.raises(OSError, match="it is a link, which ipymcp does not write to"):
             write()
     with pytest.raises(OSError, match=r"Too many levels|is a directory"):
         os.close(open_lock(link))
@@ -127,7 +127,7 @@ def test_another_name_of_the_same_file_keeps_its_content(tmp_path: Path) -> None
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         write_file(tmp_path / "pipe", "x")
 
 

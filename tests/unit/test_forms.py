@@ -107,7 +107,7 @@ def test_a_default_of_another_type_is_none() -> None:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the user types next; then the input ends."""
+    """A prompt that gets these lines, and then the end of input."""
     answers: list[str] = []
 
     def read(prompt: str) -> str:
@@ -158,8 +158,8 @@ def test_the_end_of_input_cancels(typed: list[str]) -> None:
 def test_a_schema_that_cannot_be_drawn_is_declined_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "object"}}}
     answer = TerminalPrompts().fill(FormQuestion("server", None, "Please.", schema))
-    assert (answer.action, answer.note) == ("decline", "a form that cannot be drawn: 'x' is an object")
-    assert capsys.readouterr().out == "server asked for what no form can give; declined ('x' is an object)\n"
+    assert (answer.action, answer.note) == ("decline", "a form that cannot be shown: 'x' is an object")
+    assert capsys.readouterr().out == "server asked for a form that cannot be shown; declined ('x' is an object)\n"
 
 
 def test_what_a_server_writes_cannot_pass_for_anything_else(

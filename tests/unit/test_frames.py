@@ -92,7 +92,7 @@ def test_types_that_change_between_records_are_no_error(columns: Any) -> None:
 def test_what_is_no_table_is_an_error_that_names_the_tool(data: Any, what: str) -> None:
     with pytest.raises(McpError) as caught:
         to_frame(data, data if isinstance(data, str) else "", server="fs", tool="read")
-    assert str(caught.value) == f"fs.read: the answer is no table: {what}"
+    assert str(caught.value) == f"fs.read: the answer is not a table: {what}"
     assert caught.value.hint == "take what you need from .data or .text and make the frame yourself"
 
 

@@ -14,7 +14,7 @@ import jsonschema_rs
 import pytest
 
 from ipymcp.llm.providers import PLAIN, PROFILES, Profile
-from ipymcp.llm.schemas import compiled, restored
+from ipymcp.llm.schemas import compile_schema, restore_names
 from ipymcp.schema.tool_schema import ToolSchema
 from tests.unit.test_model_schemas import ACTIONS, refusals
 
@@ -275,7 +275,7 @@ def by_new_names(value: Any, names: Json) -> Any:
 @pytest.mark.parametrize("name", HARD)
 def test_nothing_is_refused_nothing_valid_ruled_out_and_losses_are_said(name: str, profile: Profile) -> None:
     schema, values = HARD[name]
-    made = compiled(schema, profile)
+    made = compile_schema(schema, profile)
     original, declared = jsonschema_rs.validator_for(schema), jsonschema_rs.validator_for(made.parameters)
 
     assert refusals(made.parameters, profile) == []
@@ -283,7 +283,7 @@ def test_nothing_is_refused_nothing_valid_ruled_out_and_losses_are_said(name: st
     new = {own: name for name, own in made.renamed.items()}
     for value in POOL:
         told = by_new_names(value, new)
-        assert restored(told, made.renamed) == value
+        assert restore_names(told, made.renamed) == value
         if original.is_valid(value):
             assert declared.is_valid(told), f"valid, and ruled out: {value} by {made.parameters}"
         elif declared.is_valid(told):
@@ -305,4 +305,4 @@ def test_the_same_schemas_take_in_python_what_is_valid(name: str) -> None:
 def test_what_is_said_once_stays_about_as_long_as_it_was(name: str, profile: Profile) -> None:
     schema, _ = HARD[name]
 
-    assert len(json.dumps(compiled(schema, profile).parameters)) < 1.2 * len(json.dumps(schema)) + 200
+    assert len(json.dumps(compile_schema(schema, profile).parameters)) < 1.2 * len(json.dumps(schema)) + 200

@@ -1,4 +1,4 @@
-"""What is mirrored into HTTP headers, and which tools may not be called for what they designate."""
+"""Parameters mirrored into HTTP headers, and tools that are refused for invalid designations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def text(header: str = "Region", **more: Any) -> dict[str, Any]:
     ],
 )
 def test_the_headers_are_those_of_the_era(era: Era, method: str, body: bytes, expected: dict[str, str]) -> None:
-    assert Headers().of(era, method, body, None) == expected
+    assert Headers().build(era, method, body, None) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_designated_parameters_are_mirrored_and_others_are_not() -> None:
             sql={"type": "string"},
         ),
     )
-    assert headers.learn([tool], pytest.fail) == [tool]
+    assert headers.read_annotations([tool], pytest.fail) == [tool]
 
     def mirrored(**arguments: Any) -> dict[str, str]:
-        given = headers.of(MODERN, "tools/call", json.dumps(arguments).encode(), "query")
+        given = headers.build(MODERN, "tools/call", json.dumps(arguments).encode(), "query")
         assert given.pop("Mcp-Name") == "query"
         return {name: value for name, value in given.items() if name.startswith("Mcp-Param-")}
 
@@ -111,20 +111,20 @@ def test_designated_parameters_are_mirrored_and_others_are_not() -> None:
         mirrored(priority=2**53)
     assert caught.value.message == "9007199254740992 does not fit the header Mcp-Param-Priority"
     assert caught.value.hint == "it carries integers up to 9,007,199,254,740,991 only"
-    assert headers.learn([], pytest.fail) == []
+    assert headers.read_annotations([], pytest.fail) == []
     assert mirrored(region="eu") == {}
-    assert Headers().of(LEGACY, "tools/call", b"{}", "query") == {"MCP-Protocol-Version": "2025-11-25"}
+    assert Headers().build(LEGACY, "tools/call", b"{}", "query") == {"MCP-Protocol-Version": "2025-11-25"}
 
 
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (schema(a=text("")), "x-mcp-header '' of a is no header name"),
-        (schema(a=text("My Region")), "x-mcp-header 'My Region' of a is no header name"),
-        (schema(a=text("Region\t1")), "x-mcp-header 'Region\\t1' of a is no header name"),
-        (schema(a={"type": "string", "x-mcp-header": 5}), "x-mcp-header 5 of a is no header name"),
-        (schema(a=text(type="number")), "x-mcp-header 'Region' of a, which is no string, integer or boolean"),
-        (schema(a=text(type=["string"])), "x-mcp-header 'Region' of a, which is no string, integer or boolean"),
+        (schema(a=text("")), "x-mcp-header '' of a is not a valid header name"),
+        (schema(a=text("My Region")), "x-mcp-header 'My Region' of a is not a valid header name"),
+        (schema(a=text("Region\t1")), "x-mcp-header 'Region\\t1' of a is not a valid header name"),
+        (schema(a={"type": "string", "x-mcp-header": 5}), "x-mcp-header 5 of a is not a valid header name"),
+        (schema(a=text(type="number")), "x-mcp-header 'Region' of a, which is not a string, integer or boolean"),
+        (schema(a=text(type=["string"])), "x-mcp-header 'Region' of a, which is not a string, integer or boolean"),
         (schema(a=text("MyField"), b=text("myfield")), None),
         (schema(a={"type": "array", "items": text()}), None),
         (schema(a={"anyOf": [text()]}), None),
@@ -138,11 +138,11 @@ def test_a_tool_whose_annotation_is_invalid_is_left_out(given: Raw, complaint: s
     tools = [ToolDefinition("bad", inputSchema=given), ToolDefinition("good", inputSchema=schema(a=text()))]
     headers = Headers()
     warnings: list[str] = []
-    assert headers.learn(tools, warnings.append) == tools[1:]
+    assert headers.read_annotations(tools, warnings.append) == tools[1:]
     (warning,) = warnings
     assert warning.startswith("the tool bad left out: ")
     assert complaint is None or warning == f"the tool bad left out: {complaint}"
-    assert headers.of(MODERN, "tools/call", b'{"a":"x"}', "good")["Mcp-Param-Region"] == "x"
+    assert headers.build(MODERN, "tools/call", b'{"a":"x"}', "good")["Mcp-Param-Region"] == "x"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What messages tell a user to type: lines that can be typed."""
+"""Lines that messages tell a user to type: each can be typed."""
 
 from __future__ import annotations
 

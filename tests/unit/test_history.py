@@ -1,4 +1,4 @@
-"""What is kept of calls, how it is found again, and how it goes."""
+"""The history of calls: stored, found, and deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ipymcp.api.history import CallHistory, moment
 from ipymcp.errors import CallTimeout, McpError
 from ipymcp.storage import history as histories
 from ipymcp.storage.database import Database
-from ipymcp.storage.history import History, HistoryEntry
+from ipymcp.storage.history import CallRecord, History, HistoryEntry
 
 
 class Later:
@@ -41,7 +41,7 @@ def history(tmp_path: Path) -> Any:
 def record(tool: str = "read", result: object = None, error: Exception | None = None, **values: Any) -> Any:
     raw = None if result is None else msgspec.Raw(msgspec.json.encode(result))
     began = values.pop("began", time.monotonic())
-    return (
+    return CallRecord(
         began, began + 0.25, values.get("caller", "user"), values.get("server", "fs"), tool, b'{"a":1}',
         0 if raw is None else len(bytes(raw)), raw, error, 7,
     )  # fmt: skip
@@ -149,4 +149,4 @@ def test_what_is_no_time_is_refused() -> None:
     assert moment("2026-11-21 14:00") < moment("2026-11-21 14:01")
     with pytest.raises(McpError) as caught:
         moment("yesterday")
-    assert caught.value._two_lines() == ["McpError: 'yesterday' is no time", "  10m, 2h, 3d, or 2026-11-21 14:00"]
+    assert caught.value._two_lines() == ["McpError: 'yesterday' is not a time", "  10m, 2h, 3d, or 2026-11-21 14:00"]

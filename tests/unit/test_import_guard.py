@@ -1,4 +1,4 @@
-"""What ipymcp imports never comes from the working folder; what the user imports may."""
+"""Imports of ipymcp never come from the working folder; imports of the user may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused before anybody is asked, the clocks that stand still, and answers that are no outcome yet."""
+"""Requests refused before anyone is asked, paused timeouts, and answers that need another round."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from ipymcp.errors import RpcError
 from ipymcp.protocol.input_rounds import ResponseInterceptors
-from ipymcp.protocol.jsonrpc import Clocks, PendingRequest
-from ipymcp.protocol.server_requests import MAX_ASKED, RequestAnswers
+from ipymcp.protocol.jsonrpc import PendingRequest, RequestTimeouts
+from ipymcp.protocol.server_requests import MAX_CONCURRENT_REQUESTS, RequestAnswers
 from tests.clients import EVERYTHING, NoAnswers, Person
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
@@ -39,7 +39,7 @@ def slot() -> PendingRequest:
     ],
 )
 def test_what_was_declared_and_is_well_formed_is_let_through(method: str, params: dict[str, Any]) -> None:
-    assert RequestAnswers(Person(), Clocks()).check(method, raw(params)) == params
+    assert RequestAnswers(Person(), RequestTimeouts()).check(method, raw(params)) == params
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_what_was_declared_and_is_well_formed_is_let_through(method: str, params
 )
 def test_anything_else_is_refused(declared: dict[str, Any], method: str, params: Any, code: int) -> None:
     with pytest.raises(RpcError) as caught:
-        RequestAnswers(Person(declared=declared), Clocks()).check(method, raw(params))
+        RequestAnswers(Person(declared=declared), RequestTimeouts()).check(method, raw(params))
     assert caught.value.code == code
     assert method in caught.value.message
 
 
 def test_params_may_be_absent_only_where_nothing_is_needed() -> None:
-    answers = RequestAnswers(Person(), Clocks())
+    answers = RequestAnswers(Person(), RequestTimeouts())
     assert answers.check("roots/list", Raw()) == {}
     with pytest.raises(RpcError):
         answers.check("elicitation/create", Raw())
@@ -76,28 +76,28 @@ def test_params_may_be_absent_only_where_nothing_is_needed() -> None:
 
 def test_who_offers_nothing_refuses_everything() -> None:
     with pytest.raises(RpcError) as caught:
-        RequestAnswers(NoAnswers(), Clocks()).check("roots/list", Raw())
+        RequestAnswers(NoAnswers(), RequestTimeouts()).check("roots/list", Raw())
     assert caught.value.message == "roots/list is not supported by this host"
 
 
 def test_room_is_taken_and_given_back() -> None:
-    answers = RequestAnswers(Person(), Clocks())
-    answers.reserve(MAX_ASKED)
+    answers = RequestAnswers(Person(), RequestTimeouts())
+    answers.reserve(MAX_CONCURRENT_REQUESTS)
     with pytest.raises(RpcError) as caught:
         answers.reserve()
     assert (caught.value.code, caught.value.message) == (
         -32000,
-        "this host answers 32 requests at a time; ask again later",
+        "this host handles 32 requests at a time; try later",
     )
-    answers.release(MAX_ASKED)
+    answers.release(MAX_CONCURRENT_REQUESTS)
     with pytest.raises(RpcError):
-        answers.reserve(MAX_ASKED + 1)
-    answers.reserve(MAX_ASKED)
+        answers.reserve(MAX_CONCURRENT_REQUESTS + 1)
+    answers.reserve(MAX_CONCURRENT_REQUESTS)
 
 
 def test_what_to_declare_is_asked_again_only_when_told() -> None:
     person = Person(declared={})
-    answers = RequestAnswers(person, Clocks())
+    answers = RequestAnswers(person, RequestTimeouts())
     person.declared = EVERYTHING
     assert answers.declared == {}
     assert answers.is_outdated("sampling")
@@ -107,17 +107,17 @@ def test_what_to_declare_is_asked_again_only_when_told() -> None:
     assert answers.declared == EVERYTHING
 
 
-# -- clocks -----------------------------------------------------------------------------------------------------------
+# -- timeouts ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_held_clock_stands_still_and_others_go_on() -> None:
     async def main() -> None:
-        clocks, held, free = Clocks(), slot(), slot()
+        timeouts, held, free = RequestTimeouts(), slot(), slot()
         over = asyncio.Event()
 
         async def wait(for_slot: PendingRequest) -> str:
             try:
-                async with clocks.limit(for_slot, 0.05):
+                async with timeouts.limit(for_slot, 0.05):
                     await over.wait()
             except TimeoutError:
                 return "late"
@@ -125,7 +125,7 @@ def test_a_held_clock_stands_still_and_others_go_on() -> None:
 
         waits = [asyncio.ensure_future(wait(held)), asyncio.ensure_future(wait(free))]
         await asyncio.sleep(0)
-        with clocks.held(held), clocks.held(held):
+        with timeouts.paused(held), timeouts.paused(held):
             assert await asyncio.wait_for(waits[1], 20) == "late"
             assert not waits[0].done()
         assert await asyncio.wait_for(waits[0], 20) == "late"
@@ -135,15 +135,15 @@ def test_a_held_clock_stands_still_and_others_go_on() -> None:
 
 def test_where_it_is_not_known_whom_a_question_is_for_all_clocks_stand_still() -> None:
     async def main() -> None:
-        clocks, over = Clocks(), asyncio.Event()
+        timeouts, over = RequestTimeouts(), asyncio.Event()
 
         async def wait(seconds: float | None) -> None:
-            async with clocks.limit(slot(), seconds):
+            async with timeouts.limit(slot(), seconds):
                 await over.wait()
 
         waits = [asyncio.ensure_future(wait(seconds)) for seconds in (0.02, 0.03, None)]
         await asyncio.sleep(0)
-        with clocks.held(None):
+        with timeouts.paused(None):
             await asyncio.wait(waits, timeout=0.1)
             assert not any(one.done() for one in waits)
             over.set()
@@ -156,11 +156,11 @@ def test_where_it_is_not_known_whom_a_question_is_for_all_clocks_stand_still() -
 
 
 def intercepted(result: str, *, also: str = "") -> list[str]:
-    """What goes on with a result, given as JSON."""
-    continuations, seen = ResponseInterceptors(), list[str]()
-    continuations.on_result("input_required", lambda slot, raw: seen.append(bytes(raw).decode()))
+    """The results that the interceptor takes, given as JSON."""
+    interceptors, seen = ResponseInterceptors(), list[str]()
+    interceptors.on_result("input_required", lambda slot, raw: seen.append(bytes(raw).decode()))
     line = f'{{"id":1,"result":{result}{also}}}'.encode()
-    assert continuations.intercept(slot(), Raw(result.encode()), Raw(), line) == bool(seen)
+    assert interceptors.intercept(slot(), Raw(result.encode()), Raw(), line) == bool(seen)
     return seen
 
 
@@ -178,17 +178,17 @@ def test_only_the_result_type_itself_counts() -> None:
 
 def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
     for ends in ('{"resultType":"complete","content":["%s"]}', '{"content":["%s"],"resultType": "complete"}'):
-        continuations = ResponseInterceptors()
-        continuations.on_result("input_required", lambda slot, raw: None)
+        interceptors = ResponseInterceptors()
+        interceptors.on_result("input_required", lambda slot, raw: None)
         line = (ends % ('input_required","' + "x" * 2_000_000)).encode()
-        assert continuations.has_none(line)
-        assert not continuations.has_none(line[:1_000_000])
+        assert interceptors.has_none(line)
+        assert not interceptors.has_none(line[:1_000_000])
 
 
-def test_refusals_go_to_whoever_knows_a_remedy() -> None:
-    continuations, seen = ResponseInterceptors(), list[RpcError]()
-    continuations.on_error(-32020, lambda slot, error: bool(seen.append(error)) or error.message == "mend me")
+def test_refusals_go_to_the_handler_with_a_remedy() -> None:
+    interceptors, seen = ResponseInterceptors(), list[RpcError]()
+    interceptors.on_error(-32020, lambda slot, error: bool(seen.append(error)) or error.message == "mend me")
     for code, message, mended in ((-32020, "mend me", True), (-32020, "no", False), (-32602, "mend me", False)):
         error = raw({"code": code, "message": message})
-        assert continuations.intercept(slot(), Raw(), error, b"") == mended
+        assert interceptors.intercept(slot(), Raw(), error, b"") == mended
     assert [error.message for error in seen] == ["mend me", "no"]

@@ -21,13 +21,13 @@ class Owner:
         self.notifications: list[tuple[str, bytes]] = []
         self.noise: list[str] = []
 
-    def on_request(self, request: types.Envelope, carrier: object) -> None:
+    def on_request(self, request: types.Envelope, origin_request_id: object) -> None:
         self.requests.append(request)
 
     def on_notification(self, method: str, params: Any) -> None:
         self.notifications.append((method, bytes(params)))
 
-    def on_noise(self, text: str) -> None:
+    def on_protocol_warning(self, text: str) -> None:
         self.noise.append(text)
 
 
@@ -194,7 +194,7 @@ def test_a_renewed_request_is_answered_under_its_new_id_only(asked: Asked) -> No
     peer, slot = asked.peer, asked.slot
     assert peer.reassign_id(slot)
     assert slot.id != asked.id
-    assert peer.holds(slot)
+    assert peer.is_pending(slot)
     assert (peer.slot(asked.id), peer.slot(slot.id)) == (None, slot)
     asked.receive({"jsonrpc": "2.0", "id": asked.id, "result": {}})
     assert slot.result is None

@@ -1,4 +1,4 @@
-"""What says where a kernel serves views, and when it is taken away."""
+"""The announcement of a kernel's socket for views, and its removal."""
 
 from __future__ import annotations
 

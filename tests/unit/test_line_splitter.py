@@ -35,7 +35,7 @@ def test_what_has_no_end_is_given_at_the_end(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_a_line_over_the_limit_is_told_and_only_its_ends_are_kept(size: int) -> None:
+def test_a_line_over_the_limit_is_reported_with_its_ends_only(size: int) -> None:
     long = b"HEAD" + b"x" * 20_000 + b"TAIL"
     lines = feed_all(LineSplitter(10_000), b"a\n" + long + b"\nb\n", size)
     assert lines[0] == b"a"

@@ -130,7 +130,7 @@ def test_a_quoted_double_dash_cuts_nothing_and_an_empty_command_is_seen() -> Non
         ),
     ],
 )
-def test_what_does_not_balance_is_an_error_that_says_where(line: str, message: str, position: int) -> None:
+def test_unbalanced_brackets_are_an_error_with_the_position(line: str, message: str, position: int) -> None:
     with pytest.raises(LineError) as caught:
         tokenize(line)
     assert str(caught.value) == message

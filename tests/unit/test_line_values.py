@@ -1,4 +1,4 @@
-"""What the user typed as a value, read with the notebook's names."""
+"""Typed values, read with the notebook's names."""
 
 import contextlib
 import subprocess
@@ -262,7 +262,7 @@ def test_a_long_body_is_not_tried_as_json5() -> None:
         parse_body("{x: 'a',\n y: true: '" + "y" * JSON5_MAX_BYTES + "'}", NAMES)
     assert str(caught.value) == "line 2, column 9: invalid syntax"
     assert caught.value.hint == (
-        "the body is JSON, or a Python dict with the notebook's names; JSON5 only up to 200,000 characters"
+        "the body is JSON, or a Python dict with the notebook's names; JSON5 only up to 40,000 characters"
     )
 
 

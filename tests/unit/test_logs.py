@@ -49,7 +49,7 @@ def test_long_lines_are_cut_and_secrets_masked() -> None:
     assert texts(log) == [f"{'x' * MAX_LINE}… (5,000 characters)", "token [secret]"]
 
 
-def test_what_is_written_is_mirrored_where_somebody_listens(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_are_mirrored_to_loggers_with_a_listener(caplog: pytest.LogCaptureFixture) -> None:
     log = RollingLog("mirrored", 10)
     with caplog.at_level(logging.INFO, "ipymcp.server.mirrored"):
         log.add_stderr(["one", "two"])

@@ -221,7 +221,7 @@ def active_html(rendered: str) -> list[str]:
 
 
 def broken_promises(markdown: str) -> list[str]:
-    """Where the text outside fences breaks a promise of the module, whatever a parser makes of it."""
+    """Violations of the module's promises in the text outside fences."""
     outside = re.sub(r"(?ms)^(`{3,})[A-Za-z0-9_+#.-]*\n(?:.*?\n)??\1$", "", markdown)
     pattern = (
         r"<[A-Za-z/!?]|!\[|\]:|(?<!`)`{3}|~{3}|:{3}"

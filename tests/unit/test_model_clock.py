@@ -27,7 +27,7 @@ async def longer(clock: Clock, pauses: int, resumes: int) -> str:
         clock.pause()
     await asyncio.sleep(LONG)
     for _ in range(resumes):
-        clock.go_on()
+        clock.resume()
     return "done"
 
 

@@ -1,14 +1,14 @@
-"""What a provider says is wrong, in one line for people."""
+"""Errors of providers in one line for people."""
 
 from __future__ import annotations
 
 import pytest
 
-from ipymcp.llm.pydantic_ai import _problem
+from ipymcp.llm.pydantic_ai import as_mcp_error
 
 
 class Refusal(Exception):
-    """As the libraries raise one: with the status, and the body as it was read."""
+    """An error as the libraries raise it, with the status and the decoded body."""
 
     def __init__(self, body: object, status: int = 400) -> None:
         super().__init__("refused")
@@ -26,21 +26,21 @@ class Refusal(Exception):
             "<p> bad ␛[31mgateway⟨U+202E⟩ </p>",
         ),
         (["odd"], "['odd']"),
-        (None, "no more than that"),
+        (None, "no message"),
     ],
     ids=["openai", "anthropic", "a word", "a page", "a list", "nothing"],
 )
 def test_a_refusal_is_the_providers_message_on_one_line(body: object, said: str) -> None:
-    assert str(_problem(Refusal(body))).splitlines()[0] == f"the provider answered 400: {said}"
+    assert str(as_mcp_error(Refusal(body))).splitlines()[0] == f"the provider answered 400: {said}"
 
 
 @pytest.mark.parametrize(
     ("status", "hint"),
     [
         (401, "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"),
-        (404, "is the model's name right, and the address?"),
+        (404, "are the model's name and the URL right?"),
         (429, "ask again"),
     ],
 )
-def test_what_to_do_depends_on_what_the_provider_says(status: int, hint: str) -> None:
-    assert _problem(Refusal("no", status)).hint == hint
+def test_the_hint_depends_on_the_providers_error(status: int, hint: str) -> None:
+    assert as_mcp_error(Refusal("no", status)).hint == hint

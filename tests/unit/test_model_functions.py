@@ -14,7 +14,7 @@ import pytest
 
 from ipymcp.errors import ArgumentError
 from ipymcp.llm.functions import FunctionTool
-from ipymcp.llm.tool_definitions import declared_function
+from ipymcp.llm.tool_definitions import declare_function
 from ipymcp.masking import masks
 
 
@@ -92,7 +92,7 @@ def test_a_type_that_json_cannot_say_takes_anything() -> None:
 
 
 class Trip:
-    """As pydantic's models are: they know their schema, and how to be made."""
+    """An object like a pydantic model, with its schema and validation."""
 
     def __init__(self, city: str) -> None:
         self.city = city
@@ -170,10 +170,10 @@ def test_what_a_model_cannot_call_is_refused() -> None:
         FunctionTool(half)
     with pytest.raises(ArgumentError, match="a function for a model needs a name"):
         FunctionTool(lambda: None)
-    with pytest.raises(ArgumentError, match=r"'demo\.echo' is no function") as caught:
+    with pytest.raises(ArgumentError, match=r"'demo\.echo' is not a function") as caught:
         FunctionTool("demo.echo")  # type: ignore[arg-type]
     assert caught.value.hint == 'patterns select: mcp.tools("fs.*")'
-    with pytest.raises(ArgumentError, match=r"int\(\) does not say what it takes"):
+    with pytest.raises(ArgumentError, match=r"the signature of int\(\) is unknown"):
         FunctionTool(int)
 
 
@@ -183,6 +183,6 @@ def test_a_secret_among_the_values_that_a_parameter_takes_is_masked() -> None:
     def pick(it: Literal["s3cret-among-values", "plain"] = "s3cret-among-values") -> None:
         """Pick one."""
 
-    declared = json.dumps(declared_function(FunctionTool(pick)).parameters)
+    declared = json.dumps(declare_function(FunctionTool(pick)).parameters)
     assert "s3cret-among-values" not in declared
     assert "plain" in declared

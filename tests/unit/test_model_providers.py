@@ -1,4 +1,4 @@
-"""Which provider's limits hold for a model."""
+"""The provider whose limits apply to a model."""
 
 from __future__ import annotations
 

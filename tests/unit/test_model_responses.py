@@ -1,4 +1,4 @@
-"""What models answer, in each provider's words, and what they are answered."""
+"""Responses of models in each provider's format, and the answers to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from ipymcp.errors import ArgumentError
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
-from ipymcp.llm.providers import Dialect, asked, messages
+from ipymcp.llm.providers import Dialect, messages, read_response
 from ipymcp.results.content import Image
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -49,10 +49,10 @@ CASES: list[tuple[object, str, ToolCallRequest]] = [
 
 @pytest.mark.parametrize(("response", "dialect", "call"), CASES)
 def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialect: str, call: ToolCallRequest) -> None:
-    assert asked(response) == (dialect, [call])
-    assert asked(Dumped(response)) == (dialect, [call])
+    assert read_response(response) == (dialect, [call])
+    assert read_response(Dumped(response)) == (dialect, [call])
     if isinstance(response, list):
-        assert asked([Dumped(each) for each in response]) == (dialect, [call])
+        assert read_response([Dumped(each) for each in response]) == (dialect, [call])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_calls_are_found_in_whatever_a_provider_answers(response: object, dialec
     ],
 )
 def test_a_message_may_be_put_together_of_a_librarys_objects(response: object, dialect: str) -> None:
-    assert asked(response) == (dialect, [TEXT if dialect == "openai" else MAPPING])
+    assert read_response(response) == (dialect, [TEXT if dialect == "openai" else MAPPING])
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_message_may_be_put_together_of_a_librarys_objects(response: object, d
 def test_a_malformed_call_is_a_call_since_it_needs_an_answer(item: object, name: str) -> None:
     broken = ToolCallRequest("c1", name, None)
 
-    assert asked({"role": "assistant", "tool_calls": [item, None, CHAT]}) == ("openai", [broken, TEXT])
-    assert asked([item]) == ("openai", [broken])
+    assert read_response({"role": "assistant", "tool_calls": [item, None, CHAT]}) == ("openai", [broken, TEXT])
+    assert read_response([item]) == ("openai", [broken])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_malformed_call_is_a_call_since_it_needs_an_answer(item: object, name:
     ],
 )
 def test_an_answer_without_calls_has_none(response: object) -> None:
-    dialect, calls = asked(response)
+    dialect, calls = read_response(response)
 
     assert calls == []
     assert messages(dialect, []) == []
@@ -110,16 +110,16 @@ def test_an_answer_without_calls_has_none(response: object) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("fs__read", "no answer of a model: str"),
-        (7, "no answer of a model: int"),
-        ({}, "no answer of a model: a dict of nothing"),
-        ({"error": {"code": 429}, "id": "x"}, "no answer of a model: a dict of error, id"),
-        ([1, "a"], "no tool calls of a model: a list of int, str"),
+        ("fs__read", "not a model's response: str"),
+        (7, "not a model's response: int"),
+        ({}, "not a model's response: a dict of nothing"),
+        ({"error": {"code": 429}, "id": "x"}, "not a model's response: a dict of error, id"),
+        ([1, "a"], "not a model's tool calls: a list of int, str"),
     ],
 )
 def test_what_is_no_answer_is_refused(value: object, message: str) -> None:
     with pytest.raises(ArgumentError) as caught:
-        asked(value)
+        read_response(value)
 
     assert (caught.value.message, caught.value.hint) == (
         message,
@@ -212,7 +212,7 @@ def test_arguments_are_read_as_models_write_them(given: object, read: dict[str, 
 
 @pytest.mark.parametrize("given", ['{"a"', "[1]", '"a"', 7, '{"a": ' + "[" * 100_000])
 def test_arguments_that_are_no_object_are_refused(given: object) -> None:
-    with pytest.raises(ArgumentError, match="the arguments are no JSON"):
+    with pytest.raises(ArgumentError, match="the arguments are not"):
         read_arguments(given)
 
 
@@ -220,10 +220,13 @@ def test_ollama_answers_with_one_message_and_is_answered_by_the_tools_name() -> 
     call = {"function": {"name": "fs__read", "arguments": {"path": "a"}}}
     response = {"model": "m", "done": True, "message": {"role": "assistant", "content": "", "tool_calls": [call]}}
 
-    dialect, (given,) = asked(response)
+    dialect, (given,) = read_response(response)
 
     assert (dialect, given) == ("ollama", ToolCallRequest("", "fs__read", {"path": "a"}))
     assert messages(dialect, [ToolCallOutcome(given, "text")]) == [
         {"role": "tool", "tool_name": "fs__read", "content": "text"}
     ]
-    assert asked({"model": "m", "done": True, "message": {"role": "assistant", "content": "Hey."}}) == ("ollama", [])
+    assert read_response({"model": "m", "done": True, "message": {"role": "assistant", "content": "Hey."}}) == (
+        "ollama",
+        [],
+    )

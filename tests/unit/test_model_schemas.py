@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.llm.providers import PLAIN, PROFILES, Profile
-from ipymcp.llm.schemas import Loss, compiled, restored, trimmed
+from ipymcp.llm.schemas import Loss, compile_schema, restore_names, trim
 from ipymcp.masking import masks
 
 OPENAI, ANTHROPIC, GEMINI = PROFILES["openai"], PROFILES["anthropic"], PROFILES["gemini"]
@@ -26,17 +26,19 @@ def one(member: object, **more: Any) -> Json:
 
 
 def it(member: object, profile: Profile, **more: Any) -> Json:
-    """What becomes of a property."""
-    return compiled(one(member, **more), profile).parameters["properties"]["it"]
+    """The compiled form of a property."""
+    return compile_schema(one(member, **more), profile).parameters["properties"]["it"]
 
 
 @pytest.mark.parametrize("profile", EVERY)
 def test_a_plain_schema_is_left_as_it_is(profile: Profile) -> None:
     schema = one({"type": "string", "description": "What.", "enum": ["a", "b"]}, required=["it"])
 
-    assert compiled(schema, profile) == compiled({**schema, "$schema": "x", "$id": "y", "x-order": 1}, profile)
-    assert compiled(schema, profile).parameters == schema
-    assert compiled(schema, profile).lost == ()
+    assert compile_schema(schema, profile) == compile_schema(
+        {**schema, "$schema": "x", "$id": "y", "x-order": 1}, profile
+    )
+    assert compile_schema(schema, profile).parameters == schema
+    assert compile_schema(schema, profile).lost == ()
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -45,7 +47,7 @@ def test_a_plain_schema_is_left_as_it_is(profile: Profile) -> None:
     [None, True, [], {}, {"type": "object"}, {"type": "string"}, {"properties": 7}, {"nullable": True}, {"enum": [1]}],
 )
 def test_whatever_a_schema_is_it_becomes_an_objects(schema: object, profile: Profile) -> None:
-    assert compiled(schema, profile).parameters == {"type": "object", "properties": {}}
+    assert compile_schema(schema, profile).parameters == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -61,11 +63,11 @@ def test_what_refers_to_itself_stays_where_it_may_and_is_cut_elsewhere() -> None
     schema = one({"$ref": "#/$defs/T"}, **{"$defs": {"T": tree}})
 
     for profile in (PLAIN, OPENAI, ANTHROPIC):
-        kept = compiled(schema, profile)
+        kept = compile_schema(schema, profile)
         assert kept.parameters == {**one({"$ref": "#/$defs/T"}), "$defs": {"T": tree}}
         assert kept.lost == ()
-    cut = compiled(schema, GEMINI)
-    assert cut.lost == (Loss("it.left", "refers to itself: any JSON from there on"),)
+    cut = compile_schema(schema, GEMINI)
+    assert cut.lost == (Loss("it.left", "recursive: any JSON from there on"),)
     assert "$" not in json.dumps(cut.parameters)
 
 
@@ -94,7 +96,7 @@ def test_what_is_used_twice_is_said_once(profile: Profile, where: str) -> None:
     if where == "#point":
         del schema["$defs"]["P"]["$id"]  # type: ignore[attr-defined]
 
-    made = compiled(schema, profile)
+    made = compile_schema(schema, profile)
 
     (name,) = made.parameters["$defs"]
     reference = {"$ref": f"#/$defs/{name}"}
@@ -108,7 +110,7 @@ def test_what_is_used_twice_is_said_once(profile: Profile, where: str) -> None:
     assert made.lost == ()
 
 
-def test_what_says_more_than_its_reference_is_both_at_once() -> None:
+def test_members_beside_a_reference_are_merged_with_it() -> None:
     member = {"$ref": "#/$defs/P", "properties": {"z": {"type": "number"}}, "required": ["z"]}
 
     found = it(member, OPENAI, **{"$defs": {"P": POINT}})
@@ -121,16 +123,16 @@ def test_a_property_may_be_called_as_a_keyword_is() -> None:
     tree = {"type": "object", "properties": {"default": {"$ref": "#/$defs/T"}, "examples": {"$ref": "#/$defs/T"}}}
     schema = {"properties": {"$id": {"$ref": "#/$defs/T"}, "definitions": {"$ref": "#/$defs/T"}}, "$defs": {"T": tree}}
 
-    assert compiled(schema, OPENAI).parameters == {"type": "object", **schema}
-    assert "$ref" not in json.dumps(compiled(schema, GEMINI).parameters)
+    assert compile_schema(schema, OPENAI).parameters == {"type": "object", **schema}
+    assert "$ref" not in json.dumps(compile_schema(schema, GEMINI).parameters)
 
 
 @pytest.mark.parametrize("profile", EVERY)
 def test_a_reference_to_nothing_is_anything(profile: Profile) -> None:
-    made = compiled(one({"$ref": "https://example.org/schema"}), profile)
+    made = compile_schema(one({"$ref": "https://example.org/schema"}), profile)
 
     assert made.parameters == one({})
-    assert made.lost == (Loss("it", "refers to nothing: https://example.org/schema"),)
+    assert made.lost == (Loss("it", "unresolved reference: https://example.org/schema"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -148,7 +150,7 @@ def test_all_of_is_one(profile: Profile) -> None:
 
 @pytest.mark.parametrize("profile", EVERY)
 def test_alternatives_at_the_top_are_the_arguments_of_all_of_them(profile: Profile) -> None:
-    made = compiled(
+    made = compile_schema(
         {
             "anyOf": [
                 {"type": "object", "properties": {"id": {"type": "string"}, "a": {}}, "required": ["id", "a"]},
@@ -205,7 +207,7 @@ WHOLES = [
 @pytest.mark.parametrize("profile", EVERY)
 @pytest.mark.parametrize("schema", WHOLES)
 def test_all_variants_of_a_tool_can_be_called(schema: Json, profile: Profile) -> None:
-    made = compiled(schema, profile)
+    made = compile_schema(schema, profile)
 
     assert made.parameters["properties"]["action"] == {"type": "string", "enum": ["create", "update", "delete"]}
     assert made.parameters["properties"]["id"] == {"type": "integer", "description": "Which."}
@@ -217,7 +219,7 @@ def test_all_variants_of_a_tool_can_be_called(schema: Json, profile: Profile) ->
 
 
 def test_the_variants_of_a_tool_are_told_in_words() -> None:
-    made = compiled({"description": "Does it.", "anyOf": ACTIONS}, OPENAI)
+    made = compile_schema({"description": "Does it.", "anyOf": ACTIONS}, OPENAI)
 
     assert made.parameters["description"] == (
         'Does it. One of: {action: "create", name, size?} (Makes one.) | {action: "update", id, name?}'
@@ -230,7 +232,7 @@ def test_a_hundred_variants_keep_all_their_arguments() -> None:
         {"properties": {"do": {"const": n}, f"only_{n}": {"type": "string"}}, "required": ["do"]} for n in range(100)
     ]
 
-    made = compiled({"type": "object", "oneOf": variants}, OPENAI)
+    made = compile_schema({"type": "object", "oneOf": variants}, OPENAI)
 
     assert made.parameters["properties"]["do"]["enum"] == list(range(100))
     assert len(made.parameters["properties"]) == 101
@@ -245,9 +247,9 @@ def test_of_two_limits_the_tighter_holds_and_what_cannot_be_said_is_listed(profi
     ]
     assert it({"allOf": parts}, profile) == {"type": "integer", "minimum": 2, "maximum": 9, "enum": [2, 3]}
 
-    made = compiled(one({"type": "string", "format": "date", "allOf": [{"format": "uri"}, False]}), profile)
+    made = compile_schema(one({"type": "string", "format": "date", "allOf": [{"format": "uri"}, False]}), profile)
     assert made.parameters["properties"]["it"]["format"] == "date"
-    assert made.lost[:2] == (Loss("it", 'format: "uri", beside another'), Loss("it", "that nothing is valid"))
+    assert made.lost[:2] == (Loss("it", 'format: "uri", in conflict with another'), Loss("it", "no value is valid"))
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -263,20 +265,20 @@ def test_alternatives_within_all_of_and_beside_others_are_kept(profile: Profile)
 
 @pytest.mark.parametrize("profile", EVERY)
 def test_what_is_silently_dropped_elsewhere_is_listed(profile: Profile) -> None:
-    made = compiled({"type": "object", "not": {"required": ["a", "b"]}, "enum": [{}]}, profile)
+    made = compile_schema({"type": "object", "not": {"required": ["a", "b"]}, "enum": [{}]}, profile)
     assert made.lost == (Loss("", 'not: {"required": ["a", "b"]}'), Loss("", "enum: [{}]"))
     overlapping = [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]
-    assert (
-        Loss("it", "that only one of its alternatives may hold") in compiled(one({"oneOf": overlapping}), profile).lost
+    assert Loss("it", "exactly one alternative must match") in compile_schema(one({"oneOf": overlapping}), profile).lost
+    assert compile_schema(one({"properties": {"a": False}}), profile).lost == (
+        Loss("it.a", "the property is forbidden"),
     )
-    assert compiled(one({"properties": {"a": False}}), profile).lost == (Loss("it.a", "that it may not be there"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
 def test_what_is_required_and_not_declared_is_declared(profile: Profile) -> None:
     schema = {"type": "object", "properties": {"it": {"required": ["a"]}}, "required": ["b"]}
 
-    assert compiled(schema, profile).parameters == {
+    assert compile_schema(schema, profile).parameters == {
         "type": "object",
         "properties": {"it": {"type": "object", "properties": {"a": {}}, "required": ["a"]}, "b": {}},
         "required": ["b"],
@@ -337,18 +339,18 @@ def test_gemini_chooses_among_texts_and_numbers_by_type_and_is_told_of_others_in
     ],
 )  # fmt: skip
 def test_a_word_that_means_nothing_is_left_out_and_said(word: str, value: object, profile: Profile) -> None:
-    made = compiled(one({"type": "string", word: value}), profile)
+    made = compile_schema(one({"type": "string", word: value}), profile)
 
     assert made.parameters == one({"type": "string"})
-    assert made.lost == (Loss("it", f"{word}: {json.dumps(value)} is nothing it may be"),)
+    assert made.lost == (Loss("it", f"{word}: {json.dumps(value)} is invalid"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
-def test_a_type_that_there_is_not_is_told_in_words(profile: Profile) -> None:
-    made = compiled(one({"type": "int"}), profile)
+def test_an_unknown_type_is_described_in_words(profile: Profile) -> None:
+    made = compile_schema(one({"type": "int"}), profile)
 
     assert made.parameters == one({"description": '(type: "int")'})
-    assert made.lost == (Loss("it", "type: it is told in words"),)
+    assert made.lost == (Loss("it", "type: described in words"),)
     assert it({"type": ["string", "file"]}, profile)["type"] == "string"
 
 
@@ -359,7 +361,7 @@ def test_definitions_have_names_of_their_own_that_a_reference_can_say() -> None:
     })  # fmt: skip
     schema["properties"]["whole"] = {"$ref": "#"}
 
-    made = compiled(schema, OPENAI).parameters
+    made = compile_schema(schema, OPENAI).parameters
 
     assert made["$defs"].keys() == {"N_T", "N_T_1", "root"}
     assert made["$defs"]["N_T"]["properties"]["x"] == {"$ref": "#/$defs/N_T"}
@@ -381,15 +383,15 @@ def test_one_of_is_any_of_and_const_stays_a_single_value(profile: Profile) -> No
     assert second == {"type": "integer"}
 
 
-def test_what_gemini_has_no_word_for_is_told_in_words() -> None:
-    made = compiled(one({"type": "string", "pattern": "^a", "format": "uuid", "default": "ab"}), GEMINI)
+def test_keywords_that_gemini_lacks_are_described_in_words() -> None:
+    made = compile_schema(one({"type": "string", "pattern": "^a", "format": "uuid", "default": "ab"}), GEMINI)
 
     assert made.parameters == one({"type": "string", "description": '(pattern: "^a"; format: "uuid"; default: "ab")'})
-    assert made.lost == (Loss("it", "pattern: it is told in words"), Loss("it", "format: it is told in words"))
+    assert made.lost == (Loss("it", "pattern: described in words"), Loss("it", "format: described in words"))
 
 
 def test_what_cannot_even_be_told_is_lost() -> None:
-    made = compiled(one({"type": "string", "pattern": "a" * 500}), GEMINI)
+    made = compile_schema(one({"type": "string", "pattern": "a" * 500}), GEMINI)
 
     assert made.parameters == one({"type": "string"})
     assert made.lost == (Loss("it", "pattern"),)
@@ -402,23 +404,25 @@ def test_names_that_a_provider_refuses_are_others_and_found_again() -> None:
         "required": ["$top"],
     }
 
-    made = compiled(schema, ANTHROPIC)
+    made = compile_schema(schema, ANTHROPIC)
 
     (outer,) = made.parameters["properties"]
     (inner,) = made.parameters["properties"][outer]["properties"]
     assert re.fullmatch("_top_[0-9a-f]{8}", outer)
     assert made.parameters["required"] == [outer]
     assert made.lost == (Loss("$top", f"its name: {outer}"), Loss("$top.a/b", f"its name: {inner}"))
-    assert restored({outer: {inner: 1, "c": [{inner: 2}]}}, made.renamed) == {"$top": {"a/b": 1, "c": [{"a/b": 2}]}}
-    assert compiled(schema, OPENAI).parameters == schema
+    assert restore_names({outer: {inner: 1, "c": [{inner: 2}]}}, made.renamed) == {
+        "$top": {"a/b": 1, "c": [{"a/b": 2}]}
+    }
+    assert compile_schema(schema, OPENAI).parameters == schema
 
 
 @pytest.mark.parametrize("profile", EVERY)
 def test_places_of_items_are_alternatives(profile: Profile) -> None:
-    made = compiled(one({"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}]}), profile)
+    made = compile_schema(one({"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}]}), profile)
 
     assert made.parameters["properties"]["it"]["items"] == {"anyOf": [{"type": "number"}, {"type": "string"}]}
-    assert made.lost == (Loss("it", "the places of its items: any of them anywhere"),)
+    assert made.lost == (Loss("it", "the positions of its items: any item anywhere"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -431,9 +435,9 @@ def test_what_is_too_deep_is_anything() -> None:
     for _ in range(40):
         schema = one(schema)
 
-    made = compiled(schema, GEMINI)
+    made = compile_schema(schema, GEMINI)
 
-    assert made.lost == (Loss(".".join(["it"] * 11), "deeper than it may be: any JSON"),)
+    assert made.lost == (Loss(".".join(["it"] * 11), "nested too deeply: any JSON"),)
 
 
 @pytest.mark.parametrize("profile", EVERY)
@@ -445,12 +449,12 @@ def test_a_schema_that_multiplies_itself_is_cut_where_it_is_deepest(profile: Pro
 
     schema = one({"$ref": "#/$defs/d29"}, **{"$defs": definitions})
     schema["properties"] |= {"b": {"type": "string"}, "c": {"type": "integer"}}
-    made = compiled(schema, profile)
+    made = compile_schema(schema, profile)
 
     assert made.parameters["properties"].keys() == {"it", "b", "c"}
     assert made.parameters["properties"]["c"] == {"type": "integer"}
     assert "anyOf" in made.parameters["properties"]["it"]
-    assert Loss("it", "too much in it to be told") in made.lost
+    assert Loss("it", "too large: any JSON") in made.lost
     assert len(json.dumps(made.parameters)) < 200_000
 
 
@@ -466,15 +470,15 @@ def test_a_wide_schema_keeps_all_its_properties(profile: Profile) -> None:
         text = text.replace(f'{{"$ref": "#/$defs/{name}"}}', json.dumps(part))
     written_out = {"type": "object", "properties": {f"p{n}": json.loads(text) for n in range(60)}}
 
-    said_once = compiled(schema, profile)
+    said_once = compile_schema(schema, profile)
     assert not any("too much" in one.what for one in said_once.lost)
     assert len(json.dumps(said_once.parameters)) < 1.2 * len(json.dumps(schema))
-    cut = compiled(written_out, profile)
+    cut = compile_schema(written_out, profile)
     assert len(cut.parameters["properties"]) == 60
     last = cut.parameters["properties"]["p59"]["properties"]["branch9"]["properties"]
     assert last["leaf7"] == {"type": "object", "description": "any JSON"}
     assert len(cut.lost) == 60 * 10 * 8
-    most = compiled({"properties": {f"p{n}": leaf for n in range(4_000)}}, profile)
+    most = compile_schema({"properties": {f"p{n}": leaf for n in range(4_000)}}, profile)
     assert len(most.parameters["properties"]) == 4_000
 
 
@@ -490,29 +494,27 @@ def test_secrets_do_not_go_to_a_provider(profile: Profile) -> None:
     schema = one(secret, **{"$defs": {"S": {"const": "hunter2-in-a-schema"}}})
     schema["properties"] |= {"other": {"$ref": "#/$defs/S"}, "hunter2-in-a-schema": {"default": "hunter2-in-a-schema"}}
 
-    made = compiled(schema, profile)
+    made = compile_schema(schema, profile)
 
     assert "hunter2" not in json.dumps(made.parameters)
     assert made.parameters["properties"]["it"]["enum"] == ["a", "[secret]"]
-    assert Loss("", "secrets in it: masked") in made.lost
+    assert Loss("", "secrets in the schema: masked") in made.lost
 
 
 def test_a_schema_in_so_many_characters_is_without_its_deepest_parts() -> None:
     part: Json = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(50)}}
     whole = one({**part, "properties": {"a": part, "b": part}}, required=["it"])
 
-    assert trimmed(whole, 10_000) == whole
-    assert trimmed(whole, 500)["properties"]["it"]["properties"] == {
+    assert trim(whole, 10_000) == whole
+    assert trim(whole, 500)["properties"]["it"]["properties"] == {
         "a": {"type": "object", "description": "(…)"},
         "b": {"type": "object", "description": "(…)"},
     }
-    wide = trimmed(part, 300)
-    assert len(json.dumps(wide)) < 300 and wide["description"].startswith(
-        "too large to be told; its properties: p0, p1"
-    )
+    wide = trim(part, 300)
+    assert len(json.dumps(wide)) < 300 and wide["description"].startswith("too large to show; its properties: p0, p1")
 
 
-def test_what_nobody_would_see_is_not_in_what_a_model_reads() -> None:
+def test_invisible_characters_are_not_in_texts_for_models() -> None:
     hidden = "Fine.\u200b\u202e\U000e0041"
 
     assert it({"type": "string", "description": hidden, "default": hidden}, OPENAI) == {
@@ -548,7 +550,7 @@ def subschemas(schema: Any) -> Iterator[Json]:
 
 
 def refusals(parameters: Json, profile: Profile) -> list[str]:
-    """What a provider would refuse, by its published rules."""
+    """Violations of a provider's published rules."""
     if parameters.get("type") != "object" or {"anyOf", "oneOf", "allOf", "$ref", "not", "enum"} & parameters.keys():
         return ["the whole is not simply an object"]
     found: list[str] = []
@@ -594,7 +596,7 @@ def refusals(parameters: Json, profile: Profile) -> list[str]:
 
 @given(_TREES, st.sampled_from([PLAIN, OPENAI, ANTHROPIC, GEMINI]))
 def test_nothing_is_declared_that_a_provider_refuses(schema: object, profile: Profile) -> None:
-    made = compiled(schema, profile)
+    made = compile_schema(schema, profile)
 
     assert not refusals(made.parameters, profile)
     json.dumps(made.parameters, allow_nan=False)
@@ -609,7 +611,7 @@ def test_a_schema_of_very_many_variants_keeps_its_arguments(profile: Profile) ->
         for n in range(1, 500)
     ]
 
-    made = compiled({"type": "object", "anyOf": variants}, profile)
+    made = compile_schema({"type": "object", "anyOf": variants}, profile)
     assert made.parameters["properties"].keys() == set(names)
-    nested = compiled(one({"oneOf": variants}), profile)
+    nested = compile_schema(one({"oneOf": variants}), profile)
     assert nested.parameters["properties"].keys() == {"it"}

@@ -24,7 +24,7 @@ class Road:
         await self.settle()
 
     async def _go(self, name: str) -> None:
-        async with self._lane.entered(alone=not name.startswith("r")):
+        async with self._lane.entered(writes=not name.startswith("r")):
             self.going.append(name)
             try:
                 await self._ends[name].wait()

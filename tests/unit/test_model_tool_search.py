@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ipymcp.llm.providers import Declaration
-from ipymcp.llm.tool_search import ToolFinder
+from ipymcp.llm.tool_search import ToolSearch
 
 
 def tool(name: str, description: str = "") -> Declaration:
@@ -19,10 +19,10 @@ TOOLS = [
     tool("fs__write_file", "[fs] Write text to a file."),
     tool("fs__list_directory", "[fs] The files of a folder."),
 ]
-FINDER = ToolFinder(lambda: TOOLS)
+FINDER = ToolSearch(lambda: TOOLS)
 
 
-NOTHING = "Nothing is found by these words. There are tools of git, github, fs."
+NOTHING = "No tool matches. There are tools of git, github, fs."
 
 
 def found(query: str, limit: int = 8) -> list[str]:
@@ -59,7 +59,7 @@ def test_a_model_is_told_of_two_tools_instead() -> None:
 
 
 def test_words_of_any_script_are_found() -> None:
-    finder = ToolFinder(lambda: [tool("w__now", "[w] Погода в городе."), *TOOLS])
+    finder = ToolSearch(lambda: [tool("w__now", "[w] Погода в городе."), *TOOLS])
 
     (told,) = finder.search_tools("погода")
 
@@ -68,20 +68,20 @@ def test_words_of_any_script_are_found() -> None:
 
 def test_what_is_found_need_not_be_read_in_pages() -> None:
     wide = {"type": "object", "properties": {"x" * 6_000: {"type": "string"}}}
-    finder = ToolFinder(lambda: [Declaration(f"a__file{number}", "a", "f", "A file.", wide) for number in range(9)])
+    finder = ToolSearch(lambda: [Declaration(f"a__file{number}", "a", "f", "A file.", wide) for number in range(9)])
 
     told = finder.search_tools("file")
 
     assert isinstance(told, list) and len(json.dumps(told)) < 20_000
     assert [one["parameters"] == wide for one in told] == [True, True, *[False] * 6]
-    assert told[-1]["parameters"] == "search for its name to be told of them"
+    assert told[-1]["parameters"] == "search for its name to see them"
 
 
-def test_what_is_found_first_is_told_of_as_far_as_there_is_room() -> None:
+def test_the_best_matches_are_described_within_the_limit() -> None:
     part = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(200)}}
     huge = {"type": "object", "properties": {f"a{number}": part for number in range(100)}}
     long = "[a] A file. " * 900
-    finder = ToolFinder(lambda: [Declaration(f"a__file{number}", "a", "f", long, huge) for number in range(20)])
+    finder = ToolSearch(lambda: [Declaration(f"a__file{number}", "a", "f", long, huge) for number in range(20)])
 
     told = finder.search_tools("file", 20)
 

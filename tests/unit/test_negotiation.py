@@ -1,4 +1,4 @@
-"""Which era is settled, for servers that answer the first question in odd ways."""
+"""Negotiation of the era with servers that answer the first request in odd ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from ipymcp.errors import McpError, ProtocolError, RpcError
 from ipymcp.protocol.eras import Identity
-from ipymcp.protocol.negotiation import EraChoice, Settled, negotiate
+from ipymcp.protocol.negotiation import EraChoice, NegotiationResult, negotiate
 
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
@@ -36,8 +36,8 @@ class Server:
         return answer
 
 
-def settled(server: Server, choice: EraChoice = "auto") -> Settled:
-    async def settle() -> Settled:
+def settled(server: Server, choice: EraChoice = "auto") -> NegotiationResult:
+    async def settle() -> NegotiationResult:
         return await negotiate(server.ask, Identity("tests", "1"), {}, choice)
 
     return asyncio.run(settle())
@@ -53,7 +53,7 @@ def test_a_version_that_was_refused_and_is_offered_all_the_same_is_asked_for_onc
 def test_a_version_that_is_refused_twice_is_given_up() -> None:
     server = Server(REFUSED, REFUSED)
 
-    with pytest.raises(ProtocolError, match="the server speaks only 2026-07-28"):
+    with pytest.raises(ProtocolError, match="the server supports only 2026-07-28"):
         settled(server)
     assert server.asked == ["server/discover", "server/discover"]
 
@@ -75,5 +75,5 @@ def test_a_server_that_answers_anything_with_some_result_gets_the_handshake(answ
 
 
 def test_such_a_server_does_not_speak_the_stateless_era() -> None:
-    with pytest.raises(ProtocolError, match="the server does not speak the stateless era"):
+    with pytest.raises(ProtocolError, match="the server does not support the stateless era"):
         settled(Server({}), "modern")

@@ -1,4 +1,4 @@
-"""What logins are made of, without a network."""
+"""The parts of a login, without a network."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_challenges_are_read_as_the_grammar_or_common_sense_has_it(value: str, e
 
 @given(st.text(max_size=200))
 def test_no_header_breaks_the_parser(value: str) -> None:
-    discovery.demand([value, "Bearer scope=x"])
+    discovery.scope_request([value, "Bearer scope=x"])
 
 
 def test_a_long_hostile_header_is_read_in_no_time() -> None:
@@ -72,7 +72,9 @@ def test_bearer_comes_first_in_what_the_challenges_demand() -> None:
         'DPoP scope="a", resource_metadata="https://x.example/prm"',
         'Bearer scope="b c b", error="insufficient_scope"',
     ]
-    assert discovery.demand(values) == discovery.ScopeRequest("https://x.example/prm", ("b", "c"), "insufficient_scope")
+    assert discovery.scope_request(values) == discovery.ScopeRequest(
+        "https://x.example/prm", ("b", "c"), "insufficient_scope"
+    )
 
 
 # -- PKCE and the authorization response ------------------------------------------------------------------------------
@@ -90,13 +92,13 @@ def test_every_login_has_its_own_state_and_verifier_of_full_strength() -> None:
     assert one.state not in repr(one) and one.verifier not in repr(one)
 
 
-def granter(server: AuthorizationServer = SERVER) -> TokenClient:
+def token_client(server: AuthorizationServer = SERVER) -> TokenClient:
     return TokenClient(MetadataClient(Site(), loopback=False), server, OAuthSettings(), "https://h.example/mcp")
 
 
 def test_the_request_carries_all_that_the_specification_asks_for() -> None:
     asked = TokenRequest("http://127.0.0.1:1/callback", ("read", "offline_access"), "the-state", "the-verifier")
-    url = granter().request_url("https://auth.example/authorize?tenant=1", asked, CLIENT)
+    url = token_client().request_url("https://auth.example/authorize?tenant=1", asked, CLIENT)
     parts = urlsplit(url)
     assert (parts.netloc, parts.path) == ("auth.example", "/authorize")
     assert parse_qs(parts.query) == {
@@ -115,11 +117,11 @@ def test_the_request_carries_all_that_the_specification_asks_for() -> None:
 
 def test_no_login_without_pkce_or_without_a_page() -> None:
     with pytest.raises(AuthError) as caught:
-        granter(AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False)).login_page()
+        token_client(AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False)).login_page()
     assert caught.value.message == "cannot log in: auth.example does not say that it supports PKCE with S256"
     with pytest.raises(AuthError) as caught:
-        granter(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
-    assert caught.value.message == "cannot log in: auth.example has no page where users log in"
+        token_client(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
+    assert caught.value.message == "cannot log in: auth.example has no login page"
 
 
 CALLBACK = "http://127.0.0.1:1/callback"
@@ -136,11 +138,11 @@ CALLBACK = "http://127.0.0.1:1/callback"
         ("?code=c&state=s", "the answer does not say that it comes from auth.example, which always does"),
         (
             "?code=c&state=t&iss=https://auth.example",
-            "the answer belongs to another login than this one at auth.example",
+            "the answer belongs to another login at auth.example",
         ),
-        ("?code=c&iss=https://auth.example", "the answer belongs to another login than this one at auth.example"),
-        ("?state=s&iss=https://auth.example", "the answer of auth.example holds no code"),
-        ("?code=c&code=d&state=s&iss=https://auth.example", "the answer of auth.example gives a parameter twice"),
+        ("?code=c&iss=https://auth.example", "the answer belongs to another login at auth.example"),
+        ("?state=s&iss=https://auth.example", "the answer of auth.example contains no code"),
+        ("?code=c&code=d&state=s&iss=https://auth.example", "the answer of auth.example repeats a parameter"),
         (
             "?error=access_denied&state=s&iss=https://auth.example",
             "the login at auth.example was refused (access_denied)",
@@ -153,7 +155,7 @@ CALLBACK = "http://127.0.0.1:1/callback"
 )
 def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: str) -> None:
     with pytest.raises(AuthError) as caught:
-        granter().code(TokenRequest(CALLBACK, (), "s"), CALLBACK + address)
+        token_client().code(TokenRequest(CALLBACK, (), "s"), CALLBACK + address)
     assert caught.value.message == message
     assert caught.value.hint
 
@@ -163,13 +165,15 @@ def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: 
 )
 def test_an_address_from_elsewhere_is_no_answer(place: str) -> None:
     with pytest.raises(AuthError) as caught:
-        granter().code(TokenRequest(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
-    assert caught.value.message == "the address is not the one that a login at auth.example ends at"
+        token_client().code(TokenRequest(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
+    assert caught.value.message == "this is not the address that a login at auth.example ends at"
 
 
 def test_a_pasted_address_may_have_blanks_around_it() -> None:
     assert (
-        granter().code(TokenRequest(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n")
+        token_client().code(
+            TokenRequest(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n"
+        )
         == "c+1"
     )
 
@@ -226,7 +230,7 @@ def test_a_key_that_is_none_is_said_without_showing_it() -> None:
         ask(Site(), Registration("id", "private_key_jwt"), OAuthSettings(private_key="not-really-a-key"))
     assert caught.value.message.startswith("cannot log in: the private key cannot sign (")
     assert "not-really" not in str(caught.value)
-    assert caught.value.hint == "private_key is a PEM text without a password; signing_algorithm has to suit it"
+    assert caught.value.hint == "private_key is a PEM text without a password; signing_algorithm must match it"
 
 
 def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
@@ -245,19 +249,21 @@ def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
 
 @pytest.mark.parametrize("answer", [b"<html>", [], 500, 302])
 def test_what_is_no_answer_of_a_token_endpoint_is_said(answer: Any) -> None:
-    with pytest.raises(AuthError, match=r"auth.example answered the token request with HTTP \d+ and no reason"):
+    with pytest.raises(
+        AuthError, match=r"auth.example answered the token request with HTTP \d+ without a readable reason"
+    ):
         ask(Site(answers={SERVER.token_endpoint: answer}), CLIENT)
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({}, "auth.example gave no token that can be used"),
-        ({"access_token": "two\nlines"}, "auth.example gave no token that can be used"),
-        ({"access_token": ""}, "auth.example gave no token that can be used"),
+        ({}, "auth.example returned no usable token"),
+        ({"access_token": "two\nlines"}, "auth.example returned no usable token"),
+        ({"access_token": ""}, "auth.example returned no usable token"),
         (
             {"access_token": "t", "token_type": "DPoP"},
-            "auth.example gave a token of the type 'DPoP', which ipymcp does not know",
+            "auth.example returned a token of the unknown type 'DPoP'",
         ),
     ],
 )

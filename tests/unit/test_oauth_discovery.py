@@ -1,4 +1,4 @@
-"""Which addresses a login believes, and where it looks for servers' metadata. Without a network."""
+"""Addresses that a login accepts, and the URLs of servers' metadata. Without a network."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_metadata_is_believed_only_of_the_server_itself(resource: str, is_covere
     ("url", "loopback", "message"),
     [
         ("http://auth.example/x", True, "cannot log in: it on auth.example is not https"),
-        ("http://127.0.0.1:1/x", False, "cannot log in: it is on this machine (127.0.0.1:1), and the server is not"),
-        ("https://user@auth.example/", True, "cannot log in: it on auth.example holds a user name or a fragment"),
-        ("https://auth.example/#f", True, "cannot log in: it on auth.example holds a user name or a fragment"),
-        ("javascript:alert(1)", True, "cannot log in: it is no web address: 'javascript:alert(1)'"),
-        ("file:///etc/passwd", True, "cannot log in: it is no web address: 'file:///etc/passwd'"),
-        ("https://\u0430uth.example/", True, r"cannot log in: it is no web address: 'https://\u0430uth.example/'"),
-        ("https://h.example:99999/", True, "cannot log in: it is no web address: 'https://h.example:99999/'"),
-        ("", True, "cannot log in: it is no web address: ''"),
+        ("http://127.0.0.1:1/x", False, "cannot log in: it is on this machine (127.0.0.1:1), but the server is not"),
+        ("https://user@auth.example/", True, "cannot log in: it on auth.example contains a user name or a fragment"),
+        ("https://auth.example/#f", True, "cannot log in: it on auth.example contains a user name or a fragment"),
+        ("javascript:alert(1)", True, "cannot log in: it is not a web address: 'javascript:alert(1)'"),
+        ("file:///etc/passwd", True, "cannot log in: it is not a web address: 'file:///etc/passwd'"),
+        ("https://\u0430uth.example/", True, r"cannot log in: it is not a web address: 'https://\u0430uth.example/'"),
+        ("https://h.example:99999/", True, "cannot log in: it is not a web address: 'https://h.example:99999/'"),
+        ("", True, "cannot log in: it is not a web address: ''"),
     ],
 )
 def test_addresses_that_secrets_must_not_go_to(url: str, loopback: bool, message: str) -> None:
@@ -150,7 +150,7 @@ def test_default_addresses_are_only_for_a_server_that_is_its_own_authorization_s
     ("answer", "trouble"),
     [
         ("https://evil.example/", "redirects to another site (evil.example)"),
-        ("/.well-known/oauth-protected-resource/mcp", "redirects without end (3 were followed)"),
+        ("/.well-known/oauth-protected-resource/mcp", "redirects too often (3 redirects were followed)"),
         (503, "was answered with HTTP 503"),
         (b" " * (MAX_BODY + 1), f"is larger than {MAX_BODY:,} bytes"),
     ],

@@ -1,4 +1,4 @@
-"""What is kept of tools, what counts as changed, and what a lock file refuses."""
+"""Stored pins of tools, their changes, and lock files."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_server_that_is_not_what_the_lock_file_says_does_not_start(database: A
         compare(pinning, tool(description="Other."), tool("new"), starting=True)
     assert caught.value._two_lines() == [
         "PolicyError: fs: differs from mcp.lock: read has changed, new is new, gone is gone",
-        "  %mcp load fs runs it unlocked; then %mcp pins export writes the file anew",
+        "  %mcp load fs runs it unlocked; then %mcp pins export updates the file",
     ]
     assert compare(pinning, tool(), tool("gone"), starting=True) == []
 
@@ -211,9 +211,9 @@ def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:
     [
         (None, "no such file"),
         ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        ("[]", "is no lock file of version 1"),
-        ('{"version": 2, "servers": {}}', "is no lock file of version 1"),
-        ('{"version": 1, "servers": {"fs": 1}}', "is no lock file of version 1"),
+        ("[]", "not a lock file of version 1"),
+        ('{"version": 2, "servers": {}}', "not a lock file of version 1"),
+        ('{"version": 1, "servers": {"fs": 1}}', "not a lock file of version 1"),
     ],
 )
 def test_what_is_no_lock_file_is_said_to_be_none(tmp_path: Path, text: str | None, expected: str) -> None:

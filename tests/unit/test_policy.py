@@ -1,4 +1,4 @@
-"""What the rules decide, and for whom."""
+"""Decisions of the policy's rules for each caller."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_disabled_tool_is_refused_whatever_the_rules_say() -> None:
     assert policy.check(entry(), rights).decision == "allow"
 
 
-def test_a_changed_tool_is_out_of_a_models_reach_and_a_person_is_told() -> None:
+def test_a_changed_tool_is_hidden_from_models_and_reported_to_the_user() -> None:
     policy, rights = Policy(), ServerGrants("d1", auto_approve=("*",))
     policy.set_changed(frozenset({("d1", "write_file")}), frozenset())
     assert decisions(policy, entry(), rights) == ("allow", "deny", "deny")

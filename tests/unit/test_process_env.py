@@ -1,4 +1,4 @@
-"""Which program a definition's command is."""
+"""The program that a definition's command runs."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_broken_text_is_mended(data: bytes, value: object) -> None:
         (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_json_says_where(data: bytes, message: str) -> None:
+def test_invalid_json_names_the_position(data: bytes, message: str) -> None:
     with pytest.raises(types.InvalidJson) as caught:
         types.loads(data)
     assert str(caught.value) == message
@@ -78,7 +78,7 @@ def test_raw_members_survive_the_lenient_way() -> None:
     assert [types.decode(raw, types.ToolDefinition).name for raw in page.items] == ["a", "b"]
 
 
-def test_members_nobody_knows_cost_nothing() -> None:
+def test_unknown_members_are_ignored_cheaply() -> None:
     result = types.decode(b'{"content": [{"type": "hologram"}], "new": {"member": 1}}', types.CallToolResult)
     assert types.loads(result.content) == [{"type": "hologram"}]
 

@@ -1,4 +1,4 @@
-"""Where questions are asked: where their call waits, else where the user has waited longest, else nowhere."""
+"""Questions go to the waiting call, else to the caller that has waited longest, else nowhere."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def here(_: object) -> threading.Thread:
     return threading.current_thread()
 
 
-def test_nobody_is_asked_where_nobody_waits(loop: BackgroundLoop, router: QuestionRouter) -> None:
+def test_no_one_is_asked_without_a_waiting_caller(loop: BackgroundLoop, router: QuestionRouter) -> None:
     future = asyncio.run_coroutine_threadsafe(router.ask("form", here, None), loop.loop)
     assert future.result(10) is None
 
 
-def test_nobody_is_asked_where_nobody_can_answer(loop: BackgroundLoop, router: QuestionRouter) -> None:
+def test_no_one_is_asked_if_no_one_can_answer(loop: BackgroundLoop, router: QuestionRouter) -> None:
     router.interaction = ScriptedInterface(present=False)
     assert loop.run(router.ask("form", here, None)) is None
     router.interaction = None

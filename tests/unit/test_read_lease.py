@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ipymcp.protocol.transports.stdio import CAN_TAKE_TURNS, LeasedReader
+from ipymcp.protocol.transports.stdio import CAN_LEASE_READS, LeasedReader
 from tests.unit.test_pipes import PATIENCE, loop, on
 
 __all__ = ["loop"]
-pytestmark = pytest.mark.skipif(not CAN_TAKE_TURNS, reason="needs epoll")
+pytestmark = pytest.mark.skipif(not CAN_LEASE_READS, reason="needs epoll")
 
 
 class Pipe:
@@ -50,7 +50,7 @@ def never() -> bool:
     return False
 
 
-def test_who_has_the_turn_reads_and_the_loop_hears_the_rest(pipe: Pipe) -> None:
+def test_the_lease_holder_reads_its_answer_and_the_loop_the_rest(pipe: Pipe) -> None:
     mine: list[bytes] = []
     assert pipe.reader.take()
     os.write(pipe.end, b"answer")
@@ -102,7 +102,7 @@ def test_the_end_is_the_loops_to_hear(pipe: Pipe) -> None:
     assert not pipe.reader.take()
 
 
-def test_closing_waits_until_nobody_reads(pipe: Pipe) -> None:
+def test_closing_waits_until_no_thread_reads(pipe: Pipe) -> None:
     assert pipe.reader.take()
     closed = asyncio.run_coroutine_threadsafe(_call(pipe.reader.close), pipe.loop)
     with pytest.raises(TimeoutError):
@@ -112,7 +112,7 @@ def test_closing_waits_until_nobody_reads(pipe: Pipe) -> None:
     assert not pipe.reader.take()
 
 
-def test_dropping_in_a_forked_child_waits_for_nobody(pipe: Pipe) -> None:
+def test_dropping_in_a_forked_child_does_not_wait(pipe: Pipe) -> None:
     assert pipe.reader.take()
     child = os.fork()
     if child == 0:

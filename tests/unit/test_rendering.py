@@ -1,4 +1,4 @@
-"""How answers look in a cell."""
+"""The display of answers in a cell."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_one_image_is_an_image() -> None:
         "image/png": PNG,
         "text/plain": "ToolResult fs.read: [image: image/png, 28 bytes]",
     }
-    assert set(show(image(SVG, "image/svg+xml"))) == {"image/svg+xml", "text/plain"}
+    assert set(show(image(SVG, "image/svg+xml"))) == {"text/html", "text/plain"}
     embedded = {"type": "resource", "resource": {"uri": "a:b", "mimeType": "image/png", "blob": PNG}}
     assert show(embedded)["image/png"] == PNG
 

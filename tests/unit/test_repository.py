@@ -1,4 +1,4 @@
-"""What the repository's own files say twice is the same in each."""
+"""Facts that the repository's files state twice are the same in each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def jobs_of(workflow: Path) -> list[dict[str, Any]]:
 
 
 def used_actions(workflow: Path) -> list[str]:
-    """What its lines name that use an action of others."""
+    """Third-party actions that a workflow uses."""
     named = re.findall(r"^\s*(?:- )?uses: (.*)$", workflow.read_text(), re.MULTILINE)
     return [action for action in named if not action.startswith("./")]
 

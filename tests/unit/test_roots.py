@@ -41,7 +41,7 @@ def test_home_is_known_by_its_tilde(data: Path, monkeypatch: pytest.MonkeyPatch)
     assert as_roots("~/my data") == [{"uri": data.as_uri(), "name": "my data"}]
 
 
-def test_what_is_no_folder_is_refused_and_says_why(data: Path) -> None:
+def test_anything_but_a_folder_is_refused_with_the_reason(data: Path) -> None:
     cwd = os.getcwd()
     shape = "give a path, {'uri': 'file:///…', 'name': '…'}, or a list of them; None for the usual folders"
     there = f"a relative path starts at {cwd}"

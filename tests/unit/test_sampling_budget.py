@@ -1,17 +1,19 @@
-"""What servers that ask for a model may cost: reserved before the work, whatever comes at once."""
+"""The sampling budget of servers: reserved before a request, also for concurrent ones."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import ipymcp
 from ipymcp import Mcp, RpcError
+from ipymcp.interaction.questions import ApprovalQuestion
 from ipymcp.llm.sampling import Sampler
+from ipymcp.protocol import types
 from ipymcp.runtime.server_requests import SamplingRequest
 from tests.environments import ROOT
 
@@ -81,4 +83,28 @@ def test_what_does_not_fit_is_not_sent(mcp: Mcp) -> None:
     [refused] = answered(mcp, model, 1_000, request(10, "x" * 100_000))
 
     assert isinstance(refused, RpcError) and model.allowed == []
-    assert "this would take about 25," in str(mcp.servers["mail"].logs(5))
+    assert "this request needs about 25," in str(mcp.servers["mail"].logs(5))
+
+
+def test_the_question_shows_the_tools_and_the_tokens(mcp: Mcp, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[ApprovalQuestion] = []
+
+    class Refusing:
+        def approve(self, question: ApprovalQuestion) -> str:
+            shown.append(question)
+            return "no"
+
+    async def ask(_: str, question: Callable[[Any], Any], __: None) -> Any:
+        return question(Refusing())
+
+    monkeypatch.setattr(mcp._host.desk, "ask", ask)
+    wanted = request(700)
+    wanted.params["tools"] = [{"name": "rm", "inputSchema": {"type": "object"}}]
+    sampler = Sampler(mcp._host, Model(), lambda: 10_000)  # type: ignore[arg-type]
+
+    assert mcp._host.loop.run(sampler._answer(wanted)) is None
+
+    [[call]] = [question.calls for question in shown]
+    arguments = types.loads(call.arguments)
+    assert arguments["maxTokens"] == 700
+    assert arguments["tool 1, rm"] == {"name": "rm", "inputSchema": {"type": "object"}}

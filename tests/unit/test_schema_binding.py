@@ -44,7 +44,7 @@ def make(schema: Any = SEARCH) -> ToolSchema:
 
 
 def argument(schema: Any, value: Any) -> Any:
-    """What is sent for one argument of this schema."""
+    """The value sent for one argument of this schema."""
     return make({"properties": {"x": schema}}).bind((), {"x": value})["x"]
 
 
@@ -102,13 +102,13 @@ def test_a_number_where_text_is_wanted_is_refused_rather_than_guessed() -> None:
 
 def test_a_value_outside_an_enum_is_refused_with_the_nearest() -> None:
     error = refusal("a", mode="fst")
-    assert (error.message, error.hint) == ("mode: 'fst' is none of 'fast', 'full'", "did you mean 'fast'?")
+    assert (error.message, error.hint) == ("mode: 'fst' is not one of 'fast', 'full'", "did you mean 'fast'?")
 
 
 def test_a_long_enum_is_listed_in_part() -> None:
     schema = {"properties": {"x": {"enum": [f"v{number}" for number in range(20)]}}}
     assert refusal(schema=schema, x="zzz").message == (
-        "x: 'zzz' is none of 'v0', 'v1', 'v2', 'v3', 'v4', 'v5', 'v6', 'v7' … (20 in all)"
+        "x: 'zzz' is not one of 'v0', 'v1', 'v2', 'v3', 'v4', 'v5', 'v6', 'v7' … (20 in all)"
     )
 
 
@@ -118,7 +118,7 @@ def test_a_long_enum_is_listed_in_part() -> None:
         ([{"op": "eq"}, {"op": "eq", "value": "abc"}], "filters[1].value: expected number, got 'abc'"),
         ([{"value": 1}], "filters[0]: 'op' is missing"),
         ([{"op": "eq", "of": 1}], "filters[0]: no member 'of' is allowed here"),
-        ([{"op": "eq", "value": float("inf")}], "filters[0].value: is inf, which JSON cannot say"),
+        ([{"op": "eq", "value": float("inf")}], "filters[0].value: is inf, which JSON cannot represent"),
         ("eq", "filters: expected array, got 'eq'"),
     ],
 )

@@ -46,7 +46,7 @@ class Point:
 
 
 class Model:
-    """What a pydantic model looks like from outside."""
+    """An object with the public methods of a pydantic model."""
 
     def model_dump(self, *, by_alias: bool) -> dict[str, Any]:
         return {"from" if by_alias else "from_": Path("a")}
@@ -143,9 +143,9 @@ def test_what_a_notebook_holds_becomes_json(schema: Any, value: Any, expected: A
 @pytest.mark.parametrize(
     ("value", "message", "hint"),
     [
-        (math.nan, "x: is nan, which JSON cannot say", "leave it out, or give a number or None"),
-        ([1, -math.inf], "x[1]: is -inf, which JSON cannot say", "leave it out, or give a number or None"),
-        (Decimal("NaN"), "x: is nan, which JSON cannot say", "leave it out, or give a number or None"),
+        (math.nan, "x: is nan, which JSON cannot represent", "leave it out, or give a number or None"),
+        ([1, -math.inf], "x[1]: is -inf, which JSON cannot represent", "leave it out, or give a number or None"),
+        (Decimal("NaN"), "x: is nan, which JSON cannot represent", "leave it out, or give a number or None"),
         (b"a", "x: is of type bytes, which JSON lacks", "give text: .decode(), or base64.b64encode(…).decode()"),
         ({1, 2}, "x: is of type set, which JSON lacks", "give a list, such as sorted(…)"),
         (
@@ -157,7 +157,7 @@ def test_what_a_notebook_holds_becomes_json(schema: Any, value: Any, expected: A
         (
             "a\ud800",
             "x: holds half a character (a lone surrogate, '\\ud800'), which cannot be sent",
-            "mend it: text.encode('utf-8', 'replace').decode()",
+            "fix it: text.encode('utf-8', 'replace').decode()",
         ),
         (pd.NaT, "x: is NaT, a missing value", "give None, or leave it out"),
         (
@@ -235,7 +235,7 @@ def test_typed_text_is_read_by_the_schema(schema: Any, text: str, expected: Any)
     assert type(found) is type(expected)
 
 
-def test_text_for_an_argument_nobody_declared_is_json_or_text() -> None:
+def test_text_for_an_undeclared_argument_is_json_or_text() -> None:
     schema = ToolSchema({}, server="s", tool="t")
     assert [schema.read_text("x", text) for text in ("5", "a b")] == [5, "a b"]
 

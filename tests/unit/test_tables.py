@@ -19,23 +19,23 @@ def test_a_listing_is_a_table_in_a_notebook() -> None:
     left = 'style="text-align:left;vertical-align:top"'
     right = 'style="text-align:right;vertical-align:top"'
     no_math = 'class="tex2jax_ignore mathjax_ignore"'
-    assert SERVERS._repr_html_() == (
+    assert SERVERS.html == (
         f"<div {no_math}><div><b>Servers</b></div><table {no_math}><thead><tr>"
         f"<th {left}>server</th><th {left}>state</th>"
         f"<th {right}>tools</th></tr></thead><tbody><tr><td {left}>fs</td><td {left}>ready</td><td {right}>14</td></tr>"
         f"<tr><td {left}>git</td><td {left}>error</td><td {right}></td></tr></tbody></table><div>2 in all</div></div>"
     )
-    assert SERVERS._repr_mimebundle_() == {"text/plain": repr(SERVERS), "text/html": SERVERS._repr_html_()}
+    assert SERVERS._repr_mimebundle_() == {"text/plain": repr(SERVERS), "text/html": SERVERS.html}
 
 
 def test_cells_names_title_and_note_are_escaped() -> None:
-    html = Table(["<b>"], [["<script>\u202e"]], title="<i>", note="<u>")._repr_html_()
+    html = Table(["<b>"], [["<script>\u202e"]], title="<i>", note="<u>").html
     assert not any(tag in html for tag in ("<b></th>", "<script", "<i>", "<u>"))
     assert "&lt;script&gt;⟨U+202E⟩" in html
 
 
 def test_a_browser_breaks_no_date_and_no_short_name() -> None:
-    html = Table(["era", "name", "about"], [["2026-07-28", "my-server", "many words - " * 10]])._repr_html_()
+    html = Table(["era", "name", "about"], [["2026-07-28", "my-server", "many words - " * 10]]).html
     style = "text-align:left;vertical-align:top"
     for cell in ("2026-07-28", "my-server"):
         assert f'<td style="{style};white-space:nowrap">{cell}</td>' in html
@@ -66,14 +66,14 @@ def test_long_cells_are_cut_so_that_a_row_fits_a_terminal() -> None:
 
 
 def test_a_cell_is_one_line_and_bounded() -> None:
-    html = Table(["a"], [["x\n  y"], ["z" * 10_000]])._repr_html_()
+    html = Table(["a"], [["x\n  y"], ["z" * 10_000]]).html
     assert ">x y<" in html
     assert len(html) < 2_000
 
 
 def test_a_listing_of_thousands_shows_the_first_and_says_how_many_more() -> None:
     many = Table(["n"], [[n] for n in range(1_250)])
-    assert "<div>… 1,050 more rows</div>" in many._repr_html_()
+    assert "<div>… 1,050 more rows</div>" in many.html
     assert repr(many).endswith("\n199\n… 1,050 more rows")
     assert len(many) == 1_250
 

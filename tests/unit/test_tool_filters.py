@@ -1,4 +1,4 @@
-"""Which tools are on: globs over `server.tool`, the last match wins."""
+"""Filters that switch tools on and off: globs over `server.tool`, the last match wins."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_a_broken_schema_costs_nothing_but_a_warning() -> None:
 
 @pytest.mark.parametrize("raw", [b"null", b"[]", b'{"isError":"maybe"}', b"{"])
 def test_an_answer_that_is_no_result_is_the_servers_fault(raw: bytes) -> None:
-    with pytest.raises(CallError, match=r"^fs\.read: its answer is no tool result: "):
+    with pytest.raises(CallError, match=r"^fs\.read: its answer is not a tool result: "):
         _ = ToolResult(raw, server="fs", tool="read").is_error
 
 

@@ -1,4 +1,4 @@
-"""Which definitions may run, what the user is shown of them, and what is remembered."""
+"""Trust in definitions: the question, the answer, and what is remembered."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_secret_that_the_user_refused_is_asked_about_when_its_server_is_named(
     assert len(user.asked) == 2
 
 
-def test_with_nobody_to_ask_nothing_of_a_project_runs(database: Any) -> None:
+def test_without_a_user_no_server_of_a_project_runs(database: Any) -> None:
     trust = Trust(database, User(None))
     assert may_run(trust, definition()) == []
     assert refusal(trust, definition()) == [
@@ -243,7 +243,7 @@ def test_what_is_typed_over_an_entry_of_the_users_own_is_no_change_of_it(databas
         ("", []),
     ],
 )
-def test_the_variable_speaks_where_nobody_can_be_asked(
+def test_the_variable_decides_if_no_one_can_be_asked(
     database: Any, monkeypatch: pytest.MonkeyPatch, said: str, expected: list[str]
 ) -> None:
     digest = digest_of(definition())
@@ -273,7 +273,7 @@ def test_what_the_variable_does_not_allow_is_refused_with_its_hash(
     ]
 
 
-def test_none_in_the_variable_asks_nobody_and_forgets_for_now_what_was_agreed_to(
+def test_none_in_the_variable_asks_no_one_and_suspends_agreements(
     database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_run(Trust(database, User(ALL)), definition())
@@ -436,7 +436,7 @@ def test_a_definition_that_no_question_has_room_for_is_not_agreed_to(database: A
     assert [one.name for one in user.asked[0].candidates] == ["fs"]
     assert refusal(trust, long) == [
         "TrustError: long: is too long to be shown (30,003 lines): /project/mcp.json",
-        "  make it shorter, or have it run unseen: %mcp load long --trust",
+        "  make it shorter, or allow it unseen: %mcp load long --trust",
     ]
 
 

@@ -436,7 +436,7 @@ def test_exactly_the_planted_faults_of_the_client_are_violations(run_check: Call
     assert code == 1
 
 
-def test_what_a_strangers_server_breaks_is_reported_and_no_violation(run_check: Callable[..., Verdict]) -> None:
+def test_faults_of_third_party_servers_are_reported_but_are_no_violation(run_check: Callable[..., Verdict]) -> None:
     code, output = run_check({name: entries for name, (entries, _) in SERVERS.items()})
     assert faults(output) == {("server's", name): planted for name, (_, planted) in SERVERS.items()}
     assert code == 0

@@ -113,6 +113,6 @@ def test_every_seam_is_a_method_of_the_product(seam: tap.Seam) -> None:
     assert callable(getattr(getattr(importlib.import_module(seam.module), seam.owner), seam.method))
 
 
-def test_a_session_opened_anew_is_recorded_as_such(product: Path, tmp_path: Path) -> None:
+def test_a_reopened_session_is_recorded_as_such(product: Path, tmp_path: Path) -> None:
     reopened = {"session": "demo#1 1", "direction": "reopened"}
     assert run(TALK + "client.shake_hands()", product, tmp_path / "log") == [SENT, RECEIVED, reopened]

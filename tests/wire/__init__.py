@@ -13,7 +13,7 @@ DIRECTORY = "IPYMCP_TEST_WIRE"
 
 
 def environment(directory: str | os.PathLike[str]) -> dict[str, str]:
-    """What a subprocess needs in its environment to record its frames under `directory`."""
+    """Environment variables that make a subprocess record its frames under `directory`."""
     return {DIRECTORY: os.fspath(directory), "PYTHONPATH": _with_site(os.environ.get("PYTHONPATH", ""))}
 
 

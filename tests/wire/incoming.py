@@ -149,7 +149,7 @@ class Incoming:
             yield "cancel", f"cancels {request.method}: only subscriptions/listen may be"
 
     def _subscribed(self, method: str, params: dict[str, Any]) -> Faults:
-        """What belongs to a subscription names it, after the acknowledgement (2026-07-28, subscriptions)."""
+        """Check that a subscription's messages name it, after the acknowledgement (2026-07-28, subscriptions)."""
         identifier = mapping(params.get("_meta")).get("io.modelcontextprotocol/subscriptionId")
         if identifier is None:
             if method != "notifications/message":

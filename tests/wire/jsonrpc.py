@@ -69,7 +69,7 @@ def kind_of(message: Any) -> str | None:
 
 
 def envelope_faults(kind: str | None, message: Any) -> Iterator[str]:
-    """What is wrong with the JSON-RPC envelope, whatever the method."""
+    """Faults of the JSON-RPC envelope, for any method."""
     if kind is None:
         yield "no JSON-RPC request, notification or response"
         return

@@ -25,7 +25,7 @@ CAPABILITIES = {"roots/list": "roots", "sampling/createMessage": "sampling", "el
 
 
 def asked_for(request: Request, result: dict[str, Any]) -> Iterator[str]:
-    """What a server does wrong that needs input for `request`."""
+    """Faults of a server that needs input for `request`."""
     if "inputRequests" not in result and "requestState" not in result:
         yield "needs input and does not say which"
     declared = mapping(request.meta.get(_CAPABILITIES))
@@ -36,7 +36,7 @@ def asked_for(request: Request, result: dict[str, Any]) -> Iterator[str]:
 
 
 def retry_faults(session: Session, request: Request, specification: Specification) -> Iterator[str]:
-    """What is wrong with a request that brings input or state."""
+    """Faults of a request that brings input or state."""
     if not any(key in request.params for key in _OF_A_RETRY):
         return
     asked = next((one for one in reversed(session.sent.values()) if _is_retry(request, one)), None)

@@ -1,4 +1,4 @@
-"""What both sides know at one point of a session. `Outgoing` and `Incoming` judge frames against it and move it on."""
+"""The state of a session that both sides share. `Outgoing` and `Incoming` check frames against it and update it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one message may look like, by revision: the official wire types, made of the published schemas."""
+"""The form of messages by revision: the official wire types, made from the published schemas."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Specification:
         self._verdicts: dict[tuple[str, str, str, str], str | None] = {}
 
     def fault(self, kind: str, revision: str, method: str, message: dict[str, Any]) -> str | None:
-        """What is wrong with `message`, or None.
+        """The fault of `message`, or None.
 
         Args:
             kind: A key of the table above.
@@ -91,7 +91,7 @@ def _is_task(kind: str, message: dict[str, Any]) -> bool:
 
 
 def _task_fault(kind: str, method: str, message: dict[str, Any]) -> str | None:
-    """What is wrong with a message of the extension io.modelcontextprotocol/tasks."""
+    """The fault of a message of the extension io.modelcontextprotocol/tasks."""
     if kind == "client request":
         params = message.get("params", {})
         wanted = {"_meta", "taskId", *(["inputResponses"] if method == "tasks/update" else [])}

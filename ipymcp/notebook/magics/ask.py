@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, cast
 
+from ipymcp.api.namespace import chat_of
 from ipymcp.errors import McpError
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.line_values import evaluate, parse_expression
@@ -21,26 +22,26 @@ if TYPE_CHECKING:
 _HELP = """Ask a model, which may use the tools; needs pip install 'ipymcp[llm]'.
 
     %mcp ask Which penguins are the heaviest?
-    answer = %mcp ask --tools demo What is in $df?        $df is the notebook's; $$ is a $; mathematics is left alone
+    answer = %mcp ask --tools demo What is in $df?        $df is the notebook's; $$ is a $; formulas stay as they are
 
     %%mcp ask --model anthropic:claude-opus-4-5 --tools fs.* !*.write_* --out answer
     Which files in this folder are the largest?
 
-Options come before the question. You are asked about calls as %mcp policy has it.
+Options come before the question. %mcp policy decides which calls need your approval.
 
     -m, --model M     provider:name, such as openai:gpt-5; by default %config IPyMCP.model
-    --base-url URL    an address that speaks OpenAI's Chat Completions: Ollama, vLLM, LM Studio
-    --tools PATTERN   what it may use: globs over server.tool, with commas between them, ! denies; - for none
-    --chat NAME       go on with this conversation; without it each question begins a fresh one
-    --system TEXT     tell it this first
-    --returns EXPR    a dataclass, TypedDict or JSON Schema that the answer has to fit: answer.data
-    --allow PATTERN   tools it may call unasked, for this answer
-    --discover WHEN   auto, always, never: give it a search over the tools instead of all of them
-    --code            have it write Python that calls the tools; it is shown, and runs in your kernel if you agree
+    --base-url URL    the URL of a Chat Completions API: Ollama, vLLM, LM Studio
+    --tools PATTERN   tools it may use: comma-separated globs over server.tool, ! denies; - for none
+    --chat NAME       continue this conversation; without it each question begins a new one
+    --system TEXT     the system prompt
+    --returns EXPR    a dataclass, TypedDict or JSON Schema for the answer: answer.data
+    --allow PATTERN   tools it may call without approval, for this answer
+    --discover WHEN   auto, always, never: give it a search for tools instead of all tools
+    --code            let it write Python that calls the tools; it is shown, and runs in your kernel if you approve
     --out VAR         bind the answer to this name
-    --dry-run         show what would be sent, and send nothing
+    --dry-run         show the request without sending it
     -f FORMAT         markdown, text or json
-    --rounds N --calls N --tokens N --seconds S    how far it may go"""
+    --rounds N --calls N --tokens N --seconds S    limits of the answer"""
 
 _OPTIONS = (
     Option("--model", "M"),
@@ -76,16 +77,16 @@ def _ask(request: MagicRequest) -> Any:
 
 
 def _asked(request: MagicRequest) -> Any:
-    wanted = _wanted(request)
-    asker = request.mcp._asker
+    ask_request = _ask_request(request)
+    asker = chat_of(request.mcp)
     parsed, out = request.parsed, request.parsed.text("--out")
     if out is not None and not out.isidentifier():
         raise LineError(f"--out needs a Python name, not {out!r}", 0)
     if parsed.has("--dry-run"):
-        return asker.beginning(wanted).table
+        return asker.preview(ask_request).table
     shape = parsed.text("-f") or "markdown"
     try:
-        answer = _answered(request, asker, wanted, shape)
+        answer = _answered(request, asker, ask_request, shape)
     except McpError as error:
         if out is not None and error.answer is not None:
             request.ip.user_ns[out] = error.answer
@@ -98,19 +99,19 @@ def _asked(request: MagicRequest) -> Any:
 
 
 def _as_options(hint: str | None) -> str | None:
-    """A hint with the options of a line in the place of the arguments that `mcp.ask` has."""
+    """Replace arguments of `mcp.ask` in a hint with options of a line."""
     return hint and _LIMIT.sub(r"--\1 \2", _MODEL.sub(r"--model \1", hint))
 
 
-def _answered(request: MagicRequest, asker: ModelChat, wanted: AskRequest, shape: str) -> Answer:
-    """The answer, shown as it comes where that is wanted."""
+def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, shape: str) -> Answer:
+    """Ask the model and show the answer as it arrives, unless the request is quiet."""
     if request.is_quiet or shape == "json":
-        return request.mcp._loop.run(asker.ask(wanted))
+        return request.host.loop.run(asker.ask(ask_request))
     from ipymcp.notebook.live_answer import CellOutput
 
-    audience = CellOutput(request.extension, as_markdown=shape == "markdown")
+    audience = CellOutput(request.display if hasattr(request.ip, "kernel") else None, as_markdown=shape == "markdown")
     try:
-        answer = request.mcp._loop.run(asker.ask(wanted, audience))
+        answer = request.host.loop.run(asker.ask(ask_request, audience))
     except BaseException as error:
         audience.broke_off()
         if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:
@@ -132,18 +133,18 @@ def _answered(request: MagicRequest, asker: ModelChat, wanted: AskRequest, shape
 def _stopped() -> list[str]:
     return [
         "KeyboardInterrupt: the model was stopped, and its calls with it",
-        "  what it did stays done; the conversation is as it was before this question",
+        "  completed calls stay in effect; the conversation is as it was before this question",
     ]
 
 
-def _wanted(request: MagicRequest) -> AskRequest:
+def _ask_request(request: MagicRequest) -> AskRequest:
     from ipymcp.llm.chat import AskRequest
 
     parsed = request.parsed
     prompt = request.cell if request.cell is not None else request.text
     if not prompt or not prompt.strip():
         where = "in the cell below it" if request.cell is not None else "after it"
-        raise LineError(f"what is the question? Write it {where}", 0)
+        raise LineError(f"the question is missing: write it {where}", 0)
     model = parsed.text("--model") or parsed.text("-m")
     return AskRequest(
         prompt=prompt.strip(),
@@ -183,7 +184,7 @@ def _returns(request: MagicRequest, parsed: Parsed) -> Any:
     try:
         tree = parse_expression(source)
     except (SyntaxError, ValueError) as error:
-        raise LineError(f"--returns is no expression: {error}", 0) from error
+        raise LineError(f"--returns is not an expression: {error}", 0) from error
     return evaluate(tree, f"--returns {source}", request.namespaces)
 
 

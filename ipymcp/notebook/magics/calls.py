@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.api.namespace import factory_of, load_if_lazy
 from ipymcp.api.servers import kept_tools
 from ipymcp.api.stubs import stub
 from ipymcp.errors import ArgumentError, CallTimeout, ConfigError, UnknownName
@@ -32,15 +33,15 @@ _TOOLS_HELP = """List the tools of the servers that are ready.
     %mcp tools                       all
     %mcp tools fs.*                  those of one server
     %mcp tools fs.read* !*.write*    globs over server.tool; the last that matches decides, ! denies
-    %mcp tools *sum*                 by the tools' own names, where no server is called so
+    %mcp tools *sum*                 by tool name, if no server has that name
 
-Of a server that does not run, named so, they are what it had when it last ran, in any notebook."""
+For a server that is not running, this lists the tools it had when it last ran, in any notebook."""
 
 
 def _tools(request: MagicRequest) -> Toolset | Table:
     selection = request.mcp.tools(*request.names)
     found = not request.names or selection.has_matches
-    if not found and (kept := kept_tools(request.mcp._factory, request.names)) is not None:
+    if not found and (kept := kept_tools(factory_of(request.mcp), request.names)) is not None:
         return kept
     if not found:
         by_name = [pattern if "." in pattern else _of_any_server(pattern) for pattern in request.names]
@@ -64,24 +65,24 @@ def _of_any_server(pattern: str) -> str:
 _TOOLS_COMMANDS = {"tools": Command(Syntax("tools [PATTERN…]", takes=("tool",)), _TOOLS_HELP, _tools)}
 
 
-_LONGER = ".options("
-"""How a hint names a call's options in Python; on a line they are others."""
+_PYTHON_OPTIONS = ".options("
+"""Start of the options of a call in hints for Python, which a line spells differently."""
 
 _CALL_HELP = """Call a tool; the value of the line is its result.
 
     %mcp call time.get_current_time timezone=Europe/Paris
     r = %mcp call fs.read_file path="my file.txt" head=$n     $n is the notebook's n
-    %mcp call fs.write_file path=data/{i}.csv content=$text   {i} is filled like an f-string; '…' switches that off
+    %mcp call fs.write_file path=data/{i}.csv content=$text   {i} is filled as in an f-string; '…' disables that
     %mcp call demo.query {"table": "penguins", "limit": 3}
 
     %%mcp call [--out VAR] demo.query
     {"table": "penguins", "limit": n}                         JSON, JSON5, or a Python dict with the notebook's names
 
-A value is read as the tool's schema wants it: text where it takes text, else JSON.
+The tool's schema decides how a value is read: as text if it accepts text, else as JSON.
 
-    A $name with anything before or behind it is refused: write {name}, or '…' for text.
+    A $name with anything before or after it is refused: write {name}, or '…' for text.
 
-    --timeout S    seconds it may go without progress
+    --timeout S    seconds the call may go without progress
     --out VAR      under %%mcp: bind the result to this name instead of showing it"""
 
 _CALL_SYNTAX = Syntax(
@@ -94,12 +95,12 @@ _CALL_SYNTAX = Syntax(
 
 def _call(request: MagicRequest) -> Any:
     parsed, path, rest = _split(request)
-    host = request.mcp._host
-    request.mcp._load_if_lazy(path.text.partition(".")[0])
+    host = request.host
+    load_if_lazy(request.mcp, path.text.partition(".")[0])
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)
-    tool = request.mcp._factory.tool(host.find_tool(session, name))
+    tool = factory_of(request.mcp).tool(host.find_tool(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:
         if timeout == 0:
@@ -108,11 +109,12 @@ def _call(request: MagicRequest) -> Any:
     try:
         result = tool.call(_arguments(request, tool, rest))
     except CallTimeout as error:
-        if error.hint and _LONGER in error.hint:
-            error.hint = f"give it longer: {_with_timeout(path, 2 * (timeout or tool._call_options(session).timeout))}"
+        if error.hint and _PYTHON_OPTIONS in error.hint:
+            seconds = timeout or factory_of(request.mcp).options_of(tool, session).timeout
+            error.hint = f"give it longer: {_with_timeout(path, 2 * seconds)}"
         raise
     except ArgumentError as error:
-        if error.argument == "timeout" and error.hint and _LONGER in error.hint:
+        if error.argument == "timeout" and error.hint and _PYTHON_OPTIONS in error.hint:
             given = next((word.value for word in rest if word.key == "timeout"), "S")
             error.hint = f"it is an option of the call: {_with_timeout(path, given)}"
         raise
@@ -124,7 +126,7 @@ def _call(request: MagicRequest) -> Any:
 
 
 def _split(request: MagicRequest) -> tuple[Parsed, Word, Sequence[Word]]:
-    """Options, wherever they stand, the tool, and what follows it."""
+    """Split a line into options, the tool and its arguments."""
     words = list(request.words)
     parsed = _CALL_SYNTAX.parse(words)
     if not parsed.names:
@@ -145,15 +147,15 @@ def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict
     body = request.cell
     if words and words[0].is_body and words[0].raw.endswith("}"):
         if body is not None and body.strip():
-            raise LineError("the arguments stand in the line and in the cell: leave one out", words[0].start)
+            raise LineError("the arguments are on the line and in the cell: remove one", words[0].start)
         body, words = words[0].raw, words[1:]
     arguments = _parse_body(request, tool, body) if body is not None else {}
-    schema = request.mcp._factory.schema(tool._entry())
+    schema = factory_of(request.mcp).schema_of(tool)
     names = [one.name for one in schema.parameters]
     for name, value in parse_arguments(words, request.namespaces, names):
         if name in arguments:
             raise ArgumentError(
-                f"argument {name!r} stands in the line and in the cell",
+                f"argument {name!r} is on the line and in the cell",
                 argument=name,
                 server=tool.server,
                 tool=tool.name,
@@ -179,9 +181,9 @@ _CALL_COMMANDS = {"call": Command(_CALL_SYNTAX, _CALL_HELP, _call, takes_cell=Tr
 _CANCEL_HELP = """Cancel running calls.
 
     %mcp cancel       all of them
-    %mcp cancel 12    that one; mcp.calls lists their numbers
+    %mcp cancel 12    only this call; mcp.calls lists the numbers
 
-These are calls of .submit() and of tasks that await: a cell that waits is interrupted instead."""
+This is for calls of .submit() and of background tasks; interrupt the kernel to stop a waiting cell."""
 
 
 def _cancel(request: MagicRequest) -> None:
@@ -192,22 +194,22 @@ def _cancel(request: MagicRequest) -> None:
         number = int(request.names[0])
     count = request.mcp.cancel(number)
     if not request.is_quiet:
-        said = f"cancelled {count} call{'' if count == 1 else 's'}" if count else "no call is running"
-        print(one_line(said))  # noqa: T201 - the command's answer
+        text = f"cancelled {count} call{'' if count == 1 else 's'}" if count else "no call is running"
+        print(one_line(text))  # noqa: T201 - the command's answer
 
 
 _CANCEL_COMMANDS = {"cancel": Command(Syntax("cancel [CALL]", at_most=1, takes=("call",)), _CANCEL_HELP, _cancel)}
 
 
-_HISTORY_HELP = """Show the calls that were made, newest first, in all notebooks.
+_HISTORY_HELP = """Show past calls of all notebooks, newest first.
 
     %mcp history                         the last 50
-    %mcp history --server fs --failed    those of one server that failed; --server and --tool take globs
+    %mcp history --server fs --failed    failed calls of one server; --server and --tool take globs
     %mcp history --since 2h -n 1000      10m, 2h, 3d ago, or '2026-11-21 14:00'
-    mcp.history(failed=True).df          everything that was kept, as a DataFrame
+    mcp.history(failed=True).df          all kept calls as a DataFrame
 
-%config IPyMCP.history = "values" keeps arguments and results as well, "off" nothing. Calls are kept for 30 days,
-100,000 at most."""
+%config IPyMCP.history = "values" also keeps arguments and results, "off" keeps nothing. Calls are kept for 30
+days, 100,000 at most."""
 _COUNT = 50
 
 
@@ -244,19 +246,19 @@ _HISTORY_COMMANDS = {
 
 _STUBS_HELP = """Describe the tools to editors and type checkers, in a .pyi file.
 
-Those of the servers that are ready, and not disabled.
+Only tools of ready servers that are not disabled are included.
 
     %mcp stubs                   mcp_tools.pyi in the notebook's folder
     %mcp stubs path/name.pyi"""
 
 
 def _stubs(request: MagicRequest) -> None:
-    host = request.mcp._host
+    host = request.host
     path = Path(host.folder, request.names[0] if request.names else "mcp_tools.pyi").expanduser()
     aliases = host.aliases()
     servers: dict[str, list[tuple[str, str, ToolSchema]]] = {}
     for entry in request.mcp.tools.entries:
-        row = (entry.alias, entry.definition.description or "", request.mcp._factory.schema(entry))
+        row = (entry.alias, entry.definition.description or "", factory_of(request.mcp).schema(entry))
         servers.setdefault(aliases[entry.server], []).append(row)
     try:
         write_file(path, mask(stub(servers)), SHARED)

@@ -1,4 +1,4 @@
-"""`%mcp config`: what was found in which file, what each value's origin is, and changes to ipymcp's own files."""
+"""`%mcp config`: the discovered servers, the origin of each value, and changes to ipymcp's own files."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 _HELP = """Show the configuration, and change ipymcp's own part of it.
 
-    %mcp config                                 every server that was found, and where; also %mcp config list
-    %mcp config explain fs                      each of its values, and where that stands; what it shadows
+    %mcp config                                 all discovered servers and their files; also %mcp config list
+    %mcp config explain fs                      each of its values with its origin; what it shadows
     %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
     %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
-    %%mcp config add                            what stands in the cell: a document of any host, with NAME a definition
-    %mcp config update fs timeout=60 env.LEVEL=debug cwd=     what is left empty is taken out
+    %%mcp config add                            the cell's document of any host, or with NAME a definition
+    %mcp config update fs timeout=60 env.LEVEL=debug cwd=     empty values are removed
     %mcp config remove fs
     %mcp config import vscode                   from another host's own file, or a FILE (you are asked); NAME… picks
-    %mcp config export claude-code fs           as another host writes it; to be copied, nothing is written
+    %mcp config export claude-code fs           in another host's format, to copy; writes no file
 
-    --env K=V      the same as env.K=V; --env K is this kernel's own variable at each start
+    --env K=V      the same as env.K=V; --env K reads this kernel's variable at each start
     --header H     the same as headers.NAME=VALUE, written 'Name: value'
     --project      the project's mcp.json instead of the user's own file
     --replace      let import replace servers of the same name
@@ -62,7 +62,7 @@ def _config(request: MagicRequest) -> Any:
 
 
 def _listing(request: MagicRequest) -> Any:
-    host = request.mcp._host
+    host = request.host
     found = host.discovery.read()
     for line in notices(found) if not request.line.silent else ():
         say(line)
@@ -70,7 +70,7 @@ def _listing(request: MagicRequest) -> Any:
 
 
 def _explain(request: MagicRequest) -> Any:
-    host = request.mcp._host
+    host = request.host
     return config_edits.explanation(request.names[1], host.discovery.read(), host)
 
 
@@ -80,20 +80,20 @@ def _add(request: MagicRequest) -> None:
     values = _values(request, 1 if name is None else 2)
     if not values:
         raise LineError(f"something is missing; usage: %mcp {_SYNTAXES['add'].usage}", request.parsed.names[-1].end)
-    added = config_edits.add(name, values, request.mcp._host, project=_is_project(request))
-    _written(request, added.file, added.names)
+    added = config_edits.add(name, values, request.host, project=_is_project(request))
+    _report(request, added.file, added.names)
 
 
 def _update(request: MagicRequest) -> None:
     name, values = request.names[1], _values(request, 2)
     if not values:
         raise LineError(f"nothing to change; usage: %mcp {_SYNTAXES['update'].usage}", request.parsed.names[-1].end)
-    _written(request, config_edits.update(name, values, request.mcp._host, project=_is_project(request)), [name])
+    _report(request, config_edits.update(name, values, request.host, project=_is_project(request)), [name])
 
 
 def _remove(request: MagicRequest) -> None:
     for name in request.names[1:]:
-        file = config_edits.remove(name, request.mcp._host, project=_is_project(request))
+        file = config_edits.remove(name, request.host, project=_is_project(request))
         if not request.is_quiet:
             print(one_line(f"removed {name} from {file}"))  # noqa: T201 - the command's answer
 
@@ -101,7 +101,7 @@ def _remove(request: MagicRequest) -> None:
 def _import(request: MagicRequest) -> None:
     host, wanted = request.names[1], request.names[2:]
     imported = config_edits.import_from(
-        host, wanted, request.mcp._host, project=_is_project(request), replace=request.parsed.has("--replace")
+        host, wanted, request.host, project=_is_project(request), replace=request.parsed.has("--replace")
     )
     if request.is_quiet:
         return
@@ -112,14 +112,14 @@ def _import(request: MagicRequest) -> None:
 
 def _export(request: MagicRequest) -> config_edits.ConfigListing:
     host, wanted = request.names[1], request.names[2:]
-    document = config_edits.export_to(host, wanted, request.mcp._host)
+    document = config_edits.export_to(host, wanted, request.host)
     for line in document.notes if not request.line.silent else ():
         say(line)
     return document
 
 
 def _values(request: MagicRequest, first: int) -> dict[str, Any]:
-    """What the line says of a server from that word on, and the cell: a command, an address, JSON, and `key=value`."""
+    """Values of a definition from a line's words after `first` and its cell: command, URL, JSON and `key=value`."""
     values: dict[str, Any] = {}
     pairs: list[tuple[str, str]] = []
     for word in request.parsed.names[first:]:
@@ -127,7 +127,7 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
             _check_key(word, request)
             pairs.append((word.key, _path(word.value, request) if word.key in _PATHS else word.value))
         elif word.is_body:
-            values |= _pasted(word.text)
+            values |= _parse_object(word.text)
         elif "://" in word.text:
             values |= {"url": word.text, "command": None, "args": None}
         else:
@@ -136,10 +136,10 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
     if request.line.command is not None:
         if not request.line.command:
             raise LineError("there is no command after --", request.words[-1].end)
-        command, *args = (_typed(text, request) for text in request.line.argv)
+        command, *args = (_placed(text, request) for text in request.line.argv)
         values |= {"command": command, "args": args or None, "url": None}
     if request.cell is not None:
-        values |= _pasted(request.cell)
+        values |= _parse_object(request.cell)
     given = variables(request.parsed.texts("--env"), lambda name: f"${{{name}}}")
     pairs += [(f"env.{name}", value) for name, value in given.items()]
     pairs += [(f"headers.{name}", value) for name, value in headers(request.parsed.texts("--header")).items()]
@@ -147,37 +147,37 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
 
 
 def _check_key(word: Word, request: MagicRequest) -> None:
-    """Raise for a key that no definition has, unless it stands there already, or is taken out."""
+    """Refuse an unknown key, unless the definition has it already or the value is empty, which removes it."""
     key = (word.key or "").partition(".")[0]
-    there = request.mcp._host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
+    there = request.host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
     if word.value and key not in KEYS and (there is None or key not in there.extra):
         hint = nearest(key, KEYS, limit=1) or f"there are {', '.join(SETTINGS)}"
         raise LineError(f"a server has no setting {key}; {hint}", word.start)
 
 
-def _typed(text: str, request: MagicRequest) -> str:
-    return placed(text, request.mcp._host, project=_is_project(request))
+def _placed(text: str, request: MagicRequest) -> str:
+    return placed(text, request.host, project=_is_project(request))
 
 
 def _path(text: str, request: MagicRequest) -> str:
-    """What can only be a path, however it begins; a variable may say where that is."""
+    """Resolve a value that is always a path, even without a leading `./`."""
     is_plain = text and not text.startswith((".", "~", "$", "{", "/", "\\"))
-    return _typed(f"./{text}" if is_plain else text, request)
+    return _placed(f"./{text}" if is_plain else text, request)
 
 
-def _pasted(text: str) -> Mapping[str, Any]:
-    """A JSON object, perhaps with comments and trailing commas."""
+def _parse_object(text: str) -> Mapping[str, Any]:
+    """Parse a JSON object, which may have comments and trailing commas."""
     value, _ = decode(text, "pasted")
     if not isinstance(value, Mapping):
         raise LineError("a definition is an object: {…}", 0)
     return cast("Mapping[str, Any]", value)
 
 
-def _written(request: MagicRequest, file: Path, names: Sequence[str]) -> None:
+def _report(request: MagicRequest, file: Path, names: Sequence[str]) -> None:
     if not request.is_quiet:
         words, one = " ".join(map(quoted, names)), len(names) == 1
-        said = f"{'stands' if one else 'stand'} in {file}: %mcp load {words} brings {'it' if one else 'them'} up"
-        print(one_line(f"{', '.join(names)} {said}" if names else "there is nothing to add"))  # noqa: T201 - the command's answer
+        saved = f"{'is' if one else 'are'} in {file}; to start: %mcp load {words}"
+        print(one_line(f"{', '.join(names)} {saved}" if names else "there is nothing to add"))  # noqa: T201 - the command's answer
 
 
 def _is_project(request: MagicRequest) -> bool:
@@ -189,7 +189,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 KEYS = frozenset({*SETTINGS, *OTHER_NAMES, "type"})
-"""What may be typed as `key=value`, before a dot."""
+"""Keys allowed in `key=value`, up to a dot."""
 ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "list": _listing,
     "explain": _explain,
@@ -199,7 +199,7 @@ ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "import": _import,
     "export": _export,
 }
-"""The words after `config`."""
+"""Implementations of the actions of `config`."""
 _PATHS = ("cwd", "env_file")
 _PROJECT = Option("--project")
 _DEFINING = (

@@ -1,4 +1,4 @@
-"""From a `%mcp` line to its subcommand. One module a subcommand, or a family of them; imported when it is used."""
+"""Dispatch of `%mcp` lines to subcommands, whose modules are imported when first used."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 import ipymcp
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError, note_line
 from ipymcp.masking import masks
 from ipymcp.names import nearest
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ipymcp.api.namespace import Mcp
-    from ipymcp.notebook.extension import Extension
+    from ipymcp.notebook.display import PanelDisplay
     from ipymcp.notebook.line_syntax import Word
+    from ipymcp.notebook.settings import IPyMCP
 
 
 MODULES = {
@@ -51,47 +53,50 @@ MODULES = {
     "stubs": "calls",
     "help": "help",
 }
-"""Which module has which word."""
+"""Module of each subcommand."""
 _SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
-"""What people type for a bare `%mcp`."""
+"""Words that users type for a bare `%mcp`."""
 _HELP_OPTIONS = frozenset({"-h", "--help"})
 RUNNERS = frozenset({"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "deno", "docker", "podman"})
-"""Programs that run servers."""
-_READERS = frozenset({"config", "load"})
-"""Those that read the configuration anew: no need to say that it has changed."""
+"""Launchers of servers."""
+_READ_CONFIG = frozenset({"config", "load"})
+"""Subcommands that read the configuration again, and need no notice of its changes."""
 
 
 def command(word: str) -> Command:
-    """The subcommand of this word, which must be one of `MODULES`."""
+    """Import the subcommand of a word of `MODULES`."""
     module = importlib.import_module(f"ipymcp.notebook.magics.{MODULES[word]}")
     commands: dict[str, Command] = module.COMMANDS
     return commands[word]
 
 
-def run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
+def run(
+    ip: Any, settings: IPyMCP, display: PanelDisplay, text: str, cell: str | None, local_ns: Mapping[str, Any]
+) -> Any:
     """Run one line.
 
     Raises:
-        UsageError: The line is mistyped.
-        McpError: What it asks for failed.
+        UsageError: The line is invalid.
+        McpError: The subcommand failed.
     """
     shown = f"{'%%' if cell is not None else '%'}mcp {text}".rstrip()
     try:
-        return _run(extension, text, cell, local_ns)
+        return _run(ip, settings, display, text, cell, local_ns)
     except LineError as error:
-        raise UsageError(visible(_pointed(text, shown, error))) from None
+        raise UsageError(visible(_with_mark(text, shown, error))) from None
     except (McpError, KeyboardInterrupt) as error:
         note_line(error, masks.head(shown, 200) + ("…" if len(shown) > 200 else ""))
         raise
 
 
-def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[str, Any]) -> Any:
+def _run(
+    ip: Any, settings: IPyMCP, display: PanelDisplay, text: str, cell: str | None, local_ns: Mapping[str, Any]
+) -> Any:
     from ipymcp.notebook.progress import CellPresenter, say
 
     mcp = ipymcp.host()
-    settings = extension.settings
-    if mcp._host.presenter is None:
-        mcp._host.presenter = CellPresenter(extension.ip, settings)
+    if host_of(mcp).presenter is None:
+        host_of(mcp).presenter = CellPresenter(ip, settings)
     first, _, following = text.strip().partition(" ")
     prose = ""
     if first in MODULES and command(first).takes_text and cell is None:
@@ -99,8 +104,8 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
         text = f"{first} {options}"
     line = tokenize(text)
     words = line.words
-    if not words or words[0].text not in _READERS:
-        for change in mcp._host.discovery.changes():
+    if not words or words[0].text not in _READ_CONFIG:
+        for change in host_of(mcp).discovery.changes():
             say(change)
     if not words and line.command is None:
         if cell is not None:
@@ -122,31 +127,31 @@ def _run(extension: Extension, text: str, cell: str | None, local_ns: Mapping[st
         raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
-    namespaces = (local_ns, extension.ip.user_ns)
-    request = MagicRequest(word, rest, parsed, line, cell, mcp, extension, extension.ip, settings, namespaces, prose)
+    namespaces = (local_ns, ip.user_ns)
+    request = MagicRequest(word, rest, parsed, line, cell, mcp, display, ip, settings, namespaces, prose)
     result = known.run(request)
-    return None if cell is not None and line.silent else result  # after a line, IPython itself sees the `;`
+    return None if cell is not None and line.silent else result  # after a line, IPython handles the `;`
 
 
 def _help_for(words: Sequence[Word]) -> str | None:
-    """What `--help` or `-h` on a line asks about; None where there is none."""
+    """The subcommand whose help `--help` or `-h` requests; empty for all, None without such an option."""
     if not words or not any(word.raw in _HELP_OPTIONS for word in words):
         return None
     return words[0].text if words[0].text in MODULES else ""
 
 
 def _known(word: Word | None, mcp: Mcp, text: str) -> Command:
-    """The subcommand that a line begins with; without any, `load -- COMMAND`.
+    """The subcommand of a line; without one, `load`.
 
     Raises:
-        LineError: There is none of that name.
+        LineError: The subcommand is unknown.
     """
     if word is None:
         return command("load")
     if word.text in MODULES:
         return command(word.text)
     server, dot, _ = word.text.partition(".")
-    servers = [*mcp, *mcp._host.aliases().values()]
+    servers = [*mcp, *host_of(mcp).aliases().values()]
     if server in servers:
         meant = f"a tool is called by: %mcp call {text.strip()}" if dot else f"its tools: %mcp tools {word.raw}"
         raise LineError(f"there is no %mcp {word.text}; {meant}", word.start)
@@ -157,19 +162,19 @@ def _known(word: Word | None, mcp: Mcp, text: str) -> Command:
 
 
 def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None:
-    """Raise for a command that stands where names are expected: `%mcp load npx -y some-server`.
+    """Refuse a command in place of names: `%mcp load npx -y some-server`.
 
     Raises:
-        LineError: It names the line with the `--`.
+        LineError: There is a command; the message has the line with the missing `--`.
     """
     for one, behind in pairwise(rest):
-        if one.raw in RUNNERS and behind.key is None and one.raw not in mcp and not mcp._host.configured(one.raw):
+        if one.raw in RUNNERS and behind.key is None and one.raw not in mcp and not host_of(mcp).configured(one.raw):
             line = f"%mcp {text[: one.start]}-- {text[one.start :]}".strip()
             raise LineError(f"the command of a server stands behind --: {line}", one.start)
 
 
-def _pointed(text: str, shown: str, error: LineError) -> str:
-    """The message, and the line with a mark under the place; not a line that may hold a secret."""
+def _with_mark(text: str, shown: str, error: LineError) -> str:
+    """The message with the line and a mark under the position, unless the line may hold a secret."""
     if "\n" in text or text.split()[:2] == ["secret", "set"]:
         return str(error)
     offset = len(shown) - len(text.rstrip()) + error.position

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel", "ask")
 _OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
-_BARE = "Show the servers and how they are; also %mcp status, list, servers, ls."
-_END = "%mcp help WORD, %mcp WORD? or %mcp WORD --help says more. A ; at the end of a line shows nothing of it."
+_BARE = "Show the servers and their states; also %mcp status, list, servers, ls."
+_END = "%mcp help WORD, %mcp WORD? or %mcp WORD --help shows more. A ; at the end of a line suppresses its output."
 _WIDTH = 32
 
 
@@ -43,17 +43,15 @@ def _row(command: Command) -> tuple[str, str]:
 
 
 def _rows(rows: Sequence[tuple[str, str]]) -> str:
-    """One row a word: how it is written, and what it does; below it where that is long."""
+    """Format usage and summary, with the summary on the next line if the usage is long."""
     lines: list[str] = []
     for usage, summary in rows:
-        written = f"    %mcp {usage}".rstrip()
-        if len(written) <= _WIDTH:
-            lines.append(f"{written:<{_WIDTH}}  {summary}")
+        line = f"    %mcp {usage}".rstrip()
+        if len(line) <= _WIDTH:
+            lines.append(f"{line:<{_WIDTH}}  {summary}")
         else:
-            lines += [written, f"{'':<{_WIDTH}}  {summary}"]
+            lines += [line, f"{'':<{_WIDTH}}  {summary}"]
     return "\n".join(lines)
 
 
-COMMANDS = {
-    "help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), "Say what the words of %mcp are.", _help)
-}
+COMMANDS = {"help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), "List the subcommands of %mcp.", _help)}

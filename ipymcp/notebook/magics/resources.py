@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def texts(words: Sequence[Word], namespaces: Namespaces) -> dict[str, Any]:
-    """`key=value` words whose values are text.
-
-    Raises:
-        LineError: A word has no key, or a key comes twice.
-        ArgumentError: A value names what the notebook does not have.
-    """
+    """Parse `key=value` words without a schema; raises as `parse_arguments` does."""
     return {
         name: value.value if isinstance(value, Object) else value.text
         for name, value in parse_arguments(words, namespaces)
@@ -36,14 +31,14 @@ def texts(words: Sequence[Word], namespaces: Namespaces) -> dict[str, Any]:
 
 
 def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
-    """Say that a pattern means a server that there is not, where patterns found nothing.
+    """Check the servers of patterns that found nothing.
 
     Raises:
-        UnknownName: It does.
+        UnknownName: A pattern refers to an unknown server.
     """
     for pattern in request.names if not found else ():
         server = pattern.removeprefix("!").partition(".")[0]
-        known = [*request.mcp, *request.mcp._host.aliases().values()]
+        known = [*request.mcp, *request.host.aliases().values()]
         if server.isidentifier() and server not in known:
             hint = nearest(server, request.mcp) or "%mcp lists the servers"
             raise UnknownName(f"no {kind} matches {pattern!r}: there is no server {server!r}", hint=hint)
@@ -56,23 +51,23 @@ _RESOURCES = """List the resources of the servers that are ready, and their temp
     %mcp resources *.csv !tmp*    globs over the URI, the name, the server and server.uri; the last that matches decides
     %mcp read SERVER URI          reads one
 
-Of a server that does not run, named so, they are what it had when somebody last looked, in any notebook."""
+For a server that is not running, this lists the resources last seen, in any notebook."""
 
-_READ = """Read a resource; the value of the line is what was read.
+_READ = """Read a resource; the value of the line is its content.
 
     %mcp read fs file:///data/birds.csv
     r = %mcp read fs birds.csv                        by its name
     %mcp read db db://{table}/{id} table=birds id=$n  a template with its parameters
 
-A parameter's value is text; $name and {expr} are the notebook's, as in %mcp call."""
+Values of parameters are text; $name and {expr} refer to the notebook, as in %mcp call."""
 
-_SUBSCRIBE = """Keep a resource fresh; the value of the line has it as .value.
+_SUBSCRIBE = """Keep a resource up to date; the value of the line has its content as .value.
 
     s = %mcp subscribe fs file:///data/birds.csv
-    s.value, s.updated       what was read last, and how often it has changed since
+    s.value, s.updated       the latest content, and the number of changes since
     s.close()
 
-It takes what %mcp read takes. A function to call at each change: mcp.SERVER.resources["URI"].subscribe(function)."""
+Arguments are those of %mcp read. To call a function on each change: mcp.SERVER.resources["URI"].subscribe(function)."""
 
 _TARGET = "SERVER URI [key=value …]"
 
@@ -80,7 +75,7 @@ _TARGET = "SERVER URI [key=value …]"
 def _resources(request: MagicRequest) -> AllResources | Table:
     selection = request.mcp.resources(*request.names)
     found = not request.names or bool(selection.table.rows)
-    if not found and (kept := kept_resources(request.mcp._host, request.names)) is not None:
+    if not found and (kept := kept_resources(request.host, request.names)) is not None:
         return kept
     check_patterns(request, found, "resource")
     return selection
@@ -95,13 +90,13 @@ def _subscribe(request: MagicRequest) -> Subscription:
 
 
 def _resource(request: MagicRequest) -> Resource:
-    """The resource that a line names: `SERVER URI`, or a template and its parameters."""
+    """Find the resource of a line: `SERVER URI`, or a template with its parameters."""
     server, name, *rest = request.parsed.names
     found = request.mcp[server.text].resources[name.text]
     if isinstance(found, Template):
         return found(**texts(rest, request.namespaces))
     if rest:
-        raise LineError(f"{name.text} is no template: it takes no parameters", rest[0].start)
+        raise LineError(f"{name.text} is not a template: it takes no parameters", rest[0].start)
     return found
 
 
@@ -122,7 +117,7 @@ _PROMPTS = """List the prompts of the servers that are ready.
     %mcp prompts demo      those of one server
     %mcp prompts demo.a*   globs over server.prompt; the last that matches decides, ! denies
 
-Of a server that does not run, named so, they are what it had when somebody last looked, in any notebook."""
+For a server that is not running, this lists the prompts last seen, in any notebook."""
 
 _PROMPT = """Get the messages of a prompt; they are the value of the line.
 
@@ -130,13 +125,13 @@ _PROMPT = """Get the messages of a prompt; they are the value of the line.
     p = %mcp prompt demo.describe species=$name
     p.text, p.messages
 
-A value is text; $name and {expr} are the notebook's, as in %mcp call."""
+Values are text; $name and {expr} refer to the notebook, as in %mcp call."""
 
 
 def _prompts(request: MagicRequest) -> AllPrompts | Table:
     selection = request.mcp.prompts(*request.names)
     found = not request.names or len(selection) > 0
-    if not found and (kept := kept_prompts(request.mcp._host, request.names)) is not None:
+    if not found and (kept := kept_prompts(request.host, request.names)) is not None:
         return kept
     check_patterns(request, found, "prompt")
     return selection
@@ -144,7 +139,7 @@ def _prompts(request: MagicRequest) -> AllPrompts | Table:
 
 def _prompt(request: MagicRequest) -> PromptResult:
     path, *rest = request.parsed.names
-    session, name = request.mcp._host.resolve(path.text, "prompt")
+    session, name = request.host.resolve(path.text, "prompt")
     return request.mcp[session.name].prompts[name](**texts(rest, request.namespaces))
 
 

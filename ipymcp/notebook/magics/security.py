@@ -22,18 +22,17 @@ if TYPE_CHECKING:
     from ipymcp.storage.store import Store
 
 
-_POLICY_HELP = """Show or change what may be called by whom.
+_POLICY_HELP = """Show or change who may call which tools.
 
-    %mcp policy                              every tool, and what holds for you, for models and for apps
-    %mcp policy deny *.delete_*              refuse these, whoever calls: globs over server.tool
-    %mcp policy ask db.*                     ask me first, whoever calls
-    %mcp policy allow fs.read_* --always     never ask about these; --always: in all notebooks, from now on
-    %mcp policy explain fs.write_file        every rule about it, and which decides
-    %mcp policy reset [--always]             forget what was decided in this notebook; --always: everywhere
+    %mcp policy                              every tool, with the decisions for you, models and apps
+    %mcp policy deny *.delete_*              refuse these for all callers: globs over server.tool
+    %mcp policy ask db.*                     ask me first, for all callers
+    %mcp policy allow fs.read_* --always     never ask about these; --always: in all notebooks
+    %mcp policy explain fs.write_file        every matching rule, and the one that decides
+    %mcp policy reset [--always]             forget the decisions of this notebook; --always: all
 
-Of the rules that match the last decides: your own call is allowed and a model's or an app's asked about, unless the
-tool's hints, autoApprove, the definition's "tools", what was answered always or never, or this notebook say
-otherwise."""
+The last matching rule decides. By default your own calls are allowed, and calls by models and apps need approval; this
+changes with the tool's hints, autoApprove, the definition's "tools", answers of always or never, and this notebook."""
 
 
 def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
@@ -67,16 +66,16 @@ _POLICY_SYNTAX = Syntax(
 _POLICY_COMMANDS = {"policy": Command(_POLICY_SYNTAX, _POLICY_HELP, _policy)}
 
 
-_PINS_HELP = """Show whether tools are what they were when they were first seen here.
+_PINS_HELP = """Show whether tools have changed since they were first seen here.
 
     %mcp pins                          every tool, and whether its definition has changed
     %mcp pins fs · fs.read_file        what has changed, line by line
-    %mcp pins accept fs.read_file      take it as it is now; without a name, everything
-    %mcp pins scan                     what is conspicuous in what servers say of their tools, and where
-    %mcp pins export [FILE]            write mcp.lock beside the notebook: %mcp load --locked refuses what differs
+    %mcp pins accept fs.read_file      accept its current definition; without a name, all
+    %mcp pins scan                     suspicious text in the descriptions of tools
+    %mcp pins export [FILE]            write mcp.lock beside the notebook: %mcp load --locked refuses differences
 
-Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = "all" keeps it from you as well, "off"
-from nobody."""
+Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = "all" also blocks your own
+calls, "off" blocks none."""
 
 
 def _pins(request: MagicRequest) -> ToolPins | Changes | Table | None:
@@ -114,15 +113,15 @@ _PINS_SYNTAX = Syntax(
 _PINS_COMMANDS = {"pins": Command(_PINS_SYNTAX, _PINS_HELP, _pins)}
 
 
-_TRUST_HELP = """Show what you agreed to run, and take it back.
+_TRUST_HELP = """Show or revoke your trust in servers of project files.
 
-    %mcp trust                          what you agreed to, the files that it is bound to, and its secrets
-    %mcp trust revoke NAME|FILE|HASH…   take it back; what runs by it here is stopped
+    %mcp trust                          trusted servers with their files and secrets
+    %mcp trust revoke NAME|FILE|HASH…   revoke trust, and stop the affected servers here
     %mcp trust revoke --all
 
-A server that a project's file defines runs only after you have seen all of its definition: %mcp load asks, once for
-each definition. What you refused or took back is asked about when you name it: %mcp start NAME. %mcp load --trust says
-yes in the cell. Where nobody can be asked, IPYMCP_TRUST=all, none, or whole hashes does."""
+A server that a project's file defines runs only after you have seen its whole definition: %mcp load asks once for
+each definition. To be asked again after a refusal, name the server: %mcp start NAME. %mcp load --trust agrees in the
+cell. Without a user to ask, set IPYMCP_TRUST to all, none, or complete hashes."""
 
 
 def _trust(request: MagicRequest) -> TrustedServers | None:
@@ -133,7 +132,7 @@ def _trust(request: MagicRequest) -> TrustedServers | None:
     if not request.is_quiet:
         definitions = Counter(gone)
         names = (name if count == 1 else f"{name} ({count} definitions)" for name, count in definitions.items())
-        print(one_line(f"revoked: {', '.join(names)}" if gone else "nothing was agreed to"))  # noqa: T201 - the command's answer
+        print(one_line(f"revoked: {', '.join(names)}" if gone else "nothing was trusted"))  # noqa: T201 - the command's answer
     return None
 
 
@@ -149,15 +148,15 @@ _TRUST_SYNTAX = Syntax(
 _TRUST_COMMANDS = {"trust": Command(_TRUST_SYNTAX, _TRUST_HELP, _trust)}
 
 
-_SECRET_HELP = """Keep secrets that definitions name as ${secret:NAME}.
+_SECRET_HELP = """Save secrets for definitions, which refer to them as ${secret:NAME}.
 
-    %mcp secret set github-token       asks for the value at a prompt; it never stands on a line
-    %mcp secret list                   what there is, and where; no values
+    %mcp secret set github-token       asks for the value at a prompt, never on the line
+    %mcp secret list                   names of secrets and where they are kept; no values
     %mcp secret delete github-token
-    %mcp secret delete input:token     what you were asked for as ${input:token}, a password; you are asked again
+    %mcp secret delete input:token     an answer to ${input:token}, a password; you are asked again
 
-They are kept in the system's keyring where there is one, else encrypted in a file that only you can read. From the
-moment ipymcp knows one, it is masked in logs, errors, tables and displays; what a tool gives you in Python is not."""
+Secrets are kept in the system's keyring if there is one, else encrypted in a file that only you can read. ipymcp masks
+known secrets in logs, errors, tables and displays, but not in results that a tool returns to Python."""
 
 _INPUT = "input:"
 _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, until this kernel ends"}
@@ -165,7 +164,7 @@ _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, u
 
 def _secret(request: MagicRequest) -> Table | None:
     verb, *rest = request.parsed.names
-    state = request.mcp._host.state
+    state = request.host.state
     secrets = state.secrets
     match verb.text:
         case "set":
@@ -179,12 +178,12 @@ def _secret(request: MagicRequest) -> Table | None:
 
 def _set(request: MagicRequest, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
     if len(rest) > 1 or rest[0].key is not None:
-        raise LineError("a name alone, its value is asked for; if that was it, this cell shows it to others", verb.end)
+        raise LineError("give the name only: a prompt asks for the value; a value typed here is visible", verb.end)
     name = rest[0].text
     try:
         value = getpass.getpass(one_line(f"{name}: "))
     except (EOFError, NotImplementedError, OSError, RuntimeError):
-        raise SecretError(f"there is nobody to ask for {name!r}", hint="run this line in a notebook") from None
+        raise SecretError(f"cannot ask for {name!r}: there is no user", hint="run this line in a notebook") from None
     kept = secrets.set(name, value)
     if not request.is_quiet:
         print(one_line(f"kept: {kept.name} ({_PLACES[kept.place]})"))  # noqa: T201 - the command's answer

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.load_request import LoadRequest, gather, url_definition
+from ipymcp.api.namespace import servers_of
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import McpError
 from ipymcp.names import identifier
@@ -32,45 +33,45 @@ if TYPE_CHECKING:
 _LOAD_HELP = """Load servers: start them and list their tools.
 
     %mcp load                                   every server of the discovered configuration; see %mcp config
-    %mcp load fs git                            those two of it
-    %mcp load demo                              the server that ships with ipymcp
+    %mcp load fs git                            only these two of it
+    %mcp load demo                              the server that comes with ipymcp
     %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
     %mcp load docs https://host/mcp             a remote server: [NAME] URL
     %mcp load ./servers.json                    every server of a config file that is not disabled
-    %mcp load ./servers.json fs git             those two of it
+    %mcp load ./servers.json fs git             only these two of it
 
-Loading again what has not changed does nothing; what has changed is restarted. A server that a project's file defines
+Loading an unchanged server again does nothing; a changed one is restarted. A server that a project's file defines
 runs only after you have seen its definition and agreed: you are asked, once for each definition.
 
     --header H     a header of every request to a remote server: 'Authorization: Bearer ${TOKEN}'; ${TOKEN} is this
                    kernel's variable at each start
-    --transport T  http (the default, which finds sse by itself) or sse
+    --transport T  http (the default, which detects sse) or sse
     --env K=V      a variable for the server; --env K passes on this kernel's own
     --cwd D        the folder it runs in
     --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
     --timeout S    seconds a call may go without progress; 30 unless set
     --start-timeout S   seconds a start may take; 120 unless set
     --trust        run what the project defines without asking; its servers still ask for your secrets
-    --read-only    refuse tools that do not declare that they only read
-    --locked       refuse servers whose tools are not what mcp.lock says; %mcp pins export writes that
-    --lazy         start it at its first call, where its tools are known from before
-    --no-wait      return at once; %mcp shows how it goes"""
+    --read-only    refuse tools that are not declared as read-only
+    --locked       refuse servers whose tools differ from mcp.lock, which %mcp pins export writes
+    --lazy         start it at its first call, if its tools are known already
+    --no-wait      return at once; %mcp shows the progress"""
 
 _VARIABLE = re.compile(r"[^=\s\0]+")
 _OF_ONE = ("--env", "--header", "--cwd", "--transport")
-"""Options that say something of one server, which has to be named."""
+"""Options that need a named server."""
 _DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
 
 
 def _load(request: MagicRequest) -> None:
-    asked = _asked(request)
+    asked = _load_request(request)
     definitions = [_changed(request, one) for one in asked.definitions]
     originals = {one.name: one for one, changed in zip(asked.definitions, definitions, strict=True) if changed != one}
     named = asked.named
     if not request.line.silent:
         for line in asked.notices:
             say(line)
-    host = request.mcp._host
+    host = request.host
     waiter = Waiter()
     wait = not request.parsed.has("--no-wait")
     display = LoadDisplay(request.ip, host, [definition.name for definition in definitions], quiet=request.is_quiet)
@@ -95,7 +96,7 @@ def _load(request: MagicRequest) -> None:
         host.sessions[failed].require()
 
 
-def _asked(request: MagicRequest) -> LoadRequest:
+def _load_request(request: MagicRequest) -> LoadRequest:
     command = request.line.command
     names = request.names
     if command is not None:
@@ -117,11 +118,11 @@ def _asked(request: MagicRequest) -> LoadRequest:
     if alone is not None and not names:
         word = next(word for word in request.words if (word.key or word.text) == alone)
         raise LineError(f"{alone} of which server? usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
-    return gather(names, request.mcp._host)
+    return gather(names, request.host)
 
 
 def _remote(request: MagicRequest) -> ServerDefinition:
-    """`[NAME] URL`."""
+    """The definition of `[NAME] URL`."""
     names = request.names
     position = next(index for index, name in enumerate(names) if "://" in name)
     if position > 1 or len(names) > position + 1:
@@ -131,16 +132,16 @@ def _remote(request: MagicRequest) -> ServerDefinition:
 
 
 def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefinition:
-    """With what the line's options say instead."""
+    """Apply the line's options to a definition."""
     parsed = request.parsed
     changes: dict[str, Any] = {}
     if parsed.has("--env"):
         given = variables(parsed.texts("--env"))
-        if definition.source.scope != "cell":  # what is typed is meant as it stands
+        if definition.source.scope != "cell":  # `${` of a typed definition stays
             given = {name: value.replace("${", "$${") for name, value in given.items()}
         changes["env"] = {**definition.env, **given}
     if parsed.has("--cwd"):
-        changes["cwd"] = os.path.join(request.mcp._host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
+        changes["cwd"] = os.path.join(request.host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
     if parsed.has("--read-only"):
         changes["read_only"] = True
     if parsed.has("--era"):
@@ -153,7 +154,7 @@ def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefin
         changes["transport"] = parsed.text("--transport")
     for option in ("--header", "--transport"):
         if parsed.has(option) and definition.url is None:
-            raise McpError(f"{option}: {definition.name} is no remote server", hint="%mcp load [NAME] URL")
+            raise McpError(f"{option}: {definition.name} is not a remote server", hint="%mcp load [NAME] URL")
     start_timeout = parsed.number("--start-timeout")
     if start_timeout is not None:
         changes["start_timeout"] = start_timeout
@@ -165,20 +166,20 @@ def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefin
 
 
 def variables(texts: Sequence[str], own: Callable[[str], str] = os.environ.__getitem__) -> dict[str, str]:
-    """What `--env K=V` and `--env K` say.
+    """Parse values of `--env`: `K=V`, or `K` for this kernel's own variable.
 
     Args:
         texts: The options' values.
-        own: What stands for this kernel's own variable.
+        own: Returns the value of one of this kernel's variables.
 
     Raises:
-        McpError: One has no name, or this kernel has no such variable.
+        McpError: A variable has no valid name, or this kernel does not have it.
     """
     given: dict[str, str] = {}
     for text in texts:
         name, has_value, value = text.partition("=")
         if not _VARIABLE.fullmatch(name):
-            raise McpError(f"--env {text}: {name!r} is no name of a variable", hint="write --env NAME=VALUE")
+            raise McpError(f"--env {text}: {name!r} is not a name of a variable", hint="write --env NAME=VALUE")
         if not has_value:
             if name not in os.environ:
                 raise McpError(f"--env {name}: this kernel has no variable {name}", hint=f"give it: --env {name}=VALUE")
@@ -188,11 +189,11 @@ def variables(texts: Sequence[str], own: Callable[[str], str] = os.environ.__get
 
 
 def headers(texts: Sequence[str]) -> dict[str, str]:
-    """What `--header 'Name: value'` says.
+    """Parse values of `--header`: `Name: value`.
 
     Raises:
-        McpError: One has no name or value.
-        ConfigError: One is no header that can be sent.
+        McpError: A header has no value.
+        ConfigError: A header is invalid.
     """
     given: dict[str, str] = {}
     for text in texts:
@@ -205,7 +206,7 @@ def headers(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _name_of(argv: Sequence[str]) -> str:
-    """A name for a server that was given none: `npx -y @scope/server-time` is `time`."""
+    """Derive a server's name from its command: `npx -y @scope/server-time` is `time`."""
     words = [word for word in argv if not word.startswith("-") and word not in ("run", "dlx", "tool")]
     program = re.split(r"[/\\]", words[0])[-1] if words else "server"
     if program in RUNNERS and len(words) > 1:
@@ -256,7 +257,7 @@ def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[MagicRequ
         act(request.mcp, request.names)
         if request.is_quiet:
             return None
-        tools = [name for name in request.names if not request.mcp._servers_of(name)]
+        tools = [name for name in request.names if not servers_of(request.mcp, name)]
         if tools:
             print(one_line(f"{request.word}d: {', '.join(tools)}"))  # noqa: T201 - the command's answer
         return request.mcp.servers if len(tools) < len(request.names) else None
@@ -277,13 +278,13 @@ def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) 
 
 _LIFECYCLE_COMMANDS = {
     "start": _servers("start", "Start servers that were stopped or have failed.", lambda mcp, names: mcp.start(*names)),
-    "stop": _servers("stop", "Stop servers; %mcp start NAME brings them back.", lambda mcp, names: mcp.stop(*names)),
+    "stop": _servers("stop", "Stop servers; %mcp start NAME starts them again.", lambda mcp, names: mcp.stop(*names)),
     "restart": _servers("restart", "Stop servers and start them again.", lambda mcp, names: mcp.restart(*names)),
     "unload": _servers("unload", "Stop servers and forget them.", lambda mcp, names: mcp.unload(*names)),
     "disable": _patterns(
-        "disable", "Switch off servers (they are stopped) or single tools.", lambda mcp, names: mcp.disable(*names)
+        "disable", "Disable servers, which stops them, or single tools.", lambda mcp, names: mcp.disable(*names)
     ),
-    "enable": _patterns("enable", "Switch on what was switched off.", lambda mcp, names: mcp.enable(*names)),
+    "enable": _patterns("enable", "Enable disabled servers or tools.", lambda mcp, names: mcp.enable(*names)),
 }
 
 
@@ -300,7 +301,7 @@ def _logs(request: MagicRequest) -> Table:
     count = 50 if number is None else int(number)
     if request.names:
         return request.mcp.servers[request.names[0]].logs(count)
-    lines = [(line, name) for name, session in request.mcp._host.sessions.items() for line in session.log.tail(count)]
+    lines = [(line, name) for name, session in request.host.sessions.items() for line in session.log.tail(count)]
     lines.sort(key=lambda pair: pair[0].time)
     rows = [
         (time.strftime("%H:%M:%S", time.localtime(line.time)), name, line.source, line.level, line.text)
@@ -319,19 +320,16 @@ _PANEL_HELP = """Show the panel: servers, tools with forms, calls and logs.
     %mcp panel          all servers
     %mcp panel fs       the card of one; mcp.servers["fs"] shows the same
 
-%config IPyMCP.panel = "run" lets it call, read and answer, but not start, stop, load or trust; "view" only look. Under
-Voilà it is "run" unless you say otherwise. A saved notebook keeps a table of the servers."""
+%config IPyMCP.panel = "run" lets it call, read and answer, but not start, stop, load or trust; "view" lets it
+only show. The default under Voilà is "run". A saved notebook keeps a table of the servers."""
 
 
 def _panel(request: MagicRequest) -> None:
     from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 
-    from ipymcp.notebook.display import card, panel
-
-    names = request.names
-    extension = request.extension
-    shown, metadata = card(extension, request.mcp.servers[names[0]]) if names else panel(extension)
-    display(shown, metadata=metadata, raw=True)
+    names, shown = request.names, request.display
+    bundle, metadata = shown.card(request.mcp.servers[names[0]]) if names else shown.panel()
+    display(bundle, metadata=metadata, raw=True)
 
 
 _PANEL_COMMANDS = {"panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _PANEL_HELP, _panel)}

@@ -1,5 +1,5 @@
-"""Logging in to remote servers: OAuth 2.1 as MCP uses it, 2025-03-26 to 2026-07-28.
+"""Logins to remote servers: OAuth 2.1 as specified by MCP 2025-03-26 to 2026-07-28.
 
-`provider.OAuth` is an `Authorizer` of the HTTP transports. It reaches the network only by the `Fetch` it is given, the
-user only by a `LoginUser`, and what must be kept goes to a `TokenStore`.
+`provider.OAuth` is an `Authorizer` for the HTTP transports. Its interfaces to the outside are `Fetch` for the network,
+`LoginUser` for the user, and `TokenStore` for tokens.
 """

@@ -1,4 +1,4 @@
-"""URLs of servers, metadata and endpoints: which may be used, and which belong together."""
+"""Checks and comparisons of server, metadata and endpoint URLs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ipymcp.errors import AuthError
 from ipymcp.protocol.transports.addresses import literal_address
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-THEIR_FAULT = "a fault of the server: tell whoever runs it"
+SERVER_FAULT = "a fault of the server: tell its operator"
 
 
 def host(url: str) -> str:
-    """The host, with the port where that is not the scheme's own: what a person recognises a site by."""
+    """Return the host that a user recognizes a site by, with a non-default port."""
     parts = _split(url)
     if parts is None or not parts.hostname:
         return "?"
@@ -22,17 +22,17 @@ def host(url: str) -> str:
 
 
 def origin(url: str) -> str:
-    """`scheme://host[:port]`, in lower case, without a default port."""
+    """Return `scheme://host[:port]` in lower case, without a default port."""
     return f"{urlsplit(url).scheme}://{host(url)}"
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs lie on the same scheme, host and port."""
+    """Tell whether two URLs have the same scheme, host and port."""
     return origin(one) == origin(other)
 
 
 def is_loopback(url: str) -> bool:
-    """Whether it names this machine, as `localhost` or by a loopback address in any notation."""
+    """Tell whether a URL names this machine: `localhost`, or a loopback address in any notation."""
     parts = _split(url)
     if parts is None or not parts.hostname:
         return False
@@ -45,27 +45,27 @@ def is_loopback(url: str) -> bool:
 
 
 def secure(url: str, what: str, *, loopback: bool) -> str:
-    """The URL itself, when secrets may be sent there or answers from there believed.
+    """Check that a URL is safe to send secrets to and to trust answers from, and return it.
 
     Args:
-        url: An address, usually from somebody's metadata.
-        what: What it is, for the message.
-        loopback: Whether plain http on this machine will do. Only where the server is on this machine too: a stranger's
-            metadata must not make us call our own neighbours.
+        url: A URL, usually from metadata.
+        what: Description of the URL, for the error message.
+        loopback: Whether plain http on this machine is allowed, as it is if the server is on this machine too. A remote
+            server's metadata must not cause requests to local services.
 
     Raises:
-        AuthError: It is not https, or holds what such an address must not hold.
+        AuthError: The URL is not https, or has a user name or fragment.
     """
     parts = _split(url)
-    is_plain = url.isascii() and url.isprintable() and " " not in url  # other letters only look like those of a domain
+    is_plain = url.isascii() and url.isprintable() and " " not in url  # other letters may look like ASCII letters
     if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not is_plain:
-        raise AuthError(f"cannot log in: {what} is no web address: {url[:200]!a}", hint=THEIR_FAULT)
+        raise AuthError(f"cannot log in: {what} is not a web address: {url[:200]!a}", hint=SERVER_FAULT)
     if parts.username is not None or parts.fragment:
-        raise AuthError(f"cannot log in: {what} on {host(url)} holds a user name or a fragment", hint=THEIR_FAULT)
+        raise AuthError(f"cannot log in: {what} on {host(url)} contains a user name or a fragment", hint=SERVER_FAULT)
     if is_loopback(url):
         if not loopback:
-            message = f"cannot log in: {what} is on this machine ({host(url)}), and the server is not"
-            raise AuthError(message, hint=THEIR_FAULT)
+            message = f"cannot log in: {what} is on this machine ({host(url)}), but the server is not"
+            raise AuthError(message, hint=SERVER_FAULT)
     elif parts.scheme != "https":
         message = f"cannot log in: {what} on {host(url)} is not https"
         raise AuthError(message, hint="only on this machine is http safe; use https, or give a token by headers")
@@ -73,19 +73,19 @@ def secure(url: str, what: str, *, loopback: bool) -> str:
 
 
 def canonical(server_url: str) -> str:
-    """The server's resource identifier (RFC 8707 section 2): no fragment, no bare trailing slash."""
+    """Return the server's resource identifier (RFC 8707 section 2): no fragment, no bare trailing slash."""
     parts = urlsplit(server_url)
     path = "" if parts.path == "/" else parts.path
     return f"{origin(server_url)}{path}{'?' + parts.query if parts.query else ''}"
 
 
 def same_resource(one: str, other: str) -> bool:
-    """Whether two resource identifiers are the same, but for a bare trailing slash."""
+    """Compare two resource identifiers, ignoring a bare trailing slash."""
     return canonical(one).rstrip("/") == canonical(other).rstrip("/")
 
 
 def covers(resource: str, server_url: str) -> bool:
-    """Whether a resource identifier is the server's, or a folder of its origin that the server lies in."""
+    """Tell whether a resource identifier is the server's, or a parent path on its origin."""
     if not same_origin(resource, server_url):
         return False
     held = urlsplit(resource)

@@ -1,10 +1,10 @@
 """Discovery for a login: the server's challenge (RFC 9110), its metadata, and the authorization server's.
 
-One header may hold several challenges, separated by the same commas as their parameters; a value may be quoted and
-hold commas itself. Real servers bend the grammar, so whatever cannot be read is skipped, never an error.
+One header may contain several challenges, separated by the same commas as their parameters, and quoted values may
+contain commas. Servers violate the grammar, so unreadable parts are skipped.
 
 Sources: RFC 9728 and RFC 8414; OpenID Connect Discovery 1.0; MCP 2026-07-28, authorization server discovery; for
-servers older than those, MCP 2025-03-26, authorization, section 2.3.
+older servers MCP 2025-03-26, authorization, section 2.3.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """One way in that the server offers."""
+    """An authentication challenge."""
 
     scheme: str
-    """In lower case, such as `bearer`."""
+    """Scheme in lower case, such as `bearer`."""
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By names in lower case; of a name that comes twice, the first."""
+    """Parameters by lower-case name; the first value of a repeated name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeRequest:
-    """What the challenges of one answer ask for, taken together."""
+    """The combined request of all challenges in a response."""
 
     resource_metadata: str | None = None
-    """Where the server says its metadata is (RFC 9728 section 5.1)."""
+    """URL of the server's metadata (RFC 9728 section 5.1)."""
     scopes: tuple[str, ...] = ()
     error: str | None = None
-    """Such as `invalid_token` or `insufficient_scope` (RFC 6750 section 3.1)."""
+    """Error code, such as `invalid_token` or `insufficient_scope` (RFC 6750 section 3.1)."""
 
 
 def parse(values: Sequence[str]) -> list[Challenge]:
-    """The challenges in `WWW-Authenticate` headers, in order."""
+    """Parse the challenges in `WWW-Authenticate` headers, in order."""
     return [challenge for value in values for challenge in _challenges(value[:_MAX_LENGTH])]
 
 
-def demand(values: Sequence[str]) -> ScopeRequest:
-    """What `WWW-Authenticate` headers ask of an OAuth client; Bearer challenges come first."""
+def scope_request(values: Sequence[str]) -> ScopeRequest:
+    """Combine the challenges in `WWW-Authenticate` headers, Bearer challenges first."""
     ordered = sorted(parse(values), key=lambda challenge: challenge.scheme != "bearer")
 
     def first(name: str) -> str | None:
@@ -71,7 +71,7 @@ def demand(values: Sequence[str]) -> ScopeRequest:
 
 
 def scope_tokens(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of the names that are scopes (RFC 6749 section 3.3), each once; a question shows them to the user."""
+    """Filter the valid scopes (RFC 6749 section 3.3), without duplicates; they are shown to the user."""
     return tuple(dict.fromkeys(name for name in names if _SCOPE.fullmatch(name)))
 
 
@@ -101,24 +101,24 @@ def _challenges(text: str) -> Iterator[Challenge]:
 
 _MAX_ISSUERS = 4
 _MAX_ITEMS = 200
-_ASK_THE_OPERATOR = "tell whoever runs the server"
+_ASK_THE_OPERATOR = "tell the server's operator"
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectedResource:
-    """A protected server as its own metadata describes it."""
+    """A protected server as described by its metadata."""
 
     uri: str
-    """What tokens are asked for (RFC 8707)."""
+    """Resource identifier of the tokens (RFC 8707)."""
     issuers: tuple[str, ...]
-    """The authorization servers it trusts, at least one."""
+    """The trusted authorization servers, at least one."""
     scopes: tuple[str, ...]
-    """What it names as enough to begin with; empty: nothing named."""
+    """The scopes for a first login; empty if unspecified."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationServer:
-    """Who logs users in."""
+    """An authorization server as described by its metadata."""
 
     issuer: str
     authorization_endpoint: str | None
@@ -126,27 +126,27 @@ class AuthorizationServer:
     registration_endpoint: str | None = None
     scopes: tuple[str, ...] = ()
     auth_methods: tuple[str, ...] | None = None
-    """None: not told, so `client_secret_basic` (RFC 8414 section 2)."""
+    """Supported client authentication; None means `client_secret_basic` (RFC 8414 section 2)."""
     signing_algorithms: tuple[str, ...] = ()
     has_pkce: bool = True
-    """Whether it says that it supports PKCE with S256."""
+    """Whether it supports PKCE with S256."""
     sends_issuer: bool = False
-    """Whether its answers always carry `iss` (RFC 9207)."""
+    """Whether its responses always contain `iss` (RFC 9207)."""
     takes_metadata_documents: bool = False
     """Whether a client id may be the URL of a metadata document."""
     is_assumed: bool = False
-    """It has no metadata: these are the default addresses of 2025-03-26."""
+    """Whether it has no metadata and the default endpoints of 2025-03-26 are assumed."""
 
 
-def resource_urls(server_url: str, told: str | None) -> list[str]:
-    """Where a server's metadata may be, in the order to try."""
+def resource_urls(server_url: str, metadata_url: str | None) -> list[str]:
+    """List the URLs that may have a server's metadata, in the order to try."""
     base, path = addresses.origin(server_url), urlsplit(server_url).path.rstrip("/")
     well_known = f"{base}/.well-known/oauth-protected-resource"
-    return list(dict.fromkeys([*([told] if told else []), well_known + path, well_known]))
+    return list(dict.fromkeys([*([metadata_url] if metadata_url else []), well_known + path, well_known]))
 
 
 def server_urls(issuer: str) -> list[str]:
-    """Where an authorization server's metadata may be, in the order to try."""
+    """List the URLs that may have an authorization server's metadata, in the order to try."""
     base, path = addresses.origin(issuer), urlsplit(issuer).path.rstrip("/")
     oauth, openid = f"{base}/.well-known/oauth-authorization-server", f"{base}/.well-known/openid-configuration"
     if not path:
@@ -154,23 +154,22 @@ def server_urls(issuer: str) -> list[str]:
     return [oauth + path, openid + path, f"{base}{path}/.well-known/openid-configuration"]
 
 
-async def resource(web: MetadataClient, server_url: str, told: str | None) -> ProtectedResource:
+async def resource(web: MetadataClient, server_url: str, metadata_url: str | None) -> ProtectedResource:
     """Read a server's metadata.
 
     Args:
-        web: The network.
-        server_url: The server's address.
-        told: The metadata's address as the server's challenge has it, if it does.
+        web: Fetches documents.
+        server_url: The server's URL.
+        metadata_url: The metadata URL from the server's challenge, if any.
 
     Returns:
-        What the metadata says, or, where there is none, the server itself as its own authorization server, as in
-        2025-03-26.
+        The metadata; without any, the server is its own authorization server, as in 2025-03-26.
 
     Raises:
         AuthError: The metadata cannot be read, or is another server's.
     """
     troubles: list[str] = []
-    for url in resource_urls(server_url, told):
+    for url in resource_urls(server_url, metadata_url):
         document, trouble = await web.document(url, "the server's metadata")
         if document is not None and isinstance(document.get("resource"), str):
             return _resource(document, server_url, url)
@@ -182,11 +181,11 @@ async def resource(web: MetadataClient, server_url: str, told: str | None) -> Pr
 
 
 def _resource(document: dict[str, Any], server_url: str, found_at: str) -> ProtectedResource:
-    """What metadata says of the server.
+    """Interpret a server's metadata.
 
-    Metadata may name a folder that the server lies in, and then only the folder's own metadata is believed (RFC 9728
-    section 3.3): on a host that several tenants share, one of them would else get tokens that are good for all. From
-    anywhere else it stands for the server alone.
+    Metadata may name a parent path of the server, which is accepted only from the parent's own metadata URL (RFC 9728
+    section 3.3). Otherwise a tenant of a shared host could get tokens that are valid for the others. Metadata from any
+    other URL applies to the server alone.
     """
     uri = document["resource"]
     if not addresses.covers(uri, server_url):
@@ -204,13 +203,13 @@ async def authorization_server(web: MetadataClient, issuer: str, server_url: str
     """Read an authorization server's metadata.
 
     Args:
-        web: The network.
-        issuer: Its identifier, from the server's metadata.
-        server_url: The server's address. Where the server is its own authorization server and has no metadata, it has
-            the addresses of 2025-03-26.
+        web: Fetches documents.
+        issuer: Issuer identifier from the server's metadata.
+        server_url: The server's URL. A server that is its own authorization server without metadata has the default
+            endpoints of 2025-03-26.
 
     Raises:
-        AuthError: There is no metadata, or it is not that issuer's.
+        AuthError: There is no metadata, or it is another issuer's.
     """
     troubles: list[str] = []
     for url in server_urls(addresses.secure(issuer, "the authorization server", loopback=web.loopback)):
@@ -231,7 +230,7 @@ async def authorization_server(web: MetadataClient, issuer: str, server_url: str
 
 
 def _is_same(given: object, expected: str) -> bool:
-    """Simple string comparison (RFC 8414 section 3.3), but for the bare slash that URL types add to a root."""
+    """Compare issuers as strings (RFC 8414 section 3.3), ignoring the slash that URL types add to a root."""
     if given == expected:
         return True
     return isinstance(given, str) and given.rstrip("/") == expected.rstrip("/") == addresses.origin(expected)

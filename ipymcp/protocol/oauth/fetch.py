@@ -1,4 +1,4 @@
-"""`Fetch` over the HTTP client of the transports. To be imported only once a server wants a login."""
+"""The `Fetch` implementation on the transports' HTTP client; imported when a server requires a login."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def fetch(
     method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
 ) -> tuple[int, Mapping[str, str], bytes]:
-    """Send one request over a connection of its own: logins are rare, and leave nothing open behind them."""
+    """Send one request over a new connection that is closed afterwards."""
     client = await asyncio.to_thread(HttpClient, parse_address(url), {}, reach)
     try:
         answer = await client.send(method, headers, body, follow=False)

@@ -1,7 +1,6 @@
-"""The network as logins see it: small JSON documents, and forms that are answered by them.
+"""JSON documents and forms for logins over an abstract HTTP client.
 
-How bytes travel is somebody else's business (`Fetch`); what may be asked and what is believed is decided here. Every
-answer is bounded, every wait is bounded, and no redirect leaves the origin it came from.
+`Fetch` sends the requests. This module limits their URLs, redirects (within the origin), duration and response size.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_BODY = 1_048_576
-"""Bytes of the longest answer that is read."""
+"""Maximum size of a response, in bytes."""
 
 _TIMEOUT = 30.0
 _ASK = {"Accept": "application/json", "MCP-Protocol-Version": HANDSHAKE_VERSIONS[0]}
@@ -33,59 +32,59 @@ _PASSING = frozenset({408, 425, 429})
 
 
 class Fetch(Protocol):
-    """Sends one HTTP request and gives back the answer, whatever its status."""
+    """Sends an HTTP request and returns the response, whatever its status."""
 
     async def __call__(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send one request.
 
-        It follows no redirect, sends no header but these and the protocol's own, keeps no cookies, and reads no more
-        than `MAX_BODY` + 1 bytes of the answer.
+        It must follow no redirect, add no headers except protocol headers, keep no cookies, and read at most
+        `MAX_BODY` + 1 bytes of the response.
 
         Args:
             method: `GET` or `POST`.
-            url: Where to.
-            headers: To send.
-            body: To send.
-            reach: The closest zone that may be connected to, judged by the addresses that the host's name resolves to.
+            url: The URL.
+            headers: Request headers.
+            body: Request body.
+            reach: The closest zone that may be connected to, applied to the resolved addresses of the host.
 
         Returns:
             Status, headers and body.
 
         Raises:
-            OutOfReach: The address is closer than that.
-            McpError: No answer came; the message says why. An `OSError` will do as well.
+            OutOfReach: The address is closer than allowed.
+            McpError: There was no response. An `OSError` is accepted as well.
         """
         ...
 
 
 class JsonDocument(NamedTuple):
-    """What lies at an address where metadata might be."""
+    """The response to a metadata request."""
 
     document: dict[str, Any] | None
     trouble: str | None
-    """Why there is none, where it is not simply that nothing is there."""
+    """The reason that there is no document, unless it simply does not exist."""
 
 
 class Reply(NamedTuple):
-    """An endpoint's answer to a form."""
+    """An endpoint's response to a form."""
 
     status: int
     document: dict[str, Any] | None
-    """None where the answer is no JSON object."""
+    """None if the response is not a JSON object."""
 
 
 class MetadataClient:
     """Fetches documents and posts forms.
 
-    Args:
-        fetch: How requests travel.
-        loopback: Whether addresses on this machine will do; see `addresses.secure`.
-        vouched: Hosts that the user has configured: wherever they are, they may be connected to.
+    URLs named by a server must not be closer to this machine than the server itself. Otherwise its metadata could cause
+    requests to local services.
 
-    What a server names must not be closer to this machine than the server itself is, or its metadata could have this
-    machine call its own neighbours.
+    Args:
+        fetch: Sends the requests.
+        loopback: Whether URLs on this machine are allowed; see `addresses.secure`.
+        vouched: Hosts that the user configured, which may be anywhere.
     """
 
     def __init__(self, fetch: Fetch, *, loopback: bool, vouched: frozenset[str] = frozenset()) -> None:
@@ -95,15 +94,15 @@ class MetadataClient:
         self._reach = Zone.LOCAL if loopback else Zone.PUBLIC
 
     def answered_from(self, peer: str | None) -> None:
-        """The server has just answered from this IP address."""
+        """Set the server's IP address, from which it has just responded."""
         if peer is not None and not self.loopback:
             self._reach = zone_of(peer) or Zone.PUBLIC
 
     async def document(self, url: str, what: str) -> JsonDocument:
-        """The JSON object at an address, if there is one.
+        """Fetch the JSON object at a URL, if there is one.
 
         Raises:
-            AuthError: The address must not be used, or nobody answers there.
+            AuthError: The URL is not allowed, or cannot be reached.
         """
         for _ in range(_MAX_REDIRECTS + 1):
             addresses.secure(url, what, loopback=self.loopback)
@@ -114,22 +113,22 @@ class MetadataClient:
             if not addresses.same_origin(target, url):
                 return JsonDocument(None, f"redirects to another site ({addresses.host(target)})")
             url = target
-        return JsonDocument(None, f"redirects without end ({_MAX_REDIRECTS} were followed)")
+        return JsonDocument(None, f"redirects too often ({_MAX_REDIRECTS} redirects were followed)")
 
     async def post_form(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str], what: str) -> Reply:
-        """Post a form; a redirect is not followed.
+        """Post a form, without following redirects.
 
         Raises:
-            AuthError: The address must not be used, or nobody answers there.
+            AuthError: The URL is not allowed, or cannot be reached.
         """
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         return await self._post(url, urlencode(fields).encode(), {**kind, **headers}, what)
 
     async def post_json(self, url: str, value: Mapping[str, Any], what: str) -> Reply:
-        """Post a JSON object; a redirect is not followed.
+        """Post a JSON object, without following redirects.
 
         Raises:
-            AuthError: The address must not be used, or nobody answers there.
+            AuthError: The URL is not allowed, or cannot be reached.
         """
         return await self._post(url, msgspec.json.encode(value), {"Content-Type": "application/json"}, what)
 
@@ -148,7 +147,7 @@ class MetadataClient:
         except TimeoutError:
             reason = f"no answer within {_TIMEOUT:g} s"
         except OutOfReach as error:
-            raise AuthError(f"cannot log in: {error.message}", hint=addresses.THEIR_FAULT) from error
+            raise AuthError(f"cannot log in: {error.message}", hint=addresses.SERVER_FAULT) from error
         except (McpError, OSError) as error:
             reason = getattr(error, "message", None) or str(error) or type(error).__name__
         hint = "check the network and the proxy settings, then %mcp start NAME"
@@ -159,7 +158,7 @@ def _found(status: int, body: bytes) -> JsonDocument:
     if len(body) > MAX_BODY:
         return JsonDocument(None, f"is larger than {MAX_BODY:,} bytes")
     if 200 <= status < 300:
-        return JsonDocument(_object(body), None)  # a page for people at an unknown path is as good as nothing
+        return JsonDocument(_object(body), None)  # a web page at an unknown path means no document
     if 400 <= status < 500 and status not in _PASSING:
         return JsonDocument(None, None)
     return JsonDocument(None, f"was answered with HTTP {status}")

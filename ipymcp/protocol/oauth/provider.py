@@ -1,7 +1,7 @@
-"""Gets one server's requests past its login: finds out who logs users in, logs in, and keeps the tokens fresh.
+"""The OAuth authorizer: finds the authorization server, logs in, and refreshes tokens.
 
-Nothing here goes round for ever: a token that is refused the first time it is used is not replaced by another of its
-kind, a scope is asked for once, and a minute has room for few logins.
+Nothing is repeated forever: a new token that is refused is not replaced by another of its kind, a scope is requested
+once, and the number of logins per minute is limited.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import AuthError
 from ipymcp.masking import masks
 from ipymcp.protocol.oauth import addresses, discovery
-from ipymcp.protocol.oauth.discovery import ScopeRequest, demand
+from ipymcp.protocol.oauth.discovery import ScopeRequest, scope_request
 from ipymcp.protocol.oauth.http import MetadataClient
 from ipymcp.protocol.oauth.redirect import Login
 from ipymcp.protocol.oauth.registration import configured
@@ -38,7 +38,7 @@ _AFTER_FAILED_REFRESH = 30.0
 
 
 class _Sent(dict[str, str]):
-    """The headers of one request, and how many logins had failed by then."""
+    """The headers of a request, and the number of logins that had failed when it was sent."""
 
     def __init__(self, headers: Mapping[str, str], failures: int) -> None:
         super().__init__(headers)
@@ -49,13 +49,13 @@ class OAuth:
     """An `Authorizer` for one server.
 
     Args:
-        server_url: The server's address.
-        settings: What is configured for its login.
-        store: Where registrations and tokens are kept.
-        user: Who logs in.
-        http: How requests to metadata and token endpoints travel.
-        definition: The digest of the server's definition; tokens of another definition are not used.
-        open_redirect: Where redirects arrive, in place of a listener on this machine.
+        server_url: The server's URL.
+        settings: The configuration of the login.
+        store: Stores registrations and tokens.
+        user: The user who logs in.
+        http: Sends requests to metadata and token endpoints.
+        definition: Digest of the server's definition; tokens of another definition are not used.
+        open_redirect: Receives redirects instead of a listener on this machine.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class OAuth:
         self._login = Login(self._web, settings, store, user, open_redirect)
         self._definition = definition or addresses.canonical(server_url)
         self._lock = asyncio.Lock()
-        self._ahead = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
         self._is_loaded = False
         self._key: TokenKey | None = None
         self._held: Tokens | None = None
         self._uses = 0
-        """How often the token that is held went out; one that came back from its first use was never any good."""
+        """Number of uses of the current token; one refused at its first use was never valid."""
         self._is_refreshed = False
         self._refresh_after = 0.0
         self._server: AuthorizationServer | None = None
@@ -90,13 +90,13 @@ class OAuth:
         self._failure: AuthError | None = None
 
     async def headers(self) -> Mapping[str, str]:
-        """What every request carries now; refreshes what is about to expire."""
+        """Return the headers for every request, refreshing a token that is about to expire."""
         if not self._is_loaded:
             async with self._lock:
                 await self._load()
         if self._held is not None and self._held.is_ending and time.monotonic() >= self._refresh_after:
-            # Not under the other lock: a request that has a token need not wait until a user has logged in for more.
-            async with self._ahead:
+            # Not under the other lock: a request with a token need not wait for a user's login.
+            async with self._refresh_lock:
                 await self._refresh_ahead()
         self._uses += 1
         return _Sent(self._authorization(), self._failures)
@@ -104,27 +104,27 @@ class OAuth:
     async def challenged(
         self, status: int, challenges: Sequence[str], sent: Mapping[str, str], peer: str | None = None
     ) -> bool:
-        """The server turned a request away: find a way in.
+        """Obtain access after a rejected request.
 
         Returns:
-            Whether to send the request once more, with new `headers`. False: a login is not what it lacks.
+            Whether to send the request again with new `headers`. False if a login would not help.
 
         Raises:
-            AuthError: There is no way in.
+            AuthError: The login is impossible or failed.
         """
-        asked = demand(challenges)
+        asked = scope_request(challenges)
         if status == 403 and asked.error != "insufficient_scope":
             return False
         failures = sent.failures if isinstance(sent, _Sent) else self._failures
         async with self._lock:
             await self._load()
             self._web.answered_from(peer)
-            if self._is_answered(asked, sent) or await self._adopt(asked, sent):
+            if self._has_newer_token(asked, sent) or await self._adopt(asked, sent):
                 return True
             if self._failure is not None and self._failures != failures:
-                raise copy.copy(self._failure)  # the login has failed that this request should have had: no second one
+                raise copy.copy(self._failure)  # the login for this request has already failed
             try:
-                await self._get_in(asked)
+                await self._obtain_tokens(asked)
             except AuthError as error:
                 self._failures += 1
                 self._failure = copy.copy(error)
@@ -134,8 +134,8 @@ class OAuth:
     def _authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._held.access_token}"} if self._held else {}
 
-    def _is_answered(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
-        """Whether there is a newer token than the request carried, which allows what the request lacked."""
+    def _has_newer_token(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
+        """Tell whether a newer token than the request's has the scopes that it lacked."""
         if self._held is None or sent.get("Authorization") == self._authorization()["Authorization"]:
             return False
         return asked.error != "insufficient_scope" or set(asked.scopes) <= set(self._held.requested)
@@ -148,11 +148,11 @@ class OAuth:
             await self._find()
 
     async def _adopt(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
-        """Take what another kernel has put into the store meanwhile, if that is an answer."""
-        return await self._find() and self._is_answered(asked, sent)
+        """Use tokens that another kernel has stored meanwhile, if they satisfy the challenge."""
+        return await self._find() and self._has_newer_token(asked, sent)
 
     async def _find(self) -> bool:
-        """Take the newest tokens in the store. Whether they are others than those that were held."""
+        """Load the newest tokens from the store. Returns whether they differ from the current ones."""
         found = await self._store.find(self._definition)
         if found is None or found[1] == self._held or not addresses.covers(found[0].resource, self._url):
             return False
@@ -171,7 +171,7 @@ class OAuth:
 
     # -- getting in ---------------------------------------------------------------------------------------------------
 
-    async def _get_in(self, asked: ScopeRequest) -> None:
+    async def _obtain_tokens(self, asked: ScopeRequest) -> None:
         addresses.secure(self._url, "the server", loopback=True)
         found = await discovery.resource(self._web, self._url, asked.resource_metadata)
         server = await self._choose(found)
@@ -180,19 +180,19 @@ class OAuth:
         scopes = self._scopes(asked, found, server, held)
         if held is not None and await self._renew(asked, server, key, held, scopes):
             return
-        if not self._has_room(server.issuer, scopes):
+        if not self._is_within_limit(server.issuer, scopes):
             message = f"the server asks for one login at {addresses.host(server.issuer)} after the other"
-            raise AuthError(message, hint="tell whoever runs the server; %mcp start NAME tries again")
+            raise AuthError(message, hint="tell the server's operator; %mcp start NAME tries again")
         await self._keep(key, await self._grant(server, found.uri, scopes), is_refreshed=False)
-        self._count(server.issuer, scopes)
+        self._record_success(server.issuer, scopes)
 
     async def _renew(
         self, asked: ScopeRequest, server: AuthorizationServer, key: TokenKey, held: Tokens, scopes: tuple[str, ...]
     ) -> bool:
-        """Make the best of the tokens that were refused. False: only a login helps.
+        """Handle refused tokens without a login, if possible. False if a login is needed.
 
         Raises:
-            AuthError: Nor would a login.
+            AuthError: A login would not help either.
         """
         who = addresses.host(server.issuer)
         if asked.error == "insufficient_scope":
@@ -203,16 +203,16 @@ class OAuth:
             raise AuthError(message, hint="your account there may not be allowed to do this")
         is_new = self._uses <= 1
         if is_new and not self._is_refreshed:
-            raise AuthError(f"the server refuses the token that {who} has just given", hint="tell whoever runs it")
-        if is_new or held.refresh_token is None or not self._has_room("refresh", scopes):
+            raise AuthError(f"the server refuses the token that {who} has just given", hint="tell its operator")
+        if is_new or held.refresh_token is None or not self._is_within_limit("refresh", scopes):
             return False
         if not await self._refresh(server, key, held):
             return False
-        self._count("refresh", scopes)
+        self._record_success("refresh", scopes)
         return True
 
     async def _choose(self, found: ProtectedResource) -> AuthorizationServer:
-        """The authorization server to use: the configured one, the one used last, the first that is in order."""
+        """Choose the authorization server: the configured one, the last one used, or the first that works."""
         preferred = (self._settings.issuer, self._key.issuer if self._key else None)
         failure: AuthError | None = None
         for issuer in sorted(found.issuers, key=lambda issuer: issuer not in preferred):
@@ -228,7 +228,7 @@ class OAuth:
     def _scopes(
         self, asked: ScopeRequest, found: ProtectedResource, server: AuthorizationServer, held: Tokens | None
     ) -> tuple[str, ...]:
-        """What to ask for: what was allowed before, and what the server, the configuration or its metadata name."""
+        """Determine the scopes: those already allowed, and those named by the server, configuration or metadata."""
         named = [*self._settings.scopes, *asked.scopes] or found.scopes
         before = (held.requested or held.granted) if held else ()
         scopes = list(dict.fromkeys([*before, *named]))
@@ -238,20 +238,20 @@ class OAuth:
         return tuple(scopes)
 
     async def _grant(self, server: AuthorizationServer, resource: str, scopes: tuple[str, ...]) -> Tokens:
-        granter = TokenClient(self._web, server, self._settings, resource)
+        token_client = TokenClient(self._web, server, self._settings, resource)
         client = configured(self._settings, server, self._key.issuer if self._key else None, self._url)
         if self._settings.grant == "authorization_code":
-            return await self._login.run(server, granter, client, scopes)
+            return await self._login.run(server, token_client, client, scopes)
         if client is None:
             raise AuthError("cannot log in: no client is configured", hint="set client_id in its auth")
         if self._settings.grant == "enterprise":
-            return await granter.enterprise(client, scopes)
-        return await granter.client_credentials(client, scopes)
+            return await token_client.enterprise(client, scopes)
+        return await token_client.client_credentials(client, scopes)
 
     # -- staying in ---------------------------------------------------------------------------------------------------
 
     async def _refresh_ahead(self) -> None:
-        """Renew a token that is about to expire. Where that fails, the request goes out with it and will be told."""
+        """Refresh a token that is about to expire. On failure the request is sent with the old token."""
         key, held = self._key, self._held
         if key is None or held is None or not held.is_ending:
             return
@@ -271,7 +271,7 @@ class OAuth:
             self._refresh_after = time.monotonic() + _AFTER_FAILED_REFRESH
 
     async def _refresh(self, server: AuthorizationServer, key: TokenKey, held: Tokens) -> bool:
-        """Use the refresh token, unless another kernel has just done so. False: it is of no use any more."""
+        """Use the refresh token, unless another kernel has just done so. False if it is no longer valid."""
         async with self._store.refreshing(key):
             kept = await self._store.tokens(key)
             if kept is not None and kept.access_token != held.access_token:
@@ -284,24 +284,24 @@ class OAuth:
                     self._held = dataclasses.replace(held, refresh_token=None)
                     await self._store.forget_tokens(key)
                 return False
-            if self._held == held:  # else a login has brought something better meanwhile
+            if self._held == held:  # otherwise a login has replaced it meanwhile
                 await self._keep(key, tokens, is_refreshed=True)
             return True
 
     # -- how often ----------------------------------------------------------------------------------------------------
 
-    def _has_room(self, kind: str, scopes: tuple[str, ...]) -> bool:
-        """Whether this minute has room for one more of its successes, which a server may refuse one by one."""
+    def _is_within_limit(self, kind: str, scopes: tuple[str, ...]) -> bool:
+        """Tell whether another success is allowed within this minute; a server may refuse each new token."""
         now = time.monotonic()
         self._attempts = [attempt for attempt in self._attempts if attempt[0] > now - _MINUTE]
         alike = sum(attempt[1:] == (kind, frozenset(scopes)) for attempt in self._attempts)
         return alike < _MAX_ALIKE and len(self._attempts) < _MAX_ATTEMPTS
 
-    def _count(self, kind: str, scopes: tuple[str, ...]) -> None:
+    def _record_success(self, kind: str, scopes: tuple[str, ...]) -> None:
         self._attempts.append((time.monotonic(), kind, frozenset(scopes)))
 
 
 def _named_by_user(settings: OAuthSettings) -> frozenset[str]:
-    """The hosts that the configuration names."""
+    """List the hosts named in the configuration."""
     urls = (settings.issuer, settings.idp_issuer, settings.idp_token_endpoint)
     return frozenset(addresses.host(url) for url in urls if url)

@@ -1,4 +1,4 @@
-"""One login in the browser: the page, the redirect back (RFC 8252 section 7.3), the code."""
+"""A login in the browser: the login page, the redirect back (RFC 8252 section 7.3), and the code."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _HEADERS = (
     "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
     "Connection: close\r\n"
 )
-_ARRIVED = "The notebook has the answer and goes on there. You can close this page."
+_ARRIVED = "The notebook has received the answer. You can close this page."
 _UNKNOWN = "No login of this notebook is waiting for this address."
 
 
 class LoopbackRedirect:
-    """A listener on this machine that takes one redirect and answers it with a page that says nothing but that."""
+    """A local listener that receives one redirect and responds with a page without content."""
 
     def __init__(self, uri: str, state: str) -> None:
         self.uri = uri
@@ -51,12 +51,12 @@ class LoopbackRedirect:
 
     @classmethod
     async def open(cls, state: str, known: Sequence[str] = (), uri: str | None = None) -> LoopbackRedirect:
-        """Listen.
+        """Start to listen.
 
         Args:
-            state: The `state` to wait for.
-            known: Redirect URIs that are registered already; the first whose port is free is taken.
-            uri: The configured one. Without a port it stands for any free port (RFC 8252).
+            state: The expected `state`.
+            known: Registered redirect URIs; the first whose port is free is used.
+            uri: The configured redirect URI. Without a port it stands for any free port (RFC 8252).
 
         Raises:
             AuthError: The configured port is not free.
@@ -65,8 +65,8 @@ class LoopbackRedirect:
             try:
                 return await cls._listening(uri, state)
             except OSError as error:
-                message = f"cannot log in: nothing can listen on {uri} ({error.strerror or error})"
-                raise AuthError(message, hint="end what uses that port, or change redirect_uri") from error
+                message = f"cannot log in: cannot listen on {uri} ({error.strerror or error})"
+                raise AuthError(message, hint="free that port, or change redirect_uri") from error
         pattern = uri or _ANY_PORT
         for candidate in known:
             if _is_variant(candidate, pattern):
@@ -87,11 +87,11 @@ class LoopbackRedirect:
         return redirect
 
     async def received(self) -> str:
-        """Wait for the redirect; the redirected address in full."""
+        """Wait for the redirect and return its full URL."""
         return await asyncio.shield(self._address)
 
     async def aclose(self) -> None:
-        """Close the listener and what is connected to it."""
+        """Close the listener and its connections."""
         self._address.cancel()
         if self._server is not None:
             self._server.close()
@@ -106,7 +106,7 @@ class LoopbackRedirect:
                 writer.write(self._page(head))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever that was, it was not the browser coming back
+            pass  # not the browser's redirect
         finally:
             self._connections.discard(writer)
             writer.close()
@@ -114,14 +114,14 @@ class LoopbackRedirect:
     def _page(self, head: bytes) -> bytes:
         method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         target, _, version = rest.partition(" ")
-        known = method == "GET" and version.startswith("HTTP/1.") and self._is_ours(target)
+        known = method == "GET" and version.startswith("HTTP/1.") and self._is_expected(target)
         if known and not self._address.done():
             self._address.set_result(addresses.origin(self.uri) + target)
         status, text = ("200 OK", _ARRIVED) if known else ("404 Not Found", _UNKNOWN)
         body = f"<!doctype html><title>ipymcp</title><p>{text}</p>\n".encode()
         return f"HTTP/1.1 {status}\r\n{_HEADERS}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
-    def _is_ours(self, target: str) -> bool:
+    def _is_expected(self, target: str) -> bool:
         path, _, query = target.partition("?")
         try:
             states = parse_qs(query, max_num_fields=50).get("state", [])
@@ -133,7 +133,7 @@ class LoopbackRedirect:
 
 
 def _is_variant(candidate: str, pattern: str) -> bool:
-    """Whether a registered redirect URI is the one without a port, at some port."""
+    """Tell whether a registered redirect URI equals the pattern plus a port."""
     try:
         parts, wanted = urlsplit(candidate), urlsplit(pattern)
         return parts.port is not None and wanted == parts._replace(netloc=parts.netloc.rpartition(":")[0])
@@ -145,14 +145,14 @@ _FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
 
 
 class Login:
-    """Logs a person in.
+    """Logs a user in.
 
     Args:
-        web: The network.
-        settings: What is configured.
-        store: Where registrations are kept.
-        user: Who logs in.
-        open_redirect: Where redirects arrive, in place of a listener on this machine.
+        web: Sends requests.
+        settings: The configuration of the login.
+        store: Stores registrations.
+        user: The user who logs in.
+        open_redirect: Receives redirects instead of a listener on this machine.
     """
 
     def __init__(
@@ -170,20 +170,24 @@ class Login:
         self._open_redirect = open_redirect
 
     async def run(
-        self, server: AuthorizationServer, granter: TokenClient, client: Registration | None, scopes: tuple[str, ...]
+        self,
+        server: AuthorizationServer,
+        token_client: TokenClient,
+        client: Registration | None,
+        scopes: tuple[str, ...],
     ) -> Tokens:
         """Log in.
 
         Args:
             server: The authorization server.
-            granter: Gets its tokens.
-            client: The configured client, if there is one.
-            scopes: What to ask for.
+            token_client: Requests its tokens.
+            client: The configured client, if any.
+            scopes: The scopes to request.
 
         Raises:
             AuthError: The login was refused or failed.
         """
-        page = granter.login_page()
+        page = token_client.login_page()
         state = secrets.token_urlsafe(32)
         known = await self._store.redirect_uris(server.issuer)
         redirect = await self._redirect(state, known)
@@ -192,23 +196,23 @@ class Login:
             client = client or await client_for(self._web, server, self._settings, self._store, uri, scopes)
             asked = TokenRequest(uri, scopes, state)
             request = LoginRequest(
-                url=granter.request_url(page, asked, client),
+                url=token_client.request_url(page, asked, client),
                 domain=addresses.host(page),
-                site=granter.site,
-                answer_to=granter.answer_to,
+                site=token_client.site,
+                answer_to=token_client.answer_to,
                 gives_secret=self._settings.client_secret is not None,
                 issuer=server.issuer,
                 scopes=scopes,
                 redirect_uri=uri,
                 redirect=redirect,
-                slip=partial(granter.slip, asked),
+                paste_error=partial(token_client.paste_error, asked),
             )
             try:
-                code = granter.code(asked, await self._user.login(request))
-                return await granter.exchange(asked, client, code)
+                code = token_client.code(asked, await self._user.login(request))
+                return await token_client.exchange(asked, client, code)
             except (AuthError, asyncio.CancelledError) as error:
                 if uri in known and not (isinstance(error, Refused) and error.code not in _FORGOTTEN):
-                    # It may have forgotten the client, and then only its own page says so, to the user.
+                    # The server may have forgotten the client, which only its page would show to the user.
                     await self._store.forget_registration(server.issuer, uri)
                 raise
         finally:
@@ -216,7 +220,7 @@ class Login:
                 await redirect.aclose()
 
     async def _redirect(self, state: str, known: Sequence[str]) -> RedirectSource | None:
-        """Where the redirect will arrive; None where only the user will see it."""
+        """Open the receiver for the redirect; None if only the user will see the redirected URL."""
         if self._open_redirect is not None:
             return await self._open_redirect(state, known)
         uri = self._settings.redirect_uri

@@ -1,6 +1,6 @@
-"""Which client to be at an authorization server (MCP 2026-07-28, client registration; RFC 7591).
+"""Client registration at an authorization server (MCP 2026-07-28, client registration; RFC 7591).
 
-In this order: the configured client, a metadata document's URL, a client registered earlier, a new registration.
+In this order: the configured client, the URL of a metadata document, an earlier registration, a new registration.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ _NO_WAY = (
 def configured(
     settings: OAuthSettings, server: AuthorizationServer, used: str | None, server_url: str
 ) -> Registration | None:
-    """The client a person has configured, if one is.
+    """Return the configured client, if any.
 
     Args:
-        settings: What is configured.
-        server: Where it is to be used.
-        used: The issuer of the last tokens; where none is configured, the client belongs to that one.
-        server_url: The server's address. Where a user logs in, the question names who gets the secret; elsewhere it
-            goes by itself to the server's own host only.
+        settings: The configuration of the login.
+        server: The authorization server.
+        used: Issuer of the last tokens, to which the client belongs if no issuer is configured.
+        server_url: The server's URL. Without a user login that names the recipient, the secret is sent only to the
+            server's own host.
 
     Raises:
-        AuthError: It belongs to another authorization server, or has a secret, and nobody has said whose it is or will
-            be asked.
+        AuthError: The client belongs to another authorization server, or its secret would go to an unconfirmed host.
     """
     if settings.client_id is None:
         return None
@@ -69,10 +68,10 @@ async def client_for(
     redirect_uri: str,
     scopes: tuple[str, ...],
 ) -> Registration:
-    """The client to log in as, where none is configured.
+    """Return the client for a login without a configured client.
 
     Raises:
-        AuthError: There is none and none can be had.
+        AuthError: There is no client, and registration failed.
     """
     if settings.client_metadata_url and server.takes_metadata_documents:
         url = settings.client_metadata_url
@@ -98,7 +97,9 @@ async def _register(
     who = addresses.host(server.issuer)
     by_hand = f"register a client there by hand, with the redirect URI {redirect_uri}, and set client_id in its auth"
     if server.registration_endpoint is None:
-        raise AuthError(f"cannot log in: {who} knows no client of ours and registers none by itself", hint=by_hand)
+        raise AuthError(
+            f"cannot log in: {who} does not know ipymcp and does not register clients automatically", hint=by_hand
+        )
     asked = _method_to_ask(settings, server)
     metadata = {
         "client_name": _NAME,
@@ -111,16 +112,16 @@ async def _register(
     }
     reply = await web.post_json(server.registration_endpoint, metadata, "the registration endpoint")
     try:
-        document = tokens.as_told(reply, who, "the registration of ipymcp", [])
+        document = tokens.read_reply(reply, who, "the registration of ipymcp", [])
     except AuthError as error:
         if server.is_assumed:
-            message = f"the server on {who} wants a login, and says nowhere how to log in"
+            message = f"the server on {who} requires a login, but does not say how to log in"
             raise AuthError(message, hint=_NO_WAY) from None
         error.hint = by_hand
         raise
     client_id, secret = document.get("client_id"), document.get("client_secret")
     if not isinstance(client_id, str) or not client_id:
-        raise AuthError(f"cannot log in: {who} registered ipymcp and gave no client id", hint=by_hand)
+        raise AuthError(f"cannot log in: {who} registered ipymcp without a client id", hint=by_hand)
     secret = secret if isinstance(secret, str) and secret else None
     given = document.get("token_endpoint_auth_method")
     expires = document.get("client_secret_expires_at")

@@ -1,4 +1,4 @@
-"""What logins leave behind: registrations and tokens, and where they are kept."""
+"""Registrations and tokens of logins, and the interface to their storage."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ _MARGIN = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A client as one authorization server knows it."""
+    """A client registered at an authorization server."""
 
     client_id: str
     method: AuthMethod
-    """How it proves itself at the token endpoint."""
+    """Client authentication at the token endpoint."""
     client_secret: str | None = field(default=None, repr=False)
     secret_expires_at: float = 0.0
-    """Seconds since 1970; 0: never."""
+    """Seconds since 1970; 0 means never."""
     scopes: tuple[str, ...] = ()
-    """What it was registered for; empty: anything."""
+    """The scopes of the registration; empty means any."""
     is_dynamic: bool = False
-    """Whether the authorization server made it at our request, and may have forgotten it."""
+    """Whether the authorization server created it on request, and may have forgotten it."""
 
     @property
     def has_expired(self) -> bool:
-        """Whether its secret is no longer valid."""
+        """Whether the client secret has expired."""
         return 0 < self.secret_expires_at <= time.time()
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What one login brought."""
+    """The tokens of a login."""
 
     access_token: str = field(repr=False)
     client: Registration
-    """The client they were issued to; a refresh token is of use to no other."""
+    """The client that the tokens were issued to; only this client can use the refresh token."""
     refresh_token: str | None = field(default=None, repr=False)
     obtained_at: float = 0.0
     """Seconds since 1970."""
     lifetime: float | None = None
-    """Seconds; None: not told."""
+    """Seconds; None if unknown."""
     requested: tuple[str, ...] = ()
-    """The scopes that were asked for; empty: none were named."""
+    """The requested scopes; empty if none were named."""
     granted: tuple[str, ...] = ()
-    """The scopes that were given."""
+    """The granted scopes."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether the access token has expired or will before a request that starts now is through."""
+        """Whether the access token has expired or is about to."""
         if self.lifetime is None:
             return False
         return time.time() >= self.obtained_at + self.lifetime - min(_MARGIN, self.lifetime / 5)
@@ -63,49 +63,49 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class TokenKey:
-    """Whose tokens they are. Never a server's name: another definition of that name inherits nothing."""
+    """Identity of the server that tokens belong to, without its name, which another definition could reuse."""
 
     issuer: str
     resource: str
     definition: str
-    """The digest of the server's definition."""
+    """Digest of the server's definition."""
 
 
 class TokenStore(Protocol):
-    """Keeps secrets. Several kernels may share one."""
+    """Stores secrets. Several kernels may share a store."""
 
     async def registration(self, issuer: str, redirect_uri: str) -> Registration | None:
-        """The client registered there for this redirect URI."""
+        """Find the client registered at an issuer for a redirect URI."""
         ...
 
     async def redirect_uris(self, issuer: str) -> tuple[str, ...]:
-        """The redirect URIs that clients are registered for there, newest first."""
+        """List the redirect URIs of registered clients, newest first."""
         ...
 
     async def keep_registration(self, issuer: str, redirect_uri: str, registration: Registration) -> None:
-        """Keep a client, in place of an older one."""
+        """Store a client, replacing an older one."""
         ...
 
     async def forget_registration(self, issuer: str, redirect_uri: str) -> None:
-        """Forget a client, if there is one."""
+        """Delete a client, if there is one."""
         ...
 
     async def find(self, definition: str) -> tuple[TokenKey, Tokens] | None:
-        """The newest tokens of a server definition."""
+        """Find the newest tokens of a server definition."""
         ...
 
     async def tokens(self, key: TokenKey) -> Tokens | None:
-        """The tokens kept under a key."""
+        """Find the tokens of a key."""
         ...
 
     async def keep_tokens(self, key: TokenKey, tokens: Tokens) -> None:
-        """Keep tokens, in place of older ones."""
+        """Store tokens, replacing older ones."""
         ...
 
     async def forget_tokens(self, key: TokenKey) -> None:
-        """Forget tokens, if there are any."""
+        """Delete tokens, if there are any."""
         ...
 
     def refreshing(self, key: TokenKey) -> AbstractAsyncContextManager[None]:
-        """Held while tokens are refreshed, by one at a time among all that share the store."""
+        """Lock a key while its tokens are refreshed, across all kernels that share the store."""
         ...

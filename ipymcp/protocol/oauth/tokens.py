@@ -36,16 +36,16 @@ _MAX_ERROR_TEXT = 200
 
 
 class Refused(AuthError):
-    """The authorization server answered with an OAuth error. For users it is an `AuthError`, and shown as such."""
+    """The authorization server responded with an OAuth error. Shown to users as an `AuthError`."""
 
     def __init__(self, message: str, *, code: str, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.code = code
-        """Such as `invalid_grant` (RFC 6749 section 5.2)."""
+        """OAuth error code, such as `invalid_grant` (RFC 6749 section 5.2)."""
 
 
 def auth_method(settings: OAuthSettings, server: AuthorizationServer, *, has_secret: bool) -> AuthMethod:
-    """How the client proves itself: as configured, else the best that both sides can do."""
+    """Choose the client authentication: the configured one, or the best that both sides support."""
     if settings.token_endpoint_auth_method is not None:
         return settings.token_endpoint_auth_method
     if settings.private_key is not None:
@@ -67,69 +67,69 @@ async def request(
     settings: OAuthSettings,
     fields: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Ask the token endpoint for something.
+    """Send a request to the token endpoint.
 
     Raises:
-        Refused: It answered with an OAuth error.
-        AuthError: It cannot be reached, or its answer is none.
+        Refused: The response is an OAuth error.
+        AuthError: The endpoint cannot be reached, or its response is unreadable.
     """
     proof, headers = _proof(client, settings, server)
     reply = await web.post_form(server.token_endpoint, {**fields, **proof}, headers, "the token endpoint")
     hidden = [*fields.values(), *proof.values(), client.client_secret or ""]
-    return as_told(reply, addresses.host(server.token_endpoint), "the token request", hidden)
+    return read_reply(reply, addresses.host(server.token_endpoint), "the token request", hidden)
 
 
-def as_told(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
-    """The document an endpoint answered with.
+def read_reply(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
+    """Check an endpoint's response and return its document.
 
     Args:
-        reply: The answer.
-        who: The endpoint's domain.
-        what: What was asked of it, as a noun.
-        hidden: What must not come back in a message.
+        reply: The response.
+        who: Host of the endpoint.
+        what: Description of the request, as a noun.
+        hidden: Secrets to remove from error messages.
 
     Raises:
-        Refused: It is an OAuth error.
-        AuthError: It is no answer.
+        Refused: The response is an OAuth error.
+        AuthError: The response is unreadable.
     """
     document = reply.document
     if document is not None and isinstance(document.get("error"), str):
         raise refusal(document["error"], str(document.get("error_description") or ""), who, what, hidden)
     if document is None or not 200 <= reply.status < 300:
         raise AuthError(
-            f"{who} answered {what} with HTTP {reply.status} and no reason that can be read",
-            hint="try again with %mcp start NAME, or tell whoever runs the server",
+            f"{who} answered {what} with HTTP {reply.status} without a readable reason",
+            hint="try again with %mcp start NAME, or tell the server's operator",
         )
     return document
 
 
 def refusal(error: str, description: str, who: str, what: str, hidden: list[str]) -> Refused:
-    """An OAuth error as a person reads it: one line of bounded length, with nothing in it that is hidden."""
-    said = _one_line(f"{error}: {description}" if description else error, hidden)
-    return Refused(f"{who} refused {what} ({said})", code=error, hint=_hint(error))
+    """Build the exception for an OAuth error, with a short message that contains no secrets."""
+    reason = _one_line(f"{error}: {description}" if description else error, hidden)
+    return Refused(f"{who} refused {what} ({reason})", code=error, hint=_hint(error))
 
 
 def tokens(
     document: dict[str, Any], client: Registration, requested: tuple[str, ...], who: str, kept: str | None = None
 ) -> Tokens:
-    """The tokens in a token endpoint's answer (RFC 6749 section 5.1).
+    """Read the tokens from a response of the token endpoint (RFC 6749 section 5.1).
 
     Args:
-        document: The answer.
-        client: The client that asked.
-        requested: The scopes it asked for.
-        who: The endpoint's domain, for the message.
-        kept: The refresh token that stays valid where the answer brings no new one.
+        document: The response.
+        client: The client that requested them.
+        requested: The requested scopes.
+        who: Host of the endpoint, for error messages.
+        kept: The refresh token that stays valid if the response has none.
 
     Raises:
-        AuthError: There is no token in it, or one of a kind that is not known here.
+        AuthError: The access token is missing, invalid or of an unknown type.
     """
     token, kind = document.get("access_token"), str(document.get("token_type", "bearer"))
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise AuthError(f"{who} gave no token that can be used", hint="a fault of the authorization server")
+        raise AuthError(f"{who} returned no usable token", hint="a fault of the authorization server")
     if kind.lower() != "bearer":
-        message = f"{who} gave a token of the type {kind[:40]!r}, which ipymcp does not know"
-        raise AuthError(message, hint="only Bearer tokens work")
+        message = f"{who} returned a token of the unknown type {kind[:40]!r}"
+        raise AuthError(message, hint="only Bearer tokens are supported")
     refresh, scope = document.get("refresh_token"), document.get("scope")
     return Tokens(
         access_token=token,
@@ -166,11 +166,11 @@ def _proof(
 
 
 def _assertion(client_id: str, settings: OAuthSettings, server: AuthorizationServer) -> str:
-    """A JWT that proves the client is the holder of its key (RFC 7523 section 2.2), for this issuer only."""
+    """Create a JWT that proves possession of the client's key (RFC 7523 section 2.2), valid for this issuer only."""
     from joserfc import jwt
     from joserfc.errors import JoseError
 
-    hint = "private_key is a PEM text without a password; signing_algorithm has to suit it"
+    hint = "private_key is a PEM text without a password; signing_algorithm must match it"
     if not settings.private_key:
         raise AuthError("cannot log in: private_key_jwt needs a private_key", hint=hint)
     now = int(time.time())
@@ -187,15 +187,15 @@ def _assertion(client_id: str, settings: OAuthSettings, server: AuthorizationSer
         chosen = [name for name in suited if name in server.signing_algorithms] or suited
         algorithm = settings.signing_algorithm or chosen[0]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of EdDSA's newer name, which few servers know yet
+            warnings.simplefilter("ignore")  # it recommends a newer name of EdDSA, which few servers support
             return jwt.encode({"alg": algorithm}, claims, key, algorithms=[algorithm])
     except (JoseError, ValueError, TypeError) as error:
-        # What went wrong is not repeated: it may hold the key.
+        # The error text is not repeated: it may contain the key.
         raise AuthError(f"cannot log in: the private key cannot sign ({type(error).__name__})", hint=hint) from None
 
 
 def _signing_key(pem: str) -> tuple[RSAKey | ECKey | OKPKey, tuple[str, ...]]:
-    """A private key, and the algorithms it suits."""
+    """Load a private key, and list the algorithms it supports."""
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
@@ -220,27 +220,27 @@ def _hint(code: str) -> str:
     if code == "invalid_client":
         return "check client_id and client_secret in its auth"
     if code == "invalid_scope":
-        return "set scopes in its auth to what the server knows"
+        return "set scopes in its auth to scopes that the server supports"
     if code in ("unauthorized_client", "unsupported_grant_type"):
-        return "the authorization server does not let this client log in this way"
+        return "the authorization server does not allow this client to log in this way"
     return "%mcp start NAME tries again"
 
 
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _CLIENTS_OWN = frozenset({"prompt", "request", "request_uri", "response_mode", "scope"})
-"""Parameters that a client may set or leave out; an authorization server's page has none of them by itself."""
+"""Parameters that only the client sets; the URL of a login page must not contain them."""
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 def challenge_of(verifier: str) -> str:
-    """The S256 code challenge of a PKCE verifier (RFC 7636 section 4.2)."""
+    """Compute the S256 code challenge of a PKCE verifier (RFC 7636 section 4.2)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """One authorization request, with what its answer is checked against."""
+    """An authorization request, with the values to check its response against."""
 
     redirect_uri: str
     scopes: tuple[str, ...]
@@ -249,13 +249,13 @@ class TokenRequest:
 
 
 class TokenClient:
-    """Gets tokens for one resource from one authorization server.
+    """Requests tokens for one resource from one authorization server.
 
     Args:
-        web: The network.
+        web: Sends requests.
         server: The authorization server.
-        settings: What is configured.
-        resource: The server the tokens are for.
+        settings: The configuration of the login.
+        resource: Resource identifier of the server that the tokens are for.
     """
 
     def __init__(
@@ -268,48 +268,47 @@ class TokenClient:
         self._who = addresses.host(server.issuer)
 
     def login_page(self) -> str:
-        """Where users log in, if they may.
+        """Return the URL of the login page.
 
         Raises:
-            AuthError: The authorization server has no such page, does not protect it by PKCE, or leaves it to another
-                site without binding the answer to itself.
+            AuthError: There is no login page, it lacks PKCE, or it is on another site without `iss` in its responses.
         """
         page = self._server.authorization_endpoint
         if page is None:
-            hint = "client credentials may be what it wants: set the type in its auth"
-            raise AuthError(f"cannot log in: {self._who} has no page where users log in", hint=hint)
+            hint = "it may require client credentials: set the type in its auth"
+            raise AuthError(f"cannot log in: {self._who} has no login page", hint=hint)
         if not self._server.has_pkce:
             message = f"cannot log in: {self._who} does not say that it supports PKCE with S256"
-            raise AuthError(message, hint="MCP forbids to log in without; tell whoever runs the server")
+            raise AuthError(message, hint="MCP requires it for logins; tell the server's operator")
         if addresses.host(page) != self._who and not self._server.sends_issuer and not self._is_configured():
-            # Else it could have users log in at an honest site, as that site's client, and be given the code.
+            # Otherwise it could send users to an honest site, as that site's client, and receive the code.
             raise AuthError(
-                f"cannot log in: {self._who} sends its users to {addresses.host(page)}, and answers from there do not "
-                "say for whom they are (no iss, RFC 9207)",
+                f"cannot log in: {self._who} sends its users to {addresses.host(page)}, and responses from there "
+                "do not name their issuer (no iss, RFC 9207)",
                 hint=f"if you trust {self._who}, set issuer to {self._server.issuer!r} in its auth",
             )
         return page
 
     @property
     def site(self) -> str:
-        """The host of the server that the tokens are for."""
+        """Host of the server that the tokens are for."""
         return addresses.host(self._resource)
 
     @property
     def answer_to(self) -> str:
-        """The host that the answer to a login, and the client's secret, go to."""
+        """Host that receives the authorization code and the client's secret."""
         return addresses.host(self._server.token_endpoint)
 
     def _is_configured(self) -> bool:
-        """Whether the user has named this authorization server."""
+        """Tell whether the user configured this authorization server."""
         issuer = self._settings.issuer
         return issuer is not None and issuer.rstrip("/") == self._server.issuer.rstrip("/")
 
     def request_url(self, page: str, asked: TokenRequest, client: Registration) -> str:
-        """The URL of that page for one login.
+        """Build the login page's URL for one login.
 
         Raises:
-            AuthError: The page's address has a parameter of its own in the place of one of ours.
+            AuthError: The page's own URL has a parameter that the client must set.
         """
         fields = {
             "response_type": "code",
@@ -328,14 +327,14 @@ class TokenClient:
         own = parse_qs(urlsplit(page).query, keep_blank_values=True)
         if twice := next((name for name in own if name in fields or name in _CLIENTS_OWN), None):
             message = f"cannot log in: the page of {self._who} sets {twice}, which is the client's to set"
-            raise AuthError(message, hint=addresses.THEIR_FAULT)
+            raise AuthError(message, hint=addresses.SERVER_FAULT)
         return f"{page}{'&' if own else '?'}{urlencode(fields)}"
 
     def code(self, asked: TokenRequest, address: str) -> str:
-        """The authorization code in the address the browser was redirected to.
+        """Extract the authorization code from the redirected URL.
 
         Raises:
-            AuthError: It is not the answer to this login, or the login was refused.
+            AuthError: The URL is not a response to this login, or the login was refused.
         """
         answer = self._answer(asked, address)
         self._check_issuer(answer.get("iss"))
@@ -343,11 +342,11 @@ class TokenClient:
             raise self._refusal(error, answer.get("error_description", ""))
         return answer["code"]
 
-    def slip(self, asked: TokenRequest, address: str) -> str:
-        """What a pasted address lacks that the answer to this login has, as when only half of it was copied.
+    def paste_error(self, asked: TokenRequest, address: str) -> str:
+        """Check a pasted URL, of which only a part may have been copied.
 
         Returns:
-            A line for the user, or the empty string.
+            An error message, or an empty string if it is a response to this login.
         """
         try:
             self._answer(asked, address)
@@ -356,26 +355,26 @@ class TokenClient:
         return ""
 
     def _answer(self, asked: TokenRequest, address: str) -> dict[str, str]:
-        """The parameters of an address, which are an answer to this login."""
+        """Parse a redirected URL and check that it belongs to this login."""
         hint = "%mcp start NAME asks again; paste the whole address that the browser ends at"
         parts, expected = urlsplit(address.strip()), urlsplit(asked.redirect_uri)
         if (parts.scheme, parts.netloc, parts.path or "/") != (expected.scheme, expected.netloc, expected.path or "/"):
-            raise AuthError(f"the address is not the one that a login at {self._who} ends at", hint=hint)
+            raise AuthError(f"this is not the address that a login at {self._who} ends at", hint=hint)
         try:
             answer = parse_qs(parts.query, keep_blank_values=True, max_num_fields=50)
         except ValueError:
             answer = {}
         if any(len(answer.get(name, ())) > 1 for name in ("state", "code", "iss", "error")):
-            raise AuthError(f"the answer of {self._who} gives a parameter twice", hint=hint)
+            raise AuthError(f"the answer of {self._who} repeats a parameter", hint=hint)
         if not secrets.compare_digest(answer.get("state", [""])[0].encode(), asked.state.encode()):
-            raise AuthError(f"the answer belongs to another login than this one at {self._who}", hint=hint)
+            raise AuthError(f"the answer belongs to another login at {self._who}", hint=hint)
         if not any(answer.get(name, [""])[0] for name in ("code", "error")):
-            raise AuthError(f"the answer of {self._who} holds no code", hint=hint)
+            raise AuthError(f"the answer of {self._who} contains no code", hint=hint)
         return {name: values[0] for name, values in answer.items()}
 
     def _check_issuer(self, given: str | None) -> None:
-        """RFC 9207 section 2.4: simple comparison; nothing else of a wrong answer is looked at, or shown."""
-        hint = "somebody may be trying to mix up two logins; tell whoever runs the server"
+        """Compare the issuer (RFC 9207 section 2.4), before anything else in the response is used."""
+        hint = "this may be a mix-up attack; tell the server's operator"
         if given is None:
             if self._server.sends_issuer:
                 raise AuthError(f"the answer does not say that it comes from {self._who}, which always does", hint=hint)
@@ -389,7 +388,7 @@ class TokenClient:
         return refusal(error, description, self._who, "the login", [])
 
     async def exchange(self, asked: TokenRequest, client: Registration, code: str) -> Tokens:
-        """The tokens for an authorization code."""
+        """Exchange an authorization code for tokens."""
         fields = {
             "grant_type": "authorization_code",
             "code": code,
@@ -399,17 +398,17 @@ class TokenClient:
         return await self._tokens(client, fields, asked.scopes)
 
     async def refresh(self, held: Tokens) -> Tokens:
-        """New tokens for a refresh token; the scopes stay what they are (RFC 6749 section 6)."""
+        """Exchange a refresh token for new tokens with the same scopes (RFC 6749 section 6)."""
         refresh_token = held.refresh_token or ""
         fields = {"grant_type": "refresh_token", "refresh_token": refresh_token}
         return await self._tokens(held.client, fields, held.requested, kept=refresh_token)
 
     async def client_credentials(self, client: Registration, scopes: tuple[str, ...]) -> Tokens:
-        """Tokens for the client itself, with no user (MCP extension oauth-client-credentials)."""
+        """Request tokens for the client itself, without a user (MCP extension oauth-client-credentials)."""
         return await self._tokens(client, {"grant_type": "client_credentials", **_scope(scopes)}, scopes)
 
     async def enterprise(self, client: Registration, scopes: tuple[str, ...]) -> Tokens:
-        """Tokens by the word of the enterprise's identity provider (MCP extension enterprise-managed-authorization)."""
+        """Request tokens by an identity provider's assertion (MCP extension enterprise-managed-authorization)."""
         assertion = await self._identity_assertion(scopes)
         fields = {"grant_type": _JWT_BEARER, "assertion": assertion, **_scope(scopes)}
         return await self._tokens(client, fields, scopes)
@@ -422,7 +421,7 @@ class TokenClient:
         return tokens(document, client, scopes, self._who, kept)
 
     async def _identity_assertion(self, scopes: tuple[str, ...]) -> str:
-        """The identity provider's assertion for this server (ID-JAG), for the one it gave the user (RFC 8693)."""
+        """Exchange the user's identity token for an assertion for this server (ID-JAG, RFC 8693)."""
         settings = self._settings
         if not settings.idp_token:
             raise AuthError("cannot log in: no identity token is configured", hint="set idp_token in its auth")
@@ -443,14 +442,14 @@ class TokenClient:
         who = addresses.host(url)
         reply = await self._web.post_form(url, fields, {}, "the identity provider's token endpoint")
         try:
-            document = as_told(reply, who, "the request to vouch for the user", list(fields.values()))
+            document = read_reply(reply, who, "the request to vouch for the user", list(fields.values()))
         except Refused as error:
             if error.code == "invalid_grant":
                 error.hint = "the identity token may have expired: set a new idp_token in its auth"
             raise
         assertion = document.get("access_token")
         if not isinstance(assertion, str) or document.get("issued_token_type") != _ID_JAG:
-            raise AuthError(f"cannot log in: {who} gave no identity assertion (ID-JAG)", hint="tell whoever runs it")
+            raise AuthError(f"cannot log in: {who} returned no identity assertion (ID-JAG)", hint="tell its operator")
         return assertion
 
     async def _idp_token_endpoint(self, issuer: str | None) -> str:
@@ -462,7 +461,7 @@ class TokenClient:
             if document and document.get("issuer") == issuer and isinstance(document.get("token_endpoint"), str):
                 return document["token_endpoint"]
         hint = "set idp_token_endpoint in its auth"
-        raise AuthError(f"cannot log in: {addresses.host(issuer)} publishes no metadata of its own", hint=hint)
+        raise AuthError(f"cannot log in: {addresses.host(issuer)} publishes no metadata", hint=hint)
 
 
 def _scope(scopes: tuple[str, ...]) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Ways a message travels to a server and back."""
+"""Transports: send messages to a server and receive its messages."""

@@ -1,4 +1,4 @@
-"""Where HTTP requests go, and where they must not go."""
+"""Addresses of HTTP servers, and how close an address is to this machine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ _UNIX = re.compile(r"unix://(?P<socket>/[^:?#]+)(?::(?P<path>/.*)?)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_HEADERS = re.compile(r"[\0\r\n]")
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
-
-
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Zone(IntEnum):
-    """How close to this machine an IP address is."""
+    """The distance of an IP address from this machine."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -38,24 +36,24 @@ class Zone(IntEnum):
 
 
 class OutOfReach(CallError):
-    """An address must not be connected to, because who named it is farther away than the address is."""
+    """An address is closer to this machine than the server that named it, so it must not be connected to."""
 
 
 class Address(NamedTuple):
-    """A server's address."""
+    """The address of a server."""
 
     url: str
     socket: str | None
-    """The path of the unix socket behind it."""
+    """Path of the server's unix socket, if it has one."""
     shown: str
-    """As messages name it: without a password, and without the query, which may hold a secret."""
+    """The address for messages, without password and query, which may hold secrets."""
 
 
 def parse_address(text: str) -> Address:
-    """`http://…`, `https://…`, or `unix:///path/to.sock:/mcp` for a unix socket (`/mcp` if nothing follows).
+    """Parse `http://…`, `https://…`, or `unix:///path/to.sock:/mcp` for a unix socket (the path is `/mcp` by default).
 
     Raises:
-        ConfigError: It is none of these.
+        ConfigError: The text is not an address.
     """
     unix = _UNIX.fullmatch(text)
     if unix is not None:
@@ -63,26 +61,27 @@ def parse_address(text: str) -> Address:
     url = _split(text)
     if url is None:
         raise ConfigError(
-            f"{text[:200]!r} is no address of an HTTP server", hint="http://…, https://… or unix:///path/to.sock:/mcp"
+            f"{text[:200]!r} is not the address of an HTTP server",
+            hint="http://…, https://… or unix:///path/to.sock:/mcp",
         )
     return Address(url._replace(fragment="").geturl(), None, _show_origin(url) + url.path)
 
 
 def within_origin(base: str, location: str, verb: str) -> str:
-    """An address the server names, such as that of a redirect.
+    """Resolve an address named by the server, such as a redirect, within its origin.
 
     Args:
         base: The address that named it.
-        location: What it named, absolute or relative.
-        verb: What the server does with it, for the error.
+        location: The named address, absolute or relative.
+        verb: The server's action, for the error message.
 
     Raises:
-        CallError: It is of another origin, where headers and messages must not go.
+        CallError: The address has another origin, which headers and messages must not reach.
     """
     here, there = _split(base), _split(urljoin(base, location))
     assert here is not None
     if there is None:
-        raise CallError(f"the server {verb} to what is no address: {location[:200]!r}", hint="a fault of the server")
+        raise CallError(f"the server {verb} to an invalid address: {location[:200]!r}", hint="a fault of the server")
     if _origin(here) != _origin(there):
         raise CallError(
             f"the server at {_show_origin(here)} {verb} to another origin, {_show_origin(there)}: not followed",
@@ -92,7 +91,7 @@ def within_origin(base: str, location: str, verb: str) -> str:
 
 
 def literal_address(host: str) -> IpAddress | None:
-    """The IP address that a host is written as, in any form that a resolver takes; None for a name.
+    """Parse a host as an IP address in any notation that resolvers accept; None for a name.
 
     `127.1`, `0x7f000001`, `2130706433` and `0177.0.0.1` are all 127.0.0.1.
     """
@@ -108,7 +107,7 @@ def literal_address(host: str) -> IpAddress | None:
 
 
 def zone_of(host: str) -> Zone | None:
-    """The zone of an IP address, however it is written, or of `localhost`; None for any other name."""
+    """Find the zone of an IP address in any notation, or of `localhost`; None for other names."""
     if f".{host.lower().rstrip('.')}".endswith(".localhost"):
         return Zone.LOCAL
     ip = literal_address(host)
@@ -121,7 +120,7 @@ def zone_of(host: str) -> Zone | None:
 
 
 def _embedded(ip: IpAddress) -> IpAddress:
-    """The IPv4 address that an IPv6 address stands for, where it does."""
+    """Extract the IPv4 address that an IPv6 address embeds, if any."""
     if isinstance(ip, ipaddress.IPv6Address):
         if ip in _NAT64:
             return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
@@ -130,7 +129,7 @@ def _embedded(ip: IpAddress) -> IpAddress:
 
 
 def _own_addresses() -> set[str]:
-    """The IP addresses of this machine's interfaces."""
+    """List the IP addresses of this machine's interfaces."""
     import psutil  # on logins only
 
     return {
@@ -142,16 +141,16 @@ def _own_addresses() -> set[str]:
 
 
 def checked_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Headers as they can be sent.
+    """Check and strip headers.
 
     Raises:
-        ConfigError: One cannot; its value is not shown.
+        ConfigError: A header is invalid; its value is not shown.
     """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is no name of a header")
+            raise ConfigError(f"{name!r} is not a valid header name")
         if _NOT_IN_HEADERS.search(value):
-            raise ConfigError(f"the value of the header {name} holds a line break")
+            raise ConfigError(f"the value of the header {name} contains a line break")
     return [(name, value.strip()) for name, value in headers.items()]
 
 

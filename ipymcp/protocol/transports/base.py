@@ -1,11 +1,13 @@
-"""What every transport is: a way to send one message with what is needed to route it, and to get messages back.
+"""The transport interface: send a message with its routing data, and receive messages.
 
-A transport moves bytes. It knows no tools, no ids but to route by, and no era but what the headers say.
+A transport moves bytes. It uses ids only for routing, and does not know tools or eras.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from ipymcp.errors import ResultTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,160 +20,169 @@ RequestId = int | str | float
 NO_HEADERS: Mapping[str, str] = {}
 
 
+def too_large(limit: int) -> ResultTooLarge:
+    """Build the error for a response over the limit."""
+    return ResultTooLarge(
+        f"the response is larger than {limit:,} bytes and was discarded",
+        limit=limit,
+        hint="ask for less, or load the server with a larger max_result_bytes",
+    )
+
+
 class OutboundMessage(NamedTuple):
-    """One message on its way out."""
+    """An outgoing message."""
 
     frame: bytes
-    """JSON, one message, no newline."""
+    """JSON of one message without a newline."""
     kind: Literal["request", "notification", "response"]
     id: RequestId | None
-    """Of a request or response."""
+    """Id of the request or response; None for a notification."""
     method: str
     headers: Mapping[str, str] = NO_HEADERS
-    """What an HTTP transport adds: the protocol version, `Mcp-Name` and their like. Others ignore it."""
+    """Headers that an HTTP transport adds, such as the protocol version and `Mcp-Name`."""
 
 
 class Receiver(Protocol):
-    """Where a transport puts what it gets. All calls come on the loop thread."""
+    """Receives messages and events from a transport, on the loop thread."""
 
-    def message(self, line: bytes | bytearray, carrier: RequestId | None = None) -> None:
-        """One complete message.
+    def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
+        """Receive one complete message.
 
         Args:
             line: JSON.
-            carrier: The request of ours in whose answer stream it came, where there is a stream for each.
+            origin_request_id: Id of our request whose response stream carried the message, if any.
         """
         ...
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
-        """One request could not be delivered, or its answer is lost or too large; the connection goes on."""
+        """A request was not delivered, or its response was lost or too large; the connection continues."""
         ...
 
     def expired(self, message: OutboundMessage) -> None:
-        """HTTP, handshake era: the server does not know our session any more and did not accept this message.
+        """HTTP, handshake era: the server rejected this message because it does not know the session any more.
 
-        The transport has forgotten the session already. A new one is to be opened, and the message sent once more.
+        The transport has already dropped the session. Open a new one and send the message again.
         """
         ...
 
     def unreachable(self, reason: str) -> None:
-        """HTTP: no connection could be made just now; the next request tries again."""
+        """HTTP: no connection could be made; the next request tries again."""
         ...
 
-    def noise(self, text: str) -> None:
-        """Something for the log."""
+    def protocol_warning(self, text: str) -> None:
+        """Log a protocol violation."""
         ...
 
     def stderr(self, lines: list[str]) -> None:
-        """Lines the server wrote to its standard error."""
+        """Lines from the server's standard error."""
         ...
 
     def lost(self, reason: str) -> None:
-        """The connection is over, for this reason. Comes once, unless we closed it ourselves."""
+        """The connection ended without a request to close it. Called once."""
         ...
 
 
 class Authorizer(Protocol):
-    """Gets an HTTP transport past a login. Called on the loop; may take as long as the user takes to log in."""
+    """Logs in for an HTTP transport. Called on the loop; may wait for the user."""
 
     async def headers(self) -> Mapping[str, str]:
-        """What every request carries now, such as `Authorization`; empty before the first login."""
+        """Return the headers for every request, such as `Authorization`; empty before the first login."""
         ...
 
     async def challenged(
         self, status: int, challenges: Sequence[str], sent: Mapping[str, str], peer: str | None = None
     ) -> bool:
-        """The server answered 401, or 403 with a challenge, to a request that carried `sent`.
+        """Handle a response 401, or 403 with a challenge, to a request with the headers `sent`.
 
         Args:
             status: 401 or 403.
             challenges: The `WWW-Authenticate` values.
-            sent: What `headers` gave for that request; another request may have got something newer meanwhile.
-            peer: The IP address that answered, where it is known.
+            sent: The result of `headers` for that request, which may be outdated by now.
+            peer: The IP address of the server, if known.
 
         Returns:
-            Whether to send the request once more, with new `headers`.
+            Whether to send the request again with new `headers`.
 
         Raises:
-            AuthError: There is no way in; the message says why.
+            AuthError: The login is impossible or failed.
         """
         ...
 
 
 class ReadLease(Protocol):
-    """The right to read what a server sends, for a moment, in the thread that waits for it.
+    """The right to read the server's output in the thread that waits for it, for a moment.
 
-    An answer that the loop reads wakes two threads, one after the other; this one wakes one.
+    A response read by the loop wakes two threads, one after the other; a lease wakes one.
     """
 
     def read(self, wanted: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
-        """Read until `done`, here, or until the seconds have passed.
+        """Read in this thread until `done` returns True or the time is up.
 
         Args:
-            wanted: Whether a message is the caller's; the receiver is told of those here, of others on the loop, and
-                of all after one of those as well, so that nothing overtakes anything.
-            done: Whether there is nothing more to wait for.
-            seconds: A few thousandths: the loop must not wait long for its turn.
+            wanted: Whether a message is for the caller, who then receives it in this thread. From the first other
+                message on, all are received on the loop, to keep their order.
+            done: Whether there is nothing left to wait for.
+            seconds: A few milliseconds, because the loop waits meanwhile.
         """
         ...
 
     def give_back(self) -> None:
-        """Let the loop read again."""
+        """Return the right to the loop."""
         ...
 
 
 class Transport(Protocol):
-    """One connection to one server."""
+    """A connection to a server."""
 
     uses_headers: bool
-    """Whether `Message.headers` goes anywhere."""
+    """Whether `OutboundMessage.headers` is used."""
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the process behind it, once that has ended; negative for a signal."""
+        """Exit code of the server's process, once it has ended; negative for a signal."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """The number of the process behind it, if there is one."""
+        """Process id of the server, if it has a process."""
         ...
 
     async def open(self, receiver: Receiver) -> None:
-        """Connect; from now on the receiver is told. Raises a `StartError`."""
+        """Connect and start to deliver messages to the receiver. Raises `StartError`."""
         ...
 
     def send(self, message: OutboundMessage) -> None:
-        """Send, from any thread, without waiting. Raises `ConnectionLost` when there is nobody to send to."""
+        """Send a message from any thread without waiting. Raises `ConnectionLost` if the connection is closed."""
         ...
 
     def abort(self, identifier: RequestId) -> bool:
-        """Give up a request by means of the transport. False: the era's cancel notification has to do it."""
+        """Abort a request. False if the transport cannot, so that a cancel notification is needed."""
         ...
 
-    def turn(self) -> ReadLease | None:
-        """Take the right to read; to be given back soon. None where another has it, or where it cannot be had."""
+    def lease_reads(self) -> ReadLease | None:
+        """Lease the right to read, to be returned soon. None if it is taken or not supported."""
         ...
 
     @property
     def queued(self) -> int:
-        """Bytes accepted by `send` and not yet taken by the other side."""
+        """Number of bytes accepted by `send` and not yet taken by the server."""
         ...
 
-    async def answers_anew(self, seconds: float) -> bool:
-        """Whether this connection has one stream for all answers, and the server would give another one now.
+    async def accepts_new_stream(self, seconds: float) -> bool:
+        """Tell whether all responses arrive on one stream, and the server would open another one now.
 
-        Then a silence means that the stream was lost on the way, which nobody is told of (a NAT or a VPN that dropped).
+        If so, a silent server means that the stream was lost without notice, as by a NAT or VPN that dropped it.
         """
         ...
 
     async def aclose(self) -> None:
-        """End the connection, and the process if there is one."""
+        """Close the connection, and end the process if there is one."""
         ...
 
     def close_input(self) -> None:
-        """At the interpreter's exit: let the server know, now and without waiting, that nothing more will come."""
+        """Close the server's input without waiting, at the interpreter's exit."""
         ...
 
     def close_in_fork(self) -> None:
-        """In a forked child: let go of what is the parent's, and touch nothing else, not even a lock."""
+        """Release the parent's resources in a forked child, without touching any lock."""
         ...

@@ -1,4 +1,4 @@
-"""Server-sent events: parsed in linear time and memory, and read as streams of messages that can be resumed.
+"""Server-sent events: a parser with linear time and memory, and resumable streams of messages.
 
 Source: WHATWG HTML, server-sent events (parsing and interpreting an event stream).
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ipymcp.errors import ConnectionLost
 from ipymcp.protocol import types
 from ipymcp.protocol.jsonrpc import find_id
-from ipymcp.protocol.transports.http_errors import too_large
+from ipymcp.protocol.transports.base import too_large
 from ipymcp.protocol.transports.pipes import Oversized
 
 if TYPE_CHECKING:
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 4096
 _MAX_FIELD = 1 << 16
-"""Bytes of a line that is no data: an id, a name. A longer one is ignored."""
+"""Maximum length of a line that is not data, in bytes; a longer one is ignored."""
 
 
 class Event(NamedTuple):
-    """One event."""
+    """A server-sent event."""
 
     data: bytes | bytearray
-    """All its data lines, joined by line feeds; often one JSON message, sometimes nothing."""
+    """The data lines, joined by line feeds: a JSON message, or nothing."""
     type: str
-    """`message` where the server gives it no name."""
+    """Name of the event; `message` by default."""
 
 
 class EventParser:
-    r"""Splits a stream into events. Lines end with `\n`, `\r\n` or `\r`, also where a chunk ends between the two.
+    r"""Splits a stream into events. Lines end with `\n`, `\r\n` or `\r`, even if a chunk ends between `\r` and `\n`.
 
-    An event over `limit` bytes is not kept. It is reported as `Oversized` twice, like a line by `LineSplitter`: as soon
-    as it passes the limit, and when it ends.
+    An event over `limit` bytes is discarded and reported as `Oversized` twice, like a line by `LineSplitter`: when it
+    passes the limit, and when it ends.
 
     Args:
-        limit: Most bytes of data in an event.
+        limit: Maximum data of an event in bytes.
     """
 
     def __init__(self, limit: int) -> None:
         self.last_id = ""
-        """The id to resume after: that of the last event that was complete."""
+        """Id of the last complete event, from which to resume."""
         self.retry: float | None = None
-        """Seconds to wait before connecting again, where the server has said so."""
+        """Seconds to wait before reconnecting; None if the server did not say."""
         self._limit = limit
         self._start: bytes | None = b""
-        """The first bytes, as long as they may be a byte order mark."""
+        """The first bytes while they may be a byte order mark."""
         self._ends_with_cr = False
-        self._line = bytearray()  # the beginning of a line; grows in place: no second copy of a large one, ever
+        self._line = bytearray()  # the beginning of a line; grows in place, without copies of large lines
         self._line_is_dropped = False
         self._dropped_is_data = False
         self._data: bytes | bytearray | None = None
@@ -66,7 +66,7 @@ class EventParser:
         self._over: Oversized | None = None
 
     def feed(self, chunk: bytes) -> list[Event | Oversized]:
-        """The events that this chunk completes."""
+        """Return the events completed by this chunk."""
         if self._start is not None:
             chunk = self._without_mark(chunk)
         if b"\r" in chunk or self._ends_with_cr:
@@ -95,7 +95,6 @@ class EventParser:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _complete(self, end: bytes, events: list[Event | Oversized]) -> None:
-        """A line has ended."""
         if self._line_is_dropped:
             self._line_is_dropped = False
             if self._dropped_is_data:
@@ -113,7 +112,6 @@ class EventParser:
             self._read_field(bytes(line))
 
     def _keep(self, rest: bytes, events: list[Event | Oversized]) -> None:
-        """A line has begun or goes on."""
         if self._line_is_dropped:
             if self._dropped_is_data:
                 self._discard(rest)
@@ -131,7 +129,7 @@ class EventParser:
 
     def _add_data(self, line: bytes | bytearray, events: list[Event | Oversized]) -> None:
         if line[4:5] not in (b":", b""):
-            return  # a field nobody knows whose name begins like ours
+            return  # an unknown field whose name begins with "data"
         value = _value(line, 4)
         if self._over is not None:
             self._discard(b"\n")
@@ -164,7 +162,6 @@ class EventParser:
             self.retry = int(value) / 1000
 
     def _dispatch(self, events: list[Event | Oversized]) -> None:
-        """An empty line: the event is complete."""
         self.last_id = self._id
         if self._over is not None:
             events.append(self._over._replace(done=True))
@@ -174,7 +171,7 @@ class EventParser:
 
 
 def _value(line: bytes | bytearray, name: int) -> bytes | bytearray:
-    """What follows the field's name of so many bytes, a colon and at most one space. A bytearray is cut in place."""
+    """Cut a field's value from a line whose name has so many bytes. A bytearray is cut in place."""
     start = name + 2 if line[name + 1 : name + 2] == b" " else name + 1
     if isinstance(line, bytes):
         return line[start:]
@@ -185,41 +182,41 @@ def _value(line: bytes | bytearray, name: int) -> bytes | bytearray:
 _FIRST_PAUSE = 1.0
 _MAX_PAUSE = 60.0
 _LINGER = 0.25
-"""Seconds a stream has to end by itself after its answer: then the connection can be used again."""
+"""Seconds that a stream may take to end after its response, so that its connection can be reused."""
 _SMALL = 1 << 14
-"""Bytes of a message that is decoded to learn what it is; of a larger one only the ends are looked at."""
+"""Maximum size of a message that is decoded to find its ids, in bytes; of a larger one only the ends are searched."""
 
 
 class Cursor:
-    """How far a stream has been read, and when to connect to it again."""
+    """The position in a stream, and the delay before reconnecting."""
 
     def __init__(self) -> None:
         self.last_id = ""
         self.retry: float | None = None
         self.events = 0
-        """That have come, on all connections."""
+        """Number of events received on all connections."""
         self.failures = 0
-        """In a row; set by whoever reconnects."""
+        """Number of consecutive failures; maintained by the code that reconnects."""
 
     @property
     def pause(self) -> float:
-        """Seconds to wait before the next attempt: what the server asked for, or else more each time."""
+        """Seconds to wait before the next attempt: the server's value, or an exponential backoff."""
         backoff = min(_FIRST_PAUSE * 2**self.failures, _MAX_PAUSE)
         return backoff if self.retry is None else max(self.retry, backoff if self.failures else 0)
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a request that resumes the stream carries."""
+        """Headers of a request that resumes the stream."""
         return {"Last-Event-ID": self.last_id} if self.last_id else {}
 
 
 class EventReader:
-    """Hands the messages in a stream of events on.
+    """Passes the messages of event streams to a receiver.
 
     Args:
-        receiver: Gets the messages.
-        limit: Most bytes of a message.
-        outbox: Told which requests have their answers, where each is answered by a stream of its own.
+        receiver: Receives the messages.
+        limit: Maximum message size in bytes.
+        outbox: Queue in which answered requests are marked, if each request has its own stream.
     """
 
     def __init__(self, receiver: Receiver, limit: int, outbox: SendQueue | None = None) -> None:
@@ -234,19 +231,19 @@ class EventReader:
         post: QueuedPost | None = None,
         on_other: Callable[[Event], None] | None = None,
     ) -> None:
-        """Read a stream until it ends, or shortly after the answer to `post` has come.
+        """Read a stream until it ends, or shortly after the response to `post`.
 
         Args:
-            answer: An open one, of events.
-            cursor: Kept up to date, also when the stream breaks.
-            post: The request that this stream is for.
-            on_other: Gets events that are no messages.
+            answer: An open event stream.
+            cursor: Updated with each event, even if the stream breaks.
+            post: The request that the stream belongs to.
+            on_other: Called with events that are not messages.
 
         Raises:
-            ConnectionLost: It broke.
+            ConnectionLost: The stream broke.
         """
         parser = EventParser(self._limit)
-        carrier = post.message.id if post is not None else None
+        origin_request_id = post.message.id if post is not None else None
 
         def feed(chunk: bytes) -> None:
             for event in parser.feed(chunk):
@@ -257,7 +254,7 @@ class EventReader:
                     if on_other is not None:
                         on_other(event)
                 elif event.data:
-                    self._receiver.message(event.data, carrier)
+                    self._receiver.message(event.data, origin_request_id)
                     if self._outbox is not None:
                         _mark_answered(self._outbox, event.data, post)
             cursor.last_id = parser.last_id or cursor.last_id
@@ -280,18 +277,20 @@ class EventReader:
             if self._outbox is not None:
                 self._outbox.answered(identifier)
         if event.done:
-            self._receiver.noise(f"an event of {event.size:,} bytes was discarded; the limit is {self._limit:,}")
+            self._receiver.protocol_warning(
+                f"an event of {event.size:,} bytes was discarded; the limit is {self._limit:,}"
+            )
 
 
 def _mark_answered(outbox: SendQueue, data: bytes | bytearray, current: QueuedPost | None) -> None:
     for identifier in _answered_ids(data):
         post = outbox.answered(identifier)
         if post is not None and post is not current and post.task is not None:
-            post.task.cancel()  # its own stream was cut, or says nothing
+            post.task.cancel()  # its own stream was cut, or is silent
 
 
 def _answered_ids(data: bytes | bytearray) -> list[RequestId]:
-    """The requests that this message, or batch of messages, answers."""
+    """List the ids of the requests that a message or batch answers."""
     if len(data) > _SMALL:
         identifier = find_id(data[:4096], data[-4096:])
         if identifier is not None:

@@ -1,7 +1,7 @@
-"""Streamable HTTP: a POST for each message, answered by JSON or by a stream of events.
+"""Streamable HTTP: a POST for each message, whose response is JSON or an event stream.
 
-In the handshake era the server may keep a session, may speak of its own accord on a GET stream, and may let a stream
-that was cut be resumed. In the stateless era there is nothing beside the POSTs, and closing one cancels it.
+In the handshake era the server may keep a session, send messages on a GET stream, and resume broken streams. In the
+stateless era there are only POSTs, and closing one cancels it.
 
 Source: MCP 2025-11-25 transports (Streamable HTTP); 2026-07-28 transports/streamable-http.
 """
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.remote import QueuedPost
 
 
-_LASTING = frozenset({"ping", "server/discover", "subscriptions/listen"})
-"""Requests that take no turn among the calls: they last, or must not wait for those that do."""
+_UNLIMITED_METHODS = frozenset({"ping", "server/discover", "subscriptions/listen"})
+"""Requests exempt from the concurrency limit, because they are long-lived or must not wait."""
 _SESSION = "Mcp-Session-Id"
 _EVENTS = "text/event-stream"
 _CLOSE_TIMEOUT = 2.0
-"""Seconds for the server to hear that the session ends."""
+"""Seconds to tell the server that the session ends."""
 _MAX_RESUMPTIONS = 3
-"""Attempts in a row that fail before a stream that was cut is given up."""
+"""Consecutive failed attempts after which a broken stream is given up."""
 _LONG_LIFE = 5.0
-"""Seconds after which the end of a GET stream that said nothing is no sign of trouble."""
+"""A GET stream that lasted this many seconds did not fail, even without events."""
 
 
-class _Cut(NamedTuple):
-    """The stream of an answer ended before the answer, and can be resumed."""
+class _BrokenStream(NamedTuple):
+    """A response stream that ended early and can be resumed."""
 
     cursor: Cursor
     error: McpError
 
 
 class StreamableHttpTransport(RemoteTransport):
-    """A server that answers each POST; arguments as `RemoteTransport`."""
+    """Transport for a server that responds to each POST; see `RemoteTransport` for the arguments."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
         super().__init__(url, headers=headers, authorizer=authorizer, limit=limit)
         self._session: str | None = None
         self._session_headers: Mapping[str, str] = {}
-        """What the last message of this session carried for the version."""
+        """Headers with the protocol version of the session."""
         self._is_expired = False
-        """Whether the server has forgotten the session and no new one is open."""
-        self._listening: asyncio.Task[None] | None = None
+        """Whether the server has lost the session and no new one is open."""
+        self._server_stream: asyncio.Task[None] | None = None
 
     async def open(self, receiver: Receiver) -> None:
-        """Make ready; the first message connects."""
+        """Prepare the connection; the first message connects."""
         self._receiver = receiver
         self._events = EventReader(receiver, self._limit, self._outbox)
         await self._link.open(receiver)
@@ -66,16 +66,16 @@ class StreamableHttpTransport(RemoteTransport):
     # -- one message --------------------------------------------------------------------------------------------------
 
     async def _deliver(self, post: QueuedPost) -> McpError | None:
-        """Deliver a message and its answer; what to say to whoever still waits afterwards."""
+        """Deliver a message and its response; return the error for a request that is still pending then."""
         message = post.message
-        if message.kind == "request" and message.method not in _LASTING:
-            async with self._turns:
+        if message.kind == "request" and message.method not in _UNLIMITED_METHODS:
+            async with self._concurrency:
                 outcome = await self._exchange(post)
         else:
             outcome = await self._exchange(post)
-        return await self._resume(post, outcome) if isinstance(outcome, _Cut) else outcome
+        return await self._resume(post, outcome) if isinstance(outcome, _BrokenStream) else outcome
 
-    async def _exchange(self, post: QueuedPost) -> McpError | _Cut | None:
+    async def _exchange(self, post: QueuedPost) -> McpError | _BrokenStream | None:
         message = post.message
         belongs = message.method != "initialize" and "Mcp-Method" not in message.headers
         while True:
@@ -87,19 +87,19 @@ class StreamableHttpTransport(RemoteTransport):
                 return None
             session = self._session if belongs else None
             headers = message.headers if session is None else {**message.headers, _SESSION: session}
-            async with self._link.answer(
+            async with self._link.request(
                 "POST", headers, message.frame, on_written=lambda: self._outbox.written(post)
             ) as answer:
                 if 200 <= answer.status < 300:
-                    return await self._hear(post, answer)
+                    return await self._deliver_response(post, answer)
                 body = await answer.read_beginning(http_errors.BEGINNING)
-            if session is None or not http_errors.forgets_session(answer.status, body):
+            if session is None or not http_errors.is_unknown_session(answer.status, body):
                 return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
             if self._session == session:
                 self._forget_session()
 
-    async def _hear(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
-        """A message was accepted; deliver what it is answered with."""
+    async def _deliver_response(self, post: QueuedPost, answer: HttpResponse) -> McpError | _BrokenStream | None:
+        """Handle an accepted message: deliver its response."""
         message = post.message
         self._outbox.written(post)
         if message.method == "initialize":
@@ -111,43 +111,43 @@ class StreamableHttpTransport(RemoteTransport):
             await answer.read_beginning(http_errors.BEGINNING)
             return None
         if answer.media_type == _EVENTS:
-            return await self._hear_events(post, answer)
+            return await self._read_events(post, answer)
         body = await answer.read(self._limit)
         if not body:
-            return CallError(f"the server answered HTTP {answer.phrase} and nothing else", hint="a fault of the server")
+            return CallError(f"the server sent an empty HTTP response ({answer.phrase})", hint="a fault of the server")
         if answer.media_type != "application/json" and body[:64].lstrip()[:1] not in (b"{", b"["):
-            return http_errors.no_message(answer.media_type, body[: http_errors.BEGINNING])
+            return http_errors.unexpected_content(answer.media_type, body[: http_errors.BEGINNING])
         self._receiver.message(body, message.id)
-        return CallError("the server's answer is none to this request", hint="a fault of the server; its log has it")
+        return CallError("the response does not answer this request", hint="a fault of the server; see its log")
 
-    async def _hear_events(self, post: QueuedPost, answer: HttpResponse) -> McpError | _Cut | None:
+    async def _read_events(self, post: QueuedPost, answer: HttpResponse) -> McpError | _BrokenStream | None:
         cursor = Cursor()
         try:
             await self._events.read(answer, cursor, post)
         except ConnectionLost as failure:
             error = failure
         else:
-            error = ConnectionLost("the server's stream ended before the answer", hint="a fault of the server")
+            error = ConnectionLost("the server's stream ended before the response", hint="a fault of the server")
         if post.is_answered:
             return None
-        return _Cut(cursor, error) if cursor.last_id and not post.can_be_aborted else error
+        return _BrokenStream(cursor, error) if cursor.last_id and not post.can_be_aborted else error
 
-    async def _resume(self, post: QueuedPost, cut: _Cut) -> McpError | None:
-        """Handshake era: take up the stream of an answer where it was cut (2025-11-25, resumability)."""
-        cursor = cut.cursor
+    async def _resume(self, post: QueuedPost, broken: _BrokenStream) -> McpError | None:
+        """Handshake era: resume a broken response stream (2025-11-25, resumability)."""
+        cursor = broken.cursor
         while cursor.failures < _MAX_RESUMPTIONS:
             await asyncio.sleep(cursor.pause)
             try:
                 async with self._open_stream(post.message.headers, cursor) as answer:
                     if answer.status != 200 or answer.media_type != _EVENTS:
-                        return cut.error
+                        return broken.error
                     cursor.failures = 0
                     await self._events.read(answer, cursor, post)
             except ConnectionLost:
                 cursor.failures += 1
             if post.is_answered:
                 return None
-        return cut.error
+        return broken.error
 
     # -- the session --------------------------------------------------------------------------------------------------
 
@@ -156,23 +156,23 @@ class StreamableHttpTransport(RemoteTransport):
     ) -> contextlib.AbstractAsyncContextManager[HttpResponse]:
         session = {} if self._session is None else {_SESSION: self._session}
         fields = {**headers, **session, **cursor.headers, "Accept": _EVENTS}
-        return self._link.answer("GET", fields)
+        return self._link.request("GET", fields)
 
     def _forget_session(self) -> None:
         self._session = None
         self._is_expired = True
-        if self._listening is not None:
-            self._listening.cancel()
+        if self._server_stream is not None:
+            self._server_stream.cancel()
 
     def _listen(self, headers: Mapping[str, str]) -> None:
-        """Hear what the server says of its own accord, from now on."""
-        if self._listening is not None:
-            self._listening.cancel()
+        """Start to read messages that the server sends outside of responses."""
+        if self._server_stream is not None:
+            self._server_stream.cancel()
         self._session_headers = headers
-        self._listening = self._outbox.spawn(self._hear_server(headers))
+        self._server_stream = self._outbox.spawn(self._read_server_stream(headers))
 
-    async def _hear_server(self, headers: Mapping[str, str]) -> None:
-        """Hold a GET stream, as long as the server offers one."""
+    async def _read_server_stream(self, headers: Mapping[str, str]) -> None:
+        """Keep a GET stream open as long as the server offers one."""
         cursor = Cursor()
         loop = asyncio.get_running_loop()
         while True:
@@ -180,23 +180,23 @@ class StreamableHttpTransport(RemoteTransport):
             try:
                 async with self._open_stream(headers, cursor) as answer:
                     if 400 <= answer.status < 500 and answer.status != 429:
-                        return  # it offers none (405), or the session is over, which the next message finds out
+                        return  # no stream is offered (405), or the session is lost, which the next message detects
                     if answer.status == 200 and answer.media_type == _EVENTS:
                         await self._events.read(answer, cursor)
             except ConnectionLost:
                 pass
             except McpError as error:
-                self._receiver.noise(f"the server is heard only when asked: {error.message}")
+                self._receiver.protocol_warning(f"notifications from the server are unavailable: {error.message}")
                 return
-            was_of_use = cursor.events > events or loop.time() - begun > _LONG_LIFE
-            cursor.failures = 0 if was_of_use else cursor.failures + 1
+            was_useful = cursor.events > events or loop.time() - begun > _LONG_LIFE
+            cursor.failures = 0 if was_useful else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
 
-    async def _say_goodbye(self) -> None:
-        """Let the server know, if it has a session of ours; it may refuse, and it may be gone."""
+    async def _end_session(self) -> None:
+        """Ask the server to end the session; errors are ignored."""
         session, self._session = self._session, None
         if session is None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await self._link.farewell("DELETE", {**self._session_headers, _SESSION: session})
+                await self._link.send_and_forget("DELETE", {**self._session_headers, _SESSION: session})

@@ -1,8 +1,8 @@
-"""HTTP requests to one server on httpcore's connections; imported at the first remote server.
+"""HTTP requests to one server on httpcore connections; imported at the first remote server.
 
-What lies above the connections in httpx is not used: cookies, redirects across origins, event hooks and timing are
-what an MCP endpoint must not have or does not need, its pool looks at every connection twice a request, and together
-they are two thirds of the CPU time of a call. Proxies, CA bundles and compression are as `httpx.Client` has them.
+httpx itself is not used for requests: cookies, redirects across origins and event hooks are unsafe or unneeded for MCP,
+its pool checks every connection twice per request, and together they take two thirds of the CPU time of a call.
+Proxies, CA bundles and compression work as in `httpx.Client`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import httpx
 
 from ipymcp.errors import CallError, ConfigError, ConnectionLost, McpError
 from ipymcp.protocol.transports.addresses import Zone, within_origin, zone_of
-from ipymcp.protocol.transports.http_errors import Unreachable, too_large
+from ipymcp.protocol.transports.base import too_large
+from ipymcp.protocol.transports.http_errors import Unreachable
 from ipymcp.protocol.transports.network import CONNECT_TIMEOUT, TLS_ENDED, Network, check_reach
 from ipymcp.version import __version__
 
@@ -34,52 +35,52 @@ if TYPE_CHECKING:
 
 
 FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException)
-"""What httpcore raises for reasons that lie outside this program."""
+"""The errors of httpcore that are not bugs in this program."""
 
 _CHECK_HOST = "check the URL and the network"
 _CHECK_SCHEME = "is it http:// rather than https://?"
 _CHECK_RUNNING = "is the server running?"
 
 
-def before_answer(error: Exception, shown: str) -> McpError | Unreachable:
-    """What became of a request that got no answer.
+def request_error(error: Exception, shown: str) -> McpError | Unreachable:
+    """Convert the error of a request that got no response.
 
     Args:
         error: One of `FAILURES`.
-        shown: The server's address, as messages name it.
+        shown: The server's address for messages.
     """
     if isinstance(error, (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError)):
         return _unreachable(f"cannot connect to {shown}", error)
     if isinstance(error, httpcore.LocalProtocolError):
         return CallError(f"the request cannot be sent ({error})", hint="check the server's URL and headers")
-    return ConnectionLost(f"the connection was dropped before the answer ({_words(error)})")
+    return ConnectionLost(f"the connection was dropped before the response ({_reason(error)})")
 
 
-def within_answer(error: Exception) -> ConnectionLost:
-    """What became of an answer that ended too early."""
-    return ConnectionLost(f"the connection was dropped before the answer was complete ({_words(error)})")
+def response_error(error: Exception) -> ConnectionLost:
+    """Convert the error of a response that ended early."""
+    return ConnectionLost(f"the connection was dropped before the response was complete ({_reason(error)})")
 
 
 def _unreachable(what: str, error: Exception) -> Unreachable:
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            hint = "if you trust this server, name its CA by SSL_CERT_FILE"
+            hint = "if you trust this server, name its CA in SSL_CERT_FILE"
             return Unreachable(f"{what}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False)
-        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a silence
-            return Unreachable(f"{what}: TLS: {_ssl_words(cause)}", _CHECK_SCHEME)
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a timeout
+            return Unreachable(f"{what}: TLS: {_tls_reason(cause)}", _CHECK_SCHEME)
         if isinstance(cause, socket.gaierror):
-            return Unreachable(f"{what}: the host's name is not known ({cause.strerror})", _CHECK_HOST)
+            return Unreachable(f"{what}: unknown host name ({cause.strerror})", _CHECK_HOST)
         if isinstance(cause, ConnectionRefusedError):
             return Unreachable(f"{what}: connection refused", _CHECK_RUNNING)
         if isinstance(cause, FileNotFoundError):
-            return Unreachable(f"{what}: there is no such socket", _CHECK_RUNNING)
+            return Unreachable(f"{what}: no such socket", _CHECK_RUNNING)
     if isinstance(error, httpcore.ConnectTimeout):
         return Unreachable(f"{what}: no connection within {CONNECT_TIMEOUT:g} s", _CHECK_HOST, may_pass=False)
-    return Unreachable(f"{what}: {_words(error)}", _CHECK_SCHEME if str(error) == TLS_ENDED else _CHECK_HOST)
+    return Unreachable(f"{what}: {_reason(error)}", _CHECK_SCHEME if str(error) == TLS_ENDED else _CHECK_HOST)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and all that led to it."""
+    """Iterate over an error and its causes."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -89,70 +90,70 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _ssl_words(error: ssl.SSLError) -> str:
+def _tls_reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-def _words(error: Exception) -> str:
-    """What happened, in the words of the system if it has any."""
+def _reason(error: Exception) -> str:
+    """Find the system's message for an error."""
     words = next((str(cause) for cause in _causes(error) if str(cause)), type(error).__name__)
     return words.rstrip(".")
 
 
 _MAX_IDLE = 20
 _KEEP_ALIVE = 4.0
-"""Seconds; less than the 5 after which many servers close: no request is to meet that close on its way."""
+"""Seconds, below the 5 after which many servers close, to avoid sending into a closing connection."""
 _MAX_REDIRECTS = 5
 _READ_OF_REDIRECTS = 65_536
 _REDIRECTS = frozenset({301, 302, 307, 308})
 _EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
-"""No other timeout: the call's own deadline does that."""
+"""Only the connection has a timeout; requests have the deadline of their call."""
 
 
 class _PooledConnection:
-    """One connection, used by one request at a time."""
+    """A connection, used by one request at a time."""
 
     def __init__(self, connection: httpcore.AsyncConnectionInterface) -> None:
         self.http = connection
         self.since = 0.0
-        """When it was used last."""
+        """Time of the last use."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether another request can be sent on it."""
+        """Whether another request can be sent on the connection."""
         return self.http.is_idle() and not self.http.has_expired()
 
 
 class HttpResponse:
-    """The answer to one request, its body still to come. To be closed, whatever happens."""
+    """A response whose body is still to be read. Must be closed."""
 
     def __init__(self, response: httpcore.Response, connection: _PooledConnection, client: HttpClient) -> None:
         self._response = response
         self._connection = connection
         self._client = client
         self._is_whole = False
-        """Whether the body was read to its end: only then can the connection be used again."""
+        """Whether the body was read to the end, so that the connection can be reused."""
         self.status = response.status
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
         }
-        """Names in lower case; of several with the same name the last."""
+        """Headers with lower-case names; the last value of a repeated name."""
 
     @property
     def phrase(self) -> str:
-        """Such as `429 Too Many Requests`."""
+        """Status and reason, such as `429 Too Many Requests`."""
         with contextlib.suppress(ValueError):
             return f"{self.status} {HTTPStatus(self.status).phrase}"
         return str(self.status)
 
     @property
     def media_type(self) -> str:
-        """Such as `text/event-stream`, without parameters."""
+        """Media type without parameters, such as `text/event-stream`."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def peer(self) -> str | None:
-        """The IP address that answered; None where that is a proxy's, or there is none."""
+        """IP address of the server; None if it is unknown or a proxy's."""
         return self._client.peer_of(self._response)
 
     @property
@@ -163,30 +164,30 @@ class HttpResponse:
         ]
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes.
+        """Iterate over the body.
 
         Raises:
-            ConnectionLost: It was cut off.
+            ConnectionLost: The connection was lost.
         """
         try:
             async for chunk in self._decoded() if "content-encoding" in self.headers else self._response.aiter_stream():
                 yield chunk
             self._is_whole = True
         except httpx.DecodingError as error:
-            raise ConnectionLost(f"the answer's compression is broken ({error})") from error
+            raise ConnectionLost(f"the response's compression is invalid ({error})") from error
         except FAILURES as error:
-            raise within_answer(error) from error
+            raise response_error(error) from error
 
     def _decoded(self) -> AsyncIterator[bytes]:
         stream = _Raw(self._response)
         return httpx.Response(self.status, headers=self._response.headers, stream=stream).aiter_bytes()
 
     async def read(self, limit: int) -> bytes:
-        """The whole body.
+        """Read the whole body.
 
         Raises:
-            ConnectionLost: It was cut off.
-            ResultTooLarge: It is larger than `limit` bytes; the rest was not read.
+            ConnectionLost: The connection was lost.
+            ResultTooLarge: The body exceeds `limit` bytes; the rest was not read.
         """
         announced = self.headers.get("content-length", "")
         if announced.isascii() and announced.isdigit() and int(announced) > limit:
@@ -201,7 +202,7 @@ class HttpResponse:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def read_beginning(self, size: int) -> bytes:
-        """The first bytes of the body, or as many as there are."""
+        """Read at most the first `size` bytes of the body."""
         body = b""
         with contextlib.suppress(ConnectionLost):
             async with contextlib.aclosing(self.chunks()) as chunks:
@@ -212,17 +213,17 @@ class HttpResponse:
         return body[:size]
 
     async def aclose(self) -> None:
-        """Let go of the connection: for the next request if the body was read to its end, for ever if not."""
+        """Release the connection: keep it if the body was read to the end, otherwise close it."""
         is_clean = False
         try:
             await self._response.aclose()
             is_clean = self._is_whole
-        finally:  # one whose use was cancelled is in a state that nobody knows
+        finally:  # a cancelled connection is in an unknown state
             await (self._client.keep(self._connection) if is_clean else self._connection.http.aclose())
 
 
 class _Raw(httpx.AsyncByteStream):
-    """A body for httpx to decode."""
+    """A response body for httpx to decode."""
 
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
@@ -233,7 +234,7 @@ class _Raw(httpx.AsyncByteStream):
 
 
 class _Body:
-    """A request's body, which tells when it was written."""
+    """A request body that reports when it was written."""
 
     def __init__(self, content: bytes, on_written: Callable[[], None]) -> None:
         self._content = content
@@ -245,18 +246,18 @@ class _Body:
 
 
 class HttpClient:
-    """Requests to one origin, each on a connection of its own; whoever sends limits how many there are.
+    """HTTP requests to one origin. Each request has its own connection; callers limit their number.
+
+    Creating a client reads the CA bundle, which takes a while, and does not connect.
 
     Args:
-        address: Of the server.
-        headers: Of every request, checked, such as `Authorization`.
-        reach: The closest zone that may be connected to; any, where the user has named the address.
+        address: Address of the server.
+        headers: Checked headers of every request, such as `Authorization`.
+        reach: The closest zone that may be connected to; any zone for an address named by the user.
 
     Raises:
         ConfigError: The address cannot be used.
-        OutOfReach: It is too close to this machine.
-
-    Making one reads the CA bundle, which takes its time, and connects to nobody.
+        OutOfReach: The address is too close to this machine.
     """
 
     def __init__(self, address: Address, headers: Mapping[str, str], reach: Zone = Zone.LOCAL) -> None:
@@ -264,7 +265,7 @@ class HttpClient:
         self._is_closed = False
         url = _parse(address.url)
         self._proxy = None if address.socket else _environment_proxy(url)
-        if self._proxy is not None:  # names are the proxy's to resolve, and the proxy is the user's own choice
+        if self._proxy is not None:  # the proxy, chosen by the user, resolves names
             if zone_of(url.host) is not None:
                 check_reach(url.host, [url.host], reach)
             reach = Zone.LOCAL
@@ -273,7 +274,7 @@ class HttpClient:
         self._urls = {address.url: _target(address.url)}
         self._headers = _encode(_base_headers(url, headers))
         self._idle: deque[_PooledConnection] = deque()
-        """Connections nobody uses, the one used last at the end."""
+        """Idle connections, most recently used last."""
 
     async def send(
         self,
@@ -285,20 +286,20 @@ class HttpClient:
         on_written: Callable[[], None] = lambda: None,
         follow: bool = True,
     ) -> HttpResponse:
-        """Send one request, and follow redirects within the origin.
+        """Send a request, following redirects within the origin.
 
         Args:
             method: `GET`, `POST` or `DELETE`.
-            headers: Beside those of every request; they win.
+            headers: Additional headers, which override those of every request.
             content: The body.
-            url: Another than the address's, of the same origin.
+            url: Another URL of the same origin.
             on_written: Called when the body has been written.
-            follow: False: a redirect is an answer as any other.
+            follow: Whether to follow redirects.
 
         Raises:
             Unreachable: No connection could be made.
-            ConnectionLost: The connection was dropped before the answer.
-            CallError: A redirect to another origin, or without end.
+            ConnectionLost: The connection was dropped before the response.
+            CallError: A redirect led to another origin, or there were too many.
         """
         target = url or self.address.url
         for _ in range(_MAX_REDIRECTS + 1):
@@ -316,10 +317,10 @@ class HttpClient:
             await answer.read_beginning(_READ_OF_REDIRECTS)
             await answer.aclose()
             target = within_origin(target, location, "redirects")
-        raise CallError(f"{self.address.shown} redirects without end", hint="check the URL's path")
+        raise CallError(f"{self.address.shown} redirects too often", hint="check the URL's path")
 
     def peer_of(self, response: httpcore.Response) -> str | None:
-        """The IP address of the server behind a response; None where it is not known."""
+        """Get the IP address behind a response; None if unknown."""
         extensions = cast("Mapping[str, object]", response.extensions)  # pyright: ignore[reportUnknownMemberType]
         stream = extensions.get("network_stream")
         if self._proxy is not None or self.address.socket or not isinstance(stream, httpcore.AsyncNetworkStream):
@@ -346,7 +347,7 @@ class HttpClient:
             await connection.http.aclose()
             if isinstance(error, FAILURES):
                 proxy = f" through the proxy {self._proxy.url.host}" if self._proxy is not None else ""
-                raise before_answer(error, f"{self.address.shown}{proxy}") from error
+                raise request_error(error, f"{self.address.shown}{proxy}") from error
             raise
         return HttpResponse(response, connection, self)
 
@@ -361,7 +362,7 @@ class HttpClient:
         return _PooledConnection(self._factory.create_connection(origin))
 
     async def keep(self, connection: _PooledConnection) -> None:
-        """Keep a connection for the next request, and close those that nobody has needed for long."""
+        """Keep a connection for the next request, and close connections that were idle for long."""
         idle = self._idle
         connection.since = now = asyncio.get_running_loop().time()
         idle.append(connection)
@@ -376,14 +377,14 @@ class HttpClient:
         await self._network.aclose()
 
     def drop(self) -> None:
-        """In a forked child: let go of the sockets."""
+        """Release the sockets in a forked child."""
         self._network.drop()
 
 
 def _make_factory(
     address: Address, proxy: httpx.Proxy | None, network: Network
 ) -> httpcore.AsyncConnectionPool | httpcore.AsyncHTTPProxy:
-    """What makes connections: one of httpcore's pools, of which nothing else is used."""
+    """Create the httpcore pool that makes connections; it is used as a factory only."""
     is_plain = address.url.startswith("http:") and (proxy is None or proxy.url.scheme != "https")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
     if proxy is None:
@@ -396,7 +397,7 @@ def _make_factory(
             return httpcore.AsyncSOCKSProxy(url, auth, tls, keepalive_expiry=_KEEP_ALIVE, network_backend=network)
         except (ImportError, RuntimeError) as error:
             raise ConfigError(
-                f"the proxy {proxy.url.host} speaks SOCKS, which needs the package socksio", hint="pip install socksio"
+                f"the proxy {proxy.url.host} uses SOCKS, which needs the package socksio", hint="pip install socksio"
             ) from error
     return httpcore.AsyncHTTPProxy(
         url,
@@ -413,7 +414,7 @@ def _parse(url: str) -> httpx.URL:
     try:
         return httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ConfigError(f"{url[:200]!a} is no address of an HTTP server ({error})") from error
+        raise ConfigError(f"{url[:200]!a} is not the address of an HTTP server ({error})") from error
 
 
 def _target(url: str) -> httpcore.URL:
@@ -422,7 +423,7 @@ def _target(url: str) -> httpcore.URL:
 
 
 def _base_headers(url: httpx.URL, given: Mapping[str, str]) -> dict[str, str]:
-    """The headers of every request; what the user gives wins."""
+    """Build the headers of every request; given headers override the defaults."""
     headers = {
         "host": url.netloc.decode("ascii"),
         "user-agent": f"ipymcp/{__version__}",

@@ -1,4 +1,4 @@
-"""What an answer that is none means: no connection, HTTP errors, pages meant for people, too much of it."""
+"""Errors for HTTP responses that are not MCP: error statuses, web pages, oversized bodies, and failed connections."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import AuthError, HttpError, McpError, ProtocolError, ResultTooLarge
+from ipymcp.errors import AuthError, HttpError, McpError, ProtocolError
 from ipymcp.protocol import types
-from ipymcp.protocol.jsonrpc import excerpt, rpc_error
+from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, excerpt, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 BEGINNING = 65_536
 """Bytes of an error's body that are read."""
 _SHOWN = 300
-_METHOD_NOT_FOUND = -32601
 _OVERLOADED = frozenset({429, 503})
-"""The status says more than any JSON-RPC error in the body: when to come back."""
+"""Statuses that matter more than a JSON-RPC error in the body, because they say when to retry."""
 _TAGS = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _HINTS = {
     404: "check the URL's path; servers often answer at /mcp, older ones at /sse",
     405: "check the URL's path; servers often answer at /mcp, older ones at /sse",
     406: "a fault of the server",
-    407: "check HTTP_PROXY: the proxy wants a login",
+    407: "check HTTP_PROXY: the proxy requires a login",
     413: "send less at once",
 }
 
@@ -35,8 +34,8 @@ class Unreachable(Exception):
     """No connection could be made: nothing was sent.
 
     Args:
-        reason: One line.
-        hint: What to do about it.
+        reason: One line that says what happened.
+        hint: One line that says what to do.
         may_pass: Whether another attempt makes sense.
     """
 
@@ -48,13 +47,13 @@ class Unreachable(Exception):
 
 
 def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -> McpError:
-    """The error that an HTTP error status stands for.
+    """Build the error for an HTTP error status.
 
     Args:
-        status: Such as 429.
-        phrase: Such as `429 Too Many Requests`.
-        headers: Of the answer.
-        body: The beginning of it.
+        status: HTTP status, such as 429.
+        phrase: Status and reason, such as `429 Too Many Requests`.
+        headers: Headers of the response.
+        body: The beginning of the body.
     """
     error = _json_rpc_error(body)
     if error is not None and status not in _OVERLOADED:
@@ -64,7 +63,7 @@ def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -
     message = f"the server answered HTTP {phrase}" + (f": {text}" if text else "")
     hint = _HINTS.get(status)
     if retry_after is not None:
-        hint = f"it asks to wait {retry_after:,.0f} s"
+        hint = f"try again in {retry_after:,.0f} s"
     elif status in _OVERLOADED:
         hint = "try again later"
     elif status >= 500:
@@ -72,29 +71,20 @@ def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -
     return HttpError(message, status=status, retry_after=retry_after, body=body.decode("utf-8", "replace"), hint=hint)
 
 
-def forgets_session(status: int, body: bytes) -> bool:
-    """Whether this answer to a message of a session says that the server does not know it any more.
+def is_unknown_session(status: int, body: bytes) -> bool:
+    """Tell whether a response says that the server does not know the session any more.
 
-    404 is what the specification says (2025-11-25, session management). Servers on the TypeScript SDK answer 400 after
-    a restart, with a JSON-RPC error that speaks of the session.
+    The specification says 404 (2025-11-25, session management). Servers on the TypeScript SDK respond 400 after a
+    restart, with a JSON-RPC error that mentions the session.
     """
     error = _json_rpc_error(body) if status in (400, 404) else None
     if status == 404:
-        return error is None or rpc_error(error).code != _METHOD_NOT_FOUND
+        return error is None or rpc_error(error).code != METHOD_NOT_FOUND
     return error is not None and status == 400 and "session" in rpc_error(error).message.lower()
 
 
-def too_large(limit: int) -> ResultTooLarge:
-    """What to say of an answer over the limit."""
-    return ResultTooLarge(
-        f"the answer is larger than {limit:,} bytes and was discarded",
-        limit=limit,
-        hint="ask for less, or load the server with a larger max_result_bytes",
-    )
-
-
 def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: bool) -> AuthError:
-    """What to say of a 401, or a 403 with a challenge, when there is nobody to log in."""
+    """Build the error for a 401, or a 403 with a challenge, if there is no authorizer."""
     wants = f" ({excerpt(challenges[0].encode())})" if challenges else ""
     if had_credentials:
         return AuthError(
@@ -102,14 +92,14 @@ def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: boo
             hint="check the Authorization header in its definition",
         )
     return AuthError(
-        f"the server wants a login: HTTP {phrase}{wants}", hint="give its definition headers, or auth to log in"
+        f"the server requires a login: HTTP {phrase}{wants}", hint="give its definition headers, or auth to log in"
     )
 
 
-def no_message(media_type: str, body: bytes) -> ProtocolError:
-    """What to say of an answer that is neither JSON nor a stream of events."""
+def unexpected_content(media_type: str, body: bytes) -> ProtocolError:
+    """Build the error for a response that is neither JSON nor an event stream."""
     text = _readable(body, media_type)
-    what = f"the server answered with {media_type or 'something'} rather than MCP" + (f": {text}" if text else "")
+    what = f"the server answered with {media_type or 'unknown content'} instead of MCP" + (f": {text}" if text else "")
     return ProtocolError(what, hint="check the URL; a web page, a login or a proxy may have answered")
 
 
@@ -122,7 +112,7 @@ def _json_rpc_error(body: bytes) -> types.Raw | None:
 
 
 def _retry_after(value: str) -> float | None:
-    """Seconds, from a number of them or a date (RFC 9110, Retry-After)."""
+    """Parse a Retry-After header, in seconds or as a date (RFC 9110)."""
     value = value.strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])
@@ -133,7 +123,7 @@ def _retry_after(value: str) -> float | None:
 
 
 def _readable(body: bytes, media_type: str) -> str:
-    """The first lines of a body on one line; of a page, its text."""
+    """Format the beginning of a body, or the text of a web page, on one line."""
     text = body.decode("utf-8", "replace")
     if "html" in media_type or text.lstrip()[:1] == "<":
         text = _TAGS.sub(" ", text)

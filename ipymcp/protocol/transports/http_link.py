@@ -1,6 +1,6 @@
-"""The way to an HTTP server: connections, the second attempt at one that was never made, and logins.
+"""Requests to an HTTP server, with a second connection attempt and logins.
 
-httpx is imported when a link is opened, not before.
+httpx is imported when the link is opened.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 _SECOND_ATTEMPT = 0.25
-"""Seconds until a connection that could not be made is tried once more."""
+"""Seconds before the second attempt to connect."""
 _MAX_LOGINS = 5
-"""Logins for one request; whoever asks for more will never be content."""
+"""Maximum logins for one request."""
 
 
 def _nothing() -> None: ...
@@ -37,11 +37,11 @@ class HttpLink:
 
     Args:
         url: See `parse_address`.
-        headers: Of every request, from the server's definition.
-        authorizer: Logs in, where there is one.
+        headers: Headers of every request, from the server's definition.
+        authorizer: Logs in if the server requires it.
 
     Raises:
-        ConfigError: The URL or a header cannot be used.
+        ConfigError: The URL or a header is invalid.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], authorizer: Authorizer | None) -> None:
@@ -51,18 +51,18 @@ class HttpLink:
         self._client: HttpClient | None = None
 
     async def open(self, receiver: Receiver) -> None:
-        """Make ready. Connects to nobody."""
+        """Create the HTTP client, without connecting."""
         self._receiver = receiver
         self._client = await asyncio.get_running_loop().run_in_executor(None, self._make_client)
 
     def _make_client(self) -> HttpClient:
-        """In a thread: importing httpx and reading the CA bundle take their time."""
+        """Import httpx and read the CA bundle; both are slow, so this runs in a thread."""
         from ipymcp.protocol.transports.http_client import HttpClient
 
         return HttpClient(self.address, self._headers)
 
     @contextlib.asynccontextmanager
-    async def answer(
+    async def request(
         self,
         method: str,
         headers: Mapping[str, str],
@@ -71,12 +71,12 @@ class HttpLink:
         url: str | None = None,
         on_written: Callable[[], None] = _nothing,
     ) -> AsyncGenerator[HttpResponse, None]:
-        """Send a request and give its answer; logs in where the server asks for that. Arguments as `HttpClient.send`.
+        """Send a request and yield its response, after a login if needed. See `HttpClient.send` for the arguments.
 
         Raises:
-            AuthError: There is no way in.
+            AuthError: The login is impossible or failed.
             ConnectionLost: No connection could be made, or it was dropped.
-            CallError: A redirect that must not be followed.
+            CallError: A redirect is not allowed.
         """
         for attempt in itertools.count(1):
             credentials = await self._credentials()
@@ -99,8 +99,8 @@ class HttpLink:
                 had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
                 raise http_errors.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)
 
-    async def farewell(self, method: str, headers: Mapping[str, str]) -> None:
-        """Send a request whose answer is of no consequence, and which may fail."""
+    async def send_and_forget(self, method: str, headers: Mapping[str, str]) -> None:
+        """Send a request and ignore its response and errors."""
         with contextlib.suppress(McpError, Unreachable):
             if self._client is not None:
                 answer = await self._client.send(method, {**headers, **await self._credentials()})
@@ -141,6 +141,6 @@ class HttpLink:
             await client.aclose()
 
     def drop(self) -> None:
-        """In a forked child: let go of the sockets."""
+        """Release the sockets in a forked child."""
         if self._client is not None:
             self._client.drop()

@@ -1,7 +1,7 @@
-"""Sockets for httpcore, by asyncio alone.
+"""Sockets for httpcore on plain asyncio.
 
-httpcore's own go through anyio, which is half of the CPU time of a small request. These write head and body of a
-request at once, hand on what the loop has read as it is, and close at once when they are cancelled.
+httpcore's own backend uses anyio, which takes half of the CPU time of a small request. This one writes head and body of
+a request at once, passes on data as it was read, and closes immediately when cancelled.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds in which a connection is made, TLS and all."""
+"""Seconds to connect, including TLS."""
 _MAX_UNREAD = 1 << 20
-"""Bytes that may wait to be read before the other side has to."""
+"""Bytes that may wait to be read before reading pauses."""
 _LARGE = 1 << 16
 _LAST_CONNECTIONS = 0.25
-"""Seconds, at the end, for connections that are being made."""
+"""Seconds at close for connections that are still being made."""
 TLS_ENDED = "TLS: the server ended the handshake"
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class Network(httpcore.AsyncNetworkBackend):
-    """Makes connections, and knows them all.
+    """Makes connections and tracks them.
 
     Args:
-        reach: The closest zone that connections may be made to. Judged by the addresses that names resolve to, and
-            only these are connected to: another answer of the resolver a moment later changes nothing.
+        reach: The closest zone that may be connected to. It applies to the resolved addresses, and only those are
+            connected to, so that a later change of the name's address has no effect.
     """
 
     def __init__(self, reach: Zone = Zone.LOCAL) -> None:
@@ -57,10 +57,10 @@ class Network(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first of the host's addresses that answers.
+        """Connect to the first address of the host that answers.
 
         Raises:
-            OutOfReach: All of them are closer to this machine than they may be.
+            OutOfReach: All addresses are closer to this machine than allowed.
         """
         loop = asyncio.get_running_loop()
         if self._reach < Zone.LOCAL:
@@ -90,7 +90,7 @@ class Network(httpcore.AsyncNetworkBackend):
     async def _connected(
         self, connecting: Coroutine[None, None, tuple[asyncio.Transport, _Stream]], timeout: float | None
     ) -> _Stream:
-        """In a task of its own: asyncio, cancelled while it connects, may leave a socket open that nobody knows."""
+        """Connect in a separate task: asyncio may leak a socket if it is cancelled while connecting."""
 
         async def connect() -> _Stream:
             with _translated():
@@ -109,25 +109,25 @@ class Network(httpcore.AsyncNetworkBackend):
             raise
 
     async def aclose(self) -> None:
-        """Give up what is still connecting for nobody."""
+        """Cancel the connections that are still being made."""
         if self._connecting:
             _, late = await asyncio.wait(self._connecting, timeout=_LAST_CONNECTIONS)
             for task in late:
                 task.cancel()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep."""
         await asyncio.sleep(seconds)
 
     def drop(self) -> None:
-        """In a forked child: let go of the sockets, or the server would not see them end when the parent closes them.
+        """Release the sockets in a forked child, so that the server sees them end when the parent closes them.
 
-        They are the parent's event loop's as well, and Python may close the numbers once more: so each becomes the
-        null device, and nothing else is touched.
+        The parent's event loop uses the same descriptors, and Python may close them again, so each is replaced by the
+        null device.
         """
         null = os.open(os.devnull, os.O_RDWR)
         for stream in list(self._streams):
-            with contextlib.suppress(Exception):  # whatever state the parent's thread has left it in
+            with contextlib.suppress(Exception):  # the parent's thread may have left it in any state
                 number = stream.fileno()
                 if number >= 0:
                     os.dup2(null, number)
@@ -135,8 +135,6 @@ class Network(httpcore.AsyncNetworkBackend):
 
 
 class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
-    """One connection."""
-
     def __init__(self) -> None:
         self._transport: asyncio.Transport
         self._chunks: deque[bytes] = deque()
@@ -144,7 +142,7 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._is_over = False
         self._error: Exception | None = None
         self._head = b""
-        """The head of a request, which waits for its body."""
+        """The head of a request, held back until its body is written."""
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._is_full = False
@@ -152,7 +150,7 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     # -- for httpcore -------------------------------------------------------------------------------------------------
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, in the pieces in which it came; nothing at the end."""
+        """Return the next received chunk; empty at the end."""
         if self._head:
             await self._flush(b"")
         while not self._chunks:
@@ -172,7 +170,7 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return chunk
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Give it to the other side; a request's head goes with what follows it."""
+        """Send data; a request's head is sent together with its body."""
         if not self._head and buffer.endswith(b"\r\n\r\n"):
             self._head = buffer
         else:
@@ -194,18 +192,18 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
                 self._writer = None
 
     async def aclose(self) -> None:
-        """Close, now: nothing that is not yet sent or read matters."""
+        """Close at once, discarding buffered data."""
         self.abort()
         await asyncio.sleep(0)
 
     def abort(self) -> None:
-        """The same, without waiting for the socket to be gone."""
+        """Close without waiting for the socket."""
         self._transport.abort()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Go on encrypted."""
+        """Switch to TLS."""
         loop = asyncio.get_running_loop()
         old = self._transport
         if self._is_over or old.is_closing():  # asyncio would wait for its handshake timeout
@@ -221,19 +219,19 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         except BaseException:
             old.abort()
             raise
-        if new is None:  # what asyncio gives where the other side has gone meanwhile
+        if new is None:  # asyncio's result if the server has closed the connection
             raise httpcore.ConnectError(TLS_ENDED)
         self._transport = new
         return self
 
     def get_extra_info(self, info: str) -> Any:
-        """What httpcore asks for: whether the server has closed an idle connection, and the negotiated protocol."""
+        """Return what httpcore needs to know: whether an idle connection is closed, and the negotiated protocol."""
         if info == "is_readable":
             return self._is_over or bool(self._chunks) or _is_readable(self.fileno())
         return self._transport.get_extra_info(info)
 
     def fileno(self) -> int:
-        """The socket's number; -1 once it is closed."""
+        """Return the socket's descriptor; -1 if closed."""
         sock: socket.socket | None = self._transport.get_extra_info("socket")
         return sock.fileno() if sock is not None else -1
 
@@ -269,22 +267,22 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
 
 def check_reach(host: str, resolved: Iterable[str], reach: Zone) -> None:
-    """See that one of a host's addresses may be connected to.
+    """Check that at least one address of a host may be connected to.
 
     Args:
-        host: As it was named.
+        host: The name of the host.
         resolved: Its IP addresses.
         reach: The closest zone allowed.
 
     Raises:
-        OutOfReach: None may.
+        OutOfReach: No address may be connected to.
     """
     zones = {address: zone_of(address) or Zone.PUBLIC for address in resolved}
     if zones and min(zones.values()) > reach:
         address, zone = min(zones.items(), key=lambda item: item[1])
         shown = host if host == address else f"{host} ({address})"
         where = "on this machine" if zone is Zone.LOCAL else "in a private network"
-        raise OutOfReach(f"{shown} is {where}, and the server is not")
+        raise OutOfReach(f"{shown} is {where}, but the server is not")
 
 
 def _close_connected(task: asyncio.Task[_Stream]) -> None:
@@ -298,7 +296,7 @@ def _wake(waiter: asyncio.Future[None] | None) -> None:
 
 
 def _is_readable(number: int) -> bool:
-    """Whether there is something to read, or the end, that the loop may not have seen yet."""
+    """Tell whether the socket has data or its end, which the loop may not have seen yet."""
     if number < 0:
         return True
     if not hasattr(select, "poll"):
@@ -310,7 +308,7 @@ def _is_readable(number: int) -> bool:
 
 @contextlib.contextmanager
 def _translated() -> Generator[None, None, None]:
-    """What goes wrong while a connection is made, as httpcore's errors."""
+    """Convert connection errors to those of httpcore."""
     try:
         yield
     except TimeoutError as error:

@@ -1,10 +1,9 @@
 """The host's ends of a child's pipes, and the split of their bytes into lines.
 
-Writing: any thread may send. A frame that fits into a pipe in one piece (`PIPE_BUF`) is written by the sender itself,
-all of it or nothing; everything else is queued, and only the loop ever writes a part of a frame. So no interrupt and no
-other thread can tear one.
+Writing: any thread may send. A frame that fits into a pipe atomically (`PIPE_BUF`) is written by the sender; everything
+else is queued, and only the loop writes parts of frames. So neither an interrupt nor another thread can tear a frame.
 
-Reading: the loop reads what is there and hands it on. On Windows, whose pipes no loop can watch, threads do both.
+Reading: the loop reads. On Windows, whose pipes cannot be watched by a loop, threads read and write.
 """
 
 from __future__ import annotations
@@ -33,30 +32,30 @@ class Oversized(NamedTuple):
     head: bytes
     tail: bytes
     size: int
-    """Bytes so far; the final size when `done`."""
+    """Bytes so far; the final size if `done`."""
     done: bool
-    """False when it is reported for the first time, while the rest is still to come."""
+    """False for the first report, while the rest is still to come."""
 
 
 class LineSplitter:
-    r"""Splits a stream at `\n`. A line over `limit` bytes is reported as `Oversized` twice and not kept.
+    """Splits a stream at line feeds. A line over `limit` bytes is reported as `Oversized` twice and not kept.
 
     Args:
-        limit: Longest line in bytes, without its end.
+        limit: Maximum length of a line in bytes, without its end.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._line = bytearray()  # grows in place: no second copy of a large line, ever
+        self._line = bytearray()  # grows in place, without copies of large lines
         self._size = 0
         self._head: bytes | None = None
         self._tail = b""
 
     def feed(self, chunk: bytes) -> list[bytes | bytearray | Oversized]:
-        """The lines that this chunk completes, without their ends; empty ones left out."""
+        """Return the non-empty lines completed by this chunk, without their ends."""
         *ends, rest = chunk.split(b"\n")
         lines: list[bytes | bytearray | Oversized] = []
-        is_plain = len(chunk) <= self._limit and b"\r" not in chunk  # all but the first stand whole in the chunk
+        is_plain = len(chunk) <= self._limit and b"\r" not in chunk  # all but the first are complete in this chunk
         for end in ends[:1] if is_plain else ends:
             line = self._complete(end)
             if line:
@@ -68,7 +67,7 @@ class LineSplitter:
         return lines
 
     def finish(self) -> bytes:
-        """What came after the last line end."""
+        """Return the rest after the last line end."""
         line = bytes(self._line)
         self._line, self._size = bytearray(), 0
         return line
@@ -118,19 +117,19 @@ class Writer(Protocol):
 
     @property
     def queued(self) -> int:
-        """Bytes accepted and not yet written."""
+        """Number of bytes accepted and not yet written."""
         ...
 
     def send(self, frame: bytes) -> None:
-        """Write one frame and a newline, from any thread, without waiting."""
+        """Write a frame and a newline, from any thread, without waiting."""
         ...
 
     def close(self) -> None:
-        """Close the pipe; what is queued is dropped."""
+        """Close the pipe and drop queued frames."""
         ...
 
     def drop(self) -> None:
-        """In a forked child: close the pipe and touch nothing else, not even a lock."""
+        """Close the pipe in a forked child, without touching any lock."""
         ...
 
 
@@ -142,7 +141,7 @@ class Reader(Protocol):
         ...
 
     def drop(self) -> None:
-        """In a forked child: close the pipe and touch nothing else."""
+        """Close the pipe in a forked child."""
         ...
 
 
@@ -150,9 +149,9 @@ class LoopWriter:
     """Writes to a non-blocking pipe (POSIX).
 
     Args:
-        loop: Where what does not fit at once is written.
-        fd: The pipe's.
-        on_broken: Called on the loop when nobody reads any more; what is sent from then on is dropped.
+        loop: The loop that writes queued frames.
+        fd: Descriptor of the pipe.
+        on_broken: Called on the loop when the pipe is broken; later frames are dropped.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_broken: Callable[[], None]) -> None:
@@ -168,11 +167,11 @@ class LoopWriter:
 
     @property
     def queued(self) -> int:
-        """Bytes accepted and not yet written."""
+        """Number of bytes accepted and not yet written."""
         return self._queued
 
     def send(self, frame: bytes) -> None:
-        """Write one frame and a newline, from any thread, without waiting."""
+        """Write a frame and a newline, from any thread, without waiting."""
         if os.getpid() != self._pid:
             raise LoopError("this process was forked after its servers were started", hint="use them from the parent")
         with self._lock:
@@ -196,7 +195,7 @@ class LoopWriter:
         self._loop.call_soon_threadsafe(self._arm)
 
     def close(self) -> None:
-        """Close the pipe; what is queued is dropped."""
+        """Close the pipe and drop queued frames."""
         with self._lock:
             fd, self._fd = self._fd, None
             self._queue.clear()
@@ -208,7 +207,7 @@ class LoopWriter:
             os.close(fd)
 
     def drop(self) -> None:
-        """In a forked child: close the pipe and touch nothing else, not even a lock."""
+        """Close the pipe in a forked child, without touching any lock."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
@@ -242,13 +241,13 @@ class LoopWriter:
 
 
 class LoopReader:
-    """Reads a pipe as data comes (POSIX); an empty chunk is its end.
+    """Reads a pipe on the loop (POSIX); an empty chunk is its end.
 
     Args:
-        loop: Where it reads.
-        fd: The pipe's.
-        on_chunk: Called on the loop with what was read.
-        watched: What the loop watches in the pipe's stead.
+        loop: The loop that reads.
+        fd: Descriptor of the pipe.
+        on_chunk: Called on the loop with each chunk.
+        watched: Descriptor that the loop watches instead of the pipe.
     """
 
     def __init__(
@@ -267,7 +266,7 @@ class LoopReader:
         self._close()
 
     def drop(self) -> None:
-        """In a forked child: close the pipe and touch nothing else."""
+        """Close the pipe in a forked child."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
@@ -295,19 +294,19 @@ class LoopReader:
             os.close(fd)
 
     def _widen(self, fd: int) -> None:
-        """Large messages come through a larger pipe; most servers never need one."""
+        """Enlarge the pipe's buffer when the first large message arrives."""
         if self._size == _LARGE_READ:
             return
         self._size = _LARGE_READ
         if sys.platform == "linux":
             import fcntl
 
-            with contextlib.suppress(OSError):  # a user may have only so many large pipes
+            with contextlib.suppress(OSError):  # the number of large pipes per user is limited
                 fcntl.fcntl(fd, _F_SETPIPE_SZ, _LARGE_READ)
 
 
 class ThreadWriter:
-    """Writes to a pipe from a thread of its own (Windows). Arguments as `LoopWriter`."""
+    """Writes to a pipe from its own thread (Windows). See `LoopWriter` for the arguments."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_broken: Callable[[], None]) -> None:
         self._loop = loop
@@ -322,11 +321,11 @@ class ThreadWriter:
 
     @property
     def queued(self) -> int:
-        """Bytes accepted and not yet written."""
+        """Number of bytes accepted and not yet written."""
         return self._queued
 
     def send(self, frame: bytes) -> None:
-        """Write one frame and a newline, from any thread, without waiting."""
+        """Write a frame and a newline, from any thread, without waiting."""
         with self._changed:
             if self._closed:
                 raise ConnectionLost("the connection is closed")
@@ -337,10 +336,10 @@ class ThreadWriter:
             self._changed.notify()
 
     def drop(self) -> None:
-        """There is no fork where this class is used."""
+        """Do nothing: Windows has no fork."""
 
     def close(self) -> None:
-        """Let the thread close the pipe, once it does not write; what is queued is dropped."""
+        """Have the thread close the pipe when it is not writing, and drop queued frames."""
         with self._changed:
             self._closed = True
             self._queue.clear()
@@ -364,7 +363,7 @@ class ThreadWriter:
             self._is_broken = True
             self._queue.clear()
             self._queued = 0
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._on_broken)
 
     def _next_frame(self) -> bytes | None:
@@ -374,49 +373,49 @@ class ThreadWriter:
 
 
 class ThreadReader:
-    """Reads a pipe in a thread and hands chunks to the loop, a few at a time (Windows); an empty chunk is its end."""
+    """Reads a pipe in a thread and passes chunks to the loop, a few at a time (Windows); an empty chunk is its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> None:
         self._loop = loop
         self._fd = fd
         self._on_chunk = on_chunk
-        self._ahead = threading.Semaphore(8)
+        self._free_slots = threading.Semaphore(8)
         self._closed = False
         threading.Thread(target=self._run, name="ipymcp-reader", daemon=True).start()
 
     def drop(self) -> None:
-        """There is no fork where this class is used."""
+        """Do nothing: Windows has no fork."""
 
     def close(self) -> None:
-        """Stop handing chunks on; the thread closes the pipe when the child's end closes."""
+        """Stop passing chunks on; the thread closes the pipe when the child closes its end."""
         self._closed = True
-        self._ahead.release()
+        self._free_slots.release()
 
     def _run(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             while not self._closed:
                 try:
                     chunk = os.read(self._fd, _SMALL_READ)
                 except OSError:
                     chunk = b""
-                self._ahead.acquire()
+                self._free_slots.acquire()
                 self._loop.call_soon_threadsafe(self._hand_on, chunk)
                 if not chunk:
                     break
         os.close(self._fd)
 
     def _hand_on(self, chunk: bytes) -> None:
-        self._ahead.release()
+        self._free_slots.release()
         if not self._closed:
             self._on_chunk(chunk)
 
 
 def make_writer(loop: asyncio.AbstractEventLoop, fd: int, on_broken: Callable[[], None]) -> Writer:
-    """The writer this platform needs."""
+    """Create the writer for this platform."""
     kind = ThreadWriter if sys.platform == "win32" else LoopWriter
     return kind(loop, fd, on_broken)
 
 
 def make_reader(loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> Reader:
-    """The reader this platform needs."""
+    """Create the reader for this platform."""
     return ThreadReader(loop, fd, on_chunk) if sys.platform == "win32" else LoopReader(loop, fd, on_chunk)

@@ -1,7 +1,7 @@
-"""A server's process and all it started: begun in a group of its own, and ended whole.
+"""A server's process group: started in a session of its own, and ended as a whole.
 
-The end, in order: close its input, wait, SIGTERM to the group, wait, SIGKILL to the group. The leader is not reaped
-before its group was signalled, so that its number cannot have passed to a stranger.
+To end it: close its input, wait, SIGTERM to the group, wait, SIGKILL to the group. The leader is not reaped before its
+group was signalled, so that its process id cannot have been reused.
 
 Source: MCP 2025-11-25 lifecycle (shutdown over stdio).
 """
@@ -33,7 +33,7 @@ SIGKILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What to run: the program's full path and arguments, its whole environment, its folder."""
+    """The program's full path and arguments, its whole environment, and its working folder."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -41,20 +41,20 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class Grace(msgspec.Struct, frozen=True):
-    """How long a server may take to end, in seconds: after its input closed, and after SIGTERM."""
+    """Time for a server to end, in seconds: after its input closed, and after SIGTERM."""
 
     eof: float = 2.0
     term: float = 3.0
 
 
 class ServerProcess:
-    """One child with its group.
+    """A child process and its group.
 
     Args:
-        launch: What to run.
+        launch: The program to run.
 
     Raises:
-        StartError: The system would not start it.
+        StartError: The process could not be started.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -71,20 +71,20 @@ class ServerProcess:
             )
         except OSError as error:
             what = f"{launch.argv[0]}: {error.strerror or error}"
-            hint = f"its folder was to be {launch.cwd}" if launch.cwd else "is it a program this machine can run?"
+            hint = f"its working folder is {launch.cwd}" if launch.cwd else "is it a program this machine can run?"
             raise StartError(f"could not be started ({what})", hint=hint) from error
-        except ValueError as error:  # a null byte, or half a character
-            what = "its command, arguments or variables hold a character that no program can be given"
-            raise StartError(f"could not be started: {what}", hint="mend its definition") from error
+        except ValueError as error:  # a null byte or a lone surrogate
+            what = "its command, arguments or variables contain an invalid character"
+            raise StartError(f"could not be started: {what}", hint="fix its definition") from error
         self.pid = self.popen.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative for a signal."""
+        """Exit code; None while it runs, negative for a signal."""
         return self.popen.returncode
 
     def detach_pipes(self) -> tuple[int, int, int]:
-        """The file descriptors of its standard input, output and error, from now on the caller's to close."""
+        """Take over the descriptors of standard input, output and error; the caller closes them."""
         streams = (self.popen.stdin, self.popen.stdout, self.popen.stderr)
         fds: list[int] = []
         for stream in streams:
@@ -95,7 +95,7 @@ class ServerProcess:
         return fds[0], fds[1], fds[2]
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        """A future that is done when the process has ended; it is not reaped by that."""
+        """Return a future that completes when the process has ended, without reaping it."""
         ended: asyncio.Future[None] = loop.create_future()
 
         def settle() -> None:
@@ -129,7 +129,7 @@ class ServerProcess:
         return ended
 
     def signal_group(self, number: int) -> bool:
-        """Signal everybody in the group. False if nobody is there."""
+        """Send a signal to the group. False if the group is empty."""
         try:
             if sys.platform == "win32":
                 if self.popen.poll() is not None:
@@ -142,14 +142,14 @@ class ServerProcess:
         return True
 
     async def end_group(self, ended: asyncio.Future[None], grace: Grace) -> None:
-        """See that nobody of the group is left. The input is closed already, or the leader has gone by itself."""
+        """End the whole group. Its input must be closed, or its leader gone."""
         try:
             await asyncio.wait({ended}, timeout=grace.eof)
             self.signal_group(signal.SIGTERM)
             deadline = time.monotonic() + grace.term
             while time.monotonic() < deadline and not await self._gone(ended):
                 await asyncio.sleep(_POLL)
-        finally:  # also when this very task is cancelled: half an end is none
+        finally:  # also when this task is cancelled
             if not ended.done() or self.reap() is None or self.signal_group(0):
                 self.signal_group(SIGKILL)
         deadline = time.monotonic() + 1.0
@@ -159,19 +159,19 @@ class ServerProcess:
     async def _gone(self, ended: asyncio.Future[None]) -> bool:
         if not ended.done():
             return False
-        return not await asyncio.get_running_loop().run_in_executor(None, living, [self])
+        return not await asyncio.get_running_loop().run_in_executor(None, still_running, [self])
 
     def reap(self) -> int | None:
-        """Collect the exit code, if it has ended."""
+        """Collect the exit code, if the process has ended."""
         return self.popen.poll()
 
 
-def living(processes: Sequence[ServerProcess]) -> list[ServerProcess]:
-    """Those of whose groups somebody still runs. Leaders that have ended are reaped."""
+def still_running(processes: Sequence[ServerProcess]) -> list[ServerProcess]:
+    """Filter the processes whose group still has a running member, and reap their leaders."""
     left = [process for process in processes if process.reap() is None or process.signal_group(0)]
     if sys.platform != "linux" or all(process.exit_code is None for process in left):
         return left
-    # A group's orphans that have ended stay in it until somebody reaps them: in some containers that is nobody.
+    # Ended orphans stay in the group until they are reaped, which does not happen in some containers.
     running = _running_groups()
     return [process for process in left if process.pid in running]
 
@@ -187,8 +187,8 @@ def _running_groups() -> set[int]:
     return groups
 
 
-def outsiders(pids: Iterable[int]) -> list[psutil.Process]:
-    """The descendants of these processes that left their groups. One look at the process table."""
+def escaped_descendants(pids: Iterable[int]) -> list[psutil.Process]:
+    """Find the descendants of these processes that left their groups, by one scan of the process table."""
     import psutil
 
     roots = set(pids)
@@ -209,7 +209,7 @@ def outsiders(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 def end_descendants(processes: Sequence[psutil.Process], grace: float) -> None:
-    """SIGTERM, wait at most `grace` seconds, SIGKILL; a process number that was given away is left alone."""
+    """SIGTERM, wait at most `grace` seconds, SIGKILL; a reused process id is not signalled."""
     import psutil
 
     alive = list(processes)

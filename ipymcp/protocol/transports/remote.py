@@ -1,7 +1,7 @@
-"""What both HTTP transports share: connections to the server and a queue of outgoing messages.
+"""The base of both HTTP transports: connections to the server and a queue of outgoing messages.
 
-Nothing keeps requests of HTTP in order by itself. What must not be overtaken is waited for: a notification by the next
-one, `notifications/initialized` by all that follows, and a call by its own cancellation.
+HTTP does not keep requests in order, so some wait for others: a notification for the one before it, every message for
+`notifications/initialized`, and a cancellation for its call.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
 
 
 _TIMEOUT = 5.0
-"""Seconds a message waits at most for those that go first: a server that is deaf to one may hear the next."""
-_AFTERLIFE = 2.0
-"""Seconds a request that was given up keeps its connection: a server need not answer what was cancelled."""
+"""Maximum seconds to wait for earlier messages; a server may ignore one and still accept the next."""
+_ABANDONED_TIMEOUT = 2.0
+"""Seconds that an abandoned request keeps its connection, because the server need not respond to it."""
 
 
 class QueuedPost:
-    """One message on its way; a request until its answer has come."""
+    """An outgoing message; a request stays until its response has come."""
 
-    __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "session", "task", "untaken", "written")
+    __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "session", "task", "unwritten", "written")
 
     def __init__(self, message: OutboundMessage) -> None:
         self.message = message
-        self.untaken = len(message.frame)
-        """Bytes the server has not yet been given."""
+        self.unwritten = len(message.frame)
+        """Number of bytes not yet written to the server."""
         self.written: asyncio.Future[None] | None = None
-        """Done when it has been given to the server; made for whoever waits for that."""
+        """Completes when the message is written; created on demand."""
         self.task: asyncio.Task[None] | None = None
         self.session: str | None = None
-        """The session it was last sent in."""
+        """The session in which it was last sent."""
         self.is_sent = False
-        """Whether sending has begun. Set by the loop before it looks at `is_aborted`."""
+        """Whether sending has begun. Set by the loop before it reads `is_aborted`."""
         self.is_aborted = False
-        """Set by whoever gives up, before looking at `is_sent`."""
+        """Whether it was abandoned. Set by any thread before it reads `is_sent`."""
         self.is_answered = False
 
     @property
     def can_be_aborted(self) -> bool:
-        """In the stateless era, whose requests name their method, the end of the answer is the cancellation."""
+        """Whether closing the response cancels the request, as it does in the stateless era."""
         return "Mcp-Method" in self.message.headers
 
 
 class SendQueue:
-    """Delivers messages.
+    """Delivers messages in tasks.
 
     Args:
-        deliver: Delivers one, and what is answered; for requests, what to say to whoever still waits afterwards.
+        deliver: Delivers a message and its response; returns the error for a request that is still pending then.
     """
 
     def __init__(self, deliver: Callable[[QueuedPost], Awaitable[McpError | None]]) -> None:
@@ -70,15 +70,15 @@ class SendQueue:
         self._is_closed = True
         self._pid = os.getpid()
         self._context = contextvars.Context()
-        """Whose call a message belongs to is nothing its delivery should see, or keep alive."""
+        """An empty context, so that deliveries neither see nor keep the context of their call."""
 
     @property
     def queued(self) -> int:
-        """Bytes accepted and not yet given to the server."""
+        """Number of bytes accepted and not yet written to the server."""
         return self._queued
 
     def open(self, receiver: Receiver) -> None:
-        """Start. On the loop."""
+        """Start on the running loop."""
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
@@ -86,7 +86,7 @@ class SendQueue:
     # -- from any thread ----------------------------------------------------------------------------------------------
 
     def send(self, message: OutboundMessage) -> None:
-        """Take a message."""
+        """Queue a message."""
         if self._is_closed:
             raise ConnectionLost("the connection is closed")
         if os.getpid() != self._pid:
@@ -97,7 +97,7 @@ class SendQueue:
         self._loop.call_soon_threadsafe(self._start, post, context=self._context)
 
     def abort(self, identifier: RequestId) -> bool:
-        """Give up a request. False: the server has to be told by a notification."""
+        """Abandon a request. False if the server needs a cancel notification."""
         post = self._posts.get(identifier)
         if post is None:
             return False
@@ -109,29 +109,29 @@ class SendQueue:
     # -- on the loop --------------------------------------------------------------------------------------------------
 
     def written(self, post: QueuedPost) -> None:
-        """The server has been given this message."""
-        self._queued -= post.untaken
-        post.untaken = 0
+        """Record that a message is written to the server."""
+        self._queued -= post.unwritten
+        post.unwritten = 0
         self._given_up.discard(post)
         if post.written is not None and not post.written.done():
             post.written.set_result(None)
 
     def answered(self, identifier: RequestId) -> QueuedPost | None:
-        """An answer to this request has come; the post, if it is still under way."""
+        """Record a response; return the message if it is still being delivered."""
         post = self._posts.get(identifier)
         if post is not None:
             post.is_answered = True
         return post
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """A task that ends when this is closed."""
+        """Start a task that is cancelled when the queue is closed."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def aclose(self) -> None:
-        """Give up all that is under way."""
+        """Cancel all deliveries."""
         self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
@@ -139,18 +139,18 @@ class SendQueue:
 
     def _start(self, post: QueuedPost) -> None:
         message = post.message
-        self._queued += post.untaken
+        self._queued += post.unwritten
         if self._is_closed or post.is_aborted:
             self._over(post)
             return
-        post.task = self.spawn(self._carry(post, self._predecessors(post)))
+        post.task = self.spawn(self._run(post, self._predecessors(post)))
         if message.kind == "notification":
             self._last_notification = post.task
             if message.method == "notifications/initialized":
                 self._initialized = post.task
 
     def _predecessors(self, post: QueuedPost) -> set[asyncio.Future[None]]:
-        """What has to be with the server first."""
+        """Find what must be delivered before a message."""
         first: set[asyncio.Future[None]] = set()
         for task in (self._initialized, self._last_notification if post.message.kind == "notification" else None):
             if task is not None and not task.done():
@@ -161,7 +161,7 @@ class SendQueue:
                 first.add(other.written)
         return first
 
-    async def _carry(self, post: QueuedPost, first: set[asyncio.Future[None]]) -> None:
+    async def _run(self, post: QueuedPost, first: set[asyncio.Future[None]]) -> None:
         message = post.message
         error: McpError | None = None
         try:
@@ -170,15 +170,15 @@ class SendQueue:
             error = await self._deliver(post)
         except McpError as failure:
             error = failure
-        except Exception as fault:  # a fault of ours must fail this call rather than hang it
-            error = CallError(f"the message failed by a fault of ipymcp: {fault!r}")
+        except Exception as fault:  # a bug must fail this call rather than hang it
+            error = CallError(f"the message failed because of a bug in ipymcp: {fault!r}")
         finally:
             self._over(post)
         if message.kind == "request" and message.id is not None:
             if error is not None:
-                self._receiver.undelivered(message.id, error)  # of no consequence where the answer has come
+                self._receiver.undelivered(message.id, error)  # ignored if the response has come
         elif error is not None:
-            self._receiver.noise(f"{message.method or 'an answer'} was not delivered: {error.message}")
+            self._receiver.protocol_warning(f"{message.method or 'an answer'} was not delivered: {error.message}")
 
     def _over(self, post: QueuedPost) -> None:
         self.written(post)
@@ -187,32 +187,31 @@ class SendQueue:
             del self._posts[identifier]
 
     def _give_up(self, post: QueuedPost) -> None:
-        """Nobody waits for it any more."""
         if post.task is None or post.task.done():
             return
         if post.can_be_aborted or not post.is_sent:
             post.task.cancel()
             return
-        if post.untaken:
+        if post.unwritten:
             self._given_up.add(post)
-        self._loop.call_later(_AFTERLIFE, post.task.cancel)
+        self._loop.call_later(_ABANDONED_TIMEOUT, post.task.cancel)
 
 
-_AT_ONCE = 20
-"""Messages on their way at a time, but for those that last or must get through."""
+_MAX_CONCURRENT = 20
+"""Maximum concurrent messages, except those that are long-lived or urgent."""
 
 
 class RemoteTransport:
     """A server behind one URL.
 
     Args:
-        url: `http://…`, `https://…`, or `unix:///path/to.sock:/mcp` for a unix socket (`/mcp` if nothing follows).
-        headers: Of every request, from the server's definition.
-        authorizer: Logs in, where there is one.
-        limit: Largest message in bytes; a larger one fails its call.
+        url: `http://…`, `https://…`, or `unix:///path/to.sock:/mcp` for a unix socket (the path is `/mcp` by default).
+        headers: Headers of every request, from the server's definition.
+        authorizer: Logs in if the server requires it.
+        limit: Maximum message size in bytes; a larger response fails its call.
 
     Raises:
-        ConfigError: The URL or a header cannot be used.
+        ConfigError: The URL or a header is invalid.
     """
 
     uses_headers = True
@@ -221,56 +220,56 @@ class RemoteTransport:
         self._link = HttpLink(url, headers, authorizer)
         self._limit = limit
         self._outbox = SendQueue(self._deliver)
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._concurrency = asyncio.Semaphore(_MAX_CONCURRENT)
 
     @property
     def exit_code(self) -> int | None:
-        """None: the process is not ours."""
+        """None: the server's process is not a child."""
         return None
 
     @property
     def pid(self) -> int | None:
-        """None: the process is not ours."""
+        """None: the server's process is not a child."""
         return None
 
     @property
     def queued(self) -> int:
-        """Bytes accepted by `send` and not yet given to the server."""
+        """Number of bytes accepted by `send` and not yet written to the server."""
         return self._outbox.queued
 
     def send(self, message: OutboundMessage) -> None:
-        """Send, from any thread, without waiting."""
+        """Send a message from any thread without waiting."""
         self._outbox.send(message)
 
-    async def answers_anew(self, seconds: float) -> bool:
-        """False: each request has an answer of its own."""
+    async def accepts_new_stream(self, seconds: float) -> bool:
+        """False: each request has its own response."""
         return False
 
-    def turn(self) -> None:
-        """Answers are the loop's to read: there is no turn to take."""
+    def lease_reads(self) -> None:
+        """Return None: the loop reads all responses."""
 
     def abort(self, identifier: RequestId) -> bool:
-        """Give up a request: in the stateless era by ending its answer, and in any where it was not sent yet."""
+        """Abort a request by closing its response (stateless era), or before it is sent."""
         return self._outbox.abort(identifier)
 
     async def aclose(self) -> None:
-        """End the session and all connections."""
+        """End the session and close all connections."""
         try:
             await self._outbox.aclose()
-            await self._say_goodbye()
+            await self._end_session()
         finally:
             await self._link.aclose()
 
     def close_input(self) -> None:
-        """At the interpreter's exit: nothing can be said without waiting; the connections end with the process."""
+        """Do nothing: HTTP cannot signal the end without waiting."""
 
     def close_in_fork(self) -> None:
-        """In a forked child: let go of the sockets."""
+        """Release the sockets in a forked child."""
         self._link.drop()
 
     async def _deliver(self, post: QueuedPost) -> McpError | None:
-        """Deliver a message; what to say to whoever still waits for its answer afterwards."""
+        """Deliver a message and its response; return the error for a request that is still pending then."""
         raise NotImplementedError
 
-    async def _say_goodbye(self) -> None:
-        """Tell the server that the session ends, where it keeps one."""
+    async def _end_session(self) -> None:
+        """Ask the server to end the session, if there is one."""

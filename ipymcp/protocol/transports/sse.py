@@ -1,7 +1,7 @@
-"""HTTP+SSE, the transport before Streamable HTTP: one stream of events from the server, POSTs to it.
+"""HTTP+SSE, the transport before Streamable HTTP: one event stream from the server, and POSTs to it.
 
-The stream's first event, `endpoint`, names where messages are to be posted; all answers come on the stream, and its end
-is the end of the connection. There is only the handshake era.
+The first event, `endpoint`, names the URL for POSTs. All responses arrive on the stream, and its end is the end of the
+connection. There is only the handshake era.
 
 Source: MCP 2024-11-05 transports (HTTP with SSE).
 """
@@ -29,38 +29,37 @@ _EVENTS = "text/event-stream"
 
 
 class LegacySseTransport(RemoteTransport):
-    """A server behind one URL, that of its stream; arguments as `RemoteTransport`."""
+    """Transport for a server with an event stream; see `RemoteTransport` for the arguments."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
         super().__init__(url, headers=headers, authorizer=authorizer, limit=limit)
         self._is_lost = False
 
     async def open(self, receiver: Receiver) -> None:
-        """Connect, and learn where to send messages."""
+        """Open the stream and wait for the endpoint."""
         self._receiver = receiver
         self._events = EventReader(receiver, self._limit)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._endpoint.add_done_callback(lambda done: done.cancelled() or done.exception())
         await self._link.open(receiver)
         self._outbox.open(receiver)
-        self._outbox.spawn(self._hear())
+        self._outbox.spawn(self._read_stream())
         await asyncio.shield(self._endpoint)
 
-    async def _hear(self) -> None:
-        """From the stream's beginning to its end."""
+    async def _read_stream(self) -> None:
         try:
-            async with self._link.answer("GET", {"Accept": _EVENTS}) as answer:
+            async with self._link.request("GET", {"Accept": _EVENTS}) as answer:
                 if answer.status != 200 or answer.media_type != _EVENTS:
                     body = await answer.read_beginning(http_errors.BEGINNING)
                     if answer.status >= 400:
                         raise http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
-                    raise http_errors.no_message(answer.media_type, body)
+                    raise http_errors.unexpected_content(answer.media_type, body)
                 await self._events.read(answer, Cursor(), on_other=self._on_event)
             error: McpError = ConnectionLost("the server ended its stream")
         except McpError as failure:
             error = failure
-        except Exception as fault:  # a fault of ours must end the connection rather than leave it deaf
-            error = ConnectionLost(f"its stream was lost by a fault of ipymcp: {fault!r}")
+        except Exception as fault:  # a bug must end the connection rather than leave it silent
+            error = ConnectionLost(f"its stream was lost because of a bug in ipymcp: {fault!r}")
         if self._endpoint.done():
             self._lose(error.message)
         else:
@@ -75,21 +74,21 @@ class LegacySseTransport(RemoteTransport):
         except McpError as error:
             self._endpoint.set_exception(StartError(error.message, hint=error.hint))
 
-    async def answers_anew(self, seconds: float) -> bool:
-        """Whether the server begins another stream, on a connection of its own."""
+    async def accepts_new_stream(self, seconds: float) -> bool:
+        """Tell whether the server opens another stream on a new connection."""
         try:
-            async with asyncio.timeout(seconds), self._link.answer("GET", {"Accept": _EVENTS}) as answer:
+            async with asyncio.timeout(seconds), self._link.request("GET", {"Accept": _EVENTS}) as answer:
                 return answer.status == 200 and answer.media_type == _EVENTS
         except (McpError, TimeoutError):
             return False
 
     async def _deliver(self, post: QueuedPost) -> McpError | None:
         message = post.message
-        async with self._turns:
+        async with self._concurrency:
             post.is_sent = True
             if post.is_aborted:
                 return None
-            async with self._link.answer(
+            async with self._link.request(
                 "POST",
                 message.headers,
                 message.frame,
@@ -98,8 +97,8 @@ class LegacySseTransport(RemoteTransport):
             ) as answer:
                 body = await answer.read_beginning(http_errors.BEGINNING)
         if 200 <= answer.status < 300:
-            return None  # the answer comes on the stream
-        if http_errors.forgets_session(answer.status, body):
+            return None  # the response arrives on the stream
+        if http_errors.is_unknown_session(answer.status, body):
             self._lose("the server does not know this connection any more")
         return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
 

@@ -1,8 +1,8 @@
-"""The stdio transport: a child process, one JSON message a line, its standard error for the log.
+"""The stdio transport: a child process, one JSON message per line, standard error for the log.
 
-The thread takes its turn before it asks, so that the loop does not see the answer at all: a loop that wakes, reads and
-wakes the thread costs as much again as the whole call. The pipe is watched through an `epoll` of its own, whose number
-is what the loop's selector knows; that one can be told from any thread to say nothing for a while (Linux only).
+A calling thread can lease the right to read before it sends, so that the loop does not see the response: waking the
+loop and then the thread would double the time of a call. The loop watches the pipe through an `epoll`, which any thread
+can silence meanwhile (Linux only).
 
 Source: MCP 2025-11-25 transports (stdio); 2026-07-28 transports/stdio.
 """
@@ -18,10 +18,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ipymcp.errors import ConnectionLost, ResultTooLarge
+from ipymcp.errors import ConnectionLost
 from ipymcp.protocol.jsonrpc import excerpt, find_id
+from ipymcp.protocol.transports.base import too_large
 from ipymcp.protocol.transports.pipes import LineSplitter, LoopReader, Oversized, make_reader, make_writer
-from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end_descendants, outsiders
+from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end_descendants, escaped_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.pipes import Reader, Writer
 
 
-CAN_TAKE_TURNS = hasattr(select, "epoll")
+CAN_LEASE_READS = hasattr(select, "epoll")
 _TIMEOUT = 0.0005
-"""Seconds to wait for the loop to hand on what it has just read: it may be what woke the caller."""
+"""Seconds to wait while the loop passes on what it has just read, which may have woken the caller."""
 
 
 class LeasedReader(LoopReader):
-    """Reads a pipe on the loop, and gives its turn to another thread when that asks. Arguments as `LoopReader`."""
+    """Reads a pipe on the loop, and lets other threads read it. See `LoopReader` for the arguments."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> None:
-        self._turn = threading.Lock()
-        """Held by whoever reads, or closes."""
+        self._lease = threading.Lock()
+        """Held while reading or closing."""
         self._watch = select.epoll()
         self._watch.register(fd, select.EPOLLIN)
         self._poll = select.poll()
@@ -48,11 +49,11 @@ class LeasedReader(LoopReader):
         super().__init__(loop, fd, on_chunk, watched=self._watch.fileno())
 
     def take(self) -> bool:
-        """Take the turn, from any thread but the loop's; False where another has it or the pipe is closed."""
-        if not self._turn.acquire(timeout=_TIMEOUT):
+        """Acquire the lease, from any thread but the loop's; False if it is taken or the pipe is closed."""
+        if not self._lease.acquire(timeout=_TIMEOUT):
             return False
         if self._fd is None:
-            self._turn.release()
+            self._lease.release()
             return False
         self._watch.modify(self._fd, 0)
         return True
@@ -61,10 +62,10 @@ class LeasedReader(LoopReader):
         """Let the loop read again."""
         if self._fd is not None:
             self._watch.modify(self._fd, select.EPOLLIN)
-        self._turn.release()
+        self._lease.release()
 
     def read(self, on_chunk: Callable[[bytes], None], done: Callable[[], bool], seconds: float) -> None:
-        """Having taken the turn: read here until `done`, or for some seconds. The pipe's end is left to the loop."""
+        """With the lease, read here until `done` or the time is up. The pipe's end is left to the loop."""
         fd = self._fd
         end = time.monotonic() + seconds
         while fd is not None and not done():
@@ -80,47 +81,47 @@ class LeasedReader(LoopReader):
             on_chunk(chunk)
 
     def close(self) -> None:
-        """Stop reading and close the pipe, once nobody reads it."""
-        with self._turn:
+        """Stop reading and close the pipe, once it is not being read."""
+        with self._lease:
             super().close()
 
     def drop(self) -> None:
-        """In a forked child: close the pipe and touch nothing else, not even a lock."""
+        """Close the pipe in a forked child, without touching any lock."""
         super().drop()
         self._watch.close()
 
     def _read(self) -> None:
-        if not self._turn.acquire(blocking=False):
-            return  # what is there now will be there when the turn comes back
+        if not self._lease.acquire(blocking=False):
+            return  # the data stays in the pipe until the lease is returned
         try:
             super()._read()
         finally:
-            self._turn.release()
+            self._lease.release()
 
     def _close(self) -> None:
         super()._close()
         self._watch.close()
 
 
-_LAST_WORDS = 0.5
-"""Seconds to hear the rest of a server that has ended: a grandchild may hold its pipes open for ever."""
+_DRAIN_TIMEOUT = 0.5
+"""Seconds to read the remaining output of a server that has ended; a grandchild may hold its pipes open."""
 _STDERR_LINE = 1 << 16
 _LARGE = 1 << 22
 
 
 class ProcessWatch(Protocol):
-    """Told of every process, so that none outlives the kernel."""
+    """Tracks server processes, so that none outlives the kernel."""
 
     def starting(self) -> None:
-        """One is about to be made. Called on a worker thread."""
+        """A process is about to be started. Called on a worker thread."""
         ...
 
     def started(self, process: ServerProcess) -> None:
-        """It runs. Called on a worker thread."""
+        """A process was started. Called on a worker thread."""
         ...
 
     def ended(self, process: ServerProcess) -> None:
-        """It and its group are gone. Called on the loop thread."""
+        """A process and its group have ended. Called on the loop thread."""
         ...
 
 
@@ -128,10 +129,10 @@ class StdioTransport:
     """A server behind the pipes of a child process.
 
     Args:
-        launch: What to run.
-        watch: Told of the process.
-        limit: Longest line in bytes; a longer one fails its call.
-        grace: How long the server may take to end.
+        launch: The program to run.
+        watch: Tracks the process.
+        limit: Maximum length of a line in bytes; a longer one fails its call.
+        grace: Time for the server to end.
     """
 
     uses_headers = False
@@ -147,7 +148,7 @@ class StdioTransport:
         self._process: ServerProcess | None = None
         self._writer: Writer | None = None
         self._readers: list[Reader] = []
-        self._turn: _ReadLease | None = None
+        self._lease: _ReadLease | None = None
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -159,17 +160,17 @@ class StdioTransport:
 
     @property
     def exit_code(self) -> int | None:
-        """The process's exit code once it has ended; negative for a signal."""
+        """Exit code of the process once it has ended; negative for a signal."""
         return self._process.exit_code if self._process else None
 
     @property
     def pid(self) -> int | None:
-        """The process's number."""
+        """Process id of the server."""
         return self._process.pid if self._process else None
 
     @property
     def queued(self) -> int:
-        """Bytes accepted by `send` and not yet taken by the server."""
+        """Number of bytes accepted by `send` and not yet taken by the server."""
         return self._writer.queued if self._writer else 0
 
     async def open(self, receiver: Receiver) -> None:
@@ -183,43 +184,43 @@ class StdioTransport:
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
         self._writer = make_writer(loop, stdin, self._input_broken.set)
-        if CAN_TAKE_TURNS:
+        if CAN_LEASE_READS:
             output = LeasedReader(loop, stdout, self._on_output)
-            self._turn = _ReadLease(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
+            self._lease = _ReadLease(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
         else:
             output = make_reader(loop, stdout, self._on_output)
         self._readers = [output, make_reader(loop, stderr, self._on_stderr)]
         self._supervisor = loop.create_task(self._supervise(process), name=f"ipymcp-process-{process.pid}")
 
     def send(self, message: OutboundMessage) -> None:
-        """Send, from any thread, without waiting."""
+        """Send a message from any thread without waiting."""
         writer = self._writer
         if writer is None:
             raise ConnectionLost("the connection is closed")
         writer.send(message.frame)
 
-    async def answers_anew(self, seconds: float) -> bool:
-        """False: a pipe is not lost on the way."""
+    async def accepts_new_stream(self, seconds: float) -> bool:
+        """False: a pipe is not lost without notice."""
         return False
 
-    def turn(self) -> ReadLease | None:
-        """Take the right to read, from any thread but the loop's."""
-        turn = self._turn
-        return turn if turn is not None and turn.take() else None
+    def lease_reads(self) -> ReadLease | None:
+        """Lease the right to read, from any thread but the loop's."""
+        lease = self._lease
+        return lease if lease is not None and lease.take() else None
 
     def abort(self, identifier: int | str | float) -> bool:
-        """There is one stream for all: the era's cancel notification has to do it."""
+        """Return False: one stream carries all responses, so a cancel notification is needed."""
         return False
 
     async def aclose(self) -> None:
-        """Close the server's input and see it end, by force if it must be; that goes on if this is cancelled."""
+        """End the process, by force if necessary; this continues if the caller is cancelled."""
         self._closing.set()
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._see_it_end(), name="ipymcp-end")
+            self._ending = asyncio.get_running_loop().create_task(self._wait_for_end(), name="ipymcp-end")
         await asyncio.shield(self._ending)
 
-    async def _see_it_end(self) -> None:
-        if self._spawning is not None and self._supervisor is None:  # the start was given up meanwhile, or failed
+    async def _wait_for_end(self) -> None:
+        if self._spawning is not None and self._supervisor is None:  # the start was cancelled, or failed
             await asyncio.wait({self._spawning})
             if self._spawning.exception() is None and self._process is None and self._receiver is not None:
                 self._adopt(self._spawning.result(), self._receiver)
@@ -227,13 +228,13 @@ class StdioTransport:
             await self._supervisor
 
     def close_in_fork(self) -> None:
-        """In a forked child: let go of the pipes, or the server would never see its input end."""
+        """Release the pipes in a forked child, so that the server sees its input end."""
         for end in (self._writer, *self._readers):
             if end is not None:
                 end.drop()
 
     def close_input(self) -> None:
-        """Close the server's input now, without waiting (at the interpreter's exit)."""
+        """Close the server's input without waiting, at the interpreter's exit."""
         if self._writer is not None:
             self._writer.close()
 
@@ -244,7 +245,7 @@ class StdioTransport:
         return process
 
     async def _supervise(self, process: ServerProcess) -> None:
-        """From the start to the end of the process, whoever brings that about."""
+        """Watch the process until it ends, for whatever reason."""
         ended = process.watch(asyncio.get_running_loop())
         events = (self._closing, self._output_ended, self._input_broken)
         waits = [asyncio.ensure_future(event.wait()) for event in events]
@@ -252,26 +253,26 @@ class StdioTransport:
         if self._closing.is_set():
             await self._end(process, ended)
         else:
-            await self._hear_last_words(ended)
+            await self._read_remaining_output(ended)
             exit_code = process.reap() if ended.done() else None
             if self._receiver is not None and not self._closing.is_set():
                 self._receiver.lost(
-                    _epitaph(exit_code, ended.done(), "output" if self._output_ended.is_set() else "input")
+                    _exit_message(exit_code, ended.done(), "output" if self._output_ended.is_set() else "input")
                 )
             await self._end(process, ended)
         for wait in waits:
             wait.cancel()
         self._watch.ended(process)
 
-    async def _hear_last_words(self, ended: asyncio.Future[None]) -> None:
+    async def _read_remaining_output(self, ended: asyncio.Future[None]) -> None:
         rest = [asyncio.ensure_future(event.wait()) for event in (self._output_ended, self._stderr_ended)]
-        await asyncio.wait({ended, *rest}, timeout=_LAST_WORDS)
+        await asyncio.wait({ended, *rest}, timeout=_DRAIN_TIMEOUT)
         for wait in rest:
             wait.cancel()
 
     async def _end(self, process: ServerProcess, ended: asyncio.Future[None]) -> None:
         loop = asyncio.get_running_loop()
-        strays = [] if ended.done() else await loop.run_in_executor(None, outsiders, [process.pid])
+        strays = [] if ended.done() else await loop.run_in_executor(None, escaped_descendants, [process.pid])
         if self._writer is not None:
             self._writer.close()
         await process.end_group(ended, self._grace)
@@ -288,7 +289,7 @@ class StdioTransport:
         loop = asyncio.get_running_loop()
         later = False
         for line in self._lines.feed(chunk):
-            # Joining a large message and decoding it are two turns of the loop; what follows it waits for its turn.
+            # A large message is decoded in its own iteration of the loop, and later messages wait for it.
             later = later or _is_large(line)
             if later:
                 loop.call_soon(self._on_line, line)
@@ -303,27 +304,22 @@ class StdioTransport:
             self._receiver.message(line)
 
     def _on_last_line(self, line: bytes) -> None:
-        """What has no line end is whole or was cut off by the server's death, which is then the call's error."""
+        """Handle an unterminated line: a message, or one that the server's death cut off."""
         if line and self._receiver is not None:
             if line.rstrip().endswith((b"}", b"]")):
                 self._receiver.message(line)
             else:
-                self._receiver.noise(f"its output ends within a line: {excerpt(line)}")
+                self._receiver.protocol_warning(f"its output ends within a line: {excerpt(line)}")
 
     def _on_oversized(self, line: Oversized, receiver: Receiver) -> None:
-        """Fail the call this was the answer to as soon as its id is seen; the rest is discarded unread."""
+        """Fail the call of an oversized response as soon as its id is found; the rest is discarded."""
         if not self._oversized_known:
             identifier = find_id(line.head, line.tail if line.done else b"")
             if identifier is not None:
                 self._oversized_known = True
-                error = ResultTooLarge(
-                    f"the answer is larger than {self._limit:,} bytes and was discarded",
-                    limit=self._limit,
-                    hint="ask for less, or load the server with a larger max_result_bytes",
-                )
-                receiver.undelivered(identifier, error)
+                receiver.undelivered(identifier, too_large(self._limit))
         if line.done:
-            receiver.noise(f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}")
+            receiver.protocol_warning(f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}")
             self._oversized_known = False
 
     def _on_stderr(self, chunk: bytes) -> None:
@@ -343,10 +339,10 @@ class _ReadLease:
     """The right to read the server's output in the thread that waits for it.
 
     Args:
-        reader: Whose turn it is.
-        lines: Splits the output; only who has the turn may use it.
-        receiver: Told, in the reading thread, of what that wanted.
-        hand_over: Told of everything else; has it handled on the loop, in order.
+        reader: The reader that lends its right.
+        lines: Splits the output; used by the lease holder only.
+        receiver: Receives the wanted messages in the reading thread.
+        hand_over: Passes all other messages to the loop, in order.
     """
 
     def __init__(
@@ -364,7 +360,7 @@ class _ReadLease:
         self.give_back = reader.give_back
 
     def read(self, wanted: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
-        """Read until `done`, or for some seconds."""
+        """Read until `done` or the time is up."""
         here = True
 
         def on_chunk(chunk: bytes) -> None:
@@ -383,7 +379,7 @@ def _is_large(line: bytes | bytearray | Oversized) -> bool:
     return not isinstance(line, Oversized) and len(line) > _LARGE
 
 
-def _epitaph(exit_code: int | None, ended: bool, closed: str) -> str:
+def _exit_message(exit_code: int | None, ended: bool, closed: str) -> str:
     if not ended:
         return f"the server closed its {closed}"
     if exit_code is None or exit_code >= 0:

@@ -1,0 +1,240 @@
+"""The state that the panel shows, as rows of plain JSON, and the part of them that each view has."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.errors import McpError
+from ipymcp.panel.rows import call_row, disabled_tools, server_row
+from ipymcp.protocol.types import is_array
+from ipymcp.runtime.events import OffersChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.panel.messages import Message
+    from ipymcp.panel.permissions import Permissions
+    from ipymcp.protocol.client import Client
+    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.events import Event
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.resources import Kind
+    from ipymcp.runtime.session import ServerSession
+
+
+_PARTS: Final = ("servers", "calls", "questions")
+_OWNERS: Final = {"servers": "name", "calls": "server", "questions": "server"}
+"""The field of a row that names its server."""
+
+
+class ViewSnapshot:
+    """The state as one view has received it.
+
+    Args:
+        shown: The current state.
+    """
+
+    def __init__(self, shown: PanelState) -> None:
+        self.parts: tuple[str, ...] = _PARTS
+        """The parts of the state that the view asked for."""
+        self._shown = shown
+        self._server: str | None = None
+        self._sent: dict[str, dict[str, Message]] = {}
+        self._sent_version = -1
+        self._wants_all = False
+        self._permissions: Permissions | None = None
+        self._number = 0
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the state may have changed since the last update."""
+        return self._wants_all or self._sent_version != self._shown.version
+
+    def begin(self, wants: object, server: object) -> None:
+        """Send a complete snapshot next.
+
+        Args:
+            wants: The list of parts that the view asks for; anything else means all parts.
+            server: The name of the only server to show; anything else means all servers.
+        """
+        self.parts = tuple(part for part in _PARTS if part in wants) if is_array(wants) else _PARTS
+        self._server = server if isinstance(server, str) else None
+        self._wants_all = True
+
+    def look_again(self) -> None:
+        """Compare all rows at the next update: the view's permissions may have changed."""
+        self._sent_version = -1
+
+    def update(self, permissions: Permissions) -> Message | None:
+        """Return a snapshot if one is due, a patch if something has changed, else None.
+
+        Args:
+            permissions: Current permissions of the view; if they have changed, a snapshot is due.
+        """
+        if permissions != self._permissions:
+            self._permissions, self._wants_all = permissions, True
+        if self._wants_all:
+            self._shown.look()
+        elif not self.is_old:
+            return None
+        now, before = self._scoped(permissions), self._sent
+        self._sent, self._sent_version = now, self._shown.version
+        if self._wants_all:
+            self._wants_all = False
+            self._number += 1
+            state = {part: _shown(part, now.get(part, {}), permissions) for part in _PARTS}
+            return {"kind": "snapshot", "seq": self._number, "state": state}
+        changed = {part: change for part in now if (change := _difference(before.get(part, {}), now[part]))}
+        if not changed:
+            return None
+        self._number += 1
+        changed = {part: _shown(part, rows, permissions) for part, rows in changed.items()}
+        return {"kind": "patch", "seq": self._number, "set": changed}
+
+    def _scoped(self, permissions: Permissions) -> dict[str, dict[str, Message]]:
+        server = self._server
+        return {
+            part: {
+                name: row
+                for name, row in self._shown.rows[part].items()
+                if permissions.shows(part, row) and (server is None or row[_OWNERS[part]] == server)
+            }
+            for part in self.parts
+        }
+
+
+def _shown(part: str, rows: dict[str, Any], permissions: Permissions) -> dict[str, Any]:
+    return {name: row and permissions.shown(part, row) for name, row in rows.items()}
+
+
+def _difference(before: dict[str, Message], now: dict[str, Message]) -> dict[str, Any]:
+    changed: dict[str, Any] = {name: row for name, row in now.items() if before.get(name) is not row}
+    return changed | {name: None for name in before if name not in now}
+
+
+_SHOW_AFTER = 0.1
+"""Seconds that a call must run before it is shown."""
+_MAX_CALLS = 200
+
+
+class PanelState:
+    """Rows of servers, calls and questions; a changed row is a new object. Runs on the background loop.
+
+    Args:
+        host: The host of the servers.
+        is_own: Whether a call was made in a panel.
+    """
+
+    def __init__(self, host: Host, is_own: Callable[[object], bool]) -> None:
+        self.rows: dict[str, dict[str, Message]] = {"servers": {}, "calls": {}, "questions": {}}
+        self.version = 0
+        """Number of changes so far."""
+        self._host = host
+        self._is_own = is_own
+        self._keys: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._disabled: dict[str, tuple[Catalog, object, int]] = {}
+        self._tools: dict[str, tuple[tuple[Any, ...], int]] = {}
+        """Inputs of each server's tool list, and the version number of the list."""
+        self._tools_versions = 0
+        self._looked: dict[str, Client] = {}
+        """Connections whose resources and prompts were listed, by server."""
+
+    def look(self) -> None:
+        """Update the rows of servers and calls."""
+        self._look_at_servers()
+        self._look_at_calls()
+
+    def ask(self, question: Message) -> None:
+        """Show a question."""
+        self._put("questions", question["id"], question)
+
+    def withdraw(self, question: str) -> None:
+        """Remove a question."""
+        self._keep("questions", self.rows["questions"].keys() - {question})
+
+    def handle(self, event: Event) -> None:
+        """List resources and prompts again after a server has changed them."""
+        if isinstance(event, OffersChanged):
+            self._looked.pop(event.server, None)
+
+    def _look_at_servers(self) -> None:
+        host = self._host
+        sessions = host.sessions
+        aliases = host.aliases() if sessions.keys() != self.rows["servers"].keys() else None
+        rules = host.guard.policy.filters.rules
+        for name, session in sessions.items():
+            alias = aliases[name] if aliases else self.rows["servers"][name]["alias"]
+            tools_version = self._tools_version(session)
+            key = (
+                session, alias, session.state, session.is_lazy, session.client, session.calls, session.catalog,
+                session.error, session.last_error, rules, tools_version,
+            )  # fmt: skip
+            if self._is_news("servers", name, key):
+                disabled = self._count_disabled(session, rules)
+                self._put("servers", name, server_row(session, alias, disabled, tools_version))
+            if session.client is not None and self._looked.get(name) is not session.client:
+                self._looked[name] = session.client
+                session.spawn(_list_offers(session, session.client), "panel")
+        self._keep("servers", sessions.keys())
+
+    def _tools_version(self, session: ServerSession) -> int:
+        """The version of the server's tool list; views with an older list request it again."""
+        guard = self._host.guard
+        key = (
+            session, session.catalog.tools, session.rights, guard.policy.filters.rules, guard.policy.state,
+            guard.findings.get(session.name),
+        )  # fmt: skip
+        known = self._tools.get(session.name)
+        if known is None or known[0] != key:
+            self._tools_versions += 1
+            known = self._tools[session.name] = key, self._tools_versions
+        return known[1]
+
+    def _count_disabled(self, session: ServerSession, rules: object) -> int:
+        known = self._disabled.get(session.name)
+        if known is None or known[0] is not session.catalog or known[1] is not rules:
+            known = session.catalog, rules, disabled_tools(self._host, session)
+            self._disabled[session.name] = known
+        return known[2]
+
+    def _look_at_calls(self) -> None:
+        latest = time.monotonic() - _SHOW_AFTER
+        running = {str(call.number): call for call in list(self._host.running.values())[:_MAX_CALLS]}
+        running = {number: call for number, call in running.items() if call.started <= latest}
+        for number, call in running.items():
+            if self._is_news("calls", number, (call, call.progress)):
+                self._put("calls", number, call_row(call, "panel" if self._is_own(call) else "notebook"))
+        self._keep("calls", running.keys())
+
+    def _is_news(self, part: str, name: str, key: tuple[Any, ...]) -> bool:
+        if self._keys.get((part, name)) == key:
+            return False
+        self._keys[part, name] = key
+        return True
+
+    def _put(self, part: str, name: str, row: Message) -> None:
+        if self.rows[part].get(name) != row:
+            self.rows[part][name] = row
+            self.version += 1
+
+    def _keep(self, part: str, names: Any) -> None:
+        gone = self.rows[part].keys() - names
+        for name in gone:
+            del self.rows[part][name]
+            self._keys.pop((part, name), None)
+            if part == "servers":
+                self._looked.pop(name, None)
+                self._disabled.pop(name, None)
+                self._tools.pop(name, None)
+        self.version += bool(gone)
+
+
+async def _list_offers(session: ServerSession, client: Client) -> None:
+    kinds: list[Kind] = ["resources", "templates"] if "resources" in client.capabilities else []
+    if "prompts" in client.capabilities:
+        kinds.append("prompts")
+    if kinds:
+        with contextlib.suppress(McpError):  # logged already
+            await session.offers.look(*kinds)
