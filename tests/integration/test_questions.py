@@ -191,7 +191,7 @@ def test_a_server_that_asks_by_a_request_in_the_stateless_era_is_opened_anew(ker
     assert kernel.run("mcp.servers['new'].protocol_version").text == "'2026-07-28'"
     outcome = kernel.run("mcp.new.push()", answers=[])
     assert outcome.error is not None
-    assert "call it again" in outcome.error.traceback, outcome.error.traceback
+    assert "call the tool again" in outcome.error.traceback, outcome.error.traceback
     assert run(kernel, "print(mcp.new.push().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
     assert kernel.run("mcp.servers['new'].protocol_version").text == "'2025-11-25'"
     assert "opening the session anew by the handshake" in kernel.run("print(list(mcp.servers['new'].logs()))").stdout

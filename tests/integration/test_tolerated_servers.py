@@ -41,9 +41,9 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
     [
         ("junk", "not a message: Listening on nothing in particular {"),
         ("bom", "not a message: \ufeff"),
-        ("invalid-utf8", 'no JSON-RPC message: {"text": "\ufffd\ufffd\ufffd"}'),
-        ("nan", 'no JSON-RPC message: {"value": NaN}'),
-        ("surrogate", 'no JSON-RPC message: {"value": "\\ud800"}'),
+        ("invalid-utf8", 'not a JSON-RPC message: {"text": "\ufffd\ufffd\ufffd"}'),
+        ("nan", 'not a JSON-RPC message: {"value": NaN}'),
+        ("surrogate", 'not a JSON-RPC message: {"value": "\\ud800"}'),
         ("hello", 'not a JSON-RPC message: {"hello": 1}'),
     ],
 )
