@@ -4,14 +4,18 @@
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
+CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
+# Most tests wait for a server or a kernel, so twice as many run as there are cores; a browser keeps a core busy.
+# In the order of the folders: the unit tests, which take least, come last and fill up what the long files leave.
+PARALLEL := -n $(shell echo $$((2 * $(CORES)))) --dist loadfile --no-loadscope-reorder -m 'not timed'
 # Name what .venv and node_modules were made from: another pyproject.toml is another stamp.
 STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
 NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/package-lock.json | cut -d ' ' -f 1)
 # The front end is checked again when one of these has changed; a folder has, when something in it came or went.
-FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/panel/static \( -name node_modules -o -name lib \) -prune -o -print)
+FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/panel \( -name node_modules -o -name lib -o -name __pycache__ \) -prune -o -print)
 FRONTEND_STAMP := labextension/node_modules/.checked
 
-.PHONY: demo lab test coverage frontend browser conformance interop lint bench test-envs clean help
+.PHONY: demo lab test coverage frontend browser conformance docs interop lint bench test-envs all-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -26,7 +30,7 @@ lab:  ## open JupyterLab on the examples, in an environment of its own (a minute
 
 test: test-envs  ## make the environments of the test servers and kernels, and run all tests
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not timed'
+	$(BIN)/python -m pytest $(PARALLEL)
 	$(BIN)/python -m pytest -m timed
 else
 	$(BIN)/python -m pytest $(ARGS)
@@ -34,18 +38,32 @@ endif
 
 coverage: test-envs  ## run the tests once more, and report which lines of ipymcp/ they reach
 	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
-		$(BIN)/python -m pytest -n auto --dist loadfile -m 'not timed' --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
+		$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
 	@$(BIN)/python tests/environments.py
 
+all-envs: $(STAMP)  ## make those and the ones of the tests in a browser
+	@$(BIN)/python tests/environments.py tests browser lab-4.0 npm-axe
+	@$(BIN)/python -m tests.browser.chromium
+
 frontend: $(FRONTEND_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
 
 browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
-	@$(BIN)/python tests/environments.py browser npm-axe models
+	@$(BIN)/python tests/environments.py browser lab-4.0 npm-axe models
 	@$(BIN)/python -m tests.browser.chromium
+ifeq ($(strip $(ARGS)),)
+	$(BIN)/python -m pytest tests/browser -n $(CORES) --dist loadfile -m 'not timed'
+	$(BIN)/python -m pytest tests/browser -m timed
+else
 	$(BIN)/python -m pytest tests/browser $(ARGS)
+endif
+
+docs: $(STAMP)  ## build the documentation site in build/site, without a warning or a broken link
+	@$(BIN)/python tests/environments.py docs
+	@NO_MKDOCS_2_WARNING=1 .envs/docs/bin/python -m mkdocs --quiet build --strict --clean
+	@echo "open build/site/index.html"
 
 conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
 	@$(BIN)/python tests/environments.py conformance
@@ -55,11 +73,12 @@ interop: $(STAMP)  ## try many servers, write docs/interoperability.md (needs 2 
 	@$(BIN)/python tests/environments.py npm mcp-proxy 'server-*' 'sdk*' 'interop/*'
 	$(BIN)/python -m tests.interop $(ARGS)
 
-lint: $(STAMP)  ## check style, types and layers
+lint: $(STAMP)  ## check style, types, layers, and that protocol.ts is what the kernel's types make
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python labextension/protocol.py --check
 
 bench: $(STAMP)  ## measure ipymcp beside the official SDK, fastmcp, mcp-use and langchain-mcp-adapters
 	@$(BIN)/python tests/environments.py sdk2 'peer-*'
@@ -70,10 +89,12 @@ $(STAMP):
 	@echo "ipymcp and what its tests need in .venv (a minute or two the first time) ..."
 	@rm -rf .venv
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -qq --prefer-binary --editable '.[test,lint]'
+	@$(BIN)/python -m pip install -qq uv
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python --editable '.[test,lint]'
 	@touch $@
 
-$(FRONTEND_STAMP): $(NODE_STAMP) $(FRONTEND)
+$(FRONTEND_STAMP): $(STAMP) $(NODE_STAMP) $(FRONTEND)
+	$(BIN)/python labextension/protocol.py --check
 	cd labextension && npm run check && npm test
 	@touch $@
 

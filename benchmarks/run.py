@@ -6,6 +6,7 @@ python -m benchmarks.run [--rounds N] [--only NAME…] [--quick] [--write]
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import datetime
 import json
@@ -27,6 +28,7 @@ HERE = ROOT / "benchmarks"
 
 def main() -> None:
     options = parse()
+    compileall.compile_dir(ROOT / "ipymcp", quiet=1)  # pip does so for the others; a checkout may be without byte code
     with tempfile.TemporaryDirectory(prefix="ipymcp-bench-") as folder:
         os.environ["IPYMCP_STATE_DIR"] = folder  # nobody's history, and nobody's remembered rules
         run_all(options)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         AuthError,
         CallCancelled,
         CallError,
+        CallInterrupted,
         CallTimeout,
         CommandNotFound,
         ConfigError,
@@ -104,26 +105,24 @@ __all__ = [
     "HttpError",
     "CallTimeout",
     "CallCancelled",
+    "CallInterrupted",
     "ResultTooLarge",
     "load_ipython_extension",
     "unload_ipython_extension",
 ]
 
 _HOMES = {
-    "connect": "ipymcp.api.namespace",
-    "aconnect": "ipymcp.api.namespace",
-    "Mcp": "ipymcp.api.namespace",
-    "Tool": "ipymcp.api.tool",
-    "Toolset": "ipymcp.api.toolset",
-    "ToolResult": "ipymcp.results.tool_result",
-    "Prompts": "ipymcp.api.prompts",
-    "ResourceResult": "ipymcp.results.resource_result",
-    "Resources": "ipymcp.api.resources",
-    "PromptResult": "ipymcp.api.prompts",
-    "Subscription": "ipymcp.api.resources",
-    "Call": "ipymcp.runtime.call",
-    "Limits": "ipymcp.llm.backend",
+    "api.namespace": ("connect", "aconnect", "Mcp"),
+    "api.prompts": ("Prompts", "PromptResult"),
+    "api.resources": ("Resources", "Subscription"),
+    "api.tool": ("Tool",),
+    "api.toolset": ("Toolset",),
+    "llm.backend": ("Limits",),
+    "results.resource_result": ("ResourceResult",),
+    "results.tool_result": ("ToolResult",),
+    "runtime.call": ("Call",),
 }
+"""The public names of each module; all others are errors."""
 _lock = threading.Lock()
 _notebook: Mcp | None = globals().get("_notebook")
 """The notebook's one host, which stays when `%reload_ext` runs this module again."""
@@ -175,10 +174,9 @@ def __getattr__(name: str) -> Any:
         return host()
     if name == "errors":
         return importlib.import_module("ipymcp.errors")
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
     if name in __all__:
-        return getattr(importlib.import_module("ipymcp.errors"), name)
+        home = next((module for module, names in _HOMES.items() if name in names), "errors")
+        return getattr(importlib.import_module(f"ipymcp.{home}"), name)
     raise AttributeError(f"module 'ipymcp' has no attribute {name!r}")
 
 

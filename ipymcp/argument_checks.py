@@ -106,9 +106,9 @@ def _is_path(value: object) -> bool:
     return isinstance(text, str) and _is_text(text) and bool(text) and "\0" not in text
 
 
-def _is_collection(value: object) -> bool:
-    """Tell whether a value is a collection that can be read repeatedly, unlike an iterator."""
-    return isinstance(value, list | tuple | set | frozenset)
+def _is_texts(value: object) -> bool:
+    """Tell whether a value is a collection of strings that can be read repeatedly, unlike an iterator."""
+    return isinstance(value, list | tuple | set | frozenset) and all(map(_is_text, cast("list[object]", value)))
 
 
 TEXT: Final = Kind("a string", _is_text)
@@ -123,7 +123,7 @@ PATH: Final = Kind("a path", _is_path)
 MAPPING: Final = Kind("a mapping", lambda value: isinstance(value, Mapping))
 MOMENT: Final = Kind("a number of seconds", _is_number)
 VARIABLES: Final = Kind("a dict of variables", lambda value: isinstance(value, MutableMapping))
-TEXTS: Final = Kind("a list of strings", lambda value: _is_collection(value) and all(map(_is_text, value)))
+TEXTS: Final = Kind("a list of strings", _is_texts)
 
 
 def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:

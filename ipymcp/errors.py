@@ -21,6 +21,7 @@
         ├── HttpError                    an HTTP error; see .status, .retry_after and .body
         ├── CallTimeout                  no response in time (also a TimeoutError)
         ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
+        │   └── CallInterrupted          cancelled by an interrupt of the code that waited
         └── ResultTooLarge               the response is over max_result_bytes
 
 Every error has `.server`, `.tool` and `.hint` (each may be None). Message and hint are one line each, with control
@@ -35,40 +36,21 @@ import linecache
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
-from ipymcp.text import colored, one_line
+from ipymcp.text import colored, cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import TypedDict, Unpack
 
-__all__ = [
-    "ArgumentError",
-    "AuthError",
-    "CallCancelled",
-    "CallError",
-    "CallTimeout",
-    "CommandNotFound",
-    "ConfigError",
-    "ConnectionLost",
-    "HttpError",
-    "LoopError",
-    "McpError",
-    "PolicyError",
-    "ProtocolError",
-    "ResultTooLarge",
-    "RpcError",
-    "SecretError",
-    "ServerError",
-    "ServerStopped",
-    "StartError",
-    "ToolError",
-    "TrustError",
-    "UnknownName",
-    "note_line",
-    "render_briefly",
-]
+    class ErrorContext(TypedDict, total=False):
+        """The arguments that all errors have, see `McpError`."""
+
+        server: str | None
+        tool: str | None
+        hint: str | None
 
 
 _MAX_SHOWN = 2000
@@ -122,6 +104,11 @@ class McpError(Exception):
         hint = [self.hint] if self.hint else []
         return [*hint, *self._notes]
 
+    @__notes__.setter
+    def __notes__(self, notes: list[str]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        # Libraries that pickle tracebacks set it, as Dask's does.
+        self._notes = notes[1:] if self.hint and notes[:1] == [self.hint] else [*notes]
+
     def add_note(self, note: str) -> None:
         """Add a note that Python prints below the error."""
         if not isinstance(note, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -167,17 +154,18 @@ def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[s
     if McpError.full_tracebacks:
         return _full_traceback(error)
     line = getattr(error, "line", None) or _user_line(error.__traceback__)
-    hit = _user_function(error.__traceback__)
-    if hit is not None:
-        message, hint = f"interrupted in {_function_name(hit)}", None
-        line = " · ".join(part for part in (line, _location(hit)) if part)
+    frames = _frames(error.__traceback__)
+    called_by_us = [frame for frame in frames[_first_own_frame(frames) :] if _is_user_code(frame)]
+    if called_by_us:
+        message, hint = f"interrupted in {_function_name(called_by_us[-1])}", None
+        line = " · ".join(part for part in (line, _location(called_by_us[-1])) if part)
     return _two_lines(f"{type(error).__name__}: {one_line(message)}", hint, line)
 
 
 def _two_lines(first: str, hint: str | None, line: str | None) -> list[str]:
     second = " · ".join(part for part in (hint, f"in: {line}" if line else None) if part)
     lines = [one_line(text) for text in ([first, f"  {second}"] if second else [first])]
-    return [text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in lines]
+    return [cut(text, _MAX_SHOWN) for text in lines]
 
 
 def _full_traceback(error: BaseException) -> list[str]:
@@ -208,13 +196,6 @@ def _user_line(traceback: TracebackType | None) -> str | None:
     if inner is outer or (inner.filename, inner.number) == (outer.filename, outer.number):
         return line
     return f"{line} · {_location(inner)}"
-
-
-def _user_function(traceback: TracebackType | None) -> _Frame | None:
-    """Find the innermost frame of user code that was called by ipymcp."""
-    frames = _frames(traceback)
-    called = [frame for frame in frames[_first_own_frame(frames) :] if _is_user_code(frame)]
-    return called[-1] if called else None
 
 
 def _function_name(frame: _Frame) -> str:
@@ -259,8 +240,10 @@ def _is_user_code(frame: _Frame) -> bool:
     """Tell whether a frame is in a cell or a user module, not in a library."""
     if _is_cell(frame.filename):
         return True
+    if not os.path.isabs(frame.filename):  # generated, or compiled by Cython
+        return False
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
-    return not (frame.filename.startswith("<") or _is_own(frame) or any(part in frame.filename for part in libraries))
+    return not (_is_own(frame) or any(part in frame.filename for part in libraries))
 
 
 def _source(frame: _Frame) -> str | None:
@@ -269,6 +252,9 @@ def _source(frame: _Frame) -> str | None:
 
 class ConfigError(McpError):
     """A config file or server definition is wrong. The message names the file and the key."""
+
+    missing: tuple[Literal["variable", "secret"], str] | None = None
+    """The kind and the name of the value that a definition needs and that the user could set."""
 
 
 class SecretError(McpError):
@@ -294,13 +280,11 @@ class ServerError(McpError):
         self,
         message: str,
         *,
-        server: str | None = None,
-        tool: str | None = None,
-        hint: str | None = None,
         stderr: tuple[str, ...] = (),
         exit_code: int | None = None,
+        **context: Unpack[ErrorContext],
     ) -> None:
-        super().__init__(message, server=server, tool=tool, hint=hint)
+        super().__init__(message, **context)
         self.stderr = stderr
         """The server's last lines on stderr, oldest first."""
         self.exit_code = exit_code
@@ -347,16 +331,8 @@ class ArgumentError(CallError, TypeError, ValueError):
         argument: Exact name of the argument in the tool's schema, if one is at fault.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        argument: str | None = None,
-        server: str | None = None,
-        tool: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, server=server, tool=tool, hint=hint)
+    def __init__(self, message: str, *, argument: str | None = None, **context: Unpack[ErrorContext]) -> None:
+        super().__init__(message, **context)
         self.argument = argument
 
 
@@ -387,16 +363,8 @@ class ErrorResult(Protocol):
 class ToolError(CallError):
     """The tool returned an error (`isError`)."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        result: ErrorResult,
-        server: str | None = None,
-        tool: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, server=server, tool=tool, hint=hint)
+    def __init__(self, message: str, *, result: ErrorResult, **context: Unpack[ErrorContext]) -> None:
+        super().__init__(message, **context)
         self.result = result
         """The tool's `ToolResult`."""
 
@@ -404,17 +372,8 @@ class ToolError(CallError):
 class RpcError(CallError):
     """The server refused the request with a JSON-RPC error."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: int,
-        data: object = None,
-        server: str | None = None,
-        tool: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, server=server, tool=tool, hint=hint)
+    def __init__(self, message: str, *, code: int, data: object = None, **context: Unpack[ErrorContext]) -> None:
+        super().__init__(message, **context)
         self.code = code
         """JSON-RPC error code, such as -32602 for invalid parameters."""
         self.data = data
@@ -438,11 +397,9 @@ class HttpError(CallError):
         status: int,
         retry_after: float | None = None,
         body: str = "",
-        server: str | None = None,
-        tool: str | None = None,
-        hint: str | None = None,
+        **context: Unpack[ErrorContext],
     ) -> None:
-        super().__init__(message, server=server, tool=tool, hint=hint)
+        super().__init__(message, **context)
         self.status = status
         self.retry_after = retry_after
         self.body = body
@@ -456,12 +413,14 @@ class CallCancelled(CallError):
     """The call was cancelled by `%mcp cancel` or `Call.cancel()`."""
 
 
+class CallInterrupted(CallCancelled):
+    """The call was cancelled because the user interrupted the code that waited for it."""
+
+
 class ResultTooLarge(CallError):
     """The response is over `max_result_bytes` and was discarded unread."""
 
-    def __init__(
-        self, message: str, *, limit: int, server: str | None = None, tool: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, server=server, tool=tool, hint=hint)
+    def __init__(self, message: str, *, limit: int, **context: Unpack[ErrorContext]) -> None:
+        super().__init__(message, **context)
         self.limit = limit
         """The limit in bytes."""

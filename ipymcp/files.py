@@ -11,9 +11,11 @@ import contextlib
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Final
+import sys
+from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 
@@ -45,6 +47,39 @@ def write_file(path: Path, data: bytes | str, mode: int | None = None, *, durabl
     temporary = _temporary_path(path)
     try:
         _create(temporary, data, mode, durable=durable)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def make_new_folder(path: str | Path) -> bool:
+    """Make a folder; False if there is one already.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Generator[IO[bytes]]:
+    """Write a file bit by bit. It takes the place of `path` at the end, unless the block raises.
+
+    Raises:
+        OSError: As for `write_file`.
+    """
+    before = _mode(path)
+    temporary = _temporary_path(path)
+    try:
+        _create(temporary, b"", None if before is None else before & ~_OTHERS_WRITE, durable=False)
+        with open(temporary, "r+b") as stream:
+            yield stream
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -86,6 +121,22 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), PRIVATE)
 
 
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder. False if another process holds the lock; True also if the file system has none."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+    return True
+
+
 def make_folder(path: Path) -> None:
     """Create a folder and its missing parents, for the user alone.
 
@@ -119,10 +170,39 @@ def make_private_folder(path: Path) -> None:
             path.chmod(0o700)
 
 
+def make_private(path: Path) -> bool:
+    """Remove other users' permissions from a file, and return whether they have none now.
+
+    Raises:
+        OSError: The file does not exist.
+    """
+    if not hasattr(os, "getuid"):  # Windows: the folder decides who may read
+        return True
+    if not path.stat().st_mode & _OTHERS:
+        return True
+    try:
+        path.chmod(0o600)
+    except OSError:
+        return False
+    return not path.stat().st_mode & _OTHERS  # some file systems ignore chmod
+
+
+def foreign(path: Path) -> bool:
+    """Whether a file exists and belongs to another user."""
+    try:
+        return hasattr(os, "getuid") and path.stat().st_uid != os.getuid()
+    except FileNotFoundError:
+        return False
+
+
 def write_hint(error: OSError) -> str:
     """Give the hint for a file that could not be written."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return "name a file in a folder that exists"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space, or name a file elsewhere"
+    if error.errno in (errno.EINVAL, errno.EISDIR):
+        return "give it another name"
     return "remove it, or change what it leads to" if error.errno == errno.ELOOP else "check the folder's permissions"
 
 

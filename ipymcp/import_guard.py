@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,9 @@ class _Guard:
     """
 
     def __init__(self) -> None:
-        self._paths: tuple[list[str], str] | None = None
+        self._last: tuple[str, list[str]] | None = None
+        """The working folder and `sys.path` that the other two were made from."""
+        self._here = ""
         self._safe: list[str] = []
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -52,13 +55,14 @@ class _Guard:
         if path is not None:
             return None
         try:
-            here = os.path.realpath(os.getcwd())
+            folder = os.getcwd()
         except OSError:  # the folder is gone
             return None
-        if not _is_for_ipymcp(here):
-            return None
-        safe = self._without(here)
-        if len(safe) == len(sys.path):
+        if self._last != (folder, sys.path):
+            self._last, self._here = (folder, list(sys.path)), os.path.realpath(folder)
+            self._safe = [entry for entry in sys.path if entry and os.path.realpath(entry) != self._here]
+        here, safe = self._here, self._safe
+        if len(safe) == len(sys.path) or not _is_for_ipymcp(here):
             return None
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = finder.find_spec(name, safe if finder is PathFinder else None, target)
@@ -67,12 +71,6 @@ class _Guard:
         if PathFinder.find_spec(name, [here]) is None:
             return None  # it does not exist: the default finders raise the usual error
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    def _without(self, here: str) -> list[str]:
-        if self._paths != (sys.path, here):
-            self._paths = (list(sys.path), here)
-            self._safe = [entry for entry in sys.path if entry and os.path.realpath(entry) != here]
-        return self._safe
 
 
 def _is_for_ipymcp(here: str) -> bool:
@@ -83,16 +81,16 @@ def _is_for_ipymcp(here: str) -> bool:
         name = names.get("__name__") or ""
         if name.partition(".")[0] == "ipymcp":
             return True
-        if name == "__main__" or _folder(name, names.get("__file__")) == here:
+        file = names.get("__file__")
+        if name == "__main__" or (isinstance(file, str) and _folder(name, file) == here):
             return False
         frame = frame.f_back
     return False
 
 
-def _folder(name: str, file: object) -> str | None:
-    """Find the entry of `sys.path` that a loaded module came from."""
-    if not isinstance(file, str):
-        return None
+@lru_cache(1000)
+def _folder(name: str, file: str) -> str | None:
+    """Find the entry of `sys.path` that a loaded module came from. Kept: each import asks for every caller above it."""
     levels = name.count(".") + (os.path.basename(file) == "__init__.py")
     for _ in range(levels + 1):
         file = os.path.dirname(file)

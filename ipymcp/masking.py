@@ -89,7 +89,13 @@ class Masks:
         if type(value) is int or type(value) is float:
             return LABEL if str(value) in self._values else value
         if isinstance(value, dict):
-            return {self.json(key): self.json(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            members: dict[Any, Any] = {}
+            for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+                name = self.json(key)
+                while name in members:  # names that look the same must not hide a member
+                    name = f"{name}'"
+                members[name] = self.json(item)
+            return members
         if isinstance(value, list | tuple):
             return [self.json(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         return value

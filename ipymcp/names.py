@@ -10,17 +10,33 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
 
 RESERVED_HOST = frozenset(
-    {"ask", "call", "calls", "cancel", "close", "disable", "enable", "load", "restart", "run", "servers", "start"}
+    {
+        "add",
+        "ask",
+        "call",
+        "calls",
+        "cancel",
+        "chats",
+        "close",
+        "disable",
+        "enable",
+        "load",
+        "restart",
+        "run",
+        "servers",
+        "start",
+    }
     | {"on_elicitation", "on_sampling", "roots"}
     | {"stop", "tools", "unload", "help", "history", "logs", "panel", "pins", "policy", "prompts", "resources", "stubs"}
-    | {"results"}
+    | {"maps", "outdated", "results", "search"}
     | {"trust"}
 )
 """Attributes of `mcp` itself. A server with such a name is `mcp["load"]` or `mcp.load_`."""
@@ -29,7 +45,8 @@ RESERVED_SERVER = frozenset({"prompts", "resources"})
 RESERVED_PROMPTS = frozenset({"df", "table"})
 """Attributes of `mcp.server.prompts` itself. A prompt with such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
-_NO_IDENTIFIER = re.compile(r"[^\w\u0080-\U0010ffff]", re.ASCII)
+_DECORATION = r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$"
+_NO_IDENTIFIER = re.compile(r"[\x00-/:-@\[-^`{-\x7f]")  # in ASCII only
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
 _MAX_WORD = 200
@@ -48,6 +65,11 @@ def identifier(name: str) -> str:
     return f"{text}_" if keyword.iskeyword(text) else text
 
 
+def server_name(word: str) -> str:
+    """Derive a server's name from the name of its program or package: `mcp-server-time` is `time`."""
+    return identifier(re.sub(_DECORATION, "", word) or word)
+
+
 def aliases(names: Iterable[str], reserved: Collection[str] = ()) -> dict[str, str]:
     """Assign a unique, unreserved identifier to each name: `{exact name: identifier}`.
 
@@ -63,14 +85,18 @@ def aliases(names: Iterable[str], reserved: Collection[str] = ()) -> dict[str, s
         alias = identifier(name)
         if alias in reserved:
             alias += "_"
-        number = 2
-        base = alias
-        while alias in taken:
-            alias = f"{base}_{number}"
-            number += 1
-        taken.add(alias)
-        result[name] = alias
+        result[name] = unused(alias, taken)
+        taken.add(result[name])
     return {name: result[name] for name in names}
+
+
+def unused(word: str, taken: Collection[str]) -> str:
+    """Make a word unique by a number at its end."""
+    number, free = 1, word
+    while free in taken:
+        number += 1
+        free = f"{word}_{number}"
+    return free
 
 
 def model_name(server: str, tool: str) -> str:
@@ -88,6 +114,21 @@ def model_name(server: str, tool: str) -> str:
 
     digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
     return f"{clean[: _MODEL_NAME_LENGTH - 9]}_{digest}"
+
+
+def matches(names: Iterable[str], pattern: str) -> bool:
+    """Whether a glob matches one of an object's names."""
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def selects(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether globs select an object with these names: the last match decides; `!` patterns alone select the rest."""
+    selected = all(pattern.startswith("!") for pattern in patterns)
+    for pattern in patterns:
+        positive = pattern.removeprefix("!")
+        if matches(names, positive):
+            selected = positive == pattern
+    return selected
 
 
 def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:

@@ -62,6 +62,16 @@ def stripped(value: str) -> str:
     return _INVISIBLE.sub(_drop, value.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+def cut(value: str, length: int) -> str:
+    """Cut a text to at most `length` characters, the last of which is then a `…`. Mask secrets before."""
+    return value if len(value) <= length else f"{value[: length - 1]}…"
+
+
+def shortened(value: str, length: int) -> str:
+    """Collapse a text to one line of at most `length` characters."""
+    return cut(" ".join(value.split()), length)
+
+
 def escaped(value: object) -> str:
     """Escape a value for HTML, in an element or a quoted attribute, with invisible characters shown."""
     from html import escape  # imports a table of 2,231 entities that nothing else needs
@@ -84,9 +94,9 @@ def _each_visible(value: Any) -> Any:
     return value
 
 
-def is_safe(value: str) -> bool:
-    """Tell whether a text is one visible line without secrets."""
-    return one_line(value) == value
+def counted(number: int, noun: str) -> str:
+    """Format a number of things: `1 tool`, `2,000 tools`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def quoted(name: str, *, is_open: bool = False) -> str:

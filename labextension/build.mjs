@@ -2,7 +2,7 @@
  * To build one of them into another folder: node build.mjs panel|lab FOLDER. Third-party licences are written next to each. */
 
 import { execFileSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
 
@@ -13,7 +13,7 @@ export const INLINE_CSS = {
   name: "inline-css",
   setup({ onLoad }) {
     onLoad({ filter: /\.css$/ }, async ({ path }) => {
-      const target = ["chrome111", "firefox113", "safari16.4"];
+      const target = ["chrome120", "firefox117", "safari17.2"];
       const css = await build({
         entryPoints: [path],
         bundle: true,
@@ -65,11 +65,13 @@ export async function buildPanel(outdir = STATIC) {
 /** Builds the JupyterLab extension in a folder with a package.json, which names the output folder. JupyterLab's own packages are
  * left out. */
 export async function buildLab(folder = HERE) {
+  rmSync(join(folder, "lib"), { recursive: true, force: true });
   const built = await build({
     ...COMMON,
     entryPoints: { index: "src/lab/index.ts" },
     outdir: join(folder, "lib"),
     external: ["@jupyterlab/*", "@lumino/*"],
+    splitting: true,
   });
   const builder = join(HERE, "node_modules/@jupyter/builder/lib/build-labextension.js");
   const core = join(HERE, "node_modules/@jupyterlab/core-meta/core.package.json");

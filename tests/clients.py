@@ -1,7 +1,5 @@
 """A protocol client on a server, and somebody who answers what the server asks."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -81,7 +79,7 @@ class Heard:
 
 @dataclass
 class Person:
-    """Answers at once, or when `patience` is set; remembers what was asked, for which slot."""
+    """Answers at once, or when `patience` is set; remembers what was asked, for which pending."""
 
     declared: dict[str, Any] = field(default_factory=lambda: dict(EVERYTHING))
     answers: dict[str, Any] = field(default_factory=lambda: dict(ANSWERS))
@@ -94,8 +92,8 @@ class Person:
     def capabilities(self) -> dict[str, Any]:
         return self.declared
 
-    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
-        self.asked.append((method, params, slot))
+    async def answer(self, method: str, params: dict[str, Any], pending: PendingRequest | None) -> dict[str, Any]:
+        self.asked.append((method, params, pending))
         self.news.put_nowait("asked")
         try:
             if self.thinking is not None:
@@ -118,7 +116,7 @@ class Person:
 class Call:
     """A call in flight."""
 
-    slot: PendingRequest
+    pending: PendingRequest
     outcome: asyncio.Future[bytes]
     progress: asyncio.Queue[types.Progress]
 
@@ -145,14 +143,14 @@ class Connection:
         def deliver(news: types.Progress | None) -> None:
             if news is not None:
                 progress.put_nowait(news)
-            elif slot.error is not None:
-                outcome.set_exception(slot.error)
+            elif pending.error is not None:
+                outcome.set_exception(pending.error)
             else:
-                outcome.set_result(bytes(slot.result or b""))
+                outcome.set_result(bytes(pending.result or b""))
 
-        slot = PendingRequest(deliver)
-        self.client.call_tool(slot, tool, types.encode(arguments))
-        return Call(slot, outcome, progress)
+        pending = PendingRequest(deliver)
+        self.client.call_tool(pending, tool, types.encode(arguments))
+        return Call(pending, outcome, progress)
 
     async def ask(self, tool: str, **arguments: object) -> str:
         """Call a tool and give the first text of its answer."""
@@ -170,7 +168,7 @@ class NoAnswers:
     def capabilities(self) -> dict[str, Any]:
         return {}
 
-    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], pending: PendingRequest | None) -> dict[str, Any]:
         raise AssertionError(f"{method} was not declared")
 
 

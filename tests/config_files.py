@@ -1,7 +1,5 @@
 """Config files as tests read them: whole, or not at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ipymcp.config.definition import ServerDefinition, Source

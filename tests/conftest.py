@@ -3,8 +3,6 @@
 But for the local model, whose engine is not published for every machine: where it is left out, that is said.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A client of the demo server over raw pipes; every frame that comes is checked against its revision's types."""
 
-from __future__ import annotations
-
 import json
 import queue
 import subprocess

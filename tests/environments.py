@@ -3,7 +3,8 @@
     python tests/environments.py                 all that the tests need
     python tests/environments.py 'peer-*'        what the benchmark compares with
     python tests/environments.py conformance     the official conformance suite
-    python tests/environments.py browser npm-axe models   what the tests in a browser need
+    python tests/environments.py browser lab-4.0 npm-axe models   what the tests in a browser need
+    python tests/environments.py tests browser lab-4.0 npm-axe    all that, and those
     python tests/environments.py 'interop/*'     the further servers of the interoperability run
     python tests/environments.py sdk1 npm        those two
 
@@ -11,17 +12,18 @@ ipymcp's own environment stays free of the servers' dependencies: each server, a
 Every environment carries a stamp of what it was made from, so that a second run costs nothing. Standard library only.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 import hashlib
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
+import tomllib
 import venv
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ COLAB = (
     "traitlets==5.7.1",
 )
 
-# The libraries that tools are handed to, with the providers' own; pandas for what a prompt is filled with.
+# The libraries that tools are handed to, with the providers' own; and those whose values a prompt is filled with.
 MODELS = (
     "pydantic-ai-slim[openai,anthropic,google]>=2.60,<3",
     "langchain-core>=1,<2",
@@ -57,6 +59,10 @@ MODELS = (
     "chatlas>=0.23,<1",
     "ipykernel>=7",
     "pandas>=2",
+    "polars>=1",
+    "matplotlib>=3.9",
+    "pillow>=11",
+    "plotly>=6",
     "pytest>=8",
 )
 
@@ -75,6 +81,17 @@ CONFORMANCE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3
 
 # What opens notebooks; ipymcp goes in beside it, as a user would have it.
 BROWSER = ("jupyterlab>=4.6,<5", "notebook>=7.6,<8", "voila>=0.5.8,<0.6", "ipykernel>=7.4,<8")
+
+# The oldest JupyterLab that the extension is for, with the kernel of its time.
+LAB_4_0 = ("jupyterlab==4.0.*", "ipykernel>=6.29,<7")
+
+# The documentation is built from the checkout, which is read, and imported for the `%mcp` lines.
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+DOCS = (*_PROJECT["dependencies"], *_PROJECT["optional-dependencies"]["docs"])
+
+_README = (ROOT / "README.md").read_text(encoding="utf-8")
+README_BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", _README, re.DOTALL | re.MULTILINE)
+"""The language and the text of each block of the README; those for a shell make an environment."""
 
 EXT_APPS = (
     "@modelcontextprotocol/server-basic-react@2.0.3",
@@ -101,6 +118,8 @@ class Environment:
     """Whether ipymcp goes in as well: built as a wheel, and installed last, as a user would."""
     for_tests: bool = True
     """Whether `make test` needs it."""
+    script: str = ""
+    """Shell lines that make it, as a user types them; `git clone` gives this checkout."""
     needs_wheel: str = ""
     """A requirement that has wheels for some machines only: on others this is left out, and its tests are skipped."""
 
@@ -116,7 +135,7 @@ class Environment:
     def wanted(self) -> str:
         """The stamp of an up-to-date environment."""
         runtime = "npm" if self.npm else f"python {sys.version_info.major}.{sys.version_info.minor}"
-        return "\n".join([runtime, *self.requirements]) + "\n"
+        return "\n".join([runtime, *self.requirements, *filter(None, [self.script])]) + "\n"
 
     @property
     def left_out(self) -> str | None:
@@ -136,8 +155,9 @@ ENVIRONMENTS = {
     environment.name: environment
     for environment in (
         Environment("kernel-colab", COLAB, ipymcp=True),
-        Environment("kernel-6", ("ipykernel>=6.29,<7", "ipython>=8.18,<9"), ipymcp=True),
+        Environment("kernel-6", ("ipykernel>=6.29,<7", "ipython>=8.18,<9", "pandas>=2.2,<3"), ipymcp=True),
         Environment("slim", ("ipykernel>=7", "polars>=1"), ipymcp=True),
+        Environment("readme", (), ipymcp=True, script="".join(text for kind, text in README_BLOCKS if kind == "sh")),
         Environment("build", ("hatchling>=1.26",)),
         Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
         Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
@@ -159,6 +179,8 @@ ENVIRONMENTS = {
         Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), for_tests=False),
         Environment("conformance", CONFORMANCE, npm=True, for_tests=False),
         Environment("browser", BROWSER, ipymcp=True, for_tests=False),
+        Environment("lab-4.0", LAB_4_0, ipymcp=True, for_tests=False),
+        Environment("docs", DOCS, for_tests=False),
         Environment("npm-axe", ("axe-core@4.14.1",), npm=True, for_tests=False),
         Environment("interop/arxiv", ("arxiv-mcp-server==0.8.2",), for_tests=False),
         Environment("interop/aws-documentation", ("awslabs.aws-documentation-mcp-server==1.2.3",), for_tests=False),
@@ -170,7 +192,7 @@ ENVIRONMENTS = {
         Environment("interop/markitdown", ("markitdown-mcp==0.0.1a7",), for_tests=False),
         Environment("interop/motherduck", ("mcp-server-motherduck==1.1.0",), for_tests=False),
         Environment("interop/playwright", ("@playwright/mcp@0.0.83",), npm=True, for_tests=False),
-        Environment("interop/sqlite", ("mcp-server-sqlite==2025.4.25", "mcp<2"), for_tests=False),
+        Environment("interop/sqlite", ("mcp-server-sqlite==2025.4.25", "mcp<2")),
     )
 }
 
@@ -287,7 +309,7 @@ def make(environment: Environment) -> bool:
         return False
     if not environment.is_made():
         shutil.rmtree(environment.folder, ignore_errors=True)
-        (_make_npm if environment.npm else _make_venv)(environment)
+        (_run_script if environment.script else _make_npm if environment.npm else _make_venv)(environment)
         (environment.folder / ".made").write_text(environment.wanted)
     if environment.ipymcp:
         _install_ipymcp(environment)
@@ -311,6 +333,23 @@ def _make_venv(environment: Environment) -> None:
         reason = f"left out: pip finds no wheel of {wheel} for this machine"
         (environment.folder / ".left-out").write_text(reason)
         raise LeftOut(reason) from error
+
+
+def _run_script(environment: Environment) -> None:
+    """Make an empty environment, and type the lines in it. What `uvx` starts in the README is fetched as well."""
+    venv.create(environment.folder, with_pip=True, symlinks=sys.platform != "win32")
+    (environment.folder / "checkouts").mkdir()
+    lines = re.sub(r"^git clone (?:\S*/)(\S+)$", rf"ln -sfn '{ROOT}' \1", environment.script, flags=re.MULTILINE)
+    commands = {command for kind, text in README_BLOCKS if kind != "sh" for command in re.findall(r"uvx \S+", text)}
+    fetched = "".join(f"{command} --help >/dev/null\n" for command in sorted(commands))
+    variables = {
+        "PATH": f"{environment.python.parent}{os.pathsep}{os.environ['PATH']}",
+        "PIP_NO_COMPILE": "1",
+        "UV_CACHE_DIR": str(environment.folder / "uv-cache"),
+        "VIRTUAL_ENV": str(environment.folder),
+    }
+    shell = ("env", *map("=".join, variables.items()), "sh", "-ec", lines + fetched)
+    _run(*shell, cwd=environment.folder / "checkouts")
 
 
 def _make_npm(environment: Environment) -> None:
@@ -372,12 +411,16 @@ def _read(path: Path) -> str | None:
 
 
 def _selected(patterns: list[str]) -> list[Environment]:
-    if not patterns:
-        return [each for each in ENVIRONMENTS.values() if each.for_tests]
+    """Select by globs over names; `tests`, or no pattern at all, stands for what `make test` needs."""
     for pattern in patterns:
-        if not fnmatch.filter(ENVIRONMENTS, pattern):
+        if pattern != "tests" and not fnmatch.filter(ENVIRONMENTS, pattern):
             raise SystemExit(f"no environment {pattern!r}; there are: {', '.join(ENVIRONMENTS)}")
-    return [each for each in ENVIRONMENTS.values() if any(fnmatch.fnmatch(each.name, one) for one in patterns)]
+    for_tests = not patterns or "tests" in patterns
+    return [
+        each
+        for each in ENVIRONMENTS.values()
+        if (for_tests and each.for_tests) or any(fnmatch.fnmatch(each.name, pattern) for pattern in patterns)
+    ]
 
 
 def main(patterns: list[str]) -> int:

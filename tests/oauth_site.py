@@ -1,7 +1,5 @@
 """An authorization server without a network: answers that a test lays out, and what was asked of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from urllib.parse import parse_qs

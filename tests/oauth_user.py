@@ -1,7 +1,5 @@
 """A user who logs in without a browser, and a request that goes through a login as a transport's would."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -13,10 +11,10 @@ import httpx
 import pytest
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth.fetch import fetch
+from ipymcp.protocol.oauth.clients import OAuthSettings, Registration
+from ipymcp.protocol.oauth.http import fetch
+from ipymcp.protocol.oauth.interfaces import LoginRequest, TokenKey, Tokens, TokenStore
 from ipymcp.protocol.oauth.provider import OAuth
-from ipymcp.protocol.oauth.settings import LoginRequest, OAuthSettings
-from ipymcp.protocol.oauth.store import Registration, TokenKey, Tokens, TokenStore
 from tests.servers.oauth_server import OAuthServer
 
 

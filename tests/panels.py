@@ -108,11 +108,15 @@ class DirectView(View):
         self._panel = panel
         self._view = panel.attach(self)
 
-    async def carry(self, message: Message, line: bytes) -> None:
+    async def carry(self, line: bytes) -> None:
         while not self.room.is_set():
             await asyncio.sleep(0.01)
         self.sizes.append(len(line))
         self.taken.put(json.loads(line))
+
+    def begins(self, hello: object) -> None: ...
+
+    def was_read(self, count: int) -> None: ...
 
     def serves(self, *, blocked: bool, running: bool) -> bool:
         return not blocked

@@ -1,7 +1,5 @@
 """Remaining processes of a server: listed by the system, waited for without polling. Linux only."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """The servers of others that the tests load, as a user defines them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

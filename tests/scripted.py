@@ -1,7 +1,5 @@
 """Models that answer by a script (`tests/servers/models.py`), started."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Servers behind a port: started, waited for until they listen, ended with all they started."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -100,6 +100,25 @@ def declare(shell: Any, tools: int, command: Sequence[str]) -> Sample:
     return sample
 
 
+def search(shell: Any, tools: int, command: Sequence[str]) -> Sample:
+    """The index of many tools made for a model's search, and what a query takes."""
+    shell.run_line_magic("load_ext", "ipymcp")
+    shell.run_line_magic("mcp", f"load big -- {' '.join(command)} --tools {tools};")
+    from ipymcp.llm.tool_definitions import DeclarationCache
+    from ipymcp.llm.tool_search import ToolSearch
+
+    selection = shell.user_ns["mcp"].tools.selection
+    finder = ToolSearch(selection.declarations, selection.server_texts, DeclarationCache().index, tools)
+    finder.declared()
+    with Stopwatch() as building:
+        finder.find(["first"])
+    queries = ["open a pull request", "what is in this folder", "send a message to the team", "number of a tool"] * 5
+    with Stopwatch() as searching:
+        for query in queries:
+            finder.find([query])
+    return {"index_ms": building.wall * 1e3, "search_ms": searching.wall / len(queries) * 1e3}
+
+
 def history_cost(mcp: Any, count: int) -> Sample:
     """Synchronous calls with the history off and on, in turn, so many that what came is written meanwhile."""
     history = mcp._host.history

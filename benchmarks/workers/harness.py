@@ -5,6 +5,7 @@ A worker is one process for one contender. The driver writes a command a line, t
     connect NAME COMMAND ARG…     start that server, negotiate, list its tools
     seq N                         N echoes, one after the other, after one that is not counted
     concurrent N K                N echoes, K at a time
+    map N K                       N different echoes, K at a time, as this client's users do it for a table
     payload MB text|rows          one big result
     servers N COMMAND ARG…        N servers at once, each asked for its tools
     catalog N COMMAND ARG…        one server with N tools
@@ -22,7 +23,10 @@ import json
 import os
 import sys
 import time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 ECHO = "twenty bytes of text"
 BEAT = 0.005
@@ -127,6 +131,23 @@ def expect(fact: bool, what: str) -> None:
         raise RuntimeError(f"wrong answer: {what}")
 
 
+def numbered(count: int) -> list[str]:
+    """The rows of a map."""
+    return [f"{ECHO} {number}" for number in range(count)]
+
+
+async def in_chunks(echo: Callable[[str], Awaitable[Any]], rows: list[str], at_once: int) -> list[Any]:
+    """What one writes without `.map`: `asyncio.gather` of so many rows at a time."""
+    answers: list[Any] = []
+    for start in range(0, len(rows), at_once):
+        answers += await asyncio.gather(*[echo(row) for row in rows[start : start + at_once]])
+    return answers
+
+
+def map_sample(watch: Stopwatch, count: int) -> Sample:
+    return {"rows_per_s": count / watch.wall, "cpu_us": watch.cpu / count * 1e6}
+
+
 def payload_sample(watch: Stopwatch, megabytes: int, base: float, stall: float) -> Sample:
     frames = (resident_mb(peak=True) - base) / megabytes
     return {**watch.per(1), "stall_ms": stall, "peak_frames": frames}
@@ -153,6 +174,8 @@ class Worker:
             return await self.sequential(int(arguments[0]))
         if word == "concurrent":
             return await self.concurrent(int(arguments[0]), int(arguments[1]))
+        if word == "map":
+            return await self.map(int(arguments[0]), int(arguments[1]))
         if word == "payload":
             return await self.payload(int(arguments[0]), arguments[1])
         if word == "servers":
@@ -176,6 +199,13 @@ class Worker:
                 answers = await asyncio.gather(*[echo(ECHO) for _ in range(at_once)])
         expect(answers == [ECHO] * at_once, "echo")
         return {**watch.per(count), "calls_per_s": count / watch.wall}
+
+    async def map(self, count: int, at_once: int) -> Sample:
+        rows, own = numbered(count), getattr(self.contender, "map", None)
+        with Stopwatch() as watch:
+            answers = await (own(rows, at_once) if own else in_chunks(self.contender.echo, rows, at_once))
+        expect(answers == rows, "echo")
+        return map_sample(watch, count)
 
     async def payload(self, megabytes: int, kind: str) -> Sample:
         ask = self.contender.text if kind == "text" else self.contender.rows

@@ -95,6 +95,9 @@ def run(kernel: Kernel, line: str) -> Sample:
         tabs = [statistics.median(kernel.tab(line) for _ in range(7)) for line in TAB_LINES]
         inside = kernel.cell("answer = json.dumps(cell.tab_inside(get_ipython()))")
         return {**sample, "tab_ms": max(tabs), **inside}
+    if word == "search":
+        search = f"cell.search(get_ipython(), {int(arguments[0])}, {arguments[1:]!r})"
+        return kernel.cell(f"answer = json.dumps({search})")
     if word == "declare":
         declare = f"cell.declare(get_ipython(), {int(arguments[0])}, {arguments[1:]!r})"
         return kernel.cell(f"answer = json.dumps({declare})")
@@ -111,9 +114,26 @@ def run(kernel: Kernel, line: str) -> Sample:
         return flood_cost(kernel, int(arguments[0]), arguments[1:])
     if word == "config":
         return kernel.cell(f"answer = json.dumps(cell.find_config({int(arguments[0])}, {int(arguments[1])}))")
+    if word == "map":
+        return map_cost(kernel, line)
     if word == "concurrent":
         return kernel.cell(f"answer = json.dumps(await ours.run_async({line!r}))")
     return kernel.cell(f"answer = json.dumps(ours.run({line!r}))")
+
+
+def map_cost(kernel: Kernel, line: str) -> Sample:
+    """A map and the same calls by `asyncio.gather` in chunks, in turn."""
+    of: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    for is_map in (True, False, False, True):
+        code = f"ours.run({line!r})" if is_map else f"await ours.run_async({line.replace('map', 'gather')!r})"
+        of[is_map].append(kernel.cell(f"answer = json.dumps({code})"))
+    mapped, bare = _means(of[True]), _means(of[False])
+    ratio, overhead = mapped["rows_per_s"] / bare["rows_per_s"], mapped["cpu_us"] - bare["cpu_us"]
+    return {**mapped, "ratio": ratio, "overhead_us": overhead}
+
+
+def _means(samples: list[dict[str, float]]) -> dict[str, float]:
+    return {key: statistics.fmean(each[key] for each in samples) for key in samples[0]}
 
 
 def panel_cost(kernel: Kernel, count: int, command: list[str]) -> Sample:

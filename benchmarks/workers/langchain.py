@@ -34,6 +34,10 @@ class LangChain:
     async def echo(self, text: str) -> str:
         return (await self._tools["echo"].ainvoke({"text": text}))[0]["text"]
 
+    async def map(self, rows: list[str], at_once: int) -> list[str]:
+        answers = await self._tools["echo"].abatch([{"text": row} for row in rows], {"max_concurrency": at_once})
+        return [answer[0]["text"] for answer in answers]
+
     async def text(self, megabytes: int) -> str:
         return (await self._tools["text"].ainvoke({"megabytes": megabytes}))[0]["text"]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from benchmarks.workers.harness import (
@@ -19,9 +21,15 @@ from benchmarks.workers.harness import (
     check_payload,
     expect,
     forget_peak,
+    in_chunks,
+    map_sample,
+    numbered,
     payload_sample,
     reply,
+    resident_mb,
 )
+
+ROWS_SERVER = Path(__file__).resolve().parents[2] / "tests" / "servers" / "rows.py"
 
 
 def running_loops() -> list[asyncio.AbstractEventLoop]:
@@ -60,12 +68,20 @@ class Ours:
             return watch.per(1)
         if word == "seq":
             return self.sequential(int(arguments[0]))
+        if word == "map":
+            return self.map(int(arguments[0]), int(arguments[1]))
+        if word == "stream":
+            return self.stream(int(arguments[0]))
+        if word == "workers":
+            return self.workers(int(arguments[0]))
         if word == "payload":
             return self.payload(int(arguments[0]), arguments[1])
         raise ValueError(f"unknown command {line!r}")
 
     async def run_async(self, line: str) -> Sample:
-        _, count, at_once = line.split()
+        word, count, at_once = line.split()
+        if word == "gather":
+            return await self.gather(int(count), int(at_once))
         return await self.concurrent(int(count), int(at_once))
 
     def _open(self, command: list[str]) -> Any:
@@ -91,6 +107,43 @@ class Ours:
         expect([result.text for result in results] == [ECHO] * at_once, "echo")
         return {**watch.per(count), "calls_per_s": count / watch.wall}
 
+    def map(self, count: int, at_once: int) -> Sample:
+        rows = numbered(count)
+        with Stopwatch() as watch:
+            found = self.mcp.light.echo.map(rows, concurrency=at_once)
+        expect([result.text for result in found.results] == rows, "echo")
+        return map_sample(watch, count)
+
+    async def gather(self, count: int, at_once: int) -> Sample:
+        """The calls of `map` without it."""
+        rows = numbered(count)
+        with Stopwatch() as watch:
+            answers = await in_chunks(self.mcp.light.echo.aio, rows, at_once)
+        expect([result.text for result in answers] == rows, "echo")
+        return map_sample(watch, count)
+
+    def stream(self, count: int) -> Sample:
+        """Rows that come and go; `grown_mb` is the memory gained after the first 10,000."""
+        base, read = 0.0, 0
+        rows = (f"{ECHO} {each}" for each in range(count))
+        with Stopwatch() as watch:
+            for row, result in self.mcp.light.echo.map.stream(rows, concurrency=16):
+                read += result.text == row
+                if read == 10_000:
+                    base = forget_peak()
+        expect(read == count, "echo")
+        return {**map_sample(watch, count), "grown_mb": resident_mb(peak=True) - base}
+
+    def workers(self, count: int) -> Sample:
+        """Rows of a tool that computes for 20 ms, by one Dask worker and by two."""
+        import ipymcp
+
+        with tempfile.TemporaryDirectory() as folder:
+            server = {"command": sys.executable, "args": [str(ROWS_SERVER), f"{folder}/record"]}
+            with ipymcp.connect({"rows": server}) as mcp:
+                one, two = (_rows_per_s(mcp.rows.compute, workers, count) for workers in (1, 2))
+        return {"rows_per_s": two, "speedup": two / one}
+
     def payload(self, megabytes: int, kind: str) -> Sample:
         stall = Stall(self.before)
         base = forget_peak()
@@ -106,6 +159,21 @@ class Ours:
 
     def close(self) -> None:
         self._stack.close()
+
+
+def _rows_per_s(tool: Any, workers: int, count: int) -> float:
+    """The rate of a Dask cluster whose workers have begun."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        tool.map(numbered(4 * workers), executor=client, concurrency=1)
+        with Stopwatch() as watch:
+            found = tool.map(numbered(count), executor=client, concurrency=1)
+    expect(found.summary["succeeded"] == count, "compute")
+    return count / watch.wall
 
 
 def main() -> None:

@@ -45,6 +45,12 @@ class Sdk:
     async def echo(self, text: str) -> str:
         return (await self._clients[0].call_tool("echo", {"text": text})).content[0].text
 
+    async def map(self, rows: list[str], at_once: int) -> list[str]:
+        """What `Series.apply` does: a function waits for each row while the client's loop runs in another thread."""
+        loop = asyncio.get_running_loop()
+        call = lambda row: asyncio.run_coroutine_threadsafe(self.echo(row), loop).result()  # noqa: E731
+        return await asyncio.to_thread(lambda: [call(row) for row in rows])
+
     async def text(self, megabytes: int) -> str:
         return (await self._clients[0].call_tool("text", {"megabytes": megabytes})).content[0].text
 

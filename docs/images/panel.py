@@ -1,10 +1,12 @@
 """Take the pictures of the panel that the documents show: `.venv/bin/python docs/images/panel.py [FOLDER]`.
 
-`make test-envs browser` makes what it needs. Nothing of the user's own Jupyter is touched.
+`--all FOLDER` takes pictures of everything that the sidebar shows instead, to be looked at: at three widths, light and
+dark. `make test-envs browser` makes what it needs. Nothing of the user's own Jupyter is touched.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -16,36 +18,39 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.places import LOAD, in_cell, lab, opened, sidebar
+from tests.browser.tour import tour, traveller
 from tests.environments import ROOT, environment
 from tests.jupyter_servers import TOKEN
 
-SIZE = {"width": 1180, "height": 660}
+SIZE = {"width": 1280, "height": 700}
 DARK = "JupyterLab Dark"
-WANTED = {
-    "type": "object",
-    "required": ["island", "birds"],
-    "properties": {
-        "island": {"type": "string", "title": "Island", "enum": ["Biscoe", "Dream", "Torgersen"]},
-        "birds": {"type": "integer", "title": "How many birds", "minimum": 1},
-    },
-}
 CELLS = [
     f"""{LOAD}
 %mcp load demo -- python -m ipymcp.demo;
 %mcp load time -- {environment("server-time").python} -m mcp_server_time;
 %mcp load git -- {environment("server-git").python} -m mcp_server_git;
-%mcp load survey -- {sys.executable} {ROOT}/tests/servers/misbehaving.py --era legacy;
-%mcp stop git;
-question = {{"message": "What have you seen today?", "requestedSchema": {WANTED}}}""",
+%mcp load booking -- python {ROOT}/examples/servers/booking.py;
+%mcp stop git;""",
     "%mcp panel",
-    'penguins = mcp.demo.query(table="penguins", where="species = \'Gentoo\'", limit=5)\npenguins',
+    'await mcp.booking.book.aio("2026-12-24")',
+    'mcp.demo.query("penguins", where="body_mass_g > 5400", limit=20)',
+    'mcp.demo.plot(kind="bar", height=200)',
     "mcp.demo.slow(seconds=30, steps=60)",
-    'await mcp.survey.ask.aio(method="elicitation/create", params=question, seconds=60)',
 ]
+QUESTION, QUERY, SLOW = 2, 3, 5
+
+
+WIDTHS = (300, 420, 1000)
+RESIZE = """width => {
+    const panels = jupyterapp.shell._hsplitPanel;
+    panels.setRelativeSizes([0, panels.node.clientWidth - width, width]);
+}"""
 
 
 def main() -> int:
     """Take all of them; give the exit status."""
+    if sys.argv[1:2] == ["--all"]:
+        return everything(Path(sys.argv[2]))
     target = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
     with tempfile.TemporaryDirectory() as folder, lab(Path(folder)) as server, sync_playwright() as playwright:
         write_notebook(server.folder / "penguins.ipynb", CELLS)
@@ -62,25 +67,48 @@ def main() -> int:
     return 0
 
 
+def everything(target: Path) -> int:
+    """Take pictures of all views and questions of the sidebar; give the exit status."""
+    with tempfile.TemporaryDirectory() as folder, lab(Path(folder)) as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1500, "height": 800})
+        for theme in ("JupyterLab Light", DARK):
+            name = theme.rpartition(" ")[2].lower()
+            work = server.folder / name
+            work.mkdir()
+            with traveller(server.folder / f"user-{name}", work) as cells:
+                write_notebook(work / "penguins.ipynb", cells)
+                notebook = opened(page, f"{server.url}lab/tree/{name}/penguins.ipynb?reset&token={TOKEN}")
+                page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+                page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+                for number, place in enumerate(tour(notebook, page)):
+                    for width in WIDTHS:
+                        page.evaluate(RESIZE, width)
+                        picture = target / f"{name}-{number:02}-{place}-{width}.png"
+                        page.locator("#ipymcp-sidebar").screenshot(path=picture)
+        browser.close()
+    return 0
+
+
 def cell(notebook: Notebook, page: Page, picture: Path) -> None:
     """A panel in a cell, a server of it opened."""
     notebook.run(1)
     panel = in_cell(notebook, 1)
-    for server in ("demo", "time", "survey"):
+    for server in ("demo", "time", "booking"):
         panel.expect_state(server, "ready")
     panel.root.get_by_role("button", name="demo", exact=True).click()
-    expect(panel.fact("demo", "Offers")).to_contain_text("3 resources")
+    expect(panel.button("3 resources: demo")).to_be_visible()
     shoot(notebook, 1, picture)
     panel.root.get_by_role("button", name="demo", exact=True).click()
 
 
 def question(notebook: Notebook, page: Page, picture: Path) -> None:
     """What a server asks, below the cell that waits for it: no panel is open yet."""
-    notebook.begin(4)
-    asked = notebook.output(4).get_by_role("alertdialog")
-    asked.get_by_label("Island").select_option("Dream")
-    asked.get_by_label("How many birds").fill("12")
-    shoot(notebook, 4, picture)
+    notebook.begin(QUESTION)
+    asked = notebook.output(QUESTION).get_by_role("alertdialog")
+    asked.get_by_label("Seat").select_option("Garden")
+    asked.get_by_label("Guests").fill("4")
+    shoot(notebook, QUESTION, picture)
     asked.get_by_role("button", name="Send").click()
     notebook.until_idle()
 
@@ -92,7 +120,7 @@ def form(notebook: Notebook, page: Page, picture: Path) -> None:
     tools.get_by_label("table").select_option("penguins")
     tools.get_by_label("where").fill("species = 'Gentoo'")
     tools.get_by_label("limit").fill("4")
-    page.set_viewport_size({"width": 1180, "height": 900})
+    page.set_viewport_size({**SIZE, "height": 900})
     panel.press("Run")
     expect(panel.outcome).to_contain_text("Biscoe")
     page.mouse.move(0, 0)
@@ -103,12 +131,13 @@ def form(notebook: Notebook, page: Page, picture: Path) -> None:
 def whole(notebook: Notebook, page: Page, picture: Path) -> None:
     """JupyterLab with the sidebar, while a call blocks the kernel."""
     panel = sidebar(page)
-    notebook.run(2)
-    notebook.begin(3)
-    calls = panel.show("Calls")
+    notebook.run(QUERY)
+    notebook.run(QUERY + 1)
+    notebook.begin(SLOW)
+    calls = panel.show("Activity")
     expect(calls.get_by_role("progressbar")).to_be_visible()
-    notebook.cell(2).evaluate("cell => cell.scrollIntoView()")
-    expect(calls.get_by_text("step 9 of 60")).to_be_visible()
+    notebook.cell(QUERY).evaluate("cell => cell.scrollIntoView()")
+    expect(calls.get_by_text(re.compile(r"step [1-4]\d of 60"))).to_be_visible(timeout=20_000)
     page.screenshot(path=picture)
     panel.press("Cancel demo.slow")
     notebook.until_idle()
@@ -120,7 +149,7 @@ def dark(notebook: Notebook, page: Page, picture: Path) -> None:
     expect(page.locator(f"body[data-jp-theme-name='{DARK}']")).to_have_count(1)
     panel = sidebar(page)
     panel.show("Servers")
-    notebook.cell(2).evaluate("cell => cell.scrollIntoView()")
+    notebook.cell(QUERY).evaluate("cell => cell.scrollIntoView()")
     page.wait_for_load_state("networkidle")
     page.screenshot(path=picture)
 

@@ -1,34 +1,40 @@
 """Display of the configuration, and changes to ipymcp's own files.
 
-A definition that the user typed may run; a changed one may run if the user had approved it before; one that is imported
-from a file may run after the user has seen and approved it.
+A definition that the user typed may run; a copied or changed one may run if the user had approved it before; one that
+is imported from a file may run after the user has seen and approved it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from ipymcp.api.load_request import given
+from ipymcp.api.load_request import TYPED_SCOPES, given
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.discovery import read_host
 from ipymcp.config.editing import changed, edit, editable, ours, project_file, put, standing
-from ipymcp.config.export import TARGETS, adopted, as_own, exported
-from ipymcp.config.hosts import HOSTS, read_host
+from ipymcp.config.export import adopted, as_own, exported
+from ipymcp.config.hosts import HOSTS, IMPORTED
 from ipymcp.config.paths import own_files, user_file
 from ipymcp.config.reading import read_each
-from ipymcp.config.redaction import masked_definition
+from ipymcp.config.redaction import masked_definition, wanted_secrets
 from ipymcp.config.variables import references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table
-from ipymcp.runtime.interfaces import State
 from ipymcp.runtime.process_env import folder_of
+from ipymcp.runtime.server_status import State
 from ipymcp.security.trust import Grant
+from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import escaped, quoted, visible
 
 if TYPE_CHECKING:
@@ -39,9 +45,8 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
 
 
-_TYPED = frozenset({"cell", "script", "named"})
-"""The scopes of definitions that take precedence over discovered files."""
 Row = tuple[str, str, str]
+_WRITES = "change the configuration"
 
 
 class ConfigListing:
@@ -97,7 +102,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
     entry = found.servers.get(name)
     farther: list[ServerDefinition] = list(found.shadowed.get(name, ()))
     loaded = session.definition if session is not None else None
-    if loaded is not None and loaded.source.scope in _TYPED:
+    if loaded is not None and loaded.source.scope in TYPED_SCOPES:
         farther = [entry, *farther] if isinstance(entry, ServerDefinition) else farther
         entry = loaded
     if isinstance(entry, ConfigError):
@@ -107,7 +112,7 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
         raise UnknownName(f"no server {name!r} is configured here", hint=hint)
     rows = [*_values(entry), *_variables(entry, host), *_place(entry, host)]
     rows += [("shadows", _runs(one), one.source.where()) for one in farther]
-    note = "" if host.trusts(entry) else f"it does not run before you agreed to it: %mcp load {quoted(name)} asks"
+    note = "" if host.guard.trusts(entry) else f"it does not run before you agreed to it: %mcp load {quoted(name)} asks"
     title = f"{name}: from {entry.source}" + (f" ({entry.source.scope})" if entry.source.file else "")
     return Table(("value", "is", "from"), rows, title=title, note=note)
 
@@ -118,12 +123,12 @@ def export_to(target: str, names: Sequence[str], host: Host) -> ConfigListing:
     Raises:
         UnknownName: There is no such host or server.
     """
-    if target not in TARGETS:
-        hint = nearest(target, TARGETS, limit=1) or f"there are {', '.join(TARGETS)}"
+    if target not in HOSTS:
+        hint = nearest(target, HOSTS, limit=1) or f"there are {', '.join(HOSTS)}"
         raise UnknownName(f"there is no host {target!r} to export to", hint=hint)
     found = host.discovery.read().definitions
     loaded = {session.name: session.definition for session in host.sessions.values()}
-    typed = {name: one for name, one in loaded.items() if name not in found or one.source.scope in _TYPED}
+    typed = {name: one for name, one in loaded.items() if name not in found or one.source.scope in TYPED_SCOPES}
     known = {**found, **typed}
     for name in names:
         if name not in known:
@@ -153,9 +158,9 @@ def _state(definition: ServerDefinition, host: Host) -> str:
         return "disabled"
     session = host.sessions.get(definition.name)
     if session is not None and session.definition == definition:
-        return session.state.word
-    if not host.trusts(definition):
-        return State.NEEDS_TRUST.word
+        return session.state.record.label
+    if not host.guard.trusts(definition):
+        return State.NEEDS_TRUST.record.label
     return "not loaded" if session is None else "changed"
 
 
@@ -189,7 +194,7 @@ def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
     if one.kind == "input":
         return "asked for at the start" if one.name in definition.inputs else "not described"
     if one.kind == "secret":
-        is_kept = any(kept.name == one.name for kept in host.state.secrets.kept())
+        is_kept = any(kept.name == one.name for kept in host.store.secrets.kept())
         return "a kept secret" if is_kept else f"not kept: %mcp secret set {quoted(one.name)}"
     return "a folder" if one.kind == "place" else "unknown to ipymcp"
 
@@ -247,6 +252,158 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
     return Imported(file, tuple(one.name for one in added), ())
 
 
+def prepared(definition: ServerDefinition, host: Host, *, project: bool) -> ServerDefinition:
+    """Return a definition as a file of ipymcp will have it, without writing it.
+
+    Raises:
+        ConfigError: The definition is invalid, or the file cannot be written.
+    """
+    file, source = _target(host, project)
+    return put(definition, editable(file)[1], source)
+
+
+def names_in_file(host: Host, *, project: bool) -> frozenset[str]:
+    """Return the names of the servers in a file of ipymcp.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    return frozenset(editable(_target(host, project)[0])[1]["mcpServers"])
+
+
+def entry_in_file(name: str, host: Host, *, project: bool) -> ServerDefinition | None:
+    """Return a server as a file of ipymcp defines it; None if it does not, or not validly.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    file, source = _target(host, project)
+    document = editable(file)[1]
+    if name not in document["mcpServers"]:
+        return None
+    try:
+        return standing(name, document, source)
+    except ConfigError:
+        return None
+
+
+async def save(definition: ServerDefinition, grant: Grant | None, host: Host, *, replaces: bool) -> None:
+    """Write a server that was `prepared`, with the user's agreement to it; on the loop.
+
+    Raises:
+        ConfigError: The name is taken, or the file cannot be written.
+        TrustError: The agreement is to another definition.
+    """
+    if grant is not None:
+        await host.guard.trust.agreed_digest(grant, definition)  # before anything is written
+    file, source = Path(str(definition.source.file)), definition.source
+
+    def alter(document: dict[str, Any]) -> None:
+        if definition.name in document["mcpServers"] and not replaces:
+            raise ConfigError(f"{file}: {definition.name} is there already", hint="give it another name")
+        put(definition, document, structs.replace(source, key="", names={}))
+
+    await asyncio.to_thread(_edit, file, alter, host, source.scope == "project")
+    await host.guard.trust.carry_over(grant, definition)
+
+
+def written(name: str, host: Host) -> tuple[ServerDefinition, Source]:
+    """Return a server of ipymcp's own files, and the source to write it to.
+
+    Raises:
+        ConfigError: ipymcp's own files do not define the server, or its definition is invalid.
+    """
+    file, source = _holder(name, host, False)
+    document = editable(file)[1]
+    _entry(name, document["mcpServers"], file)
+    return standing(name, document, source), source
+
+
+def editable_text(name: str, host: Host) -> str:
+    """Return a server's entry as JSON, to be changed by the user.
+
+    Raises:
+        ConfigError: ipymcp's own files do not define the server, or its definition shows a secret.
+    """
+    definition, _ = written(name, host)
+    if masked_definition(definition) != definition:
+        hint = f"%mcp config update {quoted(name)} KEY=VALUE changes single values; %mcp secret set NAME keeps secrets"
+        raise ConfigError(f"{name} has what looks like a secret, which would be saved with the notebook", hint=hint)
+    return json.dumps(as_own(definition), indent=2, ensure_ascii=False)
+
+
+def masked_text(definition: ServerDefinition) -> str:
+    """Return a server's entry as JSON with secrets masked; `unmasked` puts them back."""
+    return json.dumps(as_own(masked_definition(definition)), indent=2, ensure_ascii=False)
+
+
+def unmasked(values: Mapping[str, Any], original: ServerDefinition) -> dict[str, Any]:
+    """Return an entry as the user has edited it, with the original's secrets in place of their masks.
+
+    Raises:
+        ConfigError: A mask is left, at another place than the secret's.
+    """
+    masks: dict[str, set[str]] = {}
+    _collect_masks(as_own(masked_definition(original)), as_own(original), masks)
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: restored(item) for key, item in cast("Mapping[str, Any]", value).items()}
+        if isinstance(value, list):
+            return [restored(item) for item in cast("list[Any]", value)]
+        secrets = masks.get(value, set[str]()) if isinstance(value, str) else set[str]()
+        if len(secrets) > 1:
+            raise ConfigError("two secrets look the same when they are masked", hint="enter them again")
+        return next(iter(secrets), value)
+
+    return cast("dict[str, Any]", restored(values))
+
+
+def _collect_masks(shown: Any, original: Any, masks: dict[str, set[str]]) -> None:
+    """Collect the originals of masked texts."""
+    if isinstance(shown, str) and isinstance(original, str) and shown != original:
+        masks.setdefault(shown, set()).add(original)
+    elif isinstance(shown, Mapping) and isinstance(original, Mapping):
+        for key, value in cast("Mapping[str, Any]", shown).items():
+            _collect_masks(value, cast("Mapping[str, Any]", original).get(key), masks)
+    elif isinstance(shown, list) and isinstance(original, list):
+        for one, other in zip(cast("list[Any]", shown), cast("list[Any]", original), strict=False):
+            _collect_masks(one, other, masks)
+
+
+def rewrite(name: str, values: Mapping[str, Any], host: Host) -> Path:
+    """Replace the definition of a server by what the user has edited, and return the file.
+
+    What the user has agreed to before stays agreed to, and nothing more, as for `update`.
+
+    Raises:
+        ConfigError: ipymcp's own files do not define the server, the definition is invalid, or the file cannot be
+            written.
+    """
+    file, source = _holder(name, host, False)
+    document = editable(file)[1]
+    _entry(name, document["mcpServers"], file)
+    grant = _grant(name, document, source, host)
+    source = structs.replace(source, key="", names={})
+    [one] = given(name, values, source)
+    host.loop.run(save(put(one, document, source), grant, host, replaces=True))
+    return file
+
+
+def copy(name: str, new: str, host: Host) -> Path:
+    """Write a copy of a server under another name into the same file, with the agreement to the original.
+
+    Raises:
+        ConfigError: As for `written`, or the new name is taken.
+    """
+    definition, source = written(name, host)
+    grant = host.loop.run(host.guard.trust.grant(definition))
+    copied = definition.replace(name=new, source=structs.replace(source, key="", names={}))
+    made = standing(new, {"mcpServers": {new: as_own(copied)}, "inputs": [*definition.inputs.values()]}, source)
+    host.loop.run(save(made, grant, host, replaces=False))
+    return Path(str(source.file))
+
+
 def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -> Path:
     """Change some values of a server, where None removes a value, and return the file.
 
@@ -269,16 +426,52 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
     return file
 
 
-def remove(name: str, host: Host, *, project: bool) -> Path:
-    """Remove a server and return the file. Raises the errors of `update`."""
+def secret_prefix(server: str) -> str:
+    """Return the beginning of the names of the secrets that are stored when a server is added."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{server}-")
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+
+
+class Removal(Struct, frozen=True):
+    """A removed server's file, and the secrets that were deleted with it."""
+
+    file: Path
+    secrets: tuple[str, ...]
+
+
+def remove(name: str, host: Host, *, project: bool) -> Removal:
+    """Remove a server, and the secrets that were stored for it unless something else refers to them.
+
+    Raises the errors of `update`.
+    """
     file, source = _holder(name, host, project)
+    wanted: list[str] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
         _entry(name, servers, file)
+        with contextlib.suppress(ConfigError):
+            wanted.extend(wanted_secrets(standing(name, document, source)))
         del servers[name]
 
-    return _edit(file, alter, host, source.scope == "project")
+    _edit(file, alter, host, source.scope == "project")
+    own = [secret for secret in wanted if secret.startswith(secret_prefix(name))]
+    used = _used_secrets(name, str(file), host) if own else frozenset[str]()
+    deleted = [one for one in own if used is not None and one not in used and host.store.secrets.delete(one)]
+    return Removal(file, tuple(deleted))
+
+
+def _used_secrets(removed: str, file: str, host: Host) -> frozenset[str] | None:
+    """Return the secrets that anything but a removed server refers to; None if a file cannot be read."""
+    found = host.discovery.peek()
+    if found.errors:
+        return None
+    loaded = (session.definition for session in host.sessions.values() if session.name != removed)
+    definitions = [*found.definitions.values(), *itertools.chain(*found.shadowed.values()), *loaded]
+    used = {secret for one in definitions for secret in wanted_secrets(one)}
+    for one in host.loop.run(host.guard.trust.agreements()):  # also of other projects
+        used |= one.secrets if (one.server, one.file) != (removed, file) else frozenset()
+    return frozenset(used)
 
 
 def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, replace: bool) -> Imported:
@@ -291,6 +484,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
         ConfigError: There is nothing to read, or the file cannot be written.
         TrustError: No one could be asked whether the servers may run.
     """
+    refuse_models(_WRITES)
     theirs, notes = _theirs(place, host)
     for name in names:
         if name not in theirs:
@@ -306,7 +500,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
             chosen.append(one)
     shown: dict[str, ServerDefinition] = {}
     granted: Mapping[str, Grant] = {one.name: Grant() for one in chosen}
-    if chosen and place not in HOSTS:
+    if chosen and place not in IMPORTED:
         shown = {one.name: put(one, scratch, source) for one in chosen}  # as they will be written
         asked = [one.shadowing(str(file)) if one.name in there else one for one in shown.values()]
         answer = host.loop.run(host.guard.trust.ask_about_import(_path(place, host), str(file), asked))
@@ -334,11 +528,11 @@ def _path(place: str, host: Host) -> str:
 
 
 def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
-    if place in HOSTS:
+    if place in IMPORTED:
         found = read_host(place, host.folder)
         return dict(found.definitions), [error.message for error in found.problems]
     if "/" not in place and os.sep not in place and "." not in place:
-        hint = nearest(place, HOSTS, limit=1) or f"a file's path, or one of {', '.join(HOSTS)}"
+        hint = nearest(place, IMPORTED, limit=1) or f"a file's path, or one of {', '.join(IMPORTED)}"
         raise UnknownName(f"there is no host {place!r} to import from", hint=hint)
     path = _path(place, host)
     found = read_each(Source(scope="named", file=path, folder=os.path.dirname(path)))
@@ -390,6 +584,7 @@ def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -
 
 
 def _edit(file: Path, alter: Callable[[dict[str, Any]], None], host: Host, project: bool) -> Path:
+    refuse_models(_WRITES)
     edit(file, alter, private=not project)
     host.discovery.wrote(file)
     return file

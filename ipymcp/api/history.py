@@ -38,11 +38,14 @@ class CallHistory(Table):
                 entry.sent,
                 entry.received,
                 "" if entry.cell is None else entry.cell,
+                "" if entry.map is None else entry.map,
+                "" if entry.calls is None else entry.calls,
+                entry.outcome,
                 entry.error,
             )
             for entry in entries
         ]
-        columns = ("time", "who", "tool", "seconds", "sent", "received", "cell", "error")
+        columns = ("time", "who", "tool", "seconds", "sent", "received", "cell", "map", "calls", "outcome", "error")
         super().__init__(columns, rows, title="MCP calls", note=note)
 
     @property
@@ -50,9 +53,12 @@ class CallHistory(Table):
         """All recorded columns as a DataFrame."""
         from ipymcp.results.frames import to_frame
 
-        names = [name for name in HistoryEntry.__struct_fields__ if name not in ("id", "time")]
         columns: dict[str, list[object]] = {"time": [datetime.fromtimestamp(entry.time) for entry in self.entries]}
-        return to_frame(columns | {name: [_plain(getattr(e, name)) for e in self.entries] for name in names}, "")
+        for name in HistoryEntry.__struct_fields__:
+            if name not in ("id", "time"):
+                values = [getattr(entry, name) for entry in self.entries]
+                columns[name] = [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in values]
+        return to_frame(columns, "")
 
 
 def moment(text: str | float) -> float:
@@ -70,7 +76,3 @@ def moment(text: str | float) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
         raise McpError(f"{text!r} is not a time", hint="10m, 2h, 3d, or 2026-11-21 14:00") from None
-
-
-def _plain(value: object) -> object:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

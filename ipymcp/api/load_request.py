@@ -14,12 +14,11 @@ from msgspec import Struct, field
 
 from ipymcp.argument_checks import shown
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.editing import changed, project_file
 from ipymcp.config.parsing import RawServer, definition_of, definitions, is_server, no_shape, shape_of
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.transports.addresses import parse_address
-from ipymcp.runtime.interfaces import State
+from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -55,6 +54,8 @@ def placed(text: str, host: Host, *, project: bool) -> str:
     """
     if text not in (".", "..", "~") and not text.startswith(("./", "../", "~/", ".\\", "..\\")):
         return text
+    from ipymcp.config.editing import project_file  # not at each load
+
     path = os.path.normpath(os.path.join(host.folder, os.path.expanduser(text)))
     if not project or not os.path.samefile(host.folder, project_file(host.folder).parent):
         return path
@@ -74,7 +75,9 @@ def given(name: str | None, values: Mapping[str, Any], source: Source) -> list[S
             raise no_shape(values, _PASTED)
         if name is None:
             raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
-        return [definition_of(RawServer(name, f"mcpServers.{name}", changed({}, values)), "mcpServers", source, {})]
+        from ipymcp.config.editing import changed
+
+        return [definition_of(RawServer(name, f"mcpServers.{name}", changed({}, values)), "", source, {})]
     found = definitions(values, Source(scope=source.scope, file=_PASTED))
     if name is None or not found:
         return list(found.values())
@@ -93,14 +96,14 @@ def _decoded(text: str) -> Any:
 
 _NO_NAMES = frozenset({"www", "api", "mcp", "app", "server"})
 """Labels of a host name that do not identify its owner."""
-_TYPED = frozenset({"cell", "script", "named"})
+TYPED_SCOPES = frozenset({"cell", "script", "named"})
 """The scopes of definitions that take precedence over discovered files."""
 
 _PROGRAMS = {".py": "python ", ".js": "node ", ".mjs": "node ", ".ts": "npx tsx ", ".sh": "sh "}
 """Commands that run program files, by suffix."""
-_ADDRESS = re.compile(r"(?!\.)(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?|[\w-]+:\d+(/.*)?")
-_PORT = re.compile(r"[\w.-]+:\d+(/|$)")
-_LOCAL = re.compile(r"localhost|127\.|\[::1\]|[\w-]+:\d")
+_ADDRESS = r"(?!\.)(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?|[\w-]+:\d+(/.*)?"
+_PORT = r"[\w.-]+:\d+(/|$)"
+_LOCAL = r"localhost|127\.|\[::1\]|[\w-]+:\d"
 
 
 class LoadRequest(Struct, frozen=True):
@@ -215,7 +218,7 @@ def _everything(host: Host) -> LoadRequest:
     lines += [
         f"{name}: no file defines it any more; it stays until %mcp unload {quoted(name)}"
         for name, session in host.sessions.items()
-        if name not in configuration.servers and session.definition.source.scope not in _TYPED
+        if name not in configuration.servers and session.definition.source.scope not in TYPED_SCOPES
     ]
     if not definitions and not configuration.servers:
         lines.append("no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…")
@@ -224,7 +227,7 @@ def _everything(host: Host) -> LoadRequest:
 
 def _is_typed(name: str, host: Host) -> bool:
     session = host.sessions.get(name)
-    return session is not None and session.definition.source.scope in _TYPED
+    return session is not None and session.definition.source.scope in TYPED_SCOPES
 
 
 def _beside_typed(entry: ServerDefinition | ConfigError, host: Host) -> ServerDefinition | ConfigError:
@@ -264,7 +267,7 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
     known = found.servers if found is not None else ()
     if name.split()[1:]:
         raise UnknownName(f"{shown(name)} is not a server name", hint=f"put a command after --: %mcp load -- {name}")
-    if host.state.known.named(name) is not None:
+    if host.store.known.named(name) is not None:
         hint = f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
         raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
     missing = "; ".join(_missing(found))
@@ -290,12 +293,12 @@ def _check_file(text: str, host: Host) -> None:
         raise UnknownName(
             f"{shown(text)} is a program, not a config file", hint=f"%mcp load -- {program}{quoted(text)}"
         )
-    if _ADDRESS.fullmatch(text) and not os.path.exists(path):
-        scheme = "http" if _LOCAL.match(text) else "https"
+    if re.fullmatch(_ADDRESS, text) and not os.path.exists(path):
+        scheme = "http" if re.match(_LOCAL, text) else "https"
         hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"
         raise UnknownName(f"{shown(text)}: no such file", hint=hint)
 
 
 def _looks_like_path(text: str) -> bool:
-    is_file = text.endswith((".json", ".json5", ".jsonc", *_PROGRAMS)) or _PORT.match(text) is not None
+    is_file = text.endswith((".json", ".json5", ".jsonc", *_PROGRAMS)) or re.match(_PORT, text) is not None
     return is_file or "/" in text or os.sep in text or text in (".", "..", "~")

@@ -28,41 +28,47 @@ from ipymcp.argument_checks import (
     one_of,
 )
 from ipymcp.errors import UnknownName
-from ipymcp.interaction.terminal import TerminalPrompts
 from ipymcp.names import nearest
 from ipymcp.results.tables import NotPicklable, mimebundle
 from ipymcp.runtime.host import Host
-from ipymcp.runtime.interfaces import State
+from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import is_named
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, MutableMapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
     from typing import TypeAlias
 
+    from ipymcp.api.additions import Addition, Keep
     from ipymcp.api.history import CallHistory
+    from ipymcp.api.map_result import MapResult
     from ipymcp.api.prompts import AllPrompts
     from ipymcp.api.resources import AllResources
     from ipymcp.api.security import ToolPins, ToolPolicy, TrustedServers
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.interaction.questions import FormQuestion, UrlQuestion
+    from ipymcp.interaction.elicitation import Elicitation
+    from ipymcp.interaction.questions import UserInterface
     from ipymcp.llm.answer import Answer
     from ipymcp.llm.backend import Limits
     from ipymcp.llm.chat import ModelChat
+    from ipymcp.llm.recording import Replay
     from ipymcp.llm.sampling import Sampler
-    from ipymcp.llm.tool_search import Discover
+    from ipymcp.llm.tool_definitions import Discover
     from ipymcp.results.stored_results import KeptResults
-    from ipymcp.runtime.call import Call
-    from ipymcp.runtime.server_requests import Roots, SamplingRequest
+    from ipymcp.results.tables import Table
+    from ipymcp.runtime.call import RunningCall
+    from ipymcp.runtime.client_handlers import Roots, SamplingRequest
+    from ipymcp.storage.chats import SavedChats
 
 
 if TYPE_CHECKING:
     SamplingHandler: TypeAlias = Callable[[SamplingRequest], Any]
-    ElicitationHandler: TypeAlias = Callable[[FormQuestion | UrlQuestion], Any]
+    ElicitationHandler: TypeAlias = Callable[[Elicitation], Any]
 
 
 LOADABLE = Kind("a name, an address, a path or a definition", (PATH | MAPPING).accepts)
+_NO_INPUTS: Mapping[str, Any] = {}
 _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
 
@@ -75,12 +81,13 @@ class Mcp(NotPicklable):
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        host.desk.interaction = TerminalPrompts()
+        host.questions.terminal = _terminal_prompts
         self._filters = host.guard.policy.filters
         self._factory = ToolFactory(host)
         self._model: Any = None
         """The default model."""
         self._budget = 0
+        self._replay: Replay = "off"
         """Sampling token budget per server."""
 
     # -- looking up ---------------------------------------------------------------------------------------------------
@@ -132,12 +139,24 @@ class Mcp(NotPicklable):
         return TrustedServers(self._host)
 
     @property
+    def maps(self) -> list[MapResult]:
+        """The latest maps, oldest first: `mcp.maps[-1]` has what an interrupted one has done, `.resume()` goes on."""
+        return list(self._factory.maps)
+
+    @property
     def results(self) -> KeptResults:
         """Full results of calls that were shown in part, by number: `mcp.results[7]`."""
         return self._factory.results
 
     @sync_and_async
-    @checked(server=TEXT.or_none, tool=TEXT.or_none, failed=FLAG, since=(TEXT | MOMENT).or_none, limit=COUNT)
+    @checked(
+        server=TEXT.or_none,
+        tool=TEXT.or_none,
+        failed=FLAG,
+        since=(TEXT | MOMENT).or_none,
+        map=COUNT.or_none,
+        limit=COUNT,
+    )
     async def history(
         self,
         *,
@@ -145,21 +164,27 @@ class Mcp(NotPicklable):
         tool: str | None = None,
         failed: bool = False,
         since: str | float | None = None,
+        map: int | None = None,
         limit: int = 200,
     ) -> CallHistory:
-        """The calls of all notebooks, newest first.
+        """The calls and maps of all notebooks, newest first, or the calls of one map of this notebook.
 
         Args:
             server: A glob for the names of servers.
             tool: A glob for the names of tools.
-            failed: Only failed calls.
+            failed: Only calls that failed or were refused.
             since: `"10m"`, `"2h"`, `"3d"`, `"2026-11-21 14:00"`, or seconds since the epoch.
+            map: The number of a map, as the column `map` has it.
             limit: The maximum number of calls.
         """
         from ipymcp.api.history import CallHistory, moment
+        from ipymcp.storage.history import FAILURES
 
         began = None if since is None else moment(since)
-        entries = await self._host.history.entries(server=server, tool=tool, failed=failed, since=began, limit=limit)
+        outcomes = FAILURES if failed else ()
+        entries = await self._host.history.entries(
+            server=server, tool=tool, outcomes=outcomes, since=began, map=map, is_own=map is not None, limit=limit
+        )
         notes = ["no such calls" if not entries else f"the last {limit:,}" if len(entries) == limit else ""]
         if self._host.history.lost:
             notes.append(f"{self._host.history.lost:,} of this kernel were not kept: too many at once")
@@ -183,12 +208,14 @@ class Mcp(NotPicklable):
         tools: Toolset | str | Iterable[str | Callable[..., Any]] | None = None,
         base_url: str | None = None,
         chat: str = "",
+        history: Answer | Sequence[Any] | None = None,
         system: str = "",
         returns: Any = None,
         allow: str | Iterable[str] = (),
         limits: Limits | None = None,
         discover: Discover = "auto",
         code: bool | MutableMapping[str, Any] = False,
+        replay: Replay | None = None,
     ) -> Answer:
         """Ask a model, which can use the notebook's tools. Requires `pip install 'ipymcp[llm]'`.
 
@@ -200,6 +227,7 @@ class Mcp(NotPicklable):
             tools: The tools for the model: a selection, or patterns and functions; all tools if None.
             base_url: The URL of a Chat Completions server, such as Ollama, vLLM or LM Studio.
             chat: The name of a conversation to continue; by default each question begins a new one.
+            history: An earlier conversation to continue: an answer, its `.messages`, or `mcp.chats["name"]`.
             system: The system prompt.
             returns: A dataclass, TypedDict, pydantic model or JSON Schema for the answer in `.data`.
             allow: Globs for `server.tool` of the tools that the model may call without asking, for this answer.
@@ -208,12 +236,16 @@ class Mcp(NotPicklable):
                 are too large.
             code: Let the model write Python that calls the tools. It runs here, unsandboxed, after you have agreed; a
                 mapping is its namespace, such as `globals()`.
+            replay: `auto` takes the answer from `mcp-answers.json` beside the notebook if prompt, model, tools and
+                results are as recorded, else asks and records; `only` never asks; `new` asks and records; `off`. By
+                default `%config IPyMCP.replay`.
 
         Returns:
             The answer, with `.text`, `.data`, `.calls`, `.messages` and `.usage`.
 
         Raises:
-            McpError: There is no model or key, or a limit was reached. The conversation so far is kept.
+            McpError: There is no model or key, or a limit was reached. The error's `.answer` has what there is, also
+                in the chat.
         """
         from ipymcp.llm.backend import Limits
         from ipymcp.llm.chat import AskRequest
@@ -226,12 +258,14 @@ class Mcp(NotPicklable):
             self._selection(tools).selection,
             base_url=base_url,
             chat=chat,
+            history=history,
             system=system,
             returns=returns,
             allow=(allow,) if isinstance(allow, str) else tuple(allow),
             limits=limits or Limits(),
             discover=discover,
             code=names,
+            replay=replay,
         )
         return await self._asker.ask(wanted)
 
@@ -248,12 +282,17 @@ class Mcp(NotPicklable):
     def _asker(self) -> ModelChat:
         from ipymcp.llm.chat import ModelChat
 
-        return ModelChat(self._host, lambda: self._model)
+        return ModelChat(self._host, lambda: self._model, lambda: self._replay)
 
     @property
-    def calls(self) -> list[Call[Any]]:
-        """The running calls, oldest first."""
-        return list(self._host.running.values())
+    def chats(self) -> SavedChats:
+        """The named conversations of this notebook with models, also of earlier kernels: `mcp.chats["name"]`."""
+        return self._asker.saved
+
+    @property
+    def calls(self) -> list[RunningCall]:
+        """The running calls and maps, oldest first."""
+        return list(self._host.calls.running.values())
 
     def __getattr__(self, name: str) -> ServerTools:
         if name.startswith("_"):
@@ -262,14 +301,21 @@ class Mcp(NotPicklable):
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by the server's name or identifier."""
-        self._load_if_lazy(name)
-        return ServerTools(self._factory, self._host.find(name).name)
+        if not isinstance(name, str) or name not in self._host.sessions:  # pyright: ignore[reportUnnecessaryIsInstance]
+            self._load_if_lazy(name)
+            name = self._host.find(name).name
+        return ServerTools(self._factory, name)
 
     def _load_if_lazy(self, name: str) -> None:
         if not isinstance(name, str) or name in self._host.sessions or name in self._host.aliases().values():  # pyright: ignore[reportUnnecessaryIsInstance]
             return
-        definition = self._host.configured(name)
-        if definition is not None and definition.lazy and not definition.disabled and self._host.trusts(definition):
+        definition = self._host.discovery.peek().find(name)
+        if (
+            definition is not None
+            and definition.lazy
+            and not definition.disabled
+            and self._host.guard.trusts(definition)
+        ):
             self.load(definition.name)
 
     def __iter__(self) -> Iterator[str]:
@@ -309,14 +355,14 @@ class Mcp(NotPicklable):
                 returns a string, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
                 function, which runs on its own event loop unless `%config IPyMCP.nested_loop` is set.
         """
-        self._warn_outdated("sampling", self._host.set_handler("sampling", function))
+        self._warn_outdated("sampling", self._host.client_handlers.set_handler("sampling", function))
         return function
 
-    def _set_model(self, model: Any, budget: int) -> list[str]:
-        self._model, self._budget = model, budget
-        before, handler = self._host.answers.sampling, self._sample if model is not None else None
+    def _set_model(self, model: Any, budget: int, replay: Replay) -> list[str]:
+        self._model, self._budget, self._replay = model, budget, replay
+        before, handler = self._host.client_handlers.sampling, self._sample if model is not None else None
         if before in (None, self._sample) and before != handler:
-            return self._host.set_handler("sampling", handler, tools=True)
+            return self._host.client_handlers.set_handler("sampling", handler, tools=True)
         return []
 
     async def _sample(self, request: SamplingRequest) -> dict[str, Any] | None:
@@ -344,7 +390,7 @@ class Mcp(NotPicklable):
         from ipymcp.interaction.elicitation import answering
 
         handler = None if function is None else answering(function)
-        self._warn_outdated("elicitation", self._host.set_handler("elicitation", handler))
+        self._warn_outdated("elicitation", self._host.client_handlers.set_handler("elicitation", handler))
         return function
 
     @property
@@ -353,11 +399,11 @@ class Mcp(NotPicklable):
 
         None resets them to the default: the folders in the server's command if it has any, else the notebook's folder.
         """
-        return [dict(root) for root in self._host.answers.roots]
+        return [dict(root) for root in self._host.client_handlers.roots]
 
     @roots.setter
     def roots(self, roots: Roots | None) -> None:
-        self._host.set_roots(roots)
+        self._host.client_handlers.set_roots(roots)
 
     def _warn_outdated(self, capability: str, servers: list[str]) -> None:
         if servers:
@@ -416,6 +462,85 @@ class Mcp(NotPicklable):
             if not self._host.sessions[name].is_lazy:
                 self._host.sessions[name].require()
         return self.servers
+
+    @sync_and_async
+    @checked(words=TEXT, limit=COUNT)
+    async def search(self, *words: str, limit: int = 30) -> Table:
+        """Find servers in the MCP registry; with the full name of one, show all about it.
+
+        Args:
+            words: Words that all occur in the name, title or description; the longest has to be in the name.
+            limit: The number of servers after which no further page is read.
+
+        Raises:
+            McpError: The registry cannot be reached, and no earlier answer is known.
+        """
+        from ipymcp.api.registry import search
+
+        return await search(self._host, words, limit)
+
+    @sync_and_async
+    @checked(
+        name=TEXT,
+        keep=one_of("notebook", "me", "project"),
+        alias=TEXT.or_none,
+        version=TEXT.or_none,
+        way=TEXT.or_none,
+        inputs=MAPPING,
+        replace=FLAG,
+    )
+    async def add(
+        self,
+        name: str,
+        *,
+        keep: Keep = "me",
+        alias: str | None = None,
+        version: str | None = None,
+        way: str | None = None,
+        inputs: Mapping[str, Any] = _NO_INPUTS,
+        replace: bool = False,
+    ) -> ServerTools:
+        """Add a server of the MCP registry: start it, and if it starts, keep it.
+
+        You are asked for the values that it requires, and whether its command may run. Secret values are kept in the
+        secret store, and the definition refers to them.
+
+        Args:
+            name: The name in the registry, with its namespace, or the part after it.
+            keep: `notebook`: only load it; `me`: in your own file; `project`: in the project's `mcp.json`.
+            alias: The name in the notebook; made from its name by default.
+            version: A version; the latest by default.
+            way: `npm`, `pypi`, `oci`, `nuget` or `remote`, where there are several; by default the first that can be
+                run here.
+            inputs: Values by the names that `mcp.search(name)` lists.
+            replace: Whether to replace a server of the same name.
+
+        Returns:
+            The server's tools.
+
+        Raises:
+            ConfigError: The server cannot be run, or lacks a value.
+            PolicyError: You did not agree.
+            ServerError: It did not start; nothing is kept.
+            UnknownName: There is no such server.
+            McpError: The registry cannot be reached.
+        """
+        from ipymcp.api.additions import RegistryChoice, add_from_registry
+
+        def begun(addition: Addition) -> None:
+            for line in addition.notes:
+                self._host.notices.add(line)
+
+        choice = RegistryChoice(name, version, way, alias, inputs)
+        addition = await add_from_registry(self._host, choice, keep, begun, replaces=replace)
+        return ServerTools(self._factory, addition.definition.name)
+
+    @sync_and_async
+    async def outdated(self) -> Table:
+        """Compare the versions of servers that were added from the registry with the latest ones."""
+        from ipymcp.api.registry import outdated
+
+        return await outdated(self._host)
 
     @sync_and_async
     @checked(names=TEXT)
@@ -500,7 +625,7 @@ class Mcp(NotPicklable):
         Returns:
             The number of cancelled calls.
         """
-        running = self._host.running
+        running = self._host.calls.running
         if number is not None and number not in running:
             raise UnknownName(f"no call {number} is running", hint=f"running: {', '.join(map(str, running)) or 'none'}")
         calls = [running[number]] if number is not None else self.calls
@@ -582,6 +707,13 @@ class aconnect(_ScriptConnection):
 # The notebook and the panel reach the inside of `mcp` by functions: its attributes are the names of servers.
 
 
+def _terminal_prompts() -> UserInterface:
+    """Load the prompts when a question is asked: most programs never see one."""
+    from ipymcp.interaction.terminal import TerminalPrompts
+
+    return TerminalPrompts()
+
+
 def factory_of(mcp: Mcp) -> ToolFactory:
     """The factory of the tools of `mcp`."""
     return mcp._factory  # pyright: ignore[reportPrivateUsage]
@@ -592,18 +724,19 @@ def chat_of(mcp: Mcp) -> ModelChat:
     return mcp._asker  # pyright: ignore[reportPrivateUsage]
 
 
-def set_model(mcp: Mcp, model: Any, budget: int) -> list[str]:
+def set_model(mcp: Mcp, model: Any, budget: int, replay: Replay) -> list[str]:
     """Set the default model, which also answers sampling requests unless the user set a function for them.
 
     Args:
         mcp: The notebook's namespace.
         model: The model, or None.
         budget: Maximum tokens per server for its sampling requests.
+        replay: Whether answers come from the recording beside the notebook.
 
     Returns:
         The running servers that cannot use it before a restart.
     """
-    return mcp._set_model(model, budget)  # pyright: ignore[reportPrivateUsage]
+    return mcp._set_model(model, budget, replay)  # pyright: ignore[reportPrivateUsage]
 
 
 def load_if_lazy(mcp: Mcp, name: str) -> None:

@@ -7,25 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ipymcp.api.catalogs import look, look_at_all, look_quickly, not_running, selects_any
+from ipymcp.api.catalogs import AllOffers, ServerOffers, argument_list, look, look_at_all, look_quickly
 from ipymcp.argument_checks import TEXT, check_name, checked
-from ipymcp.errors import RpcError, UnknownName
-from ipymcp.names import nearest
+from ipymcp.errors import RpcError
+from ipymcp.names import RESERVED_PROMPTS, selects
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
-from ipymcp.results.content import Part, read_part
-from ipymcp.results.tables import NotPicklable, Table, TableView
-from ipymcp.schema.text_arguments import Argument, callable_class, schema_of, to_strings
+from ipymcp.results.content import Part, ReceivedResult, read_part
+from ipymcp.results.tables import NotPicklable
+from ipymcp.schema.tool_schema import Argument, callable_class, schema_of, to_strings
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from msgspec import Raw
 
     from ipymcp.runtime.catalog import Catalog, PromptEntry
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import ToolSchema
 
 
@@ -46,17 +45,14 @@ class Message(Struct, frozen=True):
         return str(self.content)
 
 
-class PromptResult:
-    """The messages of a prompt, in order. `str` is `.text`; it holds no reference to the server.
+class PromptResult(ReceivedResult):
+    """The messages of a prompt, in order. `.raw["messages"]` suits chat models.
 
     Args:
         raw: The JSON of the `result` object of `prompts/get`.
         server: The server's name in this notebook.
         prompt: The prompt's exact name.
     """
-
-    is_untrusted = True
-    """Always true: nothing says that a prompt has no content of third parties."""
 
     def __init__(self, raw: bytes | Raw, *, server: str, prompt: str) -> None:
         self._raw = raw
@@ -86,16 +82,6 @@ class PromptResult:
         """The server's description of the prompt."""
         return types.decode(self._raw, types.GetPromptResult).description or ""
 
-    @property
-    def size(self) -> int:
-        """The size of the result's JSON in bytes."""
-        return memoryview(self._raw).nbytes
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        """The whole `result` object as decoded JSON; `raw["messages"]` suits chat models."""
-        return types.loads(self._raw)
-
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
 
@@ -108,18 +94,14 @@ class PromptResult:
     def __bool__(self) -> bool:
         return True
 
-    def __str__(self) -> str:
-        return self.text
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PromptResult):
             return NotImplemented
         return (self.server, self.prompt, self.messages) == (other.server, other.prompt, other.messages)
 
-    __hash__ = None  # type: ignore[assignment]  # a list of messages
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (bytes(self._raw), self.server, self.prompt)
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {"server": self.server, "prompt": self.prompt}
 
     def __repr__(self) -> str:
         from ipymcp.results.rendering import shown_text
@@ -174,7 +156,7 @@ class Prompt(NotPicklable):
         session = self._host.find(self.server)
         await session.awake()
         try:
-            raw = await session.offers.prompt(self.name, arguments)
+            raw = await session.resources.prompt(self.name, arguments)
         except RpcError as error:
             error.tool = error.tool or self.name
             error.hint = error.hint or f"%mcp prompts {quoted(self.server)}"
@@ -184,20 +166,19 @@ class Prompt(NotPicklable):
         return result
 
     def __repr__(self) -> str:
-        from ipymcp.schema.validation import shortened
-        from ipymcp.text import visible
+        from ipymcp.text import shortened, visible
 
         about = shortened(visible(_first_line(self._entry)), 100)
         signature = self._schema.signature.replace(return_annotation=self._schema.signature.empty)
         return f"{self.server}.prompts.{self._entry.alias}{signature}" + (f"\n    {about}" if about else "")
 
 
-class Prompts(TableView):
+class Prompts(ServerOffers):
     """The prompts of one server, as functions: `mcp.SERVER.prompts.NAME(…)`, or `["NAME"]` by the prompt's own name."""
 
-    def __init__(self, host: Host, server: str) -> None:
-        self._host = host
-        self._server = server
+    _noun = "prompt"
+    _kinds = ("prompts",)
+    _columns = _COLUMNS
 
     def __getattr__(self, name: str) -> Prompt:
         if name.startswith("_"):
@@ -212,54 +193,42 @@ class Prompts(TableView):
         """
         check_name(name, "prompt")
         session = self._session
-        entry = session.catalog.find_prompt(name) or look(self._host, session, "prompts").find_prompt(name)
+        entry = session.catalog.find_prompt(name) or self._look().find_prompt(name)
         if entry is None:
-            known = [*session.catalog.prompt_aliases, *session.catalog.prompts]
-            hint = nearest(name, known) or f"%mcp prompts {quoted(self._server)}"
-            raise UnknownName(f"there is no prompt {name!r}", server=self._server, hint=hint)
+            raise self._unknown(name, [*session.catalog.prompt_aliases, *session.catalog.prompts])
         return prompt(self._host, entry)
 
     def __iter__(self) -> Iterator[Prompt]:
-        catalog = look(self._host, self._session, "prompts")
-        return (prompt(self._host, entry) for entry in catalog.prompts.values())
+        return (prompt(self._host, entry) for entry in self._look().prompts.values())
 
     def __len__(self) -> int:
-        return len(look(self._host, self._session, "prompts").prompts)
+        return len(self._look().prompts)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and look(self._host, self._session, "prompts").find_prompt(name) is not None
+        return isinstance(name, str) and self._look().find_prompt(name) is not None
 
     def __dir__(self) -> list[str]:
-        return sorted([*look_quickly(self._host, self._session, "prompts").prompt_aliases, "df", "table"])
+        return sorted([*look_quickly(self._host, self._session, "prompts").prompt_aliases, *RESERVED_PROMPTS])
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(look_quickly(self._host, self._session, "prompts").prompts)
 
-    @property
-    def table(self) -> Table:
-        """A table with a row per prompt."""
-        session = self._session
-        title = f"{self._server}: prompts"
-        if session.client is None and not session.state.is_moving:
-            kept = [_row(entry, entry.alias) for entry in self._host.browse(session).prompts.values()]
-            return Table(_COLUMNS, kept, title=title, note=not_running(session, anything=bool(kept)))
-        rows = [_row(entry, entry.alias) for entry in look(self._host, session, "prompts").prompts.values()]
-        return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no prompts")
+    def _look(self) -> Catalog:
+        return look(self._host, self._session, "prompts")
 
-    @property
-    def _session(self) -> ServerSession:
-        return self._host.find(self._server)
+    def _rows(self, catalog: Catalog) -> list[tuple[str, ...]]:
+        return [_row(entry, entry.alias) for entry in catalog.prompts.values()]
 
 
-class AllPrompts(TableView):
+class AllPrompts(AllOffers):
     """The prompts of all ready servers, displayed as a table: `mcp.prompts`, `mcp.prompts("fs.*")`.
 
     Patterns are globs for the server, `server.prompt` and the prompt; the last match decides, `!` excludes.
     """
 
-    def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
-        self._host = host
-        self._patterns = patterns
+    _noun = "prompt"
+    _kinds = ("prompts",)
+    _columns = _COLUMNS
 
     @checked("prompts", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllPrompts:
@@ -267,38 +236,24 @@ class AllPrompts(TableView):
         return AllPrompts(self._host, patterns)
 
     def __iter__(self) -> Iterator[Prompt]:
-        return (prompt(self._host, entry) for entry in self._look()[0])
+        catalogs, _ = look_at_all(self._host, "prompts")
+        return (prompt(self._host, entry) for _, catalog in catalogs for entry in self._selected(catalog))
 
     def __len__(self) -> int:
-        return len(self._look()[0])
+        return sum(1 for _ in self)
 
-    @property
-    def table(self) -> Table:
-        """A table with a row per prompt."""
-        return prompt_table(*self._look())
+    def _rows(self, server: str, catalog: Catalog) -> list[tuple[str, ...]]:
+        return [_row(entry, f"{entry.server}.{entry.alias}") for entry in self._selected(catalog)]
 
-    def _look(self) -> tuple[list[PromptEntry], list[str]]:
-        catalogs, notes = look_at_all(self._host, "prompts")
-        return selected_prompts((catalog for _, catalog in catalogs), self._patterns), notes
-
-
-def selected_prompts(catalogs: Iterable[Catalog], patterns: Sequence[str]) -> list[PromptEntry]:
-    """Select prompts by patterns."""
-    return [
-        entry
-        for catalog in catalogs
-        for entry in catalog.prompts.values()
-        if selects_any(
-            patterns, (entry.server, f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}", entry.name)
-        )
-    ]
-
-
-def prompt_table(entries: Iterable[PromptEntry], notes: Sequence[str]) -> Table:
-    """A table with a row per prompt."""
-    rows = [_row(entry, f"{entry.server}.{entry.alias}") for entry in entries]
-    empty = () if rows else ("no prompts here",)
-    return Table(_COLUMNS, rows, title="MCP prompts", note=" · ".join((*empty, *notes)))
+    def _selected(self, catalog: Catalog) -> list[PromptEntry]:
+        return [
+            entry
+            for entry in catalog.prompts.values()
+            if selects(
+                self._patterns,
+                (entry.server, f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}", entry.name),
+            )
+        ]
 
 
 def prompt(host: Host, entry: PromptEntry) -> Prompt:
@@ -318,18 +273,13 @@ def prompt(host: Host, entry: PromptEntry) -> Prompt:
 
 def prompt_schema(entry: PromptEntry) -> ToolSchema:
     """The schema of a prompt's arguments."""
-    return schema_of(_arguments(entry), server=entry.server, owner=entry.name)
-
-
-def _arguments(entry: PromptEntry) -> Iterable[Argument]:
-    for each in entry.definition.arguments or ():
-        yield Argument(each.name, bool(each.required), each.description or each.title or "")
+    declared = entry.definition.arguments or ()
+    arguments = [Argument(each.name, bool(each.required), each.description or each.title or "") for each in declared]
+    return schema_of(arguments, server=entry.server, owner=entry.name)
 
 
 def _row(entry: PromptEntry, name: str) -> tuple[str, str, str]:
-    parameters = prompt_schema(entry).parameters
-    words = [each.alias if each.required else f"[{each.alias}]" for each in parameters]
-    return name, ", ".join(words), _first_line(entry)
+    return name, argument_list(prompt_schema(entry).parameters), _first_line(entry)
 
 
 def _first_line(entry: PromptEntry) -> str:
@@ -342,7 +292,3 @@ def _message(value: Any) -> Message:
     return Message(
         role if isinstance(role, str) else "user", read_part(value.get("content") if is_object(value) else value)
     )
-
-
-def _rebuild(raw: bytes, server: str, prompt: str) -> PromptResult:
-    return PromptResult(raw, server=server, prompt=prompt)

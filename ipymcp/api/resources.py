@@ -5,29 +5,28 @@ Source: MCP 2026-07-28, server/resources; RFC 6570, which `uritemplate` implemen
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.catalogs import look, look_at_all, look_quickly, not_running, selects_any
+from ipymcp.api.catalogs import AllOffers, ServerOffers, look, look_at_all, look_quickly
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FUNCTION, MAPPING, TEXT, check_name, checked
-from ipymcp.errors import McpError, RpcError, UnknownName
-from ipymcp.names import nearest
+from ipymcp.errors import McpError, RpcError
+from ipymcp.names import nearest, selects
 from ipymcp.results.resource_result import ResourceResult
-from ipymcp.results.tables import NotPicklable, Table, TableView
-from ipymcp.schema.text_arguments import Argument, callable_class, schema_of, to_strings
-from ipymcp.text import one_line, quoted
+from ipymcp.results.tables import NotPicklable
+from ipymcp.schema.tool_schema import Argument, callable_class, schema_of, to_strings
+from ipymcp.text import counted, one_line, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from msgspec import Raw
 
-    from ipymcp.protocol.types import ResourceDefinition, TemplateDefinition
+    from ipymcp.protocol.types import TemplateDefinition
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
@@ -84,8 +83,7 @@ class Subscription(NotPicklable):
         self.close()
 
     def __repr__(self) -> str:
-        times = f"{self.updated:,} time{'' if self.updated == 1 else 's'}"
-        state = "closed" if self.closed else f"updated {times}"
+        state = "closed" if self.closed else f"updated {counted(self.updated, 'time')}"
         return one_line(f"Subscription {self.server} {self.uri}, {state}")
 
     def _update(self, content: Raw | McpError, is_change: bool) -> None:
@@ -97,31 +95,20 @@ class Subscription(NotPicklable):
         if is_change:
             self.updated += 1
             if self._callback is not None and not self.closed:
-                self._host.handlers.call(self._call_back, self._callback, value)
+                callback, spawn = self._callback, self._host.handler_loop.spawn
+                self._host.handler_loop.call(lambda: spawn(self._call_back(callback, value), "ipymcp-callback"))
 
-    def _call_back(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
-        """Call the callback. Runs on the handlers' loop."""
-        if inspect.iscoroutinefunction(callback):
-            self._host.handlers.spawn(self._await(callback, value), "ipymcp-callback")
-            return
+    async def _call_back(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
+        """Call the callback, and await what it returns if that can be awaited. Runs on the handlers' loop."""
         try:
-            callback(value)
+            outcome = callback(value)
+            if inspect.isawaitable(outcome):
+                await outcome
         except Exception as error:
-            self._log_error(error)
-
-    async def _await(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
-        try:
-            await callback(value)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            self._log_error(error)
-
-    def _log_error(self, error: Exception) -> None:
-        self._session.log.add("host", "error", f"the callback of the subscription to {self.uri} failed: {error!r}")
+            text = f"the callback of the subscription to {self.uri} failed: {error!r}"
+            self._session.log.add("host", "error", text)
 
 
-_COLUMNS = ("resource", "name", "type", "description")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NOT_FOUND = frozenset({-32002, -32602})
 """Error codes for a missing resource: of older revisions and of 2026-07-28."""
@@ -146,7 +133,7 @@ class Resource(NotPicklable):
         session = self._session
         await session.awake()
         try:
-            raw = await session.offers.read(self.uri)
+            raw = await session.resources.read(self.uri)
         except RpcError as error:
             _add_hint(error, self.uri, session)
             raise
@@ -181,59 +168,52 @@ class Resource(NotPicklable):
     @property
     def name(self) -> str:
         """The resource's name; the URI if the server does not list it."""
-        definition = self._definition
-        return (definition.name if definition else "") or self.uri
+        return self._listed("name") or self.uri
 
     @property
     def title(self) -> str:
         """The resource's title; empty if it has none."""
-        definition = self._definition
-        return (definition.title if definition else None) or ""
+        return self._listed("title") or ""
 
     @property
     def description(self) -> str:
         """The server's description of the resource; empty if it has none."""
-        definition = self._definition
-        return (definition.description if definition else None) or ""
+        return self._listed("description") or ""
 
     @property
     def mime_type(self) -> str:
         """The MIME type in the server's list; empty if unknown."""
-        definition = self._definition
-        return (definition.mimeType if definition else None) or ""
+        return self._listed("mimeType") or ""
 
     @property
     def size(self) -> int | None:
         """The size in bytes in the server's list; None if unknown."""
-        definition = self._definition
-        return int(definition.size) if definition and definition.size is not None else None
+        size = self._listed("size")
+        return None if size is None else int(size)
 
-    @property
-    def _definition(self) -> ResourceDefinition | None:
-        return self._session.catalog.resources.get(self.uri)
+    def _listed(self, field: str) -> Any:
+        """A field of the server's definition; None if the server does not list the resource."""
+        return getattr(self._session.catalog.resources.get(self.uri), field, None)
 
     @property
     def _session(self) -> ServerSession:
         return self._host.find(self._server)
 
     def __repr__(self) -> str:
-        about = " · ".join(word for word in (self.title or self._listed_name, self.mime_type) if word)
+        name = self.title or self.name
+        about = " · ".join(word for word in ("" if name == self.uri else name, self.mime_type) if word)
         return one_line(f"Resource {self._server} {self.uri}" + (f" ({about})" if about else ""))
 
-    @property
-    def _listed_name(self) -> str:
-        return "" if self.name == self.uri else self.name
 
-
-class Resources(TableView):
+class Resources(ServerOffers):
     """The resources of one server: `mcp.SERVER.resources["URI"].read()`, and its templates by their URI template.
 
     Displayed as a table; `.df` is a DataFrame. Iteration yields the resources, not the templates.
     """
 
-    def __init__(self, host: Host, server: str) -> None:
-        self._host = host
-        self._server = server
+    _noun = "resource"
+    _kinds = ("resources", "templates")
+    _columns = ("resource", "name", "type", "description")
 
     def __getitem__(self, name: str) -> Resource | Template:
         """A resource by its URI or name, or a template by its URI template.
@@ -247,14 +227,11 @@ class Resources(TableView):
         session = self._session
         if "{" not in name and _URI.match(name):
             return Resource(self._host, self._server, name)
-        found = self._find(session.catalog, name)
-        if found is None:
-            found = self._find(look(self._host, session, "resources", "templates"), name)
+        found = self._find(session.catalog, name) or self._find(look(self._host, session, *self._kinds), name)
         if found is None:
             catalog = session.catalog
-            known = [*catalog.resources, *(each.name for each in catalog.resources.values()), *catalog.templates]
-            hint = nearest(name, known) or f"%mcp resources {quoted(self._server)}"
-            raise UnknownName(f"there is no resource {name!r}", server=self._server, hint=hint)
+            names = (each.name for each in catalog.resources.values())
+            raise self._unknown(name, [*catalog.resources, *names, *catalog.templates])
         return found
 
     def __iter__(self) -> Iterator[Resource]:
@@ -265,60 +242,43 @@ class Resources(TableView):
         return len(look(self._host, self._session, "resources").resources)
 
     def __contains__(self, name: object) -> bool:
-        catalog = look(self._host, self._session, "resources", "templates")
+        catalog = look(self._host, self._session, *self._kinds)
         return isinstance(name, str) and (name in catalog.resources or self._find(catalog, name) is not None)
 
     @property
     def templates(self) -> list[Template]:
         """The resource templates of the server."""
         catalog = look(self._host, self._session, "templates")
-        return [self._template(definition) for definition in catalog.templates.values()]
-
-    @property
-    def table(self) -> Table:
-        """A table with a row per resource, then per template."""
-        session = self._session
-        title = f"{self._server}: resources"
-        if session.client is None and not session.state.is_moving:
-            kept = _rows(self._host.browse(session))
-            return Table(_COLUMNS, kept, title=title, note=not_running(session, anything=bool(kept)))
-        rows = _rows(look(self._host, session, "resources", "templates"))
-        return Table(_COLUMNS, rows, title=title, note="" if rows else f"{self._server} has no resources")
+        return [template(self._host, self._server, definition) for definition in catalog.templates.values()]
 
     def _ipython_key_completions_(self) -> list[str]:
-        catalog = look_quickly(self._host, self._session, "resources", "templates")
+        catalog = look_quickly(self._host, self._session, *self._kinds)
         return [*catalog.resources, *catalog.templates]
 
     def _find(self, catalog: Catalog, name: str) -> Resource | Template | None:
-        template = catalog.templates.get(name)
-        if template is not None:
-            return self._template(template)
+        """A listed resource by URI or unique name, or a template by URI template or unique name."""
         named = [uri for uri, each in catalog.resources.items() if name in (uri, each.name)]
-        if len(named) == 1:
+        if name not in catalog.templates and len(named) == 1:
             return Resource(self._host, self._server, named[0])
-        templates = [each for each in catalog.templates.values() if each.name == name]
-        return self._template(templates[0]) if len(templates) == 1 and not named else None
+        alike = [each for each in catalog.templates.values() if each.name == name]
+        only = alike[0] if len(alike) == 1 and not named else None
+        found = catalog.templates.get(name, only)
+        return found and template(self._host, self._server, found)
 
-    def _template(self, definition: TemplateDefinition) -> Template:
-        return template(self._host, self._server, definition)
-
-    @property
-    def _session(self) -> ServerSession:
-        return self._host.find(self._server)
+    def _rows(self, catalog: Catalog) -> list[tuple[str, ...]]:
+        return _rows(catalog)
 
 
-class AllResources(TableView):
+class AllResources(AllOffers):
     """The resources of all ready servers, displayed as a table: `mcp.resources`, `mcp.resources("fs", "*.csv")`.
 
     Patterns are globs for the server, `server.uri`, the URI and the name; the last match decides, `!` excludes.
     """
 
-    COLUMNS = ("resource", "server", "name", "type", "description")
-    """The URI comes first: users copy it, and a terminal cuts the first column last."""
-
-    def __init__(self, host: Host, patterns: tuple[str, ...] = ()) -> None:
-        self._host = host
-        self._patterns = patterns
+    _noun = "resource"
+    _kinds = ("resources", "templates")
+    # The URI comes first: users copy it, and a terminal cuts the first column last.
+    _columns = ("resource", "server", "name", "type", "description")
 
     @checked("resources", patterns=TEXT)
     def __call__(self, *patterns: str) -> AllResources:
@@ -329,49 +289,28 @@ class AllResources(TableView):
         catalogs, _ = look_at_all(self._host, "resources")
         for session, catalog in catalogs:
             for uri, definition in catalog.resources.items():
-                if _is_selected(self._patterns, session.name, uri, definition.name):
+                if self._is_selected(session.name, uri, definition.name):
                     yield Resource(self._host, session.name, uri)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    @property
-    def table(self) -> Table:
-        """A table with a row per resource or template."""
-        catalogs, notes = look_at_all(self._host, "resources", "templates")
-        return resource_table({session.name: catalog for session, catalog in catalogs}, self._patterns, notes)
+    def _rows(self, server: str, catalog: Catalog) -> list[tuple[str, ...]]:
+        return [
+            (uri, server, name, *more) for uri, name, *more in _rows(catalog) if self._is_selected(server, uri, name)
+        ]
+
+    def _is_selected(self, server: str, uri: str, name: str) -> bool:
+        return selects(self._patterns, (server, f"{server}.{uri}", uri, name))
 
 
-def resource_table(catalogs: Mapping[str, Catalog], patterns: Sequence[str], notes: Sequence[str]) -> Table:
-    """A table of the resources and templates that patterns select, from catalogs by server name."""
-    rows = [
-        (row[0], server, *row[1:])
-        for server, catalog in catalogs.items()
-        for row in _rows(catalog)
-        if _is_selected(patterns, server, row[0], row[1])
+def _rows(catalog: Catalog) -> list[tuple[str, ...]]:
+    """Rows of resources, then of templates."""
+    listed = (*catalog.resources.items(), *catalog.templates.items())
+    return [
+        (uri, each.title or each.name, each.mimeType or "", (each.description or "").strip().partition("\n")[0])
+        for uri, each in listed
     ]
-    empty = () if rows else ("no resources here",)
-    return Table(AllResources.COLUMNS, rows, title="MCP resources", note=" · ".join((*empty, *notes)))
-
-
-def _is_selected(patterns: Sequence[str], server: str, uri: str, name: str) -> bool:
-    return selects_any(patterns, (server, f"{server}.{uri}", uri, name))
-
-
-def _rows(catalog: Catalog) -> list[tuple[str, str, str, str]]:
-    resources = [
-        (uri, each.title or each.name, each.mimeType or "", _first_line(each.description))
-        for uri, each in catalog.resources.items()
-    ]
-    templates = [
-        (uri, each.title or each.name, each.mimeType or "", _first_line(each.description))
-        for uri, each in catalog.templates.items()
-    ]
-    return resources + templates
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().split("\n", 1)[0]
 
 
 def _add_hint(error: RpcError, uri: str, session: ServerSession) -> None:

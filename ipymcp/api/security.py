@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from fnmatch import fnmatchcase
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +12,11 @@ from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
 from ipymcp.config.digest import digest_of
 from ipymcp.errors import UnknownName
-from ipymcp.names import RESERVED_HOST, aliases
+from ipymcp.names import RESERVED_HOST, aliases, matches
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.interfaces import State
+from ipymcp.runtime.server_status import State
 from ipymcp.security.pins import LOCK_FILE, canonical, diff, write_lock
-from ipymcp.security.rules import CALLERS, USUAL, Rule
+from ipymcp.security.rules import CALLERS, USUAL, Rule, full_pattern
 from ipymcp.security.scanner import look_alikes
 from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import escaped, visible
@@ -124,7 +123,7 @@ class ToolPolicy(TableView):
         return self._table(patterns)
 
     def _table(self, patterns: tuple[str, ...] | None = None) -> Table:
-        meant = None if patterns is None else [Rule(_whole(pattern), "ask", "") for pattern in patterns]
+        meant = None if patterns is None else [Rule(full_pattern(pattern), "ask", "") for pattern in patterns]
         rows: list[tuple[str, ...]] = []
         decided = dict.fromkeys((*self._policy.remembered, *self._policy.session_rules))
         idle = set(decided)
@@ -159,7 +158,7 @@ class ToolPolicy(TableView):
 
     def _by_name(self, pattern: str) -> str:
         """A pattern with the alias of a loaded or configured server replaced by its name."""
-        whole = _whole(pattern)
+        whole = full_pattern(pattern)
         known = aliases([*self._host.sessions, *self._host.discovery.peek().servers], RESERVED_HOST)
         spelled = {**{alias: name for name, alias in known.items()}, **{name: name for name in known}}
         owner = max((word for word in spelled if whole.startswith(f"{word}.")), key=len, default=None)
@@ -178,7 +177,7 @@ class ToolPolicy(TableView):
         return found
 
     def _split(self, pattern: str) -> Iterator[tuple[ServerSession, str]]:
-        whole = _whole(pattern)
+        whole = full_pattern(pattern)
         server_glob, _, tool_glob = whole.partition(".")
         for name, alias in self._host.aliases().items():
             session = self._host.sessions[name]
@@ -187,12 +186,8 @@ class ToolPolicy(TableView):
                 glob = whole[len(exact) + 1 :]
                 entry = session.catalog.find(glob)
                 yield session, escape(entry.name) if entry is not None else glob
-            elif fnmatchcase(name, server_glob) or fnmatchcase(alias, server_glob):
+            elif matches((name, alias), server_glob):
                 yield session, tool_glob
-
-
-def _whole(pattern: str) -> str:
-    return pattern if "." in pattern else f"{pattern}.*"
 
 
 class Changes:
@@ -241,7 +236,9 @@ class ToolPins(TableView):
                 name = f"{entry.server}.{entry.name}"
                 state = self._state(session, entry, pinned)
                 scan = "conspicuous" if name in conspicuous else ""
-                rows.append((name, state, _day(pinned.get(entry.name)), scan))
+                pin = pinned.get(entry.name)
+                day = time.strftime("%Y-%m-%d", time.localtime(pin.pinned)) if pin is not None else ""
+                rows.append((name, state, day, scan))
         states = {state for _, state, *_ in rows}
         notes = ["%mcp pins NAME shows what changed, %mcp pins accept NAME takes it"] if "changed" in states else []
         if "new" in states:
@@ -332,10 +329,6 @@ class ToolPins(TableView):
             else:
                 meant.append((session, list(session.catalog.tools.values())))
         return meant
-
-
-def _day(pin: Pin | None) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(pin.pinned)) if pin is not None else ""
 
 
 _SHOWN = 12

@@ -1,4 +1,4 @@
-"""Server objects: their tools, state and logs, the table of all servers, and cached catalogs of stopped ones."""
+"""Server objects: their tools, state and logs, and the table of all servers."""
 
 from __future__ import annotations
 
@@ -10,63 +10,21 @@ from msgspec import Struct
 from ipymcp.api.catalogs import not_running
 from ipymcp.api.toolset import hidden_note, tool_table
 from ipymcp.argument_checks import COUNT, TEXT, check_name, checked
+from ipymcp.names import RESERVED_SERVER
 from ipymcp.results.tables import NotPicklable, Table, TableView, mimebundle
-from ipymcp.runtime.catalog import remembered
-from ipymcp.runtime.interfaces import State, state_word
-from ipymcp.security.rules import selects
+from ipymcp.runtime.server_status import State, state_label
+from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ipymcp.api.prompts import Prompts
     from ipymcp.api.resources import Resources
     from ipymcp.api.tool import Tool, ToolFactory
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call
-    from ipymcp.runtime.catalog import Catalog
-    from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
     from ipymcp.storage.known_servers import KnownServer
-
-
-def kept_tools(factory: ToolFactory, patterns: Sequence[str]) -> Table | None:
-    """The cached tools of stopped servers that patterns over `server.tool` select; None if there are none."""
-    catalogs, notes = _cached_catalogs(factory.host, patterns)
-    entries = [entry for catalog in catalogs.values() for entry in catalog.tools.values() if selects(patterns, entry)]
-    return tool_table(entries, factory, title="MCP tools", note=" · ".join(notes)) if entries else None
-
-
-def kept_resources(host: Host, patterns: Sequence[str]) -> Table | None:
-    """The cached resources and templates of stopped servers that patterns select; None if there are none."""
-    from ipymcp.api.resources import resource_table
-
-    catalogs, notes = _cached_catalogs(host, patterns)
-    table = resource_table(catalogs, patterns, notes)
-    return table if table.rows else None
-
-
-def kept_prompts(host: Host, patterns: Sequence[str]) -> Table | None:
-    """The cached prompts of stopped servers that patterns select; None if there are none."""
-    from ipymcp.api.prompts import prompt_table, selected_prompts
-
-    catalogs, notes = _cached_catalogs(host, patterns)
-    entries = selected_prompts(catalogs.values(), patterns)
-    return prompt_table(entries, notes) if entries else None
-
-
-def _cached_catalogs(host: Host, patterns: Sequence[str]) -> tuple[dict[str, Catalog], list[str]]:
-    """The catalogs of the named servers that do not run, and a note on each."""
-    catalogs, notes = dict[str, "Catalog"](), list[str]()
-    for name in dict.fromkeys(pattern.partition(".")[0] for pattern in patterns if not pattern.startswith("!")):
-        session = host.sessions.get(name)
-        if session is not None:
-            if session.client is None and session.state is not State.DISABLED:
-                catalogs[name] = host.browse(session)
-                notes.append(not_running(session, anything=True))
-        elif (server := host.state.known.named(name)) is not None:
-            catalogs[name] = remembered(name, host.state.known.catalog(server.digest))
-            notes.append(f"{name} is not loaded; this is what it had when it last ran")
-    return catalogs, notes
 
 
 class ServerTools(NotPicklable):
@@ -94,8 +52,7 @@ class ServerTools(NotPicklable):
         return Prompts(self._factory.host, self._name)
 
     def __getattr__(self, name: str) -> Tool:
-        session = self._session()
-        if name.startswith("_") and name not in session.catalog.aliases:
+        if name.startswith("_") and name not in self._session().catalog.aliases:
             raise AttributeError(name)
         return self[name]
 
@@ -118,7 +75,9 @@ class ServerTools(NotPicklable):
         return isinstance(name, str) and self._session().catalog.find(name) is not None
 
     def __dir__(self) -> list[str]:
-        return sorted([*self._session().catalog.aliases, "prompts", "resources"])
+        session = self._session()
+        offered = RESERVED_SERVER if session.client is None else RESERVED_SERVER & session.client.capabilities.keys()
+        return sorted([*session.catalog.aliases, *offered])
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self._session().catalog.tools)
@@ -131,15 +90,16 @@ class ServerTools(NotPicklable):
 
     def _table(self) -> Table:
         session, factory, host = self._session(), self._factory, self._factory.host
-        session.look_at_tools()
+        session.expire_tools()
         entries = host.browse(session).tools.values()
         note = not_running(session, anything=bool(entries)) if session.client is None else ""
-        shown = [entry for entry in entries if not host.is_denied(session, entry)]
+        shown = [entry for entry in entries if not host.guard.is_denied(session, entry)]
         hidden = hidden_note(len(entries) - len(shown))
         return tool_table(shown, factory, title=f"{self._name}: tools", note=hidden or note)
 
     def _session(self) -> ServerSession:
-        return self._factory.host.find(self._name)
+        host = self._factory.host
+        return host.sessions.get(self._name) or host.find(self._name)
 
 
 class ServerCommands(Struct, frozen=True):
@@ -174,7 +134,7 @@ class Server(NotPicklable):
     @property
     def away_since(self) -> float | None:
         """The time since which the server is unreachable, in seconds since the epoch; None if it is reachable."""
-        return self._session.away_since
+        return self._session.status.unreachable_since
 
     @property
     def protocol_version(self) -> str:
@@ -190,7 +150,7 @@ class Server(NotPicklable):
     @property
     def error(self) -> str:
         """The last error in one line."""
-        return self._session.last_error
+        return self._session.status.last_error
 
     @property
     def pid(self) -> int | None:
@@ -222,14 +182,18 @@ class Server(NotPicklable):
         Raises:
             CallError: The server does not support tasks.
         """
-        from ipymcp.api.tool import tool_result
+        from ipymcp.api.tool_calls import tool_result
 
         host = self._factory.host
         host.wake(self._session)
         entry = self._session.catalog.find(tool)
         schema = bytes(entry.definition.outputSchema) if entry is not None else b""
-        return host.pick_up(
-            self._session, identifier, tool, lambda raw: tool_result(raw, self.name, tool, schema or None)
+        return host.calls.resume_task(
+            self._session,
+            self._session.call_options,
+            identifier,
+            tool,
+            lambda raw: tool_result(raw, self.name, tool, schema or None),
         )
 
     def start(self) -> None:
@@ -267,9 +231,9 @@ class Server(NotPicklable):
         return {"text/plain": repr(self), "text/html": table.html}
 
     def __repr__(self) -> str:
-        count = len(self._session.catalog.tools)
-        tools = f"{count} tool{'' if count == 1 else 's'}"
-        return " · ".join(part for part in (self.name, self.state, self.protocol_version, tools, self.error) if part)
+        label = self._session.state.record.label
+        tools = counted(len(self._session.catalog.tools), "tool")
+        return " · ".join(part for part in (self.name, label, self.protocol_version, tools, self.error) if part)
 
 
 class Servers(TableView):
@@ -319,7 +283,7 @@ class Servers(TableView):
                 session.protocol_version,
                 len(session.catalog.tools),
                 session.calls,
-                session.last_error,
+                session.status.last_error,
             )
             for session in self._host.sessions.values()
         ]
@@ -343,7 +307,7 @@ class Servers(TableView):
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
                 server.error,
             )
-            for server, tools in self._host.state.known.all()
+            for server, tools in self._host.store.known.all()
         ]
         columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
         return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
@@ -353,12 +317,12 @@ class Servers(TableView):
             return "disabled"
         sessions = self._host.sessions.values()
         is_here = any(session.client is not None and session.digest == server.digest for session in sessions)
-        return "was connected" if server.status == "connected" and not is_here else state_word(server.status)
+        return "was connected" if server.status == "connected" and not is_here else state_label(server.status)
 
 
 def _state(session: ServerSession) -> str:
     if session.is_lazy:
         return "stopped (lazy)"
-    if session.state is not State.UNREACHABLE or session.away_since is None:
-        return session.state.word
-    return f"unreachable since {time.strftime('%H:%M', time.localtime(session.away_since))}"
+    if session.state is not State.UNREACHABLE or session.status.unreachable_since is None:
+        return session.state.record.label
+    return f"unreachable since {time.strftime('%H:%M', time.localtime(session.status.unreachable_since))}"

@@ -66,19 +66,7 @@ class _Names:
     """A generator of unique class names."""
 
     def __init__(self) -> None:
-        self.taken = {
-            "Any",
-            "Call",
-            "Callable",
-            "Literal",
-            "NotRequired",
-            "Prompts",
-            "Required",
-            "Resources",
-            "Self",
-            "ToolResult",
-            "TypedDict",
-        }
+        self.taken = {*_TYPING, "Call", "Callable", "Prompts", "Required", "Resources", "ToolResult"}
 
     def new(self, words: str) -> str:
         base = "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", words) if part)

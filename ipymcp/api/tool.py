@@ -6,22 +6,22 @@ first attribute access; ten thousand tools in a catalog cost nothing until then.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from ipymcp.api.tool_calls import new_call
 from ipymcp.argument_checks import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of, shown
-from ipymcp.errors import ArgumentError, CallError, ToolError, UnknownName
-from ipymcp.masking import mask
+from ipymcp.errors import ArgumentError, PolicyError, UnknownName
 from ipymcp.names import expression
 from ipymcp.protocol import types
-from ipymcp.protocol.types import is_object
 from ipymcp.results.stored_results import KeptResults
 from ipymcp.results.tables import NotPicklable
-from ipymcp.results.tool_result import ToolResult
-from ipymcp.schema.dynamic_class import callable_subclass
 from ipymcp.security.rules import CALLERS
 from ipymcp.security.untrusted import Conversation
 
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from inspect import Signature
 
-    from msgspec import Raw
-
+    from ipymcp.api.map_request import MapTarget
+    from ipymcp.api.map_result import MapResult
+    from ipymcp.api.mapping import ToolMap
+    from ipymcp.api.pickled_tool import PickledTool, Workplace
     from ipymcp.interaction.questions import Caller
     from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.protocol.types import Progress
+    from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
@@ -41,8 +44,9 @@ if TYPE_CHECKING:
     from ipymcp.schema.tool_schema import ToolSchema
 
 
+MAX_MAPS = 20
+"""Maps that `mcp.maps` keeps."""
 _MAX_ABOUT = 100
-_MAX_MESSAGE = 300
 _OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
 """The arguments of `.options`."""
 
@@ -60,6 +64,8 @@ class ToolFactory:
         """The results that were shown in part."""
         self.for_models: set[int] = set()
         """The numbers of the results of which a model outside `mcp.ask` was given a part."""
+        self.maps: deque[MapResult] = deque(maxlen=MAX_MAPS)
+        """The latest maps."""
         self._declarer: DeclarationCache | None = None
         self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
@@ -111,9 +117,10 @@ class ToolFactory:
         """The options that a call of this tool has."""
         return tool._call_options(session)  # pyright: ignore[reportPrivateUsage]
 
-    def checked_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        """A call with arguments that have been checked."""
-        return self.tool(entry)._new_call(session, entry, arguments)  # pyright: ignore[reportPrivateUsage]
+    def panel_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+        """A call of the panel, with arguments that have been checked."""
+        options = replace(session.call_options, origin="panel")
+        return new_call(self.host, session, entry, options, types.encode(arguments))
 
     def prepare(self, entry: ToolEntry, options: CallOptions, arguments: Mapping[str, Any]) -> Call[ToolResult]:
         """Prepare a call of a tool.
@@ -130,6 +137,8 @@ class ToolFactory:
             schema = self.schema(entry)
             text = _describe(entry, schema)
             where = f"mcp.{entry.server}"
+            from ipymcp.schema.annotations import callable_subclass
+
             tool = callable_subclass(Tool, entry.alias, where, schema.signature, text)(self, *key)
             async_tool = callable_subclass(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
             known = self._made[key] = (entry, tool, async_tool)
@@ -202,6 +211,13 @@ class Tool(NotPicklable):
         options = self._call_options(self._session()).changed(timeout, on_progress, as_task, caller, turn)
         return self._factory.tool(self._entry(), options)
 
+    @property
+    def map(self) -> ToolMap:
+        """Call the tool for every row of a table or list: `.map(rows)`, `.map.aio`, `.map.stream`, `.map.plan`."""
+        from ipymcp.api.mapping import ToolMap
+
+        return ToolMap(expression(self._server, self._name), self, self._map_target, self._amap_target)
+
     @checked(arguments=MAPPING)
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Call the tool with a mapping of its exact argument names."""
@@ -221,7 +237,8 @@ class Tool(NotPicklable):
         except ArgumentError as error:
             _add_usage_hint(error, schema, (), arguments)
             raise
-        return self._new_call(session, entry, checked_arguments)
+        options = self._call_options(session)
+        return new_call(self._factory.host, session, entry, options, types.encode(checked_arguments))
 
     @property
     def server(self) -> str:
@@ -259,13 +276,19 @@ class Tool(NotPicklable):
     def __signature__(self) -> inspect.Signature:
         return self._factory.schema(self._entry()).signature
 
+    def __reduce__(self) -> Any:
+        from ipymcp.api.pickled_tool import pickled
+
+        session = self._settled_session()
+        sent = pickled(self._factory.host, session, self._entry(session), self._call_options(session))
+        return UnpickledTool, (sent,)
+
     def __repr__(self) -> str:
         try:
             entry = self._entry()
         except UnknownName:
             return f"<tool {self._server}.{self._name}, gone>"
-        from ipymcp.schema.validation import shortened
-        from ipymcp.text import visible
+        from ipymcp.text import shortened, visible
 
         signature = self.__signature__.replace(return_annotation=inspect.Signature.empty)
         about = shortened(visible(entry.first_line), _MAX_ABOUT)
@@ -288,10 +311,25 @@ class Tool(NotPicklable):
         return host.sessions.get(self._server) or host.find(self._server)
 
     def _settled_session(self) -> ServerSession:
-        session = self._session()
+        session = self._factory.host.sessions.get(self._server) or self._session()
         if session.client is None:
             self._factory.host.wake(session)
         return session
+
+    def _map_target(self) -> MapTarget:
+        """The tool as a map calls it; starts its server if that is needed."""
+        from ipymcp.api.map_request import MapTarget
+
+        session, factory = self._settled_session(), self._factory
+        entry = self._entry(session)
+        options, schema = self._call_options(session), factory.schema(entry)
+        return MapTarget(factory.host, session, entry, schema, options, factory.maps)
+
+    async def _amap_target(self) -> MapTarget:
+        session = self._session()
+        if session.client is None:
+            await self._factory.host.awake(session)
+        return self._map_target()
 
     def _call_options(self, session: ServerSession) -> CallOptions:
         return self._options or session.call_options
@@ -305,20 +343,7 @@ class Tool(NotPicklable):
         except ArgumentError as error:
             _add_usage_hint(error, schema, args, kwargs)
             raise
-        return self._new_call(session, entry, arguments)
-
-    def _new_call(self, session: ServerSession, entry: ToolEntry, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        output_schema = entry.definition.outputSchema
-        is_untrusted = self._factory.host.guard.policy.is_open_world(entry, session.rights)
-
-        def convert(raw: Raw) -> ToolResult:
-            schema = bytes(output_schema) if len(output_schema) else None
-            return tool_result(raw, entry.server, entry.name, schema, is_untrusted=is_untrusted)
-
-        options = self._call_options(session)
-        if options.as_task or len(entry.definition.execution):
-            options = replace(options, as_task=_is_to_be_task(session, entry, wished=options.as_task))
-        return self._factory.host.new_call(session, entry, types.encode(arguments), options, convert)
+        return new_call(self._factory.host, session, entry, self._call_options(session), types.encode(arguments))
 
 
 def _add_usage_hint(error: ArgumentError, schema: ToolSchema, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
@@ -340,43 +365,65 @@ class AsyncTool(Tool):
             await self._factory.host.awake(session)
         return await self._prepare(args, kwargs).arun()
 
-
-def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) -> bool:
-    """Whether a call must be a task, or may be one and is wished to be (2025-11-25, tasks, tool-level negotiation)."""
-    client = session.client
-    if client is None or client.era.kind == "stateless" or not client.takes_tasks:
-        return False
-    execution = types.loads(entry.definition.execution) if len(entry.definition.execution) else None
-    support = execution.get("taskSupport") if is_object(execution) else None
-    return support == "required" or (wished and support == "optional")
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"pickle {expression(self._server, self._name)} instead of its .aio")
 
 
-def tool_result(
-    raw: Raw, server: str, tool: str, output_schema: bytes | None, *, is_untrusted: bool = True
-) -> ToolResult:
-    """Convert the JSON of a `tools/call` result.
+class UnpickledTool(Tool):
+    """A tool that came from another process. Its server starts here at the first call.
 
-    Raises:
-        ToolError: The tool reported an error.
-        CallError: The result is of another type than `complete`, or is invalid.
+    Args:
+        sent: What came.
     """
-    result = ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
-    kind = result.kind
-    if kind != "complete":
-        raise CallError(f"answered with a result of unknown type {kind!r}", hint="a fault of the server")
-    if result.is_error:
-        from ipymcp.text import visible
 
-        message = _in_one_line(result.text)
-        shown = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"
-        hint = "the tool's own message" if shown == message else "the tool's own message; .result has all of it"
-        raise ToolError(visible(shown), result=result, hint=hint)
-    return result
+    def __init__(self, sent: PickledTool) -> None:
+        self._sent = sent
+        super().__init__(_factory_of(self._place), sent.definition.name, sent.tool, sent.options)
+
+    def __reduce__(self) -> Any:
+        return UnpickledTool, (self._sent,)
+
+    def __repr__(self) -> str:
+        return f"<tool {self}, from another process>"
+
+    @property
+    def _place(self) -> Workplace:
+        from ipymcp.api.pickled_tool import workplace
+
+        return workplace(self._sent)
+
+    def _session(self) -> ServerSession:
+        place = self._place
+        self._factory = _factory_of(place)
+        place.entry(self._sent)
+        return place.session()
+
+    def _settled_session(self) -> ServerSession:
+        return self._session()
+
+    async def _amap_target(self) -> MapTarget:
+        return await asyncio.to_thread(self._map_target)
+
+    def _call_options(self, session: ServerSession) -> CallOptions:
+        if self._sent.decision == "ask":
+            from ipymcp.api.pickled_tool import worker_name
+
+            message = f"needs your consent, and no one can be asked on the worker {worker_name()}"
+            hint = f"{self._sent.name}.map(rows, executor=…) asks once for all its calls"
+            raise PolicyError(message, server=self._server, tool=self._name, hint=hint)
+        return super()._call_options(session)
 
 
-def _in_one_line(text: str) -> str:
-    line = mask(" / ".join(part.strip() for part in text.strip().splitlines() if part.strip()))
-    return line or "failed without a message"
+def _factory_of(place: Workplace) -> ToolFactory:
+    factory = _worker_factories.get(place)
+    if factory is None:
+        factory = _worker_factories[place] = ToolFactory(place.host)
+        factory.maps = deque(maxlen=0)
+    return factory
+
+
+_worker_factories: WeakKeyDictionary[Workplace, ToolFactory] = WeakKeyDictionary()
+"""Makers of the tools that came from other processes, each with the schemas of one server."""
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from glob import escape
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ipymcp.api.catalogs import not_running
+from ipymcp.api.catalogs import argument_list, cached_catalogs, not_running
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, TEXT, check_name, checked
 from ipymcp.errors import UnknownName
@@ -16,14 +16,13 @@ from ipymcp.results.tables import Table, TableView
 from ipymcp.security.rules import selects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ipymcp.api.tool import Tool, ToolFactory
     from ipymcp.llm.providers import Declaration, Dialect
     from ipymcp.llm.tool_calls import ToolCaller
     from ipymcp.llm.tool_definitions import ProviderTools
     from ipymcp.runtime.catalog import ToolEntry
-    from ipymcp.schema.tool_schema import Parameter
 
 
 class Toolset(TableView):
@@ -198,10 +197,10 @@ class Toolset(TableView):
         return ToolCaller(self._selection, conversation, turn or "", sees_requests=sees_requests)
 
     def _declared(self, dialect: Dialect) -> ProviderTools:
-        from ipymcp.llm.providers import PROFILES
+        from ipymcp.llm.providers import PROVIDERS
         from ipymcp.llm.tool_definitions import ProviderTools
 
-        return ProviderTools(self._selection.declarations(PROFILES[dialect]), dialect)
+        return ProviderTools(self._selection.declarations(PROVIDERS[dialect].profile), dialect)
 
     def describe(self) -> Table:
         """The estimated tokens of the tool declarations in each request, by server, at four characters per token."""
@@ -229,15 +228,15 @@ class Toolset(TableView):
         Raises:
             ArgumentError: The value is not a model's response.
         """
-        from ipymcp.llm.providers import PROFILES, messages, read_response
+        from ipymcp.llm.providers import PROVIDERS, messages, read_response
         from ipymcp.llm.tool_calls import ToolCallRunner
 
         dialect, calls = read_response(response)
         own = self._selection
         conversation = self._factory.conversation(turn or (own.patterns, tuple(one.name for one in own.functions)))
         conversation.given()  # the request for this response had all earlier results
-        named = turn or f"run {self._host.number()}"
-        runner = ToolCallRunner(own, named, conversation, PROFILES[dialect])
+        named = turn or f"run {self._host.calls.next_number()}"
+        runner = ToolCallRunner(own, named, conversation, PROVIDERS[dialect].profile)
         return messages(dialect, await runner.run_all(calls))
 
     # -- display ------------------------------------------------------------------------------------------------------
@@ -252,13 +251,14 @@ class Toolset(TableView):
         """A table with a row per tool."""
         sessions = self._host.sessions.values()
         for session in sessions:
-            session.look_at_tools()
+            session.expire_tools()
         patterns = [pattern for part in self._selection.patterns for selection in part for pattern in selection]
         named = {pattern.partition(".")[0] for pattern in patterns}
         away = [
             not_running(session, anything=False)
             for session in sessions
-            if session.state.is_moving or (session.name in named and session.client is None and not session.is_lazy)
+            if session.state.record.is_moving
+            or (session.name in named and session.client is None and not session.is_lazy)
         ]
         entries = self.entries
         hidden = hidden_note(len(self._selection.selected()) - len(entries))
@@ -286,7 +286,7 @@ def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str
     listed = list(entries)
     columns = ["tool", "arguments", "description"]
     rows = [
-        [f"{entry.server}.{entry.alias}", _arguments(factory.schema(entry).parameters), entry.first_line]
+        [f"{entry.server}.{entry.alias}", argument_list(factory.schema(entry).parameters), entry.first_line]
         for entry in listed
     ]
     if any(entry.alias != entry.name for entry in listed):
@@ -296,5 +296,8 @@ def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str
     return Table(columns, rows, title=title, note=note)
 
 
-def _arguments(parameters: Iterable[Parameter]) -> str:
-    return ", ".join(parameter.alias if parameter.required else f"[{parameter.alias}]" for parameter in parameters)
+def cached_tools(factory: ToolFactory, patterns: Sequence[str]) -> Table | None:
+    """The cached tools of stopped servers that patterns over `server.tool` select; None if there are none."""
+    catalogs, notes = cached_catalogs(factory.host, patterns, "tools")
+    entries = [entry for catalog in catalogs.values() for entry in catalog.tools.values() if selects(patterns, entry)]
+    return tool_table(entries, factory, title="MCP tools", note=" · ".join(notes)) if entries else None

@@ -15,16 +15,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ipymcp.config.programs import (
-    CONTAINERS,
-    DECIDING,
-    NODE,
-    OTHER_USERS,
-    PROJECT_TOOLS,
-    PYTHON,
-    SHELL_LINES,
-    TRAFFIC,
-    WRAPPERS,
+    decides_code,
+    decides_traffic,
     evaluates,
+    options,
+    program,
     program_name,
     shell_line,
 )
@@ -38,38 +33,6 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
 
-_FURTHER_CODE = (
-    (
-        {"ssh", "scp", "sftp", "autossh", "mosh", "rsync"},
-        r"(-o)?(Proxy|Local|KnownHosts|Remote)Command\b.*|(-o)?(PKCS11|SecurityKey)Provider\b.*|(-o)?Match\b.*exec.*"
-        r"|-[FSIe].*|--(rsh|rsync-path)(=.*)?",
-    ),
-    (
-        {"git"},
-        r"-c|--config-env(=.*)?|--exec-path=.*|(-u|--upload-pack|--receive-pack|--exec|--template)(=.*)?|ext::.*"
-        r"|(core|alias|diff|filter|credential|merge|gpg|protocol)\..+",
-    ),
-    ({"find", "fd"}, r"-(exec|execdir|ok|okdir|x|X)|--exec(-batch)?"),
-    (
-        {"tar", "gtar", "bsdtar"},
-        r"--(checkpoint-action|to-command|use-compress-program|rsh-command|info-script)(=.*)?|-[IF].*",
-    ),
-    ({"sed", "gsed"}, r"(\d+|/.*/)?e( .*)?|s\W.*\W\w*e\w*"),
-    ({"socat"}, r".*\b(EXEC|SYSTEM|SHELL):.*"),
-    ({"nc", "ncat", "netcat"}, r"-\w*[ec]\w*|--(exec|sh-exec|lua-exec)(=.*)?"),
-    ({"script", "su", "flock", "runuser"}, r"-c|--command(=.*)?"),
-    ({"xterm", "gnome-terminal", "konsole"}, r"-e|--(command|execute)?"),
-    ({"zip"}, r"-TT|--unzip-command"),
-    ({"openssl"}, r"-(engine|provider)"),
-    ({"gcc", "cc", "clang", "g++"}, r"-wrapper|-fplugin=.*|-B.*"),
-    ({"curl"}, r"-[oOK].*|--(output|config|remote-name)(=.*)?"),
-    ({"psql", "mysql", "sqlite3"}, r".*(\\!|\.(shell|system|load)\b|\bCOPY\b.*\bPROGRAM\b).*"),
-    ({"cargo"}, r"--config(=.*)?"),
-    ({"nix", "nix-shell"}, r"--run(=.*)?|--command(=.*)?|-c"),
-    ({"kubectl", "helm"}, r"--kubeconfig(=.*)?|exec"),
-    ({"man", "less", "more"}, r"-P.*|--pager(=.*)?|\+!.*"),
-)
-"""Options with which other programs run code, or write files that are run later."""
 _DOWNLOAD = re.compile(r"\b(curl|wget|iwr|irm|Invoke-WebRequest|Invoke-RestMethod)\b", re.I)
 _INTO_SHELL = re.compile(
     r"\|\s*(sudo\s+)?((ba|z|da|k|a)?sh|python[\d.]*|node|perl|iex|Invoke-Expression)\b"
@@ -77,7 +40,7 @@ _INTO_SHELL = re.compile(
     re.I,
 )
 _COMPOSED = re.compile(r"[|;&`<>\n]|\$\(")
-_SOURCES = re.compile(r"--(extra-)?index(-url)?|--registry|--find-links|--default-index", re.I)
+_SOURCES = re.compile(r"--(extra-)?index(-url)?|--(@[^:=]+:)?registry|--find-links|--default-index|--add-source", re.I)
 _ADDRESS = re.compile(
     r"(--[\w-]+=)?([\w-]+ @ )?(git\+\S+|git@\S+|github:\S+|https?://\S+\.(tgz|tar\.gz|whl|zip|git|m?js|ts|py)([#?@]\S*)?)"
 )
@@ -85,7 +48,8 @@ _BETWEEN = re.compile(r"""[\s"'`=;|&()<>]+""")
 _HOME = r"~[\w.-]*|\$HOME|\$\{(env:)?(HOME|USERPROFILE)\}|\$\{userHome\}|/home/[^/:,\s]+|/root|/Users/[^/:,\s]+"
 _SEEN_WHOLE = re.compile(rf"(/|/home|/Users|/etc|/var|/usr|{_HOME})/?")
 _VOLUME = re.compile(
-    r"(?:^|\s)(?:-v|--volume)(?:\s+|=)?((?:\$\{[^}]*\}|[^\s:$]|\$(?!\{))+):|\b(?:src|source)=([^,\s]+)"
+    r"(?:^|\s)(?:-[a-zA-Z]*v|--volume)(?:\s+|=)?((?:\$\{[^}]*\}|[^\s:$]|\$(?!\{))+):"
+    r"|\b(?:src|source|volume-opt=device)=([^,\s\"]+)"
     r"|--env-file[= ](\S+)"
 )
 """Host paths that are mounted into a container."""
@@ -94,13 +58,19 @@ _HOST_RIGHTS = re.compile(
     r"--privileged|--(pid|net|network|ipc|userns|uts|cgroupns)[= ]host|docker\.sock|podman\.sock|containerd\.sock"
     r"|--(cap-add|device|security-opt|volumes-from)\b"
 )
+_ENTRYPOINT = re.compile(r"(?:^|\s)--entrypoint[= ](\S*)")
 _LONG = 1_000
 _MAX_WORDS = 100
 """Words checked after a program."""
 
 
-def command_dangers(definition: ServerDefinition) -> Iterator[str]:
-    """Yield warnings about the command of a definition, one line each."""
+def command_dangers(definition: ServerDefinition, *, masks: bool | None = None) -> Iterator[str]:
+    """Yield warnings about the command of a definition, one line each.
+
+    Args:
+        definition: The definition.
+        masks: Whether likely secrets in it are masked where it is shown, as for `redaction.described`.
+    """
     if definition.command is None:
         return
     words = [definition.command, *definition.args]
@@ -116,35 +86,49 @@ def command_dangers(definition: ServerDefinition) -> Iterator[str]:
     for word in definition.args:
         if _ADDRESS.fullmatch(word):
             yield f"a package comes from an address: {word}"
-    if not CONTAINERS.isdisjoint(map(program_name, words)):
+    if any(program(program_name(word)).kind == "container" for word in words):
         yield from _of_container(" ".join(definition.args), definition)
     else:
         yield from _of_assignments(definition.args)
-    yield from _of_looks(definition)
+    yield from _of_looks(definition, definition.source.scope != "project" if masks is None else masks)
 
 
 def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
     """Yield warnings about a sequence of words; `text` is their argument if they are parts of one."""
-    programs = [program_name(word) for word in words]
-    for place, (word, program) in enumerate(zip(words, programs, strict=True)):
-        if not program:
+    names = [program_name(word) for word in words]
+    is_wrapped = program(names[0]).kind == "wrapper"
+    for place, (word, name) in enumerate(zip(words, names, strict=True)):
+        if not name:
             continue
+        known = program(name)
         following = words[place + 1 : place + 1 + _MAX_WORDS]
-        if program in OTHER_USERS and (place == 0 or program != "su"):
-            yield f"{program}: runs as another user"
-        if program in SHELL_LINES:
-            line = shell_line(program, following)
+        if known.kind == "other user" and (place == 0 or name != "su"):
+            yield f"{name}: runs as another user"
+        if known.shell_option:
+            line = shell_line(name, following)
             if line is not None:
                 yield from _of_shell(text or " ".join(following[line:]))
             elif place == 0 and not text:
-                yield f"{program}: a shell runs what its arguments name"
-        if evaluates(program, following):
+                yield f"{name}: a shell runs what its arguments name"
+        if evaluates(name, following):
             yield "runs code from its arguments"
-        for names, option in _FURTHER_CODE:
-            if program in names and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in following):
-                yield f"{program}: its options can run code"
-        if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or programs[0] in WRAPPERS) and not text:
-            yield f"downloads something: {program}"
+        if known.package_option:
+            yield from _of_packages(name, following)
+        option = known.side_option
+        if option and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in following):
+            yield f"{name}: its options can run code"
+        if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or is_wrapped) and not text:
+            yield f"downloads something: {name}"
+
+
+def _of_packages(name: str, following: Sequence[str]) -> Iterator[str]:
+    """Yield warnings about options that choose a package. A short option counts only before the command's words."""
+    leading = {place for place, _ in options(following)}
+    for place, word in enumerate(following, start=1):
+        option, equals, value = word.partition("=")
+        if re.fullmatch(program(name).package_option, option) and (option.startswith("--") or place in leading):
+            value = value if equals else "".join(following[place : place + 1])
+            yield f"{name}: {option} chooses a package that runs: {value}"
 
 
 def _of_assignments(args: Sequence[str]) -> Iterator[str]:
@@ -152,12 +136,15 @@ def _of_assignments(args: Sequence[str]) -> Iterator[str]:
     for argument in args:
         for word in re.split(r"[\s;&|()\"'`]+", argument):
             name, equals, _ = word.removeprefix("--env=").removeprefix("-e").partition("=")
-            if not equals or not name.isidentifier() or not (name.isupper() or name.lower().endswith("_proxy")):
-                continue
-            if DECIDING.fullmatch(name):
-                yield f"{name}: decides what code runs"
-            elif TRAFFIC.fullmatch(name):
-                yield f"{name}: decides where its traffic goes, and who can read it"
+            if equals and name.isidentifier() and (name.isupper() or name.lower().endswith("_proxy")):
+                yield from _of_variable(name)
+
+
+def _of_variable(name: str) -> Iterator[str]:
+    if decides_code(name):
+        yield f"{name}: decides what code runs"
+    elif decides_traffic(name):
+        yield f"{name}: decides where its traffic goes, and who can read it"
 
 
 def _of_shell(line: str) -> Iterator[str]:
@@ -174,23 +161,27 @@ def _of_project(definition: ServerDefinition) -> Iterator[str]:
         yield f"a variable decides which program runs: {command}"
     if _is_of_project(command, definition):
         yield f"the program is a file of the project: {command}"
-    programs = [program_name(command)]
-    if programs[0] in WRAPPERS or programs[0] in SHELL_LINES:
-        programs += [program_name(word) for argument in definition.args for word in _BETWEEN.split(argument)]
-    for program in programs:
-        if program in NODE:
-            yield f"{program} in the project's folder: node_modules, .npmrc and package.json there decide what runs"
-        elif PYTHON.fullmatch(program) and not any(
-            re.fullmatch("-[A-Za-z]*I[A-Za-z]*", word) for word in definition.args
-        ):
-            yield f"{program} in the project's folder: modules there are found before installed ones"
-        elif program in PROJECT_TOOLS:
-            yield f"{program} in the project's folder: the project's settings decide what runs"
+    names = [program_name(command)]
+    if program(names[0]).kind == "wrapper" or program(names[0]).shell_option:
+        names += [program_name(word) for argument in definition.args for word in _BETWEEN.split(argument)]
+    is_isolated = any(re.fullmatch("-[A-Za-z]*I[A-Za-z]*", word) for word in definition.args)
+    for name in names:
+        match program(name).kind:
+            case "node":
+                yield f"{name} in the project's folder: node_modules, .npmrc and package.json there decide what runs"
+            case "python" if not is_isolated:
+                yield f"{name} in the project's folder: modules there are found before installed ones"
+            case "project tool":
+                yield f"{name} in the project's folder: the project's settings decide what runs"
+            case _:
+                pass
 
 
 def _of_container(arguments: str, definition: ServerDefinition) -> Iterator[str]:
     if _HOST_RIGHTS.search(arguments):
         yield "a container with rights over this machine"
+    for found in _ENTRYPOINT.finditer(arguments):
+        yield f"a container that runs another program than its image's: {found[1]}"
     for found in _VOLUME.finditer(arguments):
         path = found[found.lastindex or 0]
         if _SEEN_WHOLE.fullmatch(path):
@@ -199,9 +190,8 @@ def _of_container(arguments: str, definition: ServerDefinition) -> Iterator[str]
             yield f"a container that sees files outside the project: {path}"
 
 
-def _of_looks(definition: ServerDefinition) -> Iterator[str]:
+def _of_looks(definition: ServerDefinition, is_masked: bool) -> Iterator[str]:
     """Yield warnings about arguments that hide what runs from a person."""
-    is_masked = definition.source.scope != "project"
     shown = masked_args(definition.args) if is_masked else definition.args
     for number, (argument, seen) in enumerate(zip(definition.args, shown, strict=True), start=1):
         if argument != seen:
@@ -252,11 +242,16 @@ _LOCAL_NAMES = re.compile(r"localhost|.*\.(localhost|local|internal|lan|home\.ar
 _ENGINE_SOCKETS = re.compile(r"(docker|podman|containerd|crio?|buildkitd|libvirt|dbus|systemd|ssh-agent)", re.I)
 
 
-def dangers(definition: ServerDefinition) -> list[str]:
-    """Return all warnings about a definition, one line each."""
+def dangers(definition: ServerDefinition, *, masks: bool | None = None) -> list[str]:
+    """Return all warnings about a definition, one line each.
+
+    Args:
+        definition: The definition.
+        masks: Whether likely secrets in it are masked where it is shown; None if it is shown as its source requires.
+    """
     found = [
         *_of_name(definition),
-        *command_dangers(definition),
+        *command_dangers(definition, masks=masks),
         *_of_environment(definition),
         *_of_address(definition),
         *_of_rights(definition),
@@ -271,10 +266,7 @@ def _of_name(definition: ServerDefinition) -> Iterator[str]:
 
 def _of_environment(definition: ServerDefinition) -> Iterator[str]:
     for name in definition.env:
-        if DECIDING.fullmatch(name):
-            yield f"{name}: decides what code runs"
-        elif TRAFFIC.fullmatch(name):
-            yield f"{name}: decides where its traffic goes, and who can read it"
+        yield from _of_variable(name)
     if definition.inherit_env is True:
         yield "inherit_env: it gets every variable of this kernel"
     elif definition.inherit_env:

@@ -25,8 +25,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
     folder: str | None = None
     """The folder of that file, or of the project that it belongs to (`.vscode/mcp.json` belongs to the one above)."""
-    host: str = "ipymcp"
-    """The host whose format the file has."""
     key: str = ""
     """Path of the definition in its file, keys joined by dots."""
     names: Mapping[str, str] = {}
@@ -102,6 +100,10 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     source: Source = Source()
     extra: Mapping[str, Any] = {}
     """Unknown keys, preserved as written."""
+
+    def hides_input(self, name: str) -> bool:
+        """Tell whether an input is hidden while the user types it."""
+        return self.inputs[name].get("password") is True
 
     def shadowing(self, place: str) -> ServerDefinition:
         """Return a copy marked as shadowing the user's server of the same name in the file `place`."""

@@ -8,34 +8,30 @@ is not a project.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.hosts import HOSTS, IMPORTED
 from ipymcp.config.parsing import entries, no_shape
 from ipymcp.config.paths import is_root, own_files
 from ipymcp.config.reading import load_if_there, read_each
 from ipymcp.errors import ConfigError
+from ipymcp.names import identifier
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ipymcp.config.definition import Scope
 
 
-PROJECT_FILES = (
-    "mcp.json",
-    ".mcp.json",
-    ".vscode/mcp.json",
-    ".cursor/mcp.json",
-    "opencode.json",
-    ".jupyter/mcp_settings.json",
-)
+PROJECT_FILES = ("mcp.json", *(host.project_file for host in HOSTS.values() if host.project_file))
 """Config files of a project folder, in order of precedence."""
-_MIXED = frozenset({"opencode.json"})
+_MIXED = {os.path.basename(host.project_file) for host in HOSTS.values() if host.has_other_settings}
 """Files that may also contain other settings of a host."""
 
 Stamp = tuple[int, int, int] | None
@@ -67,6 +63,11 @@ class Configuration(Struct, frozen=True):
     def definitions(self) -> dict[str, ServerDefinition]:
         """The valid definitions, by name."""
         return {name: entry for name, entry in self.servers.items() if isinstance(entry, ServerDefinition)}
+
+    def find(self, name: str) -> ServerDefinition | None:
+        """Find a valid definition by its name or its Python identifier."""
+        found = self.definitions
+        return found.get(name) or next((one for own, one in found.items() if identifier(own) == name), None)
 
     @property
     def errors(self) -> tuple[ConfigError, ...]:
@@ -187,6 +188,59 @@ def _read(file: FoundServer) -> list[tuple[str, ServerDefinition | ConfigError]]
 def file_owners() -> frozenset[int] | None:
     """Return the ids of the trusted file owners, this user and root; None on systems without owners."""
     return frozenset({os.getuid(), 0}) if hasattr(os, "getuid") else None
+
+
+class HostServers(Struct, frozen=True):
+    """Servers and errors from the files of a host."""
+
+    definitions: Mapping[str, ServerDefinition]
+    problems: tuple[ConfigError, ...]
+    files: tuple[Path, ...]
+    """The files that were read."""
+
+
+def read_host(host: str, folder: str) -> HostServers:
+    """Read the servers that the user has configured for another host. Its files are never written.
+
+    Args:
+        host: One of `IMPORTED`.
+        folder: The notebook's folder, for hosts that store servers by project in a file of the user.
+
+    Raises:
+        ConfigError: The host has no config file.
+    """
+    places = IMPORTED[host]()
+    definitions: dict[str, ServerDefinition] = {}
+    problems: list[ConfigError] = []
+    files: list[Path] = []
+    for path in places:
+        try:
+            document = load_if_there(path)
+        except ConfigError as error:
+            problems.append(error)
+            continue
+        if document is None:
+            continue
+        files.append(path)
+        for part in _parts(host, document.data, folder):
+            for name, entry in entries(part, Source(scope="user", file=str(path))) or ():
+                if isinstance(entry, ConfigError):
+                    problems.append(entry)
+                else:
+                    definitions.setdefault(name, entry)
+    if not files and not problems:
+        raise ConfigError(f"{host} has no servers here", hint=f"looked for {', '.join(map(str, places))}")
+    return HostServers(definitions, tuple(problems), tuple(files))
+
+
+def _parts(host: str, data: Any, folder: str) -> list[Any]:
+    """Return the parts of a document with servers, nearest first."""
+    if not HOSTS[host].has_projects or not isinstance(data, Mapping):
+        return [data]
+    document = cast("Mapping[str, Any]", data)
+    projects = document.get("projects")
+    local = cast("Mapping[str, Any]", projects).get(folder) if isinstance(projects, Mapping) else None
+    return [part for part in (local, document) if isinstance(part, Mapping) and "mcpServers" in part]
 
 
 class ConfigurationWatch:

@@ -20,7 +20,7 @@ from ipymcp.config.parsing import RawServer, definition_of, is_name, normal, sha
 from ipymcp.config.paths import is_root
 from ipymcp.config.reading import load_if_there
 from ipymcp.errors import ConfigError
-from ipymcp.files import PRIVATE, SHARED, make_folder, make_private_folder, write_file, write_hint
+from ipymcp.files import PRIVATE, SHARED, make_folder, make_private_folder, try_lock, write_file, write_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -62,7 +62,7 @@ def changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, An
 def ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
     """Return an entry, translated to our names if it uses another name for one of the values."""
     try:
-        own, names = normal(entry, "mcpServers", source)
+        own, names = normal(entry, "", source)
     except ConfigError:  # perhaps the error that the change fixes
         return entry
     return own if names.keys() & values.keys() else entry
@@ -75,7 +75,7 @@ def standing(name: str, document: Mapping[str, Any], source: Source) -> ServerDe
     listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
     inputs = {str(one.get("id")): one for one in listed}
     written = RawServer(name, f"mcpServers.{name}", document["mcpServers"][name])
-    return definition_of(written, "mcpServers", source, inputs)
+    return definition_of(written, "", source, inputs)
 
 
 _INDENT = re.compile(r"\n([ \t]+)\S")
@@ -153,24 +153,16 @@ def _text(document: Mapping[str, Any], before: str) -> bytes:
 @contextlib.contextmanager
 def _locked(file: Path) -> Generator[None]:
     """Lock the file's folder against other kernels, where the system supports it, without a lock file."""
-    try:
-        import fcntl
-    except ImportError:
+    if os.name == "nt":  # folders cannot be locked
         yield
         return
     descriptor = os.open(file.parent, os.O_RDONLY)
     try:
         deadline = time.monotonic() + _TIMEOUT
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConfigError(f"{file}: another kernel is writing it", hint="try again") from None
-                time.sleep(0.02)
-            except OSError:  # a file system without locks
-                break
+        while not try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise ConfigError(f"{file}: another kernel is writing it", hint="try again")
+            time.sleep(0.02)
         yield
     finally:
         os.close(descriptor)

@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.hosts import HOSTS
 from ipymcp.config.variables import Reference, in_folder, mapped, respelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ipymcp.config.hosts import ConfigHost
 
 
 _GLOB = re.compile(r"[*?\[]")
@@ -23,92 +26,6 @@ _NOT_VALUES = frozenset({"name", "source", "extra", "inputs"})
 _PLAIN = ServerDefinition(name="")
 SETTINGS = {key: getattr(_PLAIN, key) == {} for key in ServerDefinition.__struct_fields__ if key not in _NOT_VALUES}
 """Keys of a definition in ipymcp's own file, each with whether its value is an object."""
-
-
-class Target(Struct, frozen=True):
-    """The format in which a host writes servers."""
-
-    table: str = "mcpServers"
-    listed: bool = False
-    """Whether servers are a list, and `env` and headers lists of names and values."""
-    kind: str = ""
-    """The key of the transport; empty if there is none."""
-    words: Mapping[str, str] = field(default_factory=lambda: {"stdio": "stdio", "http": "http", "sse": "sse"})
-    """The host's names of the transports it supports."""
-    command_list: bool = False
-    urls: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Keys of the URL by transport, if other than `url`."""
-    names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The host's names of further keys, by our name."""
-    variables: str = ""
-    """Syntax of variables: `dollar`, `env` or `brace`; empty if not supported."""
-    milliseconds: bool = False
-    login: str = ""
-    """The key of a preregistered OAuth client."""
-    logins: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The host's names of that client's fields, by our name."""
-    includes: str = ""
-    """The key of the list of allowed tools."""
-    excludes: str = ""
-    """The key of the list of disabled tools."""
-
-
-_OAUTH = {"client_id": "clientId", "client_secret": "clientSecret", "scopes": "scopes"}
-_CLINE_WORDS = {"stdio": "stdio", "http": "streamableHttp", "sse": "sse"}
-TARGETS: Mapping[str, Target] = {
-    "claude-desktop": Target(words={"stdio": "stdio"}),
-    "claude-code": Target(kind="type", variables="dollar", login="oauth", logins={"client_id": "clientId"}),
-    "vscode": Target(table="servers", kind="type", names={"cwd": "cwd", "env_file": "envFile"}, variables="env"),
-    "cursor": Target(
-        names={"env_file": "envFile"},
-        variables="env",
-        login="auth",
-        logins={"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"},
-    ),
-    "cline": Target(
-        kind="type",
-        words=_CLINE_WORDS,
-        names={"cwd": "cwd", "timeout": "timeout", "disabled": "disabled", "auto_approve": "autoApprove"},
-        variables="env",
-    ),
-    "opencode": Target(
-        table="mcp",
-        kind="type",
-        words={"stdio": "local", "http": "remote", "sse": "remote"},
-        command_list=True,
-        names={"env": "environment", "disabled": "enabled"},
-        variables="brace",
-        login="oauth",
-        logins={**_OAUTH, "scopes": "scope"},
-    ),
-    "gemini": Target(
-        urls={"http": "httpUrl"},
-        names={"cwd": "cwd", "timeout": "timeout"},
-        variables="dollar",
-        milliseconds=True,
-        login="oauth",
-        logins=_OAUTH,
-        includes="includeTools",
-        excludes="excludeTools",
-    ),
-    "windsurf": Target(
-        urls={"http": "serverUrl", "sse": "serverUrl"},
-        names={"disabled": "disabled"},
-        variables="env",
-        excludes="disabledTools",
-    ),
-    "jupyter-ai": Target(table="mcp_servers", listed=True, kind="type", words={"stdio": "stdio", "http": "http"}),
-    "jupyter-mcp-manager": Target(
-        table="mcp_servers",
-        listed=True,
-        kind="type",
-        words={"stdio": "stdio", "http": "http"},
-        names={"disabled": "disabled"},
-    ),
-    "boocode": Target(kind="type", words={"stdio": "stdio", "http": "streamableHttp"}, names={"disabled": "enabled"}),
-    "dispatch": Target(table="servers", kind="transport", names={"disabled": "disabled"}),
-}
-"""Formats of the hosts to which servers can be exported."""
 
 
 class Exported(Struct, frozen=True):
@@ -152,22 +69,22 @@ def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) ->
 
     Args:
         definitions: The definitions.
-        host: One of `TARGETS`.
+        host: One of `HOSTS`.
         folder: The notebook's folder, the value of `${workspaceFolder}` for hosts that do not support it.
     """
-    target = TARGETS[host]
+    target = HOSTS[host]
     table: dict[str, Any] = {}
     notes: list[str] = []
     inputs: dict[str, Any] = {}
     for definition in definitions:
-        if definition.transport not in target.words:
+        if definition.transport not in target.transports:
             notes.append(f"{definition.name}: {host} does not support {definition.transport} servers")
             continue
         writing = _Writing(definition, target, host, folder)
         table[definition.name] = writing.entry()
         notes += writing.notes
         inputs |= writing.inputs
-    if not target.listed:
+    if not target.is_list:
         document: dict[str, Any] = {target.table: table}
     else:
         document = {target.table: [{"name": name, **entry} for name, entry in table.items()]}
@@ -179,7 +96,7 @@ def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) ->
 class _Writing:
     """Conversion of one definition to another host's format."""
 
-    def __init__(self, definition: ServerDefinition, target: Target, host: str, folder: str) -> None:
+    def __init__(self, definition: ServerDefinition, target: ConfigHost, host: str, folder: str) -> None:
         self.notes: list[str] = []
         self.inputs: dict[str, Any] = {}
         self._target = target
@@ -193,18 +110,20 @@ class _Writing:
     def entry(self) -> dict[str, Any]:
         """Return the server's object."""
         one, target = self._definition, self._target
-        values: dict[str, Any] = {target.kind: target.words[one.transport]} if target.kind else {}
-        if one.command is not None and target.command_list:
+        values: dict[str, Any] = (
+            {target.transport_key: target.transports[one.transport]} if target.transport_key else {}
+        )
+        if one.command is not None and target.has_command_list:
             values["command"] = [one.command, *one.args]
         elif one.command is not None:
             values |= {"command": one.command, "args": list(one.args)}
         if one.url is not None:
-            values[target.urls.get(one.transport, "url")] = one.url
+            values[target.url_keys.get(one.transport, "url")] = one.url
         for key in ("env", "headers"):
             table = getattr(one, key)
             if table:
                 named = [{"name": name, "value": text} for name, text in table.items()]
-                values[target.names.get(key, key)] = named if target.listed else dict(table)
+                values[target.names.get(key, key)] = named if target.is_list else dict(table)
         self._add_rest(values)
         return values
 
@@ -220,7 +139,7 @@ class _Writing:
             elif theirs == "enabled":
                 values[theirs] = not own[key]
             elif key == "timeout":
-                values[theirs] = int(own[key] * 1000) if self._target.milliseconds else own[key]
+                values[theirs] = int(own[key] * 1000) if self._target.has_milliseconds else own[key]
             else:
                 values[theirs] = own[key]
         self._add_extra(values)
@@ -229,13 +148,13 @@ class _Writing:
 
     def _add_login(self, values: dict[str, Any]) -> bool:
         """Add the login; return False if the host does not support all of it."""
-        auth, names = self._definition.auth, self._target.logins
+        auth, names = self._definition.auth, self._target.login_names
         if auth["type"] != "oauth" or not auth.keys() <= {"type", *names}:
             return False
         login = {theirs: auth[own] for own, theirs in names.items() if own in auth}
         if "scope" in login:
             login["scope"] = " ".join(login["scope"])
-        values[self._target.login] = login
+        values[self._target.login_key] = login
         return True
 
     def _add_tools(self, values: dict[str, Any]) -> bool:
@@ -245,19 +164,19 @@ class _Writing:
         included = [name for name, rule in rules.items() if rule == "ask"] if is_list else []
         excluded = [name for name, rule in rules.items() if rule == "deny"]
         named = len(included) + len(excluded) == len(rules) and not any(map(_GLOB.search, rules))
-        if not named or (is_list and not target.includes) or (excluded and not target.excludes):
+        if not named or (is_list and not target.allowed_tools) or (excluded and not target.denied_tools):
             return False
         if is_list:
-            values[target.includes] = included
+            values[target.allowed_tools] = included
         if excluded:
-            values[target.excludes] = excluded
+            values[target.denied_tools] = excluded
         return True
 
     def _add_extra(self, values: dict[str, Any]) -> None:
         """Add unknown keys; those of a specific host only for that host."""
         for key, value in self._definition.extra.items():
             host, dot, theirs = key.partition(".")
-            if not dot or host not in TARGETS:
+            if not dot or host not in HOSTS:
                 inner = values.get(key)
                 values[key] = {**inner, **value} if isinstance(inner, dict) and isinstance(value, Mapping) else value
             elif host == self._host:

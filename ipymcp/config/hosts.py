@@ -1,75 +1,71 @@
-"""The user's config files of other hosts. They are read on request, and never written."""
+"""The other MCP hosts: where each keeps its config files, and how it writes servers.
+
+One record per host is the source for reading (`parsing`), discovery and export. Reading needs no host for most
+documents: every host's names are understood in every file, so that a definition works wherever it is pasted.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
-
-from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.parsing import entries
-from ipymcp.config.reading import load_if_there
-from ipymcp.errors import ConfigError
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
-class HostServers(Struct, frozen=True):
-    """Servers and errors from the files of a host."""
+class ConfigHost(Struct, frozen=True, kw_only=True):
+    """A host and its format. Names are mapped from ours to the host's."""
 
-    definitions: Mapping[str, ServerDefinition]
-    problems: tuple[ConfigError, ...]
-    files: tuple[Path, ...]
-    """The files that were read."""
-
-
-def read_host(host: str, folder: str) -> HostServers:
-    """Read the servers that the user has configured for another host.
-
-    Args:
-        host: One of `HOSTS`.
-        folder: The notebook's folder, for hosts that store servers by project in a file of the user.
-
-    Raises:
-        ConfigError: The host has no config file.
-    """
-    places = HOSTS[host]()
-    definitions: dict[str, ServerDefinition] = {}
-    problems: list[ConfigError] = []
-    files: list[Path] = []
-    for path in places:
-        try:
-            document = load_if_there(path)
-        except ConfigError as error:
-            problems.append(error)
-            continue
-        if document is None:
-            continue
-        files.append(path)
-        for part in _parts(host, document.data, folder):
-            for name, entry in entries(part, Source(scope="user", file=str(path))) or ():
-                if isinstance(entry, ConfigError):
-                    problems.append(entry)
-                else:
-                    definitions.setdefault(name, entry)
-    if not files and not problems:
-        raise ConfigError(f"{host} has no servers here", hint=f"looked for {', '.join(map(str, places))}")
-    return HostServers(definitions, tuple(problems), tuple(files))
-
-
-def _parts(host: str, data: Any, folder: str) -> list[Any]:
-    """Return the parts of a document with servers, nearest first: Claude Code stores those of projects separately."""
-    if host != "claude-code" or not isinstance(data, Mapping):
-        return [data]
-    document = cast("Mapping[str, Any]", data)
-    projects = document.get("projects")
-    local = cast("Mapping[str, Any]", projects).get(folder) if isinstance(projects, Mapping) else None
-    return [part for part in (local, document) if isinstance(part, Mapping) and "mcpServers" in part]
+    files: Callable[[], list[Path]] | None = None
+    """Returns the user's config files of the host, in order of precedence; None if they are not read."""
+    project_file: str = ""
+    """Path of the config file in a project."""
+    folder: str = ""
+    """The name of a folder whose files with the common table `mcpServers` are recognised as this host's."""
+    has_projects: bool = False
+    """Whether a file has tables for single projects, below `projects`."""
+    has_other_settings: bool = False
+    """Whether a file may have other settings only."""
+    table: str = "mcpServers"
+    """The key of the servers."""
+    is_list: bool = False
+    """Whether servers are a list, and `env` and headers lists of names and values."""
+    transport_key: str = ""
+    """The key of the transport; empty if there is none."""
+    transports: Mapping[str, str] = field(default_factory=lambda: {"stdio": "stdio", "http": "http", "sse": "sse"})
+    """Names of the supported transports."""
+    has_command_list: bool = False
+    """Whether program and arguments are one list."""
+    url_keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Keys of the URL by transport, if other than `url`."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of further keys."""
+    old_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further names that files of the host may have, mapped to ours."""
+    variables: Literal["", "dollar", "env", "brace"] = ""
+    """Syntax of variables: `${A:-b}`, `${env:A}` or `{env:A}`; empty if not supported."""
+    has_bare_variables: bool = False
+    """Whether `$NAME` in `env` and headers is a variable, too."""
+    has_loose_env: bool = False
+    """Whether `env` may have numbers, and null for a variable to omit."""
+    has_milliseconds: bool = False
+    """Whether the timeout is in milliseconds."""
+    login_key: str = ""
+    """The key of a preregistered OAuth client."""
+    login_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of that client's fields."""
+    allowed_tools: str = ""
+    """The key of the list of allowed tools."""
+    denied_tools: str = ""
+    """The key of the list of disabled tools."""
+    other_meanings: tuple[str, ...] = ()
+    """Keys that mean something else to ipymcp, and are kept aside."""
+    marks: frozenset[str] = frozenset()
+    """Keys that only this host's definitions have, and by which they are recognised in any file."""
 
 
 def _home(*names: str) -> Path:
@@ -116,16 +112,105 @@ def _jupyter_manager() -> list[Path]:
     return _jupyter(settings, "mcp_settings.json", "mcp_servers.json")
 
 
-HOSTS: Mapping[str, Callable[[], list[Path]]] = {
-    "claude-desktop": lambda: [_settings("Claude", "claude_desktop_config.json")],
-    "claude-code": lambda: [_home(".claude.json")],
-    "vscode": lambda: _editors("mcp.json"),
-    "cursor": lambda: [_home(".cursor", "mcp.json")],
-    "cline": _cline,
-    "opencode": _opencode,
-    "gemini": lambda: [_home(".gemini", "settings.json")],
-    "windsurf": lambda: [_home(".codeium", "windsurf", "mcp_config.json")],
-    "jupyter-ai": lambda: _jupyter("mcp_settings.json"),
-    "jupyter-mcp-manager": _jupyter_manager,
+_LOGIN = {"client_id": "clientId", "client_secret": "clientSecret", "scopes": "scopes"}
+_NO_SSE = {"stdio": "stdio", "http": "http"}
+HOSTS: dict[str, ConfigHost] = {
+    "claude-desktop": ConfigHost(
+        files=lambda: [_settings("Claude", "claude_desktop_config.json")], transports={"stdio": "stdio"}
+    ),
+    "claude-code": ConfigHost(
+        files=lambda: [_home(".claude.json")],
+        project_file=".mcp.json",
+        has_projects=True,
+        transport_key="type",
+        variables="dollar",
+        login_key="oauth",
+        login_names={"client_id": "clientId"},
+    ),
+    "vscode": ConfigHost(
+        files=lambda: _editors("mcp.json"),
+        project_file=".vscode/mcp.json",
+        table="servers",
+        transport_key="type",
+        names={"cwd": "cwd", "env_file": "envFile"},
+        variables="env",
+        has_loose_env=True,
+    ),
+    "cursor": ConfigHost(
+        files=lambda: [_home(".cursor", "mcp.json")],
+        project_file=".cursor/mcp.json",
+        names={"env_file": "envFile"},
+        variables="env",
+        login_key="auth",
+        login_names={"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"},
+    ),
+    "cline": ConfigHost(
+        files=_cline,
+        transport_key="type",
+        transports={"stdio": "stdio", "http": "streamableHttp", "sse": "sse"},
+        names={"cwd": "cwd", "timeout": "timeout", "disabled": "disabled", "auto_approve": "autoApprove"},
+        old_names={"alwaysAllow": "auto_approve", "transportType": "transport"},
+        variables="env",
+    ),
+    "opencode": ConfigHost(
+        files=_opencode,
+        project_file="opencode.json",
+        has_other_settings=True,
+        table="mcp",
+        transport_key="type",
+        transports={"stdio": "local", "http": "remote", "sse": "remote"},
+        has_command_list=True,
+        names={"env": "environment", "disabled": "enabled"},
+        variables="brace",
+        login_key="oauth",
+        login_names={**_LOGIN, "scopes": "scope"},
+        other_meanings=("timeout",),  # for listing tools, too short for a first start
+    ),
+    "gemini": ConfigHost(
+        files=lambda: [_home(".gemini", "settings.json")],
+        folder=".gemini",
+        url_keys={"http": "httpUrl"},
+        names={"cwd": "cwd", "timeout": "timeout"},
+        variables="dollar",
+        has_bare_variables=True,
+        has_milliseconds=True,
+        login_key="oauth",
+        login_names=_LOGIN,
+        allowed_tools="includeTools",
+        denied_tools="excludeTools",
+        other_meanings=("trust",),  # would allow every tool
+        marks=frozenset({"httpUrl", "includeTools", "excludeTools", "trust"}),
+    ),
+    "windsurf": ConfigHost(
+        files=lambda: [_home(".codeium", "windsurf", "mcp_config.json")],
+        url_keys={"http": "serverUrl", "sse": "serverUrl"},
+        names={"disabled": "disabled"},
+        variables="env",
+        denied_tools="disabledTools",
+    ),
+    "jupyter-ai": ConfigHost(
+        files=lambda: _jupyter("mcp_settings.json"),
+        project_file=".jupyter/mcp_settings.json",
+        table="mcp_servers",
+        is_list=True,
+        transport_key="type",
+        transports=_NO_SSE,
+    ),
+    "jupyter-mcp-manager": ConfigHost(
+        files=_jupyter_manager,
+        table="mcp_servers",
+        is_list=True,
+        transport_key="type",
+        transports=_NO_SSE,
+        names={"disabled": "disabled"},
+    ),
+    "boocode": ConfigHost(
+        transport_key="type",
+        transports={"stdio": "stdio", "http": "streamableHttp"},
+        names={"disabled": "enabled"},
+    ),
+    "dispatch": ConfigHost(table="servers", transport_key="transport", names={"disabled": "disabled"}),
 }
-"""Functions that return the config files of each host, in order of precedence."""
+"""The hosts by name. Servers can be exported to all of them, and imported from those in `IMPORTED`."""
+IMPORTED = {name: host.files for name, host in HOSTS.items() if host.files is not None}
+"""Functions that return the user's config files, by host."""

@@ -15,21 +15,24 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard, cast, get_args
 
 import msgspec
 from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.hosts import HOSTS
 from ipymcp.config.redaction import masked
 from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError
 from ipymcp.masking import looks_secret
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
+from ipymcp.text import cut
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import Era, ReadOnly, Source, Transport
+    from ipymcp.config.hosts import ConfigHost
 
 
 _SHOWN = 60
@@ -48,8 +51,7 @@ def found(value: object) -> str:
         return type(value).__name__
     if len(text) > _SHOWN and isinstance(value, list | tuple):
         return "a list"
-    text = masked(text)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return cut(masked(text), _SHOWN)
 
 
 class ServerReader:
@@ -214,7 +216,6 @@ _KEYS = {
         *("idp_token", "idp_token_type"),
     ),
 }
-_METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
 _SHAPE = 'write {"type": "bearer", "token": "…"}, or "type": "oauth", "client_credentials" or "enterprise"'
 
 
@@ -245,7 +246,9 @@ def auth(entry: ServerReader) -> Mapping[str, Any]:
             text = scopes.split() if isinstance(scopes, str) else inner.texts(key, hint='such as ["files:read"]')
             read[key] = list(text)
         elif key == "token_endpoint_auth_method":
-            read[key] = inner.choice(key, _METHODS)
+            from ipymcp.protocol.oauth.clients import AuthMethod  # few definitions name one
+
+            read[key] = inner.choice(key, get_args(AuthMethod))
         else:
             read[key] = inner.secret(key)
     if kind == "bearer" and not read["token"]:
@@ -253,29 +256,28 @@ def auth(entry: ServerReader) -> Mapping[str, Any]:
     return {key: value for key, value in read.items() if value}
 
 
-_SAME = {
-    "environment": "env",
-    "envFile": "env_file",
-    "serverUrl": "url",
-    "httpUrl": "url",
-    "autoApprove": "auto_approve",
-    "alwaysAllow": "auto_approve",
-    "transportType": "transport",
+_RENAMED = {
+    theirs: own
+    for host in HOSTS.values()
+    for own, theirs in (
+        *((own, theirs) for own, theirs in host.names.items() if own not in (theirs, "disabled")),
+        *((own, theirs) for theirs, own in host.old_names.items()),
+        *(("url", theirs) for theirs in host.url_keys.values()),
+    )
 }
 _TRANSPORT_WORDS = {
-    "local": "stdio",
-    "remote": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
-    "streamablehttp": "http",
+    **dict.fromkeys(("streamable-http", "streamable_http", "streamablehttp"), "http"),
+    **{theirs: own for host in HOSTS.values() for own, theirs in host.transports.items() if own != "sse"},
 }
-_OAUTH = {"clientId": "client_id", "clientSecret": "client_secret", "scopes": "scopes", "scope": "scopes"}
-_CURSOR_AUTH = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret", "scopes": "scopes"}
-_GEMINI = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
-"""Keys that only Gemini's definitions have."""
-_DENIED = ("disabledTools", "excludeTools")
-OTHER_NAMES = frozenset({*_SAME, *_GEMINI, *_DENIED, "enabled", "enabledTools", "oauth"})
+_LOGINS = {
+    key: {theirs: own for host in HOSTS.values() if host.login_key == key for own, theirs in host.login_names.items()}
+    for key in dict.fromkeys(host.login_key for host in HOSTS.values() if host.login_key)
+}
+_ALLOWED = [host.allowed_tools for host in HOSTS.values() if host.allowed_tools]
+_DENIED = [host.denied_tools for host in HOSTS.values() if host.denied_tools]
+OTHER_NAMES = frozenset(
+    {*_RENAMED, *_DENIED, "enabled", "enabledTools", "oauth"}.union(*(host.marks for host in HOSTS.values()))
+)
 """Other hosts' names of the values of a server."""
 _DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
 
@@ -285,51 +287,46 @@ def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[s
 
     Args:
         values: The values in the document.
-        host: The host whose format the document has.
+        host: The host whose format the document has; empty for the common one.
         source: Source of the server, for errors.
 
     Raises:
         ConfigError: Two keys contradict each other, or a value has the wrong type.
     """
-    reading = _Reading(dict(values), source)
-    is_gemini = host == "gemini" or not _GEMINI.isdisjoint(values)
+    reading = _Translation(dict(values), source)
+    marked = [name for name, one in HOSTS.items() if not one.marks.isdisjoint(values)]
     reading.flatten_transport()
-    for theirs, own in _SAME.items():
+    for theirs, own in _RENAMED.items():
         reading.rename(theirs, own)
     reading.split_command()
-    reading.read_switches()
+    reading.read_switch()
     reading.read_tools()
     reading.read_login()
     for key in ("env", "headers"):
         reading.read_pairs(key)
-    if host == "vscode":
-        reading.loosen_env()
-    if is_gemini:
-        reading.read_gemini()
-    elif host == "opencode":  # its timeout is for listing tools, too short for a first start
-        reading.set_aside("timeout", "opencode")
+    for name in marked or filter(None, [host]):
+        reading.read_format(name, HOSTS[name])
     return reading.values, reading.names
 
 
-class _Reading:
+class _Translation(ServerReader):
     """Translation of one server's values to our names."""
 
     def __init__(self, values: dict[str, Any], source: Source) -> None:
+        super().__init__(values, source)
         self.values = values
         self.names: dict[str, str] = {}
-        self._source = source
 
     def rename(self, theirs: str, own: str) -> None:
         """Rename a key to ours; if both exist, they must be equal."""
-        if theirs not in self.values:
-            return
-        value = self.values.pop(theirs)
+        value = self.values.pop(theirs, None)
         if value is None:
             return
         kept = self.values.get(own)
         if kept is not None and kept != value:
             spelled = self.names.get(own, own)
-            raise self._error(theirs, f'it and "{spelled}" disagree', f'keep one of "{spelled}" and "{theirs}"')
+            hint = f'keep one of "{spelled}" and "{theirs}"'
+            raise self.error(f'it and "{spelled}" disagree', key=theirs, hint=hint)
         self.values[own] = value
         self.names[own] = theirs
 
@@ -340,12 +337,13 @@ class _Reading:
             del self.values["transport"]
             for key, value in cast("Mapping[str, Any]", inner).items():
                 if self.values.setdefault(key, value) != value:
-                    raise self._error(f"transport.{key}", f'it and "{key}" disagree', "keep one of the two")
+                    hint = "keep one of the two"
+                    raise self.error(f'it and "{key}" disagree', key=f"transport.{key}", hint=hint)
                 self.names[key] = f"transport.{key}"
         for key in ("type", "transport", "transportType"):
             word = self.values.get(key)
-            if isinstance(word, str) and word in _TRANSPORT_WORDS:
-                self.values[key] = _TRANSPORT_WORDS[word]
+            if isinstance(word, str):
+                self.values[key] = _TRANSPORT_WORDS.get(word, word)
         if "httpUrl" in self.values:
             self.values.pop("url", None)  # Gemini's older key, kept for older versions
             self.values.setdefault("type", "http")
@@ -359,52 +357,47 @@ class _Reading:
             self.values["args"] = [*args, *(self.values.get("args") or ())]
             self.names |= {"command": "command[0]", "args": "command"}
 
-    def read_switches(self) -> None:
+    def read_switch(self) -> None:
         """Translate `enabled` to `disabled`."""
-        enabled = self.values.pop("enabled", None)
-        if enabled is None:
-            return
-        if not isinstance(enabled, bool):
-            hint = 'write "enabled": true or "enabled": false, unquoted'
-            raise self._error("enabled", f"expected true or false, got {found(enabled)}", hint)
-        if self.values.get("disabled") not in (None, not enabled):
-            raise self._error("enabled", 'it and "disabled" disagree', 'keep "disabled"')
-        self.values["disabled"] = not enabled
-        self.names["disabled"] = "enabled"
+        if "enabled" in self:
+            disabled = not self.flag("enabled", default=True)
+            if self.values.get("disabled") not in (None, disabled):
+                raise self.error('it and "disabled" disagree', key="enabled", hint='keep "disabled"')
+            self.values["disabled"] = disabled
+            self.names["disabled"] = "enabled"
+        self.values.pop("enabled", None)
 
     def read_tools(self) -> None:
         """Translate lists of included and excluded tools to rules."""
         rules: dict[str, str] = {}
-        key = "tools" if isinstance(self.values.get("tools"), list) else "includeTools"  # a list: GitHub Copilot's
-        included = self._names_of_tools(key)
-        if included is not None and "*" not in included:
-            rules = {"*": "deny", **dict.fromkeys(included, "ask")}
-            self.names["tools"] = key
+        tools = ["tools"] if isinstance(self.values.get("tools"), list) else _ALLOWED  # a list: GitHub Copilot's
+        for key in tools:
+            allowed = self._pop_tools(key)
+            if allowed is not None and "*" not in allowed:
+                rules = {"*": "deny", **dict.fromkeys(allowed, "ask")}
+                self.names["tools"] = key
         for key in _DENIED:
-            denied = self._names_of_tools(key)
+            denied = self._pop_tools(key)
             if denied:
-                rules = {
-                    **{name: rule for name, rule in rules.items() if name not in denied},
-                    **dict.fromkeys(denied, "deny"),
-                }
+                rules = {name: rule for name, rule in rules.items() if name not in denied}
+                rules |= dict.fromkeys(denied, "deny")
                 self.names.setdefault("tools", key)
         if rules and isinstance(self.values.setdefault("tools", {}), Mapping):
             self.values["tools"] = {**rules, **self.values["tools"]}
 
-    def _names_of_tools(self, key: str) -> list[str] | None:
+    def _pop_tools(self, key: str) -> list[str] | None:
         value: object = self.values.pop(key, None)
         if value is None:
             return None
-        what = found(value)
         items = cast("list[object]", value) if isinstance(value, list) else [None]
         names = [item.partition("(")[0] for item in items if isinstance(item, str)]
         if len(names) < len(items):
-            raise self._error(key, f"expected a list of strings, got {what}", 'name tools, such as ["read"]')
+            raise self.expected(key, "a list of strings", cast("object", value), hint='name tools, such as ["read"]')
         return names
 
     def read_login(self) -> None:
         """Translate a preregistered client in `oauth` (Claude Code, VS Code, opencode, Gemini) or `auth` (Cursor)."""
-        for key, known in (("oauth", _OAUTH), ("auth", _CURSOR_AUTH)):
+        for key, known in _LOGINS.items():
             given = self.values.get(key)
             if not isinstance(given, Mapping) or "type" in given:
                 continue
@@ -423,63 +416,54 @@ class _Reading:
         listed = self.values.get(key)
         if not isinstance(listed, list):
             return
-        items = cast("list[object]", listed)
         table: dict[str, Any] = {}
-        for index, item in enumerate(items):
-            what = found(item)
+        for index, item in enumerate(cast("list[object]", listed)):
             pair: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
             name = pair.get("name")
             if not isinstance(name, str) or not name or "value" not in pair:
                 if not index and not isinstance(item, Mapping):
                     return  # not such a list: validation of the object gives a better error
                 hint = 'write {"name": "NAME", "value": "…"}'
-                raise self._error(f"{key}[{index}]", f"expected a name and a value, got {what}", hint)
+                raise self.expected(f"{key}[{index}]", "a name and a value", cast("object", item), hint=hint)
             if name in table:
-                raise self._error(f"{key}[{index}].name", f'"{name}" is there twice', "keep one of the two")
+                raise self.error(f'"{name}" is there twice', key=f"{key}[{index}].name", hint="keep one of the two")
             table[name] = pair["value"]
         self.values[key] = table
 
-    def loosen_env(self) -> None:
-        """Translate VS Code's numbers to strings, and drop null values."""
-        env = self.values.get("env")
-        if isinstance(env, Mapping):
-            given = cast("Mapping[str, Any]", env)
-            self.values["env"] = {
-                name: json.dumps(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-                for name, value in given.items()
-                if value is not None
-            }
-
-    def read_gemini(self) -> None:
-        """Translate milliseconds, and `$NAME` in `env` and headers; drop `trust`, which would allow every tool."""
-        self.set_aside("trust", "gemini")
+    def read_format(self, name: str, host: ConfigHost) -> None:
+        """Translate what only one host's definitions mean."""
+        for key in host.other_meanings:
+            if key in self.values:
+                self.values[f"{name}.{key}"] = self.values.pop(key)
+                self.names[f"{name}.{key}"] = key
         timeout = self.values.get("timeout")
-        if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+        if host.has_milliseconds and isinstance(timeout, int | float) and not isinstance(timeout, bool):
             self.values["timeout"] = timeout / 1000
             self.names["timeout"] = "timeout"  # the same name with another unit
-        for key in ("env", "headers"):
-            table = self.values.get(key)
-            if isinstance(table, Mapping):
-                given = cast("Mapping[str, Any]", table)
-                self.values[key] = {
-                    name: _DOLLAR.sub(r"${\1}", value) if isinstance(value, str) else value
-                    for name, value in given.items()
-                }
+        if host.has_bare_variables:
+            for key in ("env", "headers"):
+                self._change_texts(key, lambda value: _DOLLAR.sub(r"${\1}", value) if isinstance(value, str) else value)
+        if host.has_loose_env:
+            self._change_texts("env", lambda value: json.dumps(value) if type(value) in (int, float) else value)
+            env = self.values.get("env")
+            if isinstance(env, Mapping):
+                given = cast("Mapping[str, Any]", env)
+                self.values["env"] = {key: value for key, value in given.items() if value is not None}
 
-    def set_aside(self, key: str, host: str) -> None:
-        """Keep a key that has another meaning here among the unknown ones."""
-        if key in self.values:
-            self.values[f"{host}.{key}"] = self.values.pop(key)
-            self.names[f"{host}.{key}"] = key
-
-    def _error(self, key: str, message: str, hint: str) -> ConfigError:
-        return ConfigError(f"{self._source.where(key)}: {message}", hint=hint)
+    def _change_texts(self, key: str, change: Callable[[Any], Any]) -> None:
+        table = self.values.get(key)
+        if isinstance(table, Mapping):
+            self.values[key] = {name: change(value) for name, value in cast("Mapping[str, Any]", table).items()}
 
 
 SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 _REACHED = ("command", "url", "serverUrl", "httpUrl", "transport")
 """Keys by which an object is recognised as a server."""
-_TABLES = {"mcpServers": "mcpServers", "mcp_servers": "jupyter", "servers": "servers"}
+_TABLES = {
+    table: next(name for name, host in HOSTS.items() if host.table == table)
+    for table in ("mcpServers", "mcp_servers", "servers")
+}
+"""Keys of tables of servers, in the order in which they are looked for, each with the first host that uses it."""
 _MENTIONED = 5
 
 
@@ -496,7 +480,7 @@ class DocumentFormat(Struct, frozen=True):
     """A document with its recognised format."""
 
     host: str
-    """The host whose format it is; `mcpServers` for the common one."""
+    """The host whose format it is; empty for the common one."""
     written: tuple[RawServer | ConfigError, ...]
     """Each server, or its error."""
     inputs: Mapping[str, Mapping[str, Any]]
@@ -517,16 +501,17 @@ def shape_of(document: object, origin: str) -> DocumentFormat | None:
         raise ConfigError(f"{origin}: expected an object, got {found(document)}", hint=SHAPE)
     table = cast("Mapping[str, Any]", document)
     inputs = _inputs(table)
+    if "mcpServers" in table:
+        folder = os.path.basename(os.path.dirname(origin))
+        host = next((name for name, one in HOSTS.items() if one.folder and one.folder == folder), "")
+        return DocumentFormat(host, tuple(_written(table["mcpServers"], "mcpServers", origin)), inputs)
     for key, host in _TABLES.items():
-        if key in table and not (key != "mcpServers" and is_server(table[key])):
-            written = tuple(_written(table[key], key, origin))
-            if key == "mcpServers" and os.path.basename(os.path.dirname(origin)) == ".gemini":
-                host = "gemini"
-            return DocumentFormat("vscode" if key == "servers" else host, written, inputs)
+        if key in table and key != "mcp" and not is_server(table[key]):
+            return DocumentFormat(host, tuple(_written(table[key], key, origin)), inputs)
     settings = cast("object", table.get("mcpSettings"))
     if isinstance(settings, Mapping) and "mcp_servers" in settings:
         listed = cast("Mapping[str, object]", settings)["mcp_servers"]
-        return DocumentFormat("jupyter", tuple(_written(listed, "mcpSettings.mcp_servers", origin)), {})
+        return DocumentFormat("jupyter-mcp-manager", tuple(_written(listed, "mcpSettings.mcp_servers", origin)), {})
     inner = table.get("mcp")
     if isinstance(inner, Mapping) and not is_server(cast("object", inner)):
         held = cast("Mapping[str, Any]", inner)
@@ -545,7 +530,7 @@ def bare_shape(table: object, origin: str) -> DocumentFormat:
     Raises:
         ConfigError: The value is not an object.
     """
-    return DocumentFormat("flat", tuple(_written(table, "", origin)), {})
+    return DocumentFormat("", tuple(_written(table, "", origin)), {})
 
 
 def no_shape(document: Mapping[str, Any], origin: str) -> ConfigError:
@@ -676,14 +661,14 @@ def definition_of(
 
     Args:
         written: The server in its document.
-        host: The host whose format the document has.
+        host: The host whose format the document has; empty for the common one.
         source: Source of the document.
         inputs: The document's inputs, by id.
 
     Raises:
         ConfigError: A value is invalid.
     """
-    place = _at(source, host=host, key=written.key)
+    place = _at(source, key=written.key)
     values, names = normal(written.values, host, place)
     place = _at(place, names=names)
     definition = _server(written.name, ServerReader(values, place), place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,16 @@ def state_folder() -> str:
     from jupyter_core.paths import jupyter_data_dir
 
     return os.path.join(jupyter_data_dir(), "ipymcp")
+
+
+def cache_folder() -> str:
+    """Return the folder of cached data: in `IPYMCP_STATE_DIR`, else `ipymcp` in the user's cache folder."""
+    given = os.environ.get("IPYMCP_STATE_DIR")
+    if given:
+        return os.path.join(state_folder(), "cache")
+    usual = {"win32": "~/AppData/Local", "darwin": "~/Library/Caches"}.get(sys.platform, "~/.cache")
+    chosen = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME", "")
+    return os.path.join(chosen if os.path.isabs(chosen) else os.path.expanduser(usual), "ipymcp")
 
 
 _ROOTS = (".git", ".hg", ".jj", ".svn")

@@ -1,119 +1,232 @@
-"""Tables of programs and variables that decide which code runs, for `dangers` and `digest`."""
+"""The table of programs that definitions run, and of variables that decide which code runs.
+
+One record per program is the source for what is agreed to (`binding`), warned about (`dangers`) and hinted at.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-OTHER_USERS: Final = frozenset({"sudo", "doas", "su", "pkexec", "runas"})
-WRAPPERS: Final = frozenset(
-    {"env", "nohup", "timeout", "nice", "ionice", "setsid", "stdbuf", "xargs", "busybox", "toybox", "command", "exec"}
-    | {"start", "cross-env", "dotenv", "direnv", "mise", "parallel", "flock", "watch", "unshare", "chroot", "time"}
-)
-"""Programs that run another program, given by their arguments."""
-CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
-NODE: Final = frozenset({"npx", "npm", "pnpm", "yarn", "bunx", "bun", "node", "deno"})
-PYTHON: Final = re.compile(r"(python|pypy)[\d.]*w?")
-INTERPRETER: Final = re.compile(
-    rf"({PYTHON.pattern}|node|bun|deno|tsx|ts-node|ruby|perl|php|lua|Rscript|julia)(\.exe)?"
-)
-PROJECT_TOOLS: Final = frozenset(
-    {
-        "uv",
-        "uvx",
-        "poetry",
-        "pipenv",
-        "hatch",
-        "pdm",
-        "pixi",
-        "make",
-        "just",
-        "cargo",
-        "go",
-        "rye",
-        "tox",
-        "nox",
-        "rake",
-    }
-    | {"task", "gradle", "mvn", "dotnet", "bazel"}
-)
-"""Programs that run commands from a project's settings."""
-FETCHING: Final = frozenset({"uvx", "npx", "bunx", "dlx", "tool", "x"})
-"""Programs and subcommands that run a downloaded package."""
-_NODE_FILES = ("package.json", ".npmrc")
-SETTINGS_FILES: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("npx", "npm"), _NODE_FILES),
-    "pnpm": (*_NODE_FILES, "pnpm-workspace.yaml", ".pnpmfile.cjs"),
-    "yarn": (*_NODE_FILES, ".yarnrc", ".yarnrc.yml"),
-    **dict.fromkeys(("bun", "bunx"), (*_NODE_FILES, "bunfig.toml")),
-    "deno": ("deno.json", "deno.jsonc", "package.json"),
-    "uv": ("pyproject.toml", "uv.toml", "uv.lock"),
-    "uvx": ("uv.toml",),
-    "poetry": ("pyproject.toml", "poetry.lock", "poetry.toml"),
-    "pipenv": ("Pipfile", "Pipfile.lock"),
-    "hatch": ("pyproject.toml", "hatch.toml"),
-    "pdm": ("pyproject.toml", "pdm.lock"),
-    "rye": ("pyproject.toml",),
-    "pixi": ("pixi.toml", "pixi.lock", "pyproject.toml"),
-    "make": ("GNUmakefile", "makefile", "Makefile"),
-    "just": ("justfile", "Justfile", ".justfile"),
-    "cargo": ("Cargo.toml", "Cargo.lock", "build.rs", ".cargo/config.toml", ".cargo/config"),
-    "go": ("go.mod", "go.work"),
-    "tox": ("tox.ini", "pyproject.toml"),
-    "nox": ("noxfile.py",),
-    "rake": ("Rakefile", "rakefile"),
-    "task": ("Taskfile.yml", "Taskfile.yaml"),
-    "gradle": ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"),
-    "mvn": ("pom.xml",),
-    "bazel": ("MODULE.bazel", "WORKSPACE", "BUILD", "BUILD.bazel"),
-    **dict.fromkeys(
-        CONTAINERS, ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile")
-    ),
-}
-"""Files in the working folder from which each program takes what to run."""
+class Program(Struct, frozen=True):
+    """How a program finds what it runs. Regular expressions match a whole argument; they are compiled at first use."""
 
-_SHELL_OPTION = re.compile(r"-[a-z]*c[a-z]*|--(init-)?command(=.*)?", re.I)
-_POWERSHELL_OPTION = re.compile(r"[-/](c|command\w*|e|ec|en\w*)", re.I)
-SHELL_LINES: Final[Mapping[str, re.Pattern[str]]] = {
-    **dict.fromkeys(("sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "csh", "tcsh"), _SHELL_OPTION),
-    **dict.fromkeys(("powershell", "pwsh"), _POWERSHELL_OPTION),
-    "cmd": re.compile(r"/[ckr].*", re.I),
-}
-"""The option of each shell that precedes code."""
-_EVAL = re.compile(r"-e|--eval(=.*)?")
-_ANYTHING = re.compile(r".*", re.DOTALL)
-EVALUATING: Final[Mapping[str, re.Pattern[str]]] = {
-    "python": re.compile(r"-[A-Za-z]*c.*", re.DOTALL),
-    "node": re.compile(r"-[a-z]*[epr]|--(eval|print|require|import|loader|experimental-loader)(=.*)?", re.DOTALL),
-    "npx": re.compile(r"-c|--call(=.*)?", re.DOTALL),
-    "npm": re.compile(r"-c|--call(=.*)?", re.DOTALL),
-    "perl": re.compile(r"-[A-Za-z0-9]*[eEmM].*", re.DOTALL),
-    "ruby": re.compile(r"-[A-Za-z]*[er].*", re.DOTALL),
-    "php": re.compile(r"-[rBEd].*", re.DOTALL),
-    "deno": re.compile(r"eval"),
-    "bun": re.compile(r"-[epr]|--(eval|print|preload)(=.*)?", re.DOTALL),
-    "osascript": re.compile(r"-e"),
-    "lua": re.compile(r"-[el].*", re.DOTALL),
-    **dict.fromkeys(
-        ("Rscript", "rscript", "julia", "groovy", "scala", "elixir", "swift", "ghc", "clojure", "bb"), _EVAL
+    kind: Literal["", "python", "node", "container", "project tool", "wrapper", "other user"] = ""
+    """`project tool`: runs commands from a project's settings; `wrapper`: runs another program, given by its arguments;
+    `other user`: runs it as another user."""
+    is_launcher: bool = False
+    """Whether servers are usually started with it, so that `%mcp load` recognises it at the start of a command."""
+    may_download: bool = False
+    """Whether a first start may take long because of a download."""
+    is_fetching: bool = False
+    """Whether it runs a downloaded package."""
+    is_interpreter: bool = False
+    """Whether it runs the file or folder that an argument names."""
+    install: str = ""
+    """Advice for a missing program."""
+    settings: tuple[str, ...] = ()
+    """Files in the working folder from which it takes what to run."""
+    folder: str = ""
+    """The folder of the programs that its arguments name."""
+    runs_scripts: bool = False
+    """Whether it runs the scripts of `package.json`."""
+    shell_option: str = ""
+    """A shell's option that precedes code; case is ignored."""
+    code_option: str = ""
+    """Leading options with code."""
+    package_option: str = ""
+    """Options that name the package to run, whatever the command's own word is."""
+    side_option: str = ""
+    """Options, anywhere, that run code, or write files that are run later; case is ignored."""
+
+
+_NODE = "install Node.js, or name the program's full path"
+_UV = "pip install uv, or run the server's own module: -- python -m …"
+_NODE_FILES = ("package.json", ".npmrc")
+_CONTAINER_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile")
+_PACKAGE = r"-p|--package"
+_FROM = r"--(from|spec|with|with-editable|with-requirements)"
+_EVAL = r"-e|--eval(=.*)?"
+_COMMAND = r"-c|--command(=.*)?"
+_TABLE: Mapping[str, Program] = {
+    "python": Program("python", is_launcher=True, is_interpreter=True, code_option=r"-[A-Za-z]*c.*"),
+    "node": Program(
+        "node",
+        is_launcher=True,
+        is_interpreter=True,
+        install=_NODE,
+        code_option=r"-[a-z]*[epr]|--(eval|print|require|import|loader|experimental-loader)(=.*)?",
     ),
-    **dict.fromkeys(("octave", "emacs"), re.compile(r"--eval(=.*)?|-f|-l|--load(=.*)?|--funcall(=.*)?")),
-    **dict.fromkeys(("vi", "vim", "nvim", "ex"), re.compile(r"-[cSu]|--cmd|\+.*")),
-    **dict.fromkeys(("gdb", "lldb"), re.compile(r"-(ex|iex|x|o|s)|--(eval-command|command|one-line|source)(=.*)?")),
-    **dict.fromkeys(("expect", "guile"), re.compile(r"-c")),
-    "erl": re.compile(r"-(eval|s|run)"),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _ANYTHING),
-    "make": re.compile(r"--eval(=.*)?|-E"),
-    "java": re.compile(r"-(javaagent|agentpath|agentlib|XX:OnOutOfMemoryError)[:=].*"),
-    "sqlite3": re.compile(r"-cmd|-init"),
-    "mshta": _ANYTHING,
-    "rundll32": _ANYTHING,
+    "npx": Program(
+        "node",
+        is_launcher=True,
+        may_download=True,
+        is_fetching=True,
+        install=_NODE,
+        settings=_NODE_FILES,
+        folder="node_modules/.bin",
+        package_option=_PACKAGE,
+        code_option=r"-c|--call(=.*)?",
+    ),
+    "npm": Program(
+        "node",
+        install=_NODE,
+        settings=_NODE_FILES,
+        folder="node_modules/.bin",
+        runs_scripts=True,
+        code_option=r"-c|--call(=.*)?",
+    ),
+    "pnpm": Program(
+        "node",
+        may_download=True,
+        settings=(*_NODE_FILES, "pnpm-workspace.yaml", ".pnpmfile.cjs"),
+        runs_scripts=True,
+    ),
+    "yarn": Program("node", settings=(*_NODE_FILES, ".yarnrc", ".yarnrc.yml"), runs_scripts=True),
+    "bun": Program(
+        "node",
+        is_interpreter=True,
+        settings=(*_NODE_FILES, "bunfig.toml"),
+        runs_scripts=True,
+        code_option=r"-[epr]|--(eval|print|preload)(=.*)?",
+    ),
+    "bunx": Program(
+        "node",
+        is_launcher=True,
+        may_download=True,
+        is_fetching=True,
+        settings=(*_NODE_FILES, "bunfig.toml"),
+        package_option=_PACKAGE,
+    ),
+    "deno": Program(
+        "node",
+        is_launcher=True,
+        is_interpreter=True,
+        settings=("deno.json", "deno.jsonc", "package.json"),
+        code_option="eval",
+    ),
+    "tsx ts-node": Program(is_interpreter=True),
+    "uv": Program(
+        "project tool",
+        is_launcher=True,
+        may_download=True,
+        install=_UV,
+        settings=("pyproject.toml", "uv.toml", "uv.lock"),
+    ),
+    "uvx": Program(
+        "project tool",
+        is_launcher=True,
+        may_download=True,
+        is_fetching=True,
+        install=_UV,
+        settings=("uv.toml",),
+        package_option=_FROM,
+    ),
+    "pipx": Program(is_launcher=True, may_download=True, package_option=_FROM),
+    # subcommands of pnpm, yarn, uv and bun
+    "dlx x": Program(is_fetching=True, package_option=_PACKAGE),
+    "tool": Program(is_fetching=True, package_option=_FROM),
+    "docker": Program(
+        "container",
+        is_launcher=True,
+        may_download=True,
+        install="install Docker, or name the program's full path",
+        settings=_CONTAINER_FILES,
+    ),
+    "podman": Program("container", is_launcher=True, may_download=True, settings=_CONTAINER_FILES),
+    "nerdctl": Program("container", settings=_CONTAINER_FILES),
+    "poetry": Program("project tool", settings=("pyproject.toml", "poetry.lock", "poetry.toml")),
+    "pipenv": Program("project tool", settings=("Pipfile", "Pipfile.lock")),
+    "hatch": Program("project tool", settings=("pyproject.toml", "hatch.toml")),
+    "pdm": Program("project tool", settings=("pyproject.toml", "pdm.lock")),
+    "rye": Program("project tool", settings=("pyproject.toml",)),
+    "pixi": Program("project tool", settings=("pixi.toml", "pixi.lock", "pyproject.toml")),
+    "make": Program("project tool", settings=("GNUmakefile", "makefile", "Makefile"), code_option=r"--eval(=.*)?|-E"),
+    "just": Program("project tool", settings=("justfile", "Justfile", ".justfile")),
+    "cargo": Program(
+        "project tool",
+        settings=("Cargo.toml", "Cargo.lock", "build.rs", ".cargo/config.toml", ".cargo/config"),
+        side_option=r"--config(=.*)?",
+    ),
+    "go": Program("project tool", settings=("go.mod", "go.work")),
+    "tox": Program("project tool", settings=("tox.ini", "pyproject.toml")),
+    "nox": Program("project tool", settings=("noxfile.py",)),
+    "rake": Program("project tool", settings=("Rakefile", "rakefile")),
+    "task": Program("project tool", settings=("Taskfile.yml", "Taskfile.yaml")),
+    "gradle": Program(
+        "project tool", settings=("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
+    ),
+    "mvn": Program("project tool", settings=("pom.xml",)),
+    "dotnet": Program("project tool"),
+    "dnx": Program(
+        is_launcher=True,
+        may_download=True,
+        is_fetching=True,
+        install="install the .NET SDK 10 or newer, or name the program's full path",
+        settings=("NuGet.config", "nuget.config"),
+    ),
+    "bazel": Program("project tool", settings=("MODULE.bazel", "WORKSPACE", "BUILD", "BUILD.bazel")),
+    "sudo doas pkexec runas": Program("other user"),
+    "su": Program("other user", side_option=_COMMAND),
+    "env nohup timeout nice ionice setsid stdbuf xargs busybox toybox command exec": Program("wrapper"),
+    "start cross-env dotenv direnv mise parallel watch unshare chroot time": Program("wrapper"),
+    "flock": Program("wrapper", side_option=_COMMAND),
+    "sh bash zsh dash ash ksh fish csh tcsh": Program(shell_option=r"-[a-z]*c[a-z]*|--(init-)?command(=.*)?"),
+    "powershell pwsh": Program(shell_option=r"[-/](c|command\w*|e|ec|en\w*)"),
+    "cmd": Program(shell_option=r"/[ckr].*"),
+    "perl": Program(is_interpreter=True, code_option=r"-[A-Za-z0-9]*[eEmM].*"),
+    "ruby": Program(is_interpreter=True, code_option=r"-[A-Za-z]*[er].*"),
+    "php": Program(is_interpreter=True, code_option=r"-[rBEd].*"),
+    "lua": Program(is_interpreter=True, code_option=r"-[el].*"),
+    "rscript julia": Program(is_interpreter=True, code_option=_EVAL),
+    "groovy scala elixir swift ghc clojure bb": Program(code_option=_EVAL),
+    "osascript": Program(code_option="-e"),
+    "octave emacs": Program(code_option=r"--eval(=.*)?|-f|-l|--load(=.*)?|--funcall(=.*)?"),
+    "vi vim nvim ex": Program(code_option=r"-[cSu]|--cmd|\+.*"),
+    "gdb lldb": Program(code_option=r"-(ex|iex|x|o|s)|--(eval-command|command|one-line|source)(=.*)?"),
+    "expect guile": Program(code_option="-c"),
+    "erl": Program(code_option=r"-(eval|s|run)"),
+    "awk gawk mawk nawk mshta rundll32": Program(code_option=".*"),
+    "java": Program(code_option=r"-(javaagent|agentpath|agentlib|XX:OnOutOfMemoryError)[:=].*"),
+    "sqlite3": Program(
+        code_option=r"-cmd|-init", side_option=r".*(\\!|\.(shell|system|load)\b|\bCOPY\b.*\bPROGRAM\b).*"
+    ),
+    "psql mysql": Program(side_option=r".*(\\!|\.(shell|system|load)\b|\bCOPY\b.*\bPROGRAM\b).*"),
+    "ssh scp sftp autossh mosh rsync": Program(
+        side_option=r"(-o)?(Proxy|Local|KnownHosts|Remote)Command\b.*|(-o)?(PKCS11|SecurityKey)Provider\b.*"
+        r"|(-o)?Match\b.*exec.*|-[FSIe].*|--(rsh|rsync-path)(=.*)?"
+    ),
+    "git": Program(
+        side_option=r"-c|--config-env(=.*)?|--exec-path=.*|(-u|--upload-pack|--receive-pack|--exec|--template)(=.*)?"
+        r"|ext::.*|(core|alias|diff|filter|credential|merge|gpg|protocol)\..+"
+    ),
+    "find fd": Program(side_option=r"-(exec|execdir|ok|okdir|x|X)|--exec(-batch)?"),
+    "tar gtar bsdtar": Program(
+        side_option=r"--(checkpoint-action|to-command|use-compress-program|rsh-command|info-script)(=.*)?|-[IF].*"
+    ),
+    "sed gsed": Program(side_option=r"(\d+|/.*/)?e( .*)?|s\W.*\W\w*e\w*"),
+    "socat": Program(side_option=r".*\b(EXEC|SYSTEM|SHELL):.*"),
+    "nc ncat netcat": Program(side_option=r"-\w*[ec]\w*|--(exec|sh-exec|lua-exec)(=.*)?"),
+    "script runuser": Program(side_option=_COMMAND),
+    "xterm gnome-terminal konsole": Program(side_option=r"-e|--(command|execute)?"),
+    "zip": Program(side_option=r"-TT|--unzip-command"),
+    "openssl": Program(side_option=r"-(engine|provider)"),
+    "gcc cc clang g++": Program(side_option=r"-wrapper|-fplugin=.*|-B.*"),
+    "curl": Program(side_option=r"-[oOK].*|--(output|config|remote-name)(=.*)?"),
+    "nix nix-shell": Program(side_option=r"--run(=.*)?|--command(=.*)?|-c"),
+    "kubectl helm": Program(side_option=r"--kubeconfig(=.*)?|exec"),
+    "man less more": Program(side_option=r"-P.*|--pager(=.*)?|\+!.*"),
 }
-"""The options of each interpreter that precede code."""
+_PROGRAMS = {name: one for names, one in _TABLE.items() for name in names.split()}
+_OTHER = Program()
+SETTINGS_NAMES = frozenset(path.rpartition("/")[2] for one in _TABLE.values() for path in one.settings)
+"""Names of all settings files in the table."""
 _VALUED = frozenset(
     {"-o", "+o", "-O", "--init-file", "--rcfile", "-W", "-X", "-w", "-ep", "-ex", "-executionpolicy", "-windowstyle"}
 )
@@ -123,10 +236,10 @@ _SUBCOMMANDS = ("exec", "x")
 
 _HARMLESS = (
     r"PYTHON(UNBUFFERED|IOENCODING|UTF8|DONTWRITEBYTECODE|HASHSEED|NOUSERSITE|FAULTHANDLER)|NODE_(ENV|NO_WARNINGS)"
-    r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_(TERMINAL_PROMPT|OPTIONAL_LOCKS)|UV_(CACHE_DIR|OFFLINE|NO_PROGRESS)"
+    r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_(TERMINAL_PROMPT|OPTIONAL_LOCKS)|UV_(OFFLINE|NO_PROGRESS)"
     r"|NODE_(TLS_REJECT_UNAUTHORIZED|EXTRA_CA_CERTS)"
 )
-DECIDING: Final = re.compile(
+_DECIDING = (
     rf"(?!({_HARMLESS})$)("
     r"NODE_\w+|PYTHON\w+|LD_\w+|DYLD_\w+|GCONV_PATH|GLIBC_TUNABLES|OPENSSL_(CONF|MODULES|ENGINES)"
     r"|PATH|PATHEXT|COMSPEC|CDPATH|FPATH|HOME|USERPROFILE|APPDATA|LOCALAPPDATA|\w*(ASKPASS|PAGER|EDITOR|_WRAPPER|_SHELL)"
@@ -137,21 +250,17 @@ DECIDING: Final = re.compile(
     r"|_?JAVA_(TOOL_)?OPTIONS|JDK_JAVA_OPTIONS|JAVA_(HOME|OPTS)|(MAVEN|GRADLE|SBT)_(OPTS|USER_HOME)|CLASSPATH"
     r"|npm_config_\w+|(PIP|UV|BUN|YARN|CARGO|POETRY|PDM|PIPX|CONDA|MAMBA)_\w+|DENO_DIR|VIRTUAL_ENV|GOFLAGS|GOPATH|GOROOT"
     r"|RUSTC|MAKE(FILES|FLAGS)|CC|CXX|(CPP|CFLAGS|LDFLAGS)|GIT_\w+|HGRCPATH|SSH_\w+|RSYNC_RSH|CVS_RSH|SVN_SSH"
-    r"|ELECTRON_RUN_AS_NODE|DOTNET_\w+|COR(ECLR)?_\w+|WGETRC|CURL_HOME|TERMINFO|TERMCAP|DBUS_\w+|KUBECONFIG"
+    r"|ELECTRON_RUN_AS_NODE|(DOTNET|NUGET)_\w+|COR(ECLR)?_\w+|WGETRC|CURL_HOME|TERMINFO|TERMCAP|DBUS_\w+|KUBECONFIG"
     r"|AWS_CONFIG_FILE|AWS_SHARED_CREDENTIALS_FILE|BOTO_CONFIG|CLOUDSDK_CONFIG|DOCKER_CONFIG"
     r"|JUPYTER_\w*(PATH|DIR)|IPYTHONDIR|IPYMCP_\w+|TAR_OPTIONS|GREP_OPTIONS|ZIPOPT|MANOPT"
-    r")",
-    re.I,
+    r")"
 )
-"""Variables that can make programs run code, or set where they look for it."""
-TRAFFIC: Final = re.compile(
+_TRAFFIC = (
     r"(https?|all|ftp|no)_proxy|\w*_PROXY|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|SSL_CERT_(FILE|DIR)"
     r"|SSLKEYLOGFILE|\w*CA_BUNDLE|DOCKER_(HOST|CONTEXT)|HOSTALIASES|RES_OPTIONS|LOCALDOMAIN|NETRC"
     r"|(\w+_)?(BASE_?UR[LI]|API_?(BASE|URL|HOST)|ENDPOINT(_?UR[LI])?|REGISTRY|INDEX_URL)(_\w+)?"
-    r"|(GH|GITHUB|GITLAB|OLLAMA|HF|VAULT|CONSUL|KUBERNETES)_\w*(HOST|ADDR|SERVER_URL)",
-    re.I,
+    r"|(GH|GITHUB|GITLAB|OLLAMA|HF|VAULT|CONSUL|KUBERNETES)_\w*(HOST|ADDR|SERVER_URL)"
 )
-"""Variables that redirect requests, or expose them to others."""
 
 
 def program_name(word: str) -> str:
@@ -175,13 +284,35 @@ def options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
         skipped = word.lower() in _VALUED or word in _VALUED
 
 
-def shell_line(program: str, following: Sequence[str]) -> int | None:
+def program(name: str) -> Program:
+    """Return the record of a program, an empty one for a program that is not in the table."""
+    return _PROGRAMS.get("python" if re.fullmatch(r"(python|pypy)[\d.]*w?", name) else name, _OTHER)
+
+
+def shell_line(name: str, following: Sequence[str]) -> int | None:
     """Return the index of the code among a shell's arguments, or None."""
-    option = SHELL_LINES.get(program)
-    return None if option is None else next((at for at, word in options(following) if option.fullmatch(word)), None)
+    option = program(name).shell_option
+    if not option:
+        return None
+    return next((at for at, word in options(following) if re.fullmatch(option, word, re.I | re.S)), None)
 
 
-def evaluates(program: str, following: Sequence[str]) -> bool:
+def evaluates(name: str, following: Sequence[str]) -> bool:
     """Whether the arguments of an interpreter contain code."""
-    evaluating = EVALUATING.get("python" if PYTHON.fullmatch(program) else program)
-    return evaluating is not None and any(evaluating.fullmatch(option) for _, option in options(following))
+    option = program(name).code_option
+    return bool(option) and any(re.fullmatch(option, word, re.S) for _, word in options(following))
+
+
+def decides_code(variable: str) -> bool:
+    """Whether a variable can make programs run code, or sets where they look for it."""
+    return re.fullmatch(_DECIDING, _with_underscores(variable), re.I) is not None
+
+
+def decides_traffic(variable: str) -> bool:
+    """Whether a variable redirects requests, or exposes them to others."""
+    return re.fullmatch(_TRAFFIC, _with_underscores(variable), re.I) is not None
+
+
+def _with_underscores(variable: str) -> str:
+    """Write a variable as most programs read it: `npm_config_script-shell` is `npm_config_script_shell`."""
+    return re.sub(r"\W", "_", variable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -15,32 +16,32 @@ from ipymcp.config.paths import missing_file, read_text
 from ipymcp.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ipymcp.config.definition import Scope, ServerDefinition
 
 
 _STRING = r'"(?:\\.|[^"\\\n])*"'
-_COMMENT = re.compile(rf"{_STRING}|(//[^\n]*|/\*(?:(?s:.)*?\*/|(?s:.)*))")
-_COMMA = re.compile(rf"{_STRING}|(,)(?=\s*[}}\]])")
-_VISIBLE = re.compile(r"[^\s]")
+_COMMENT = rf"{_STRING}|(//[^\n]*|/\*(?:(?s:.)*?\*/|(?s:.)*))"
+_COMMA = rf"{_STRING}|(,)(?=\s*[}}\]])"
+_VISIBLE = r"[^\s]"
 
 
 def without_comments(text: str) -> str:
     """Replace comments and trailing commas by spaces, so that lines and columns stay."""
     for pattern in (_COMMENT, _COMMA):
-        text = pattern.sub(_blank, text)
+        text = re.sub(pattern, _blank, text)
     return text
 
 
 def _blank(match: re.Match[str]) -> str:
-    return match[0] if match[1] is None else _VISIBLE.sub(" ", match[0])
+    return match[0] if match[1] is None else re.sub(_VISIBLE, " ", match[0])
 
 
 JSON5_MAX_BYTES = 40_000
 """Maximum size for the JSON5 parser, which reads about 20,000 characters a second."""
-_JSON5_ERROR = re.compile(r"<string>:(\d+) (.*) at column (\d+)", re.DOTALL)
-_UNEXPECTED = re.compile(r'Unexpected "(.)"', re.DOTALL)
+_JSON5_ERROR = r"(?s)<string>:(\d+) (.*) at column (\d+)"
+_UNEXPECTED = r'(?s)Unexpected "(.)"'
 
 
 class ConfigDocument(Struct, frozen=True):
@@ -122,44 +123,38 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
             table[key] = value
         return table
 
-    too_long = ConfigError(f"{origin}: a number in it is too long", hint="write it as a text, or shorter")
-    try:
-        return json.loads(text, object_pairs_hook=once), True
-    except json.JSONDecodeError:
-        pass
-    except RecursionError:
-        raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
-    except ValueError:  # more digits than Python reads
-        raise too_long from None
+    def parse(text: str, loads: Callable[..., Any] = json.loads) -> Any:
+        try:
+            return loads(text, object_pairs_hook=once)
+        except RecursionError:
+            raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
+        except json.JSONDecodeError:
+            raise
+        except ValueError as error:
+            if "digits" not in str(error):
+                raise
+            raise ConfigError(f"{origin}: a number in it is too long", hint="write it as a text, or shorter") from None
 
+    with contextlib.suppress(json.JSONDecodeError):
+        return parse(text), True
     try:
-        return json.loads(without_comments(text), object_pairs_hook=once), False
+        return parse(without_comments(text)), False
     except json.JSONDecodeError as error:
-        if len(text) > JSON5_MAX_BYTES:
-            raise _syntax_error(origin, error.lineno, error.colno, error.msg) from None
         strict = error
-    except RecursionError:
-        raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
-    except ValueError:
-        raise too_long from None
-
+    wrong = _syntax_error(origin, strict.lineno, strict.colno, strict.msg)
+    if len(text) > JSON5_MAX_BYTES:
+        raise wrong
     import json5  # the last resort: slow to import and to parse
 
     try:
-        return json5.loads(text, object_pairs_hook=once), False
-    except RecursionError:
-        raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
+        return parse(text, json5.loads), False
     except ValueError as error:
-        match = _JSON5_ERROR.fullmatch(str(error))
-        if match is None and "digits" in str(error):
-            raise too_long from None
-        if match is None:
-            raise _syntax_error(origin, strict.lineno, strict.colno, strict.msg) from None
-        raise _syntax_error(origin, int(match[1]), int(match[3]), match[2]) from None
+        match = re.fullmatch(_JSON5_ERROR, str(error))
+        raise (_syntax_error(origin, int(match[1]), int(match[3]), match[2]) if match else wrong) from None
 
 
 def _syntax_error(origin: str, line: int, column: int, reason: str) -> ConfigError:
-    found = _UNEXPECTED.fullmatch(reason)
+    found = re.fullmatch(_UNEXPECTED, reason)
     if found is not None:
         reason = f"unexpected {found[1]!r}" if found[1].isprintable() else "unexpected line break"
     hint = "look there, and just before, for a missing comma, quote or bracket"

@@ -7,20 +7,19 @@ files are shown unmasked, because they are not the user's secrets; in the user's
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ipymcp.config.digest import binding
 from ipymcp.config.variables import references
 from ipymcp.masking import looks_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import Reference
@@ -35,80 +34,111 @@ SECRET_VALUE: Final = re.compile(
 HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(\s*)(?!//)(.+)")
 """A header as an argument."""
 # Compiled by `re` when they are first used: most kernels never show a definition.
-_USERINFO = r"(?<=://)[^/@\s:]*:([^/@\s]+)(?=@)"
+_USERINFO = r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)"
 _PARAMETER = r"(?<=[?&])([^=&\s]+)=([^&\s#]+)"
-_RANDOM = r"(?<![\w/.@-])(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])"
+_RANDOM = (  # neither a path, the digest of an image, nor the name of a variable
+    r"(?<![\w/.@{-])(?<!sha256:)(?<!\{secret:)(?<!\{input:)(?<!\{env:)"
+    r"(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])"
+)
+_OPTION = r"-{0,2}[\w.-]+"  # or a variable, as in `docker run -e NAME=VALUE`
 _VARIABLE = r"(\$?\{[^{}]*\})"
 _SCHEME = r"(?is)((?:bearer|basic|token|digest)\s+)?(.*)"
+_LITERAL = (  # `password = "…"`, `"password": "…"`, `os.environ["PASSWORD"] = "…"`, `connect(password="…")`
+    r"""(([\w-]+)["']?\]?[ \t]*(?::[ \t]*[\w.\[\] |]+?[ \t]*)?[=:][ \t]*[rRbBfFuU]{0,2}("(?:"")?|'(?:'')?))"""
+    r"""((?:\\.|(?!\3).)+)\3"""
+)
+_BEARER = r"(?i)\b((?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})"
 _PLAIN_VALUE = r"(?is)true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*"
 """Values that are never masked: plain words, and shell code."""
 
 
-def masked(text: str, name: str = "") -> str:
-    """Replace likely secrets in a text by their length; variables stay.
+def _dots(secret: str, name: str = "") -> str:
+    return f"•••• ({len(secret)} characters)"
+
+
+Hide: TypeAlias = "Callable[[str, str], str]"
+"""Returns what replaces a likely secret, given the name of its setting; the name is empty if it has none."""
+
+
+def masked(text: str, name: str = "", hide: Hide = _dots) -> str:
+    """Replace likely secrets in a text; variables stay.
 
     Args:
         text: The text as written.
         name: Name of the setting that has this value, if known.
+        hide: Returns the replacement of a secret: its length unless told.
     """
     if name and looks_secret(name):
-        return "".join(part if re.fullmatch(_VARIABLE, part) else _hidden(part) for part in re.split(_VARIABLE, text))
+        parts = re.split(_VARIABLE, text)
+        return "".join(part if re.fullmatch(_VARIABLE, part) else _hidden(part, name, hide) for part in parts)
     if (header := HEADER.fullmatch(text)) is not None and looks_secret(header[1]):
-        return f"{header[1]}:{header[2]}{masked(header[3], header[1])}"
-    text = re.sub(_USERINFO, lambda match: match[0].replace(match[1], masked(match[1], "password")), text)
+        return f"{header[1]}:{header[2]}{masked(header[3], header[1], hide)}"
+    text = re.sub(_USERINFO, lambda match: f"{match[1]}:{masked(match[2], 'password', hide)}", text)
     text = re.sub(
         _PARAMETER,
-        lambda match: f"{match[1]}={masked(match[2], match[1])}" if looks_secret(match[1]) else match[0],
+        lambda match: f"{match[1]}={masked(match[2], match[1], hide)}" if looks_secret(match[1]) else match[0],
         text,
     )
-    text = SECRET_VALUE.sub(lambda match: _dots(match[0]), text)
-    return re.sub(_RANDOM, lambda match: _dots(match[0]), text)
+    text = SECRET_VALUE.sub(lambda match: hide(match[0], name), text)
+    return re.sub(_RANDOM, lambda match: hide(match[0], name), text)
 
 
-def masked_args(args: Sequence[str]) -> list[str]:
+def masked_code(text: str) -> str:
+    """Mask likely secrets in source code or a traceback: tokens, and string literals with secret names."""
+
+    def hidden(match: re.Match[str]) -> str:
+        return f"{match[1]}{masked(match[4], match[2])}{match[3]}" if looks_secret(match[2]) else match[0]
+
+    text = re.sub(_BEARER, lambda match: f"{match[1]}{_dots(match[2])}", re.sub(_LITERAL, hidden, text))
+    return masked(text)
+
+
+def masked_args(args: Sequence[str], hide: Hide = _dots) -> list[str]:
     """Mask likely secrets in arguments, including the values of options with secret names."""
-    return list(_masked_args(args))
+    return [
+        prefix + masked(value, "" if not prefix and value.startswith("-") else name, hide)
+        for prefix, name, value in _split_args(args)
+    ]
 
 
-def masked_definition(definition: ServerDefinition) -> ServerDefinition:
+def masked_definition(definition: ServerDefinition, hide: Hide = _dots) -> ServerDefinition:
     """Mask likely secrets in a definition."""
-    auth = {key: masked(value, key) if isinstance(value, str) else value for key, value in definition.auth.items()}
+    auth = {
+        key: masked(value, key, hide) if isinstance(value, str) else value for key, value in definition.auth.items()
+    }
     return definition.replace(
-        args=tuple(masked_args(definition.args)),
-        env=_masked_table(definition.env),
-        url=None if definition.url is None else masked(definition.url),
-        headers=_masked_table(definition.headers),
+        args=tuple(masked_args(definition.args, hide)),
+        env=_masked_table(definition.env, hide),
+        url=None if definition.url is None else masked(definition.url, hide=hide),
+        headers=_masked_table(definition.headers, hide),
         auth=auth,
     )
 
 
-def _masked_table(table: Mapping[str, str]) -> dict[str, str]:
-    return {name: masked(text, name) for name, text in table.items()}
+def _masked_table(table: Mapping[str, str], hide: Hide) -> dict[str, str]:
+    return {name: masked(text, name, hide) for name, text in table.items()}
 
 
-def _masked_args(args: Sequence[str]) -> Iterator[str]:
+def _split_args(args: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the parts of each argument: its beginning up to `=`, the option that names its value, and the value."""
     before = ""
     for argument in args:
         option, equals, value = argument.partition("=")
-        if equals and "://" not in option:
-            yield f"{option}={masked(value, option)}"
-        elif before.startswith("-") and not argument.startswith("-"):
-            yield masked(argument, before)
+        is_own_option = re.fullmatch(_OPTION, option) is not None and value.strip("=") != ""
+        if is_own_option and (argument.startswith("-") or not before.startswith("-") or not looks_secret(before)):
+            yield f"{option}=", option, value
         else:
-            yield masked(argument)
+            yield "", before if before.startswith("-") else "", argument
         before = "" if equals else argument
 
 
-def _hidden(text: str) -> str:
+def _hidden(text: str, name: str, hide: Hide) -> str:
     """Mask a literal with a secret name, except a scheme such as `Bearer`."""
     match = re.fullmatch(_SCHEME, text)
     assert match is not None  # it matches anything
     secret = match[2]
-    return text if not secret.strip() or re.fullmatch(_PLAIN_VALUE, secret) else (match[1] or "") + _dots(secret)
-
-
-def _dots(secret: str) -> str:
-    return f"•••• ({len(secret)} characters)"
+    is_plain = not secret.strip() or re.fullmatch(_PLAIN_VALUE, secret)
+    return text if is_plain else (match[1] or "") + hide(secret, name)
 
 
 _PUBLIC_AUTH_KEYS = frozenset(
@@ -170,20 +200,19 @@ def _of_basic(credentials: str) -> Iterator[str]:
 
 def _of_arguments(args: Sequence[str]) -> Iterator[str]:
     """Yield secrets in arguments: `--api-key VALUE`, `--api-key=VALUE`, `--header "Authorization: Bearer VALUE"`."""
-    for index, argument in enumerate(args):
+    for argument in args:
         name, has_value, value = argument.partition("=")
-        yield from _of_text(value if "://" in value else argument)
+        yield from _of_text(value if "://" in value else argument)  # what has a `=` may be a header or a token, too
         header = HEADER.fullmatch(argument)
         if header is None and "://" not in name:
             header = HEADER.fullmatch(value)
         if header is not None:
             yield from _of_headers({header[1]: header[3]})
-        if not looks_secret(name.lstrip("-")):
-            continue
-        if has_value:
+        if has_value and looks_secret(name.lstrip("-")):
             yield from _of_value(value)
-        elif name.startswith("-") and index + 1 < len(args):
-            yield from _of_value(args[index + 1])
+    for option, argument in itertools.pairwise(args):  # a secret may look like an option: -a1b2c3==
+        if option.startswith("-") and "=" not in option and looks_secret(option.lstrip("-")):
+            yield from _of_value(argument)
 
 
 def _of_url(url: str) -> Iterator[str]:
@@ -222,6 +251,8 @@ def bound_to(definition: ServerDefinition) -> str:
         return ""
     if definition.source.scope != "project":
         return NOTHING
+    from ipymcp.config.binding import binding  # not at each start
+
     bound = binding(definition)
     root = os.path.realpath(definition.source.folder or "")
     names = [os.path.relpath(path, root) for path in bound.files]
@@ -248,9 +279,13 @@ class _Shown:
         """Yield the label and text of each line."""
         definition = self._definition
         if definition.command is not None:
+            import shlex
+
             args = masked_args(definition.args) if self._is_masked else definition.args
             yield "runs", shlex.join([definition.command, *args])
-            yield "in", definition.cwd or definition.source.folder or "a folder of its own"
+            is_typed = definition.source.scope in ("cell", "script")
+            usual = "the notebook's folder" if is_typed else "a folder of its own"
+            yield "in", definition.cwd or definition.source.folder or usual
         if definition.url is not None:
             yield "connects to", f"{self._text(definition.url)} ({definition.transport})"
         yield from (("header", f"{name}: {self._text(value, name)}") for name, value in definition.headers.items())

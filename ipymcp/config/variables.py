@@ -1,6 +1,7 @@
 """Variables in definitions: parsing, and expansion when a server starts.
 
-    ${VAR}  ${VAR:-default}  ${env:VAR}  {env:VAR}     a variable of this kernel, else of the definition's own env
+    ${VAR}  ${VAR:-default}  ${env:VAR}  {env:VAR}     a variable of this kernel, else of the definition's own env,
+                                                       else what the user set for it in the panel
     ${secret:NAME}  ${input:ID}                        a stored secret; a value that the user is asked for
     ${workspaceFolder}  ${workspaceFolderBasename}     the project's folder, else the notebook's; its last part
     ${userHome}  ${pathSeparator}  ${/}
@@ -62,12 +63,14 @@ class Lookup(Struct, frozen=True):
         folder: The notebook's folder, for definitions outside a project.
         secret: Returns a stored secret, or None.
         inputs: The user's input values, by id.
+        variable: Returns the value that the user set for a variable that is not in the environment, or None.
         environ: The environment of this process.
     """
 
     folder: str
     secret: Callable[[str], str | None] = lambda _: None
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    variable: Callable[[str], str | None] = lambda _: None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
 
@@ -123,6 +126,15 @@ def has_variables(text: str) -> bool:
     return _OPENING.search(text) is not None
 
 
+def written_variables(text: str) -> list[str]:
+    """Return the variables of a text as written, in order, and `$${` for each literal `${`."""
+    return [
+        part.text if isinstance(part, Reference) else "$${"
+        for part in _parts(text, "")
+        if isinstance(part, Reference) or part == "${"
+    ]
+
+
 def in_folder(text: str, folder: str) -> str:
     """Expand only the variables for the project's folder and similar places."""
     return respelled(text, lambda one: _place(one.name, folder) if one.kind == "place" else one.text, literal="$${")
@@ -175,17 +187,15 @@ class _Expander:
         return read_env_file(os.path.join(start, os.path.expanduser(named)), self._definition.source.where("env_file"))
 
     def _value(self, key: str, reference: Reference) -> str:
-        name = reference.name
+        name, missing = reference.name, None
         match reference.kind:
             case "variable":
                 return self._variable(key, reference)
             case "place":
                 return _place(name, self._folder)
             case "secret":
-                value, hint = (
-                    self._lookup.secret(name),
-                    f"%mcp secret set {quoted(name)} asks for it",
-                )
+                value, hint = self._lookup.secret(name), f"%mcp secret set {quoted(name)} asks for it"
+                missing = ("secret", name)
             case "input":
                 given = name in self._definition.inputs
                 value = self._lookup.inputs.get(name)
@@ -193,7 +203,7 @@ class _Expander:
             case _:
                 raise self._error(key, reference, "is not a known variable", _ESCAPE)
         if value is None:
-            raise self._error(key, reference, "has no value", hint)
+            raise self._error(key, reference, "has no value", hint, missing)
         return value
 
     def _variable(self, key: str, reference: Reference) -> str:
@@ -209,13 +219,23 @@ class _Expander:
             self._open.pop()
         if reference.default is not None and not value:
             return self.text(key, reference.default)
+        value = self._lookup.variable(name) if value is None else value
         if value is None:
             hint = f"os.environ[{name!r}] = …, or write ${{{name}:-default}}"
-            raise self._error(key, reference, "is not set in this kernel", hint)
+            raise self._error(key, reference, "is not set in this kernel", hint, ("variable", name))
         return value
 
-    def _error(self, key: str, reference: Reference, message: str, hint: str) -> ConfigError:
-        return ConfigError(f"{self._definition.source.where(key)}: {reference.text} {message}", hint=hint)
+    def _error(
+        self,
+        key: str,
+        reference: Reference,
+        message: str,
+        hint: str,
+        missing: tuple[Literal["variable", "secret"], str] | None = None,
+    ) -> ConfigError:
+        error = ConfigError(f"{self._definition.source.where(key)}: {reference.text} {message}", hint=hint)
+        error.missing = missing
+        return error
 
 
 def _place(name: str, folder: str) -> str:

@@ -1,11 +1,11 @@
-"""The demo server's resources and prompt, and the completion of their arguments."""
+"""The demo server's lists, its resources and prompt, and the completion of their arguments."""
 
 from __future__ import annotations
 
 import json
 
 from .server import INVALID_PARAMS, ONE_HOUR_MS, Refusal, as_object
-from .tools import COLUMNS, SPECIES, penguins
+from .tools import COLUMNS, SPECIES, TOOLS, penguins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def listing(key: str, items: list[dict[str, Any]]) -> Callable[[DemoRequest], di
     def answer(request: DemoRequest) -> dict[str, Any]:
         if "cursor" in request.params:
             raise Refusal(INVALID_PARAMS, "unknown cursor: the list fits on one page")
-        unknown = {"title"} if request.version < "2025-06-18" else set[str]()
+        unknown = {"annotations"} if request.version < "2025-03-26" else set[str]()
+        unknown |= {"title", "outputSchema"} if request.version < "2025-06-18" else set[str]()
         shown = [{key: value for key, value in item.items() if key not in unknown} for item in items]
         return {key: shown, **cache_fields(request)}
 
@@ -144,6 +145,7 @@ def notes() -> str:
 
 
 METHODS: dict[str, Callable[[DemoRequest], dict[str, Any]]] = {
+    "tools/list": listing("tools", TOOLS),
     "resources/list": listing("resources", RESOURCES),
     "resources/templates/list": listing("resourceTemplates", TEMPLATES),
     "resources/read": read,

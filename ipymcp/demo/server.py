@@ -1,7 +1,7 @@
 """The protocol side of the demo server: messages in, messages out, in both eras.
 
 Source: MCP 2024-11-05 to 2025-11-25 (lifecycle, server/tools, utilities) and 2026-07-28 (basic/index, versioning,
-server/discover, server/tools, patterns/subscriptions, patterns/cancellation). Resources and prompts are in `offers`.
+server/discover, server/tools, patterns/subscriptions, patterns/cancellation). `offers` has what can be listed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class DemoServer:
         output: The file descriptor to write to.
         tools: The definitions of the tools.
         run_tool: Gives a tool's result: name, arguments and request to a `CallToolResult`.
-        offers: The methods for what there is beside tools.
+        offers: The methods for lists, resources, prompts and completion.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class DemoServer:
         self.requests: dict[int | str, DemoRequest] = {}
         self.version: str | None = None
         self.level = "info"
-        both: dict[str, Method] = {"tools/list": self.list_tools, "tools/call": self.call_tool, **offers}
+        both: dict[str, Method] = {"tools/call": self.call_tool, **offers}
         self.stateless_methods = {"server/discover": self.discover, "subscriptions/listen": self.listen, **both}
         self.handshake_methods = {
             "initialize": self.initialize,
@@ -239,15 +239,6 @@ class DemoServer:
         """Set the minimum level of log messages."""
         self.level = check_level(request.params.get("level"))
         return {}
-
-    def list_tools(self, request: DemoRequest) -> dict[str, Any]:
-        """List the tools in the format of the request's revision."""
-        if "cursor" in request.params:
-            raise Refusal(INVALID_PARAMS, "unknown cursor: the tools fit on one page")
-        unknown = {"annotations"} if request.version < "2025-03-26" else set[str]()
-        unknown |= {"title", "outputSchema"} if request.version < "2025-06-18" else set[str]()
-        tools = [{key: value for key, value in tool.items() if key not in unknown} for tool in self.tools]
-        return {"tools": tools, **({"ttlMs": ONE_HOUR_MS, "cacheScope": "public"} if request.stateless else {})}
 
     def call_tool(self, request: DemoRequest) -> dict[str, Any] | None:
         """Run a tool; a slow one in a thread."""

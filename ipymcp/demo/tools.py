@@ -18,6 +18,10 @@ COLUMNS = {
     **{"flipper_length_mm": WHOLE, "body_mass_g": WHOLE, "sex": TEXT, "year": WHOLE},
 }
 MEASURES = list(COLUMNS)[2:6]
+LABELS = {
+    **{"bill_length_mm": "Bill length (mm)", "bill_depth_mm": "Bill depth (mm)"},
+    **{"flipper_length_mm": "Flipper length (mm)", "body_mass_g": "Body mass (g)"},
+}
 PENGUINS = """\
 Adelie Torgersen 38.6,19.0,185,4350,m,7 39.9,19.0,184,3350,f,8 39.5,16.9,198,3900,m,9 38.5,18.5,186,3550,f,7 ,,,,,8
 Adelie Torgersen 38.6,18.1,184,3075,f,9
@@ -175,19 +179,19 @@ def plot(request: DemoRequest, kind: str, width: int, height: int, **data: Any) 
         raise Failure("give values or column, not both")
     request.log("info", f"drawing a {kind} chart, {width} by {height}")
     column = data.get("column", "body_mass_g")
-    labels: dict[str, Any] = {} if "values" in data else {"names": SPECIES, "up": column}
+    labels: dict[str, Any] = {} if "values" in data else {"names": SPECIES, "up": LABELS[column]}
     birds = [bird for bird in penguins() if bird[column] is not None]
     if "values" in data:
         points = [(float(i), float(value), 4) for i, value in enumerate(data["values"], 1)]
         about = f"{len(points)} value{'s' if len(points) > 1 else ''}"
     elif kind == "scatter":
         points = [(bird["bill_length_mm"], bird[column], SPECIES.index(bird["species"])) for bird in birds]
-        labels["across"] = "bill_length_mm"
+        labels["across"] = LABELS["bill_length_mm"]
         about = f"{column} over bill_length_mm, {len(points)} penguins"
     else:
         groups = [[bird[column] for bird in birds if bird["species"] == species] for species in SPECIES]
         points = [(float(i), sum(group) / len(group), i) for i, group in enumerate(groups)]
-        labels["up"] = f"mean {column}"
+        labels["up"] = f"Mean {LABELS[column][0].lower()}{LABELS[column][1:]}"
         about = f"mean {column}: " + ", ".join(f"{SPECIES[i]} {mean:.1f}" for _, mean, i in points)
     chart = base64.b64encode(draw(kind, points, width, height, **labels)).decode()
     image = {"type": "image", "mimeType": "image/png", "data": chart}

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ipymcp.protocol.types import is_array, is_object
 from ipymcp.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 YES: Final = ("yes", "y", "ok", "okay", "true", "1")
@@ -94,7 +95,8 @@ class Field(msgspec.Struct, frozen=True):
             return "y/n"
         word = {"integer": "a whole number", "number": "a number", "choice": "one of them", "choices": ""}
         what = _FORMATS[self.format][0] if self.format in _FORMATS else word.get(self.kind, "")
-        return ", ".join(part for part in (what, self._range) if part)
+        is_any = self.kind == "string" and self.maximum is None and (self.minimum or 0) <= 1
+        return ", ".join(part for part in (what, "" if is_any else self._range) if part)
 
     def read(self, text: str) -> Any:
         """Parse typed text.
@@ -168,7 +170,8 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def _range(self) -> str:
-        unit = {"string": " characters", "choices": " of them"}.get(self.kind, "")
+        letters = " character" if (self.maximum or self.minimum) == 1 else " characters"
+        unit = {"string": letters, "choices": " of them"}.get(self.kind, "")
         if self.minimum is not None and self.maximum is not None:
             is_single = self.minimum == self.maximum
             span = f"{self.minimum:.15g}" + ("" if is_single else f" to {self.maximum:.15g}")
@@ -195,6 +198,41 @@ def read_form(schema: Mapping[str, Any]) -> list[Field]:
         raise CannotDraw(f"it has more than {_MAX_FIELDS} fields")
     needed = cast("list[object]", required) if isinstance(required, list) else []
     return [_field(name, _simple(name, part, schema), name in needed) for name, part in fields.items()]
+
+
+def format_errors(
+    schema: object, value: object, root: Mapping[str, Any] | None = None
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The paths and errors of texts whose `format` (email address, URI, date, date-time) is wrong, nested ones, too.
+
+    JSON Schema calls `format` an annotation, so that other alternatives of a schema, such as `anyOf`, are not searched.
+
+    Args:
+        schema: The schema of the value.
+        value: The value.
+        root: The schema that `$ref`s refer to; by default `schema`.
+    """
+    if not is_object(schema):
+        return
+    root = schema if root is None else root
+    try:
+        plain = _simple("", schema, root)
+    except CannotDraw:
+        return
+    if isinstance(value, str):
+        wanted, check = _FORMATS.get(str(plain.get("format")), ("", None))
+        if check is not None and not check(value):
+            yield (), f"expected {wanted}"
+        return
+    parts: list[tuple[str | int, object, object]] = []
+    properties = plain.get("properties")
+    if is_object(value) and is_object(properties):
+        parts = [(name, properties[name], item) for name, item in value.items() if name in properties]
+    elif is_array(value):
+        parts = [(index, plain.get("items"), item) for index, item in enumerate(value)]
+    for key, inner, item in parts:
+        for path, problem in format_errors(inner, item, root):
+            yield (key, *path), problem
 
 
 def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:

@@ -1,18 +1,63 @@
-"""Records of questions to the user and of their answers, and the interface of user interfaces."""
+"""Questions to the user as records, and the interface of the front ends that ask them.
+
+A question shows one page or several, one after the other, and turns the replies into its answer. A front end (panel,
+cell form, terminal) only shows pages, so a new kind of question is one subclass of `Question`; a front end changes only
+for a new kind of page.
+"""
 
 from __future__ import annotations
 
 from glob import escape
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from ipymcp.text import quoted
+from ipymcp.masking import masks
+from ipymcp.text import cut, one_line, quoted, unmasked_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+
+A = TypeVar("A")
+
+QuestionKind: TypeAlias = Literal["trust", "login", "secret", "approval", "form", "sampling"]
+"""The kind of a question, by which front ends may be permitted to answer: `trust`, whether servers may run; `login`, an
+account; `secret`, the values and passwords that a definition needs; `approval`, a call; `form`, a server's own
+question; `sampling`, the use of the user's model."""
+
+Caller: TypeAlias = Literal["user", "model", "app"]
+Action: TypeAlias = Literal["accept", "decline", "cancel"]
+
+ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "always", "never", "no"]
+"""Allow the calls once; their tools for the rest of the model's answer; all tools of the server in this notebook; their
+tools in this notebook; their tools from now on. Deny their tools from now on; deny the calls once."""
+
+ALLOWING: Final[tuple[ApprovalAnswer, ...]] = ("once", "answer", "server", "notebook", "always")
+DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
+    None: "not answered",
+    "once": "allowed once",
+    "answer": "allowed for the rest of the answer",
+    "server": "allowed, with all tools of the server in this notebook",
+    "notebook": "allowed in this notebook",
+    "always": "always allowed",
+    "never": "never allowed",
+    "no": "denied",
+}
+"""Descriptions of the answers."""
+_CALLERS: Final[dict[Caller, str]] = {"user": "You want to", "model": "The model wants to", "app": "An app wants to"}
+NOT_ANSWERED: Final = DECISIONS[None]
+_MAX_SUMMARY: Final = 300
+"""Characters of the question, and of the answer, in a summary."""
+_MAX_COUNT: Final = 1_000
+"""Servers, and secrets, in a reply."""
+_PASTE: Final = {
+    "type": "object",
+    "properties": {"address": {"type": "string", "title": "The address the browser ended at", "minLength": 1}},
+    "required": ["address"],
+}
 
 
 def is_web_address(url: str) -> bool:
@@ -34,33 +79,363 @@ def domain(url: str) -> str:
     return host if plain == host else f"{host} ({plain})"
 
 
-QuestionKind: TypeAlias = Literal["trust", "login", "secret", "approval", "form", "sampling"]
-"""The kind of a question, by which front ends may be permitted to answer: `trust`, whether servers may run; `login`, an
-account; `secret`, the values and passwords that a definition needs; `approval`, a call; `form`, a server's own
-question; `sampling`, the use of the user's model."""
-
-ApprovalAnswer: TypeAlias = Literal["once", "answer", "server", "notebook", "always", "never", "no"]
-"""Allow the calls once; their tools for the rest of the model's answer; all tools of the server in this notebook; their
-tools in this notebook; their tools from now on. Deny their tools from now on; deny the calls once."""
-
-ALLOWING: Final[tuple[ApprovalAnswer, ...]] = ("once", "answer", "server", "notebook", "always")
-DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
-    None: "not answered",
-    "once": "allowed once",
-    "answer": "allowed for the rest of the answer",
-    "server": "allowed, with all tools of the server in this notebook",
-    "notebook": "allowed in this notebook",
-    "always": "always allowed",
-    "never": "never allowed",
-    "no": "denied",
-}
-"""Descriptions of the answers."""
-
-
 def beforehand(tool: str) -> str:
     """The arguments of `mcp.ask` and `%mcp ask` that allow a model the calls of `server.tool`."""
     pattern = escape(tool)
     return f"allow={pattern!r} in mcp.ask, --allow {quoted(pattern)} in %mcp ask"
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+class PageReply(Struct, frozen=True):
+    """The user's reply to a page. The default is the reply of a withdrawn page."""
+
+    action: Action | None = None
+    content: dict[str, Any] | None = None
+    """The values of a form. `address` in the reply to a login: the pasted redirect URL, or empty after a redirect."""
+    answer: ApprovalAnswer | None = None
+    servers: Annotated[frozenset[str], Meta(max_length=_MAX_COUNT)] | None = None
+    secrets: Annotated[frozenset[tuple[str, str]], Meta(max_length=_MAX_COUNT)] = frozenset()
+
+
+class InvalidFields(Exception):
+    """Some values of a form are invalid; the page stays open for the user to correct them."""
+
+    def __init__(self, errors: list[dict[str, Any]]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+        """For each error its `path` in the values and a `message`."""
+
+
+class QuestionPage(Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """The content that a front end shows at a time, and that the user replies to."""
+
+    server: str
+    """The name of the server that the question is about; empty for several."""
+    title: str
+    message: str
+
+    def read(self, reply: PageReply) -> PageReply:
+        """Check a reply from a view.
+
+        Raises:
+            InvalidFields: The user can correct the reply.
+            ValueError: This is not a reply to this page.
+        """
+        if reply.action is None:
+            raise ValueError("an answer's 'action' is accept, decline or cancel")
+        return PageReply(reply.action)
+
+
+class FormPage(QuestionPage, frozen=True, tag="fill"):
+    """Asks for values."""
+
+    schema: dict[str, Any]
+    """The JSON Schema of an object."""
+
+    def read(self, reply: PageReply) -> PageReply:
+        """Check the action, and the values if it is `accept`; passwords are masked from now on."""
+        from ipymcp.interaction.forms import format_errors
+        from ipymcp.schema.tool_schema import ToolSchema
+
+        checked = super().read(reply)
+        if reply.action != "accept":
+            return checked
+        schema, content = ToolSchema(self.schema, server=self.server, tool=""), reply.content or {}
+        errors = [{"path": [*one.path], "message": visible(one.problem)} for one in schema.problems(content)]
+        errors = errors or [{"path": [*path], "message": text} for path, text in format_errors(self.schema, content)]
+        if errors:
+            raise InvalidFields(errors)
+        for each in schema.parameters:
+            if isinstance(each.schema, dict) and each.schema.get("format") == "password":
+                masks.add(str(content.get(each.name, "")))
+        return replace(checked, content=schema.check(content))
+
+
+class LinkPage(QuestionPage, frozen=True, tag="visit"):
+    """Asks the user to open a URL."""
+
+    url: str
+    domain: str
+    """The host of that URL."""
+
+
+class WaitPage(QuestionPage, frozen=True, tag="wait"):
+    """Waits for the browser's redirect, and can only be cancelled."""
+
+
+class ApprovalPage(QuestionPage, frozen=True, tag="approve"):
+    """Asks whether calls may be made."""
+
+    calls: tuple[WantedCall, ...]
+    answers: tuple[ApprovalAnswer, ...]
+    card: str = ""
+    """The key of the card in a cell's output that shows the page; empty for none."""
+
+    def read(self, reply: PageReply) -> PageReply:
+        """Check that the answer is among those of the page."""
+        if reply.answer not in self.answers:
+            raise ValueError(f"an answer is one of {', '.join(self.answers)}")
+        return PageReply(answer=reply.answer)
+
+
+class TrustPage(QuestionPage, frozen=True, tag="trust"):
+    """Asks which servers may run."""
+
+    candidates: tuple[Candidate, ...]
+
+    def read(self, reply: PageReply) -> PageReply:
+        """Check that servers are given, perhaps none."""
+        if reply.servers is None:
+            raise ValueError("an answer's 'servers' is a list of names")
+        return PageReply(servers=reply.servers, secrets=reply.secrets)
+
+
+class Show(Protocol):
+    """Shows a page and blocks until the user replies."""
+
+    def __call__(self, page: QuestionPage, login: LoginQuestion | None = None) -> PageReply:
+        """Show a page; for a login, the redirect also counts as a reply."""
+        ...
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+class Question(Struct, Generic[A], frozen=True):
+    """A question to the user, with an answer of type `A`."""
+
+    kind: ClassVar[QuestionKind]
+    withdrawn: ClassVar[Any] = None
+    """The answer if the user stops waiting, or the question is withdrawn."""
+    unanswered: ClassVar[Any] = None
+    """The answer if no one can be asked."""
+
+    def ask(self, show: Show) -> A:
+        """Show the pages of the question and return the answer."""
+        raise NotImplementedError
+
+    def summary(self, answer: A) -> str:
+        """The line that remains of the question and its answer in a cell; empty for none."""
+        raise NotImplementedError
+
+
+def summarized(question: str, answer: str) -> str:
+    """A question and its answer as one short line of visible text, without secrets."""
+    lines = (" ".join(visible(masks.head(text, 2 * _MAX_SUMMARY)).split()) for text in (question, answer))
+    return " · ".join(cut(line, _MAX_SUMMARY) for line in lines)
+
+
+class WantedCall(Struct, frozen=True):
+    """A call that needs the user's approval."""
+
+    server: str
+    tool: str
+    arguments: dict[str, Any]
+    caller: Caller | Literal["server"]
+    """The origin of the call; a server if it requests sampling."""
+    why: str
+    """The reason for the question, such as a rule of the policy, as a line for the user."""
+    hints: str
+    """The server's hints about the tool in words; empty if there are none."""
+    code: str = ""
+    """Python code that the call would run in this kernel; it is shown completely."""
+    count: int = 1
+    """The number of calls, of which this is the first; 0 if unknown."""
+
+    @property
+    def sentence(self) -> str:
+        """The caller's wish as a plain sentence, without a full stop."""
+        if self.caller == "server":
+            return f"The server {self.server} wants to use your model"
+        wish = "run code in this notebook" if self.code else f"run {self.server}.{self.tool}"
+        return f"{_CALLERS[self.caller]} {wish}{self.times}"
+
+    @property
+    def times(self) -> str:
+        """The number of calls after the name of the tool; empty for one."""
+        return "" if self.count == 1 else f" {self.count:,} times" if self.count else " for every row"
+
+
+class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
+    """Asks whether calls may be made. They were requested together, and one answer applies to all of them."""
+
+    kind: ClassVar[QuestionKind] = "approval"
+    calls: tuple[WantedCall, ...]
+    answers: tuple[ApprovalAnswer, ...]
+    """The possible answers."""
+    card: str = ""
+    """The key of the card with the question in a cell's output; empty for none."""
+
+    def ask(self, show: Show) -> ApprovalAnswer | None:
+        """Show the calls."""
+        calls = tuple(
+            replace(
+                call,
+                arguments=masks.json(call.arguments),
+                why=visible(call.why),
+                hints=visible(call.hints),
+                code=visible(call.code),
+            )
+            for call in self.calls
+        )
+        title = calls[0].sentence if len(calls) == 1 else f"{sum(one.count for one in calls):,} calls need your consent"
+        return show(ApprovalPage(calls[0].server, title, "", calls, self.answers, self.card)).answer
+
+    def summary(self, answer: ApprovalAnswer | None) -> str:
+        """The calls and the decision; none if a card shows them."""
+        calls = ", ".join(dict.fromkeys(f"{one.server}.{one.tool}" for one in self.calls))
+        times = self.calls[0].times if len(self.calls) == 1 else ""
+        return "" if self.card else summarized(f"May {calls} be called{times}?", DECISIONS[answer])
+
+
+class SamplingQuestion(ApprovalQuestion, frozen=True):
+    """Asks whether a server may use the user's model."""
+
+    kind: ClassVar[QuestionKind] = "sampling"
+
+
+class Candidate(Struct, frozen=True):
+    """A server that runs if the user agrees."""
+
+    name: str
+    lines: tuple[str, ...]
+    """The whole definition, the recipients of its variables, and the scope of an agreement."""
+    dangers: tuple[str, ...]
+    """Dangerous parts of the definition."""
+    secrets: tuple[str, ...]
+    """The stored secrets that the definition uses."""
+    is_agreed: bool = False
+    """Whether the server may already run, so that only its secrets are in question."""
+
+
+class TrustAnswer(Struct, frozen=True):
+    """The user's answer to a `TrustQuestion`."""
+
+    servers: frozenset[str] = frozenset()
+    """The names of the servers that may run."""
+    secrets: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of a server's name and a secret that it may use."""
+
+
+class TrustQuestion(Question[TrustAnswer | None], frozen=True):
+    """Asks whether the servers of a file may run."""
+
+    kind: ClassVar[QuestionKind] = "trust"
+    file: str
+    why: str
+    """The reason for the question: a project's file, or the user's own file that changed."""
+    candidates: tuple[Candidate, ...]
+    left_out: str = ""
+    """A line about servers that are not shown and that no answer allows."""
+    is_strangers: bool = False
+    """Whether the file is from someone else: nothing in it is masked, even if it equals a secret of the user."""
+
+    def ask(self, show: Show) -> TrustAnswer | None:
+        """Show all servers."""
+        line = unmasked_line if self.is_strangers else one_line
+        shown = tuple(
+            replace(one, lines=tuple(map(line, one.lines)), dangers=tuple(map(line, one.dangers)))
+            for one in self.candidates
+        )
+        left = f" {self.left_out}." if self.left_out else ""
+        message = f"{one_line(self.file)} {self.why}. {self._consequence}.{left}"
+        reply = show(TrustPage("", "May these servers run?", message, shown))
+        if reply.servers is None:
+            return None
+        agreed = frozenset(one.name for one in shown if one.is_agreed or one.name in reply.servers)
+        wanted = frozenset((one.name, secret) for one in shown for secret in one.secrets if one.name in agreed)
+        return TrustAnswer(agreed, reply.secrets & wanted)
+
+    @property
+    def _consequence(self) -> str:
+        if all(one.is_agreed for one in self.candidates):
+            return "Servers that may already run want your secrets"
+        count = len(self.candidates)
+        return f"It would run {'a server' if count == 1 else f'{count} servers'} with your rights"
+
+    def summary(self, answer: TrustAnswer | None) -> str:
+        """The servers that may run and those that may not."""
+        agreed = answer.servers if answer is not None else frozenset[str]()
+        refused = [one.name for one in self.candidates if one.name not in agreed]
+        parts = [f"yes: {', '.join(sorted(agreed))}"] if agreed else []
+        parts += [f"no: {', '.join(refused)}"] if refused else []
+        return summarized(f"May servers of {self.file} run?", NOT_ANSWERED if answer is None else " · ".join(parts))
+
+
+class RedirectWaiter(Protocol):
+    """Waits for the browser's redirect after a login."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds; return whether the redirect has arrived."""
+        ...
+
+
+class LoginQuestion(Question[str | None], frozen=True):
+    """A request to log in to a server in a browser.
+
+    The answer is the empty string after the redirect, the redirect URL if the user pasted it, or None if the user
+    refuses.
+    """
+
+    kind: ClassVar[QuestionKind] = "login"
+    server: str
+    url: str
+    """The URL of the login page."""
+    domain: str
+    """The host of that URL."""
+    scopes: tuple[str, ...]
+    """The requested scopes."""
+    redirected: RedirectWaiter | None
+    """Waits for the redirect; None if the user has to paste the redirect URL."""
+    site: str
+    """The host of the server that the login is for."""
+    answer_to: str
+    """The host that receives the authorization code."""
+    gives_secret: bool = False
+    """Whether that host also receives a configured client secret."""
+    paste_error: Callable[[str], str] = lambda _: ""
+    """Returns the problem with a pasted redirect URL; empty if it is valid."""
+
+    def ask(self, show: Show) -> str | None:
+        """Show the link, then wait for the redirect or for the pasted redirect URL."""
+        secret = ", with your client secret" if self.gives_secret else ""
+        parties = f"at {self.domain}, for the server at {self.site}; the answer goes to {self.answer_to}{secret}"
+        title = f"{self.server} wants you to log in"
+        scopes = f"\n\nIt may then: {', '.join(map(one_line, self.scopes))}" if self.scopes else ""
+        reply = show(LinkPage(self.server, title, f"Log in {parties}.{scopes}", self.url, self.domain), self)
+        if reply.action == "accept" and reply.content is None:  # the link was opened
+            if self.redirected is None:
+                return self._paste(show, title)
+            reply = show(WaitPage(self.server, title, "Waiting for your browser to come back."), self)
+        return (reply.content or {}).get("address", "") if reply.action == "accept" else None
+
+    def _paste(self, show: Show, title: str) -> str | None:
+        message = "Log in, then paste the address here."
+        while address := (show(FormPage(self.server, title, message, _PASTE)).content or {}).get("address"):
+            error = self.paste_error(address)
+            if not error:
+                return address
+            message = f"{error[0].upper()}{error[1:]}. Paste the whole address that the browser ended at."
+        return None
+
+    def summary(self, answer: str | None) -> str:
+        """Whether the user logged in, without the redirect URL that was pasted: it contains a secret."""
+        question = f"{self.server} wanted you to log in at {self.domain}"
+        return summarized(question, "not logged in" if answer is None else "logged in")
+
+
+class UserInterface(Protocol):
+    """Asks the user, in a thread that the user waits for."""
+
+    def can_ask(self) -> bool:
+        """Whether a question can be answered now. Thread-safe; does not block."""
+        ...
+
+    def ask(self, question: Question[A]) -> A:
+        """Ask a question and block until it is answered."""
+        ...
 
 
 class Card(Protocol):
@@ -86,181 +461,4 @@ class Card(Protocol):
 
     def answered(self, answer: ApprovalAnswer | None) -> None:
         """Show the user's answer; None if there was none."""
-        ...
-
-
-class WantedCall(Struct, frozen=True):
-    """A call that needs the user's approval."""
-
-    server: str
-    tool: str
-    arguments: bytes
-    """The arguments as the JSON object to send."""
-    caller: Caller | Literal["server"]
-    """The origin of the call; a server if it requests sampling."""
-    why: str
-    """The rule that requires approval."""
-    hints: str
-    """The server's hints about the tool in words; empty if there are none."""
-    code: str = ""
-    """Python code that the call would run in this kernel; it is shown completely."""
-
-
-class ApprovalQuestion(Struct, frozen=True):
-    """Asks whether calls may be made. They were requested together, and one answer applies to all of them."""
-
-    calls: tuple[WantedCall, ...]
-    answers: tuple[ApprovalAnswer, ...]
-    """The possible answers."""
-    card: str = ""
-    """The key of the card with the question in a cell's output; empty for none."""
-
-
-class Candidate(Struct, frozen=True):
-    """A server that runs if the user agrees."""
-
-    name: str
-    digest: str
-    lines: tuple[str, ...]
-    """The whole definition, the recipients of its variables, and the scope of an agreement."""
-    dangers: tuple[str, ...]
-    """Dangerous parts of the definition."""
-    secrets: tuple[str, ...]
-    """The stored secrets that the definition uses."""
-    is_agreed: bool = False
-    """Whether the server may already run, so that only its secrets are in question."""
-
-
-class TrustQuestion(Struct, frozen=True):
-    """Asks whether the servers of a file may run."""
-
-    file: str
-    why: str
-    """The reason for the question: a project's file, or the user's own file that changed."""
-    candidates: tuple[Candidate, ...]
-    left_out: str = ""
-    """A line about servers that are not shown and that no answer allows."""
-    is_strangers: bool = False
-    """Whether the file is from someone else: nothing in it is masked, even if it equals a secret of the user."""
-
-
-class TrustAnswer(Struct, frozen=True):
-    """The user's answer to a `TrustQuestion`."""
-
-    servers: frozenset[str] = frozenset()
-    """The names of the servers that may run."""
-    secrets: frozenset[tuple[str, str]] = frozenset()
-    """Pairs of a server's name and a secret that it may use."""
-
-
-Caller: TypeAlias = Literal["user", "model", "app"]
-
-
-Action = Literal["accept", "decline", "cancel"]
-
-
-class FormQuestion(msgspec.Struct, frozen=True):
-    """A server's request for values (elicitation, form mode)."""
-
-    server: str
-    tool: str | None
-    """The tool whose call led to the question, if known."""
-    message: str
-    """The server's message, unmodified."""
-    schema: Mapping[str, Any]
-    """The JSON Schema of the requested object."""
-
-
-class UrlQuestion(msgspec.Struct, frozen=True):
-    """A server's request to visit a URL (elicitation, URL mode)."""
-
-    server: str
-    tool: str | None
-    message: str
-    url: str
-
-
-class RedirectWaiter(Protocol):
-    """Waits for the browser's redirect after a login."""
-
-    def wait(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds; return whether the redirect has arrived."""
-        ...
-
-
-class LoginQuestion(msgspec.Struct, frozen=True):
-    """A request to log in to a server in a browser."""
-
-    server: str
-    url: str
-    """The URL of the login page."""
-    domain: str
-    """The host of that URL."""
-    scopes: tuple[str, ...]
-    """The requested scopes."""
-    redirected: RedirectWaiter | None
-    """Waits for the redirect; None if the user has to paste the redirect URL."""
-    site: str
-    """The host of the server that the login is for."""
-    answer_to: str
-    """The host that receives the authorization code."""
-    gives_secret: bool = False
-    """Whether that host also receives a configured client secret."""
-    slip: Callable[[str], str] = lambda _: ""
-    """Returns the problem with a pasted redirect URL; empty if it is valid."""
-
-    @property
-    def parties(self) -> str:
-        """A line for the user about the hosts that take part in the login."""
-        secret = ", with your client secret" if self.gives_secret else ""
-        return f"log in at {self.domain}, for the server at {self.site}; the answer goes to {self.answer_to}{secret}"
-
-
-class ElicitationAnswer(msgspec.Struct, frozen=True):
-    """The user's answer to a server's question."""
-
-    action: Action
-    content: dict[str, Any] | None = None
-    """The values of an accepted form."""
-    note: str = ""
-    """The reason why the user was not asked, for the server's log."""
-
-
-CANCELLED = ElicitationAnswer("cancel")
-
-
-UNANSWERED = ElicitationAnswer("cancel", note="nobody could be asked")
-"""The answer if no front end accepts input, as in nbclient and papermill."""
-
-
-class UserInterface(Protocol):
-    """Asks the user. All methods except `can_ask` run on a thread that the user waits for, and block until answered."""
-
-    def can_ask(self) -> bool:
-        """Whether a question can be answered now. Thread-safe; does not block."""
-        ...
-
-    def fill(self, question: FormQuestion) -> ElicitationAnswer:
-        """Ask the user to fill in a form."""
-        ...
-
-    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
-        """Ask the user to visit a URL; `accept` means that the user agrees, not that the visit is complete."""
-        ...
-
-    def login(self, question: LoginQuestion) -> str | None:
-        """Ask the user to log in.
-
-        Returns:
-            An empty string after the redirect, the redirect URL if the user pasted it, or None if the user refuses or
-            no one can answer.
-        """
-        ...
-
-    def trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        """Ask the user which servers may run; None if no one can answer."""
-        ...
-
-    def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        """Ask the user whether calls may be made; None if no one can answer."""
         ...

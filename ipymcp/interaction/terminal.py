@@ -9,29 +9,19 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.interaction.forms import MISSING, NO, YES, CannotDraw, Field, read_choice, read_form
-from ipymcp.interaction.questions import CANCELLED, UNANSWERED, ElicitationAnswer, TrustAnswer, domain
+from ipymcp.interaction.questions import Action, ApprovalPage, FormPage, LinkPage, PageReply, TrustPage
 from ipymcp.masking import masks
 from ipymcp.protocol import types
-from ipymcp.protocol.types import is_object
-from ipymcp.text import one_line, unmasked_line, visible
+from ipymcp.text import cut, one_line, shortened, unmasked_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from typing import TextIO
 
-    from ipymcp.interaction.questions import (
-        ApprovalAnswer,
-        ApprovalQuestion,
-        Candidate,
-        FormQuestion,
-        LoginQuestion,
-        TrustQuestion,
-        UrlQuestion,
-        WantedCall,
-    )
+    from ipymcp.interaction.questions import A, Candidate, LoginQuestion, Question, QuestionPage
 
 
 class Printed(io.StringIO):
@@ -55,70 +45,153 @@ def on_screen() -> Generator[None]:
 
 
 _MAX_VALUE = 2_000
-_ABBREVIATIONS = {"once": YES, "no": NO}
-_CALLERS = {
-    "user": "You call",
-    "model": "A model wants to call",
-    "app": "An app wants to call",
-    "server": "A server wants your model to answer",
-}
+_MAX_TEXT = 4000
+_MAX_LABEL = 80
+_LEAVE_OUT = "-"
+_COMMANDS: Final[dict[str, Action]] = {"!decline": "decline", "!cancel": "cancel"}
+_REDIRECT_TIMEOUT = 3.0
+"""Seconds to wait for the redirect after the user confirmed the login."""
+NO_INPUT_ERRORS = (EOFError, NotImplementedError, OSError, RuntimeError)
+"""Errors of reading if no one can answer; a kernel's `StdinNotImplementedError` is a `NotImplementedError`."""
 _MEANINGS = {
     "once": "once",
     "answer": "answer (the rest of this answer)",
-    "server": "server (what of its tools is not denied, in this notebook)",
+    "server": "server (all of its tools that are not denied, in this notebook)",
     "notebook": "notebook (this tool, in this notebook)",
     "always": "always",
     "never": "never",
     "no": "no",
 }
+_ABBREVIATIONS = {"once": YES, "no": NO}
 
 
-def ask_trust(question: TrustQuestion) -> TrustAnswer:
-    """Show all servers of a file and ask which of them may run."""
-    candidates = question.candidates
-    wanting = [candidate for candidate in candidates if not candidate.is_agreed]
-    _print_unmasked(f"{_line(question.file)} {question.why}. {_consequence(len(wanting), len(candidates))}:")
-    for number, candidate in enumerate(candidates, start=1):
-        _show(number, candidate, unmasked_line if question.is_strangers else _line)
-    if question.left_out:
-        _print_unmasked(f"  {_line(question.left_out)}")
-    agreed = {candidate.name for candidate in candidates if candidate.is_agreed} | _choose_servers(wanting)
-    secrets = [
+class _Refused(Exception):
+    """The user declined or cancelled."""
+
+    def __init__(self, action: Action) -> None:
+        self.reply = PageReply(action)
+
+
+class TerminalPrompts:
+    """A `UserInterface` of plain prompts."""
+
+    def can_ask(self) -> bool:
+        """Whether there is a front end that accepts input, or a terminal."""
+        kernel: Any = _kernel()
+        if kernel is not None:
+            return bool(getattr(kernel, "_allow_stdin", True))
+        try:
+            return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
+        except ValueError:  # closed
+            return False
+
+    @on_screen()
+    def ask(self, question: Question[A]) -> A:
+        """Ask a question at prompts."""
+        try:
+            return question.ask(_show)
+        except NO_INPUT_ERRORS:
+            return question.unanswered
+
+
+def _show(page: QuestionPage, login: LoginQuestion | None = None) -> PageReply:
+    """Show a page and read the reply."""
+    try:
+        match page:
+            case FormPage():
+                return _show_form(page)
+            case LinkPage():
+                return _show_link(page) if login is None else _show_login(page, login)
+            case ApprovalPage():
+                return _show_approval(page)
+            case TrustPage():
+                return _show_trust(page)
+            case _:
+                raise TypeError(f"no prompt for {type(page).__name__}")
+    except _Refused as refused:
+        return refused.reply
+
+
+def _show_form(page: FormPage) -> PageReply:
+    """Ask for each value in turn."""
+    try:
+        fields = read_form(page.schema)
+    except CannotDraw as error:
+        _print(f"{page.server} asked for a form that cannot be shown; declined ({error})")
+        raise
+    _print(f"{page.title}:")
+    _quote(page.message)
+    _print(_rules(fields))
+    return PageReply("accept", _fill(fields))
+
+
+def _show_link(page: LinkPage) -> PageReply:
+    """Show the whole URL, and ask whether the user agrees."""
+    _print(f"{page.title}:")
+    _quote(page.message)
+    _print(f"  {visible(page.url)}")
+    _print("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
+    return PageReply("accept" if read_choice("visited? ", {"yes": YES, "no": NO}, "yes", _read) == "yes" else "decline")
+
+
+def _show_login(page: LinkPage, login: LoginQuestion) -> PageReply:
+    """Show the login URL, and wait for the redirect or the pasted redirect URL."""
+    _print(f"{page.title}:")
+    for line in filter(None, [*visible(page.message).splitlines(), visible(page.url)]):
+        _print(f"  {line}")
+    _print("Open that address in a browser and log in. Then press Enter here, or paste the address the browser")
+    _print("ended at (needed where the browser runs on another machine) · !cancel")
+    while True:
+        text = input("logged in? ").strip()
+        if text in _COMMANDS or text.casefold() in NO:
+            return PageReply("cancel")
+        if text and text.casefold() not in YES:
+            error = login.paste_error(text)
+            if not error:
+                return PageReply("accept", {"address": text})
+            _print(f"{visible(error)}: paste the whole address that the browser ended at · !cancel")
+        elif login.redirected is not None and login.redirected.wait(_REDIRECT_TIMEOUT):
+            return PageReply("accept", {"address": ""})
+        else:
+            _print("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")
+
+
+def _show_approval(page: ApprovalPage) -> PageReply:
+    """Show calls, and ask whether they may be made."""
+    for call in page.calls:
+        hints = f"the server's hints: {call.hints}" if call.hints else ""
+        _print_unmasked(f"{_line(call.sentence)}:")
+        for line in filter(None, (call.why, hints)):
+            _print_unmasked(f"  {_line(line)}")
+        if call.count != 1:
+            _print_unmasked("  the arguments of the first call:")
+        for line in _code(call.code) if call.code else _arguments(call.arguments):
+            _print_unmasked(f"  │ {line}")
+    _print_unmasked(" · ".join(_MEANINGS[answer] for answer in page.answers))
+    prompt = "allow? [no] " if len(page.calls) == 1 else f"allow these {len(page.calls)}? [no] "
+    typed = read_choice(prompt, {answer: _ABBREVIATIONS.get(answer, ()) for answer in page.answers}, "no")
+    return PageReply(answer=next(answer for answer in (*page.answers, "no") if answer == typed))
+
+
+def _show_trust(page: TrustPage) -> PageReply:
+    """Show all servers of a file, and ask which of them may run."""
+    _print_unmasked(page.message)
+    for number, candidate in enumerate(page.candidates, start=1):
+        _print_unmasked(f"{number} {unmasked_line(candidate.name)}")
+        for line in candidate.lines:
+            _print_unmasked(f"  │ {' '.join(line.split())}")
+        for danger in candidate.dangers:
+            _print_unmasked(f"  ! {danger}")
+    agreed = {candidate.name for candidate in page.candidates if candidate.is_agreed}
+    agreed |= _choose_servers([candidate for candidate in page.candidates if not candidate.is_agreed])
+    secrets = frozenset(
         (candidate.name, secret)
-        for candidate in candidates
+        for candidate in page.candidates
         if candidate.name in agreed
         for secret in candidate.secrets
         if _confirm(f"give {_line(candidate.name)} your secret {_line(secret)}? [y/N] ")
-    ]
-    return TrustAnswer(frozenset(agreed), frozenset(secrets))
-
-
-def ask_approval(question: ApprovalQuestion) -> ApprovalAnswer:
-    """Show calls and ask whether they may be made."""
-    calls = question.calls
-    for caller, text in _CALLERS.items():
-        for call in (call for call in calls if call.caller == caller):
-            _print_unmasked(f"{text} {_line(f'{call.server}.{call.tool}')}{_about(call)}")
-            for line in _code(call.code) if call.code else _arguments(call.arguments):
-                _print_unmasked(f"  │ {line}")
-    _print_unmasked(" · ".join(_MEANINGS[answer] for answer in question.answers))
-    prompt = "allow? [no] " if len(calls) == 1 else f"allow these {len(calls)}? [no] "
-    typed = read_choice(prompt, {answer: _ABBREVIATIONS.get(answer, ()) for answer in question.answers}, "no")
-    return next(answer for answer in (*question.answers, "no") if answer == typed)
-
-
-def _show(number: int, candidate: Candidate, shown: Callable[[str], str]) -> None:
-    _print_unmasked(f"{number} {shown(candidate.name)}")
-    for line in candidate.lines:
-        _print_unmasked(f"  │ {' '.join(shown(line).split())}")
-    for danger in candidate.dangers:
-        _print_unmasked(f"  ! {shown(danger)}")
-
-
-def _consequence(running: int, all_of_them: int) -> str:
-    if not running:
-        return "What may run already wants secrets of yours"
-    return f"It would run {'a server' if all_of_them == 1 else f'{all_of_them} servers'} with your rights"
+    )
+    return PageReply(servers=frozenset(agreed), secrets=secrets)
 
 
 def _choose_servers(candidates: Sequence[Candidate]) -> set[str]:
@@ -139,16 +212,9 @@ def _confirm(prompt: str) -> bool:
     return read_choice(prompt, {"yes": YES, "no": NO}, "no") == "yes"
 
 
-def _about(call: WantedCall) -> str:
-    hints = f"; the server says that it {call.hints}" if call.hints else ""
-    return f" ({_line(call.why)}{hints}):"
-
-
-def _arguments(arguments: bytes) -> list[str]:
-    values: Any = types.loads(arguments) if arguments else {}
-    if not is_object(values) or not values:
-        return ["no arguments"]
-    return [f"{_line(key)} = {_shortened(types.encode(value).decode())}" for key, value in values.items()]
+def _arguments(arguments: Mapping[str, Any]) -> list[str]:
+    values = [f"{_line(key)} = {_shortened(types.encode(value).decode())}" for key, value in arguments.items()]
+    return values or ["no arguments"]
 
 
 def _code(code: str) -> list[str]:
@@ -171,112 +237,6 @@ def _line(text: str) -> str:
 
 def _print_unmasked(text: str) -> None:
     print(unmasked_line(text), flush=True)  # noqa: T201 - meant for the cell
-
-
-_NO_INPUT_ERRORS = (EOFError, NotImplementedError, OSError, RuntimeError)
-"""Errors of reading if no one can answer; a kernel's `StdinNotImplementedError` is a `NotImplementedError`."""
-_MAX_TEXT = 4000
-_MAX_LABEL = 80
-_LEAVE_OUT = "-"
-_COMMANDS = {"!decline": ElicitationAnswer("decline"), "!cancel": CANCELLED}
-_REDIRECT_TIMEOUT = 3.0
-"""Seconds to wait for the redirect after the user confirmed the login."""
-
-
-class _FormEnded(Exception):
-    """The user declined or cancelled."""
-
-    def __init__(self, answer: ElicitationAnswer) -> None:
-        self.answer = answer
-
-
-class TerminalPrompts:
-    """A `UserInterface` of plain prompts."""
-
-    def can_ask(self) -> bool:
-        """Whether there is a front end that accepts input, or a terminal."""
-        kernel: Any = _kernel()
-        if kernel is not None:
-            return bool(getattr(kernel, "_allow_stdin", True))
-        try:
-            return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
-        except ValueError:  # closed
-            return False
-
-    @on_screen()
-    def fill(self, question: FormQuestion) -> ElicitationAnswer:
-        """Ask for each value in turn."""
-        try:
-            fields = read_form(question.schema)
-        except CannotDraw as error:
-            _print(f"{question.server} asked for a form that cannot be shown; declined ({error})")
-            return ElicitationAnswer("decline", note=f"a form that cannot be shown: {error}")
-        _print(f"{_origin(question)} asks:")
-        _quote(question.message)
-        _print(_rules(fields))
-        try:
-            return ElicitationAnswer("accept", _fill(fields))
-        except _FormEnded as end:
-            return end.answer
-        except _NO_INPUT_ERRORS:
-            return UNANSWERED
-
-    @on_screen()
-    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
-        """Show the whole URL and its host, and ask whether the user agrees."""
-        _print(f"{_origin(question)} asks you to visit {visible(domain(question.url))}:")
-        _quote(question.message)
-        _print(f"  {visible(question.url)}")
-        _print("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
-        try:
-            agreed = read_choice("visited? ", {"yes": YES, "no": NO}, "yes", _read)
-            return ElicitationAnswer("accept" if agreed == "yes" else "decline")
-        except _FormEnded as end:
-            return end.answer
-        except _NO_INPUT_ERRORS:
-            return UNANSWERED
-
-    @on_screen()
-    def login(self, question: LoginQuestion) -> str | None:
-        """Show the login URL and wait for the redirect or the user's confirmation."""
-        _print(f"{visible(question.server)} wants you to {visible(question.parties)}:")
-        _print(f"  {visible(question.url)}")
-        if question.scopes:
-            _print(f"  It may then: {', '.join(question.scopes)}")
-        _print("Open that address in a browser and log in. Then press Enter here, or paste the address the browser")
-        _print("ended at (needed where the browser runs on another machine) · !cancel")
-        try:
-            while True:
-                text = input("logged in? ").strip()
-                if text in _COMMANDS or text.casefold() in NO:
-                    return None
-                if text and text.casefold() not in YES:
-                    slip = question.slip(text)
-                    if not slip:
-                        return text
-                    _print(f"{visible(slip)}: paste the whole address that the browser ended at · !cancel")
-                    continue
-                if question.redirected is not None and question.redirected.wait(_REDIRECT_TIMEOUT):
-                    return ""
-                _print("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")
-        except _NO_INPUT_ERRORS:
-            return None
-
-    @on_screen()
-    def trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        """Show servers and ask which may run."""
-        try:
-            return ask_trust(question)
-        except _NO_INPUT_ERRORS:
-            return None
-
-    @on_screen()
-    def approve(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        """Show calls and ask whether they may be made."""
-        try:
-            return ask_approval(question)
-        except _NO_INPUT_ERRORS:
-            return None
 
 
 def _fill(fields: list[Field]) -> dict[str, Any]:
@@ -326,7 +286,7 @@ def _read(prompt: str, *, hidden: bool = False) -> str:
     if hidden and text not in _COMMANDS:
         masks.add(text)
     if text in _COMMANDS:
-        raise _FormEnded(_COMMANDS[text])
+        raise _Refused(_COMMANDS[text])
     return text
 
 
@@ -363,19 +323,13 @@ def _rules(fields: list[Field]) -> str:
     return " · ".join(rules)
 
 
-def _origin(question: FormQuestion | UrlQuestion) -> str:
-    return visible(f"{question.server}.{question.tool}" if question.tool else question.server)
-
-
 def _quote(text: str) -> None:
-    shown = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
-    for line in visible(shown).splitlines():
+    for line in visible(cut(text, _MAX_TEXT)).splitlines():
         _print(f"  │ {line}")
 
 
 def _plain_line(text: str) -> str:
-    line = " ".join(visible(text).split())
-    return line if len(line) <= _MAX_LABEL else f"{line[:_MAX_LABEL]}…"
+    return shortened(visible(text), _MAX_LABEL)
 
 
 def _print(text: str) -> None:

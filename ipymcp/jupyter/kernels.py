@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import struct
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -133,6 +132,8 @@ def _is_of(found: Announced, pid: int | None) -> bool:
 _CHUNK: Final = 65_536
 _MAX_LINE_BYTES: Final = 64_000_000
 _REQUEST_TIMEOUT: Final = 2.0
+_DYING_CHECKS: Final = 25
+_DYING_INTERVAL: Final = 0.02
 
 
 class KernelConnection:
@@ -145,8 +146,6 @@ class KernelConnection:
         self._kernel = kernel
         self._reader = reader
         self._writer = writer
-        self._lines: deque[bytes] = deque()
-        self._partial: list[bytes] = []
 
     @classmethod
     async def open(cls, kernel: Announced) -> KernelConnection:
@@ -158,7 +157,7 @@ class KernelConnection:
         try:
             reader, writer = await asyncio.open_unix_connection(kernel.socket, limit=_CHUNK)
         except OSError:
-            raise _gone(kernel) from None
+            raise await _gone(kernel) from None
         listener = _listener(writer.get_extra_info("socket"))
         if listener not in (None, kernel.pid):
             writer.close()
@@ -180,20 +179,17 @@ class KernelConnection:
         Raises:
             KernelUnavailable: The kernel has closed the connection, or the line is longer than 64 MB.
         """
-        while not self._lines:
-            try:
-                data = await self._reader.read(_CHUNK)
-            except OSError:
-                data = b""
-            if not data or sum(map(len, self._partial)) > _MAX_LINE_BYTES:
-                raise _gone(self._kernel)
-            *ends, rest = data.split(b"\n")
-            for end in ends:
-                self._lines.append(b"".join([*self._partial, end]))
-                self._partial.clear()
-            if rest:
-                self._partial.append(rest)
-        return self._lines.popleft()
+        parts: list[bytes] = []
+        try:
+            while sum(map(len, parts)) <= _MAX_LINE_BYTES:
+                try:
+                    parts.append(await self._reader.readuntil(b"\n"))
+                    return b"".join(parts)[:-1]
+                except asyncio.LimitOverrunError as longer:
+                    parts.append(await self._reader.readexactly(longer.consumed))
+        except (OSError, EOFError):
+            pass
+        raise await _gone(self._kernel)
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -217,15 +213,18 @@ async def request(kernel: Announced, message: dict[str, Any], kind: str) -> dict
     except TimeoutError:
         raise KernelUnavailable("silent", "the kernel does not answer", "it may be busy: try again") from None
     except (OSError, ValueError):
-        raise _gone(kernel) from None
+        raise await _gone(kernel) from None
     finally:
         connection.close()
 
 
-def _gone(kernel: Announced) -> KernelUnavailable:
-    if is_alive(kernel):
-        return KernelUnavailable("left", "the kernel has closed its socket", "%load_ext ipymcp")
-    return KernelUnavailable("ended", "the kernel has ended", "restart it")
+async def _gone(kernel: Announced) -> KernelUnavailable:
+    """Why a kernel's socket is closed: a process that dies closes its sockets shortly before it counts as dead."""
+    for _ in range(_DYING_CHECKS):
+        if not is_alive(kernel):
+            return KernelUnavailable("ended", "the kernel has ended", "restart it")
+        await asyncio.sleep(_DYING_INTERVAL)
+    return KernelUnavailable("left", "the kernel has closed its socket", "%load_ext ipymcp")
 
 
 def _listener(connected: socket.socket) -> int | None:

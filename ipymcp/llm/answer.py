@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
 from ipymcp.interaction.questions import DECISIONS, beforehand
-from ipymcp.masking import mask, masks
+from ipymcp.masking import masks
 from ipymcp.protocol.types import is_object
-from ipymcp.results import markdown
+from ipymcp.results import markdown, rendering
 from ipymcp.results.content import Image
+from ipymcp.results.tables import html_members
+from ipymcp.results.tool_result import DisplayedResult
 from ipymcp.schema.to_json import to_json
 from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ipymcp.results.tool_result import ToolResult
 
@@ -44,6 +46,8 @@ class ToolCallOutcome(Struct, frozen=True):
     text: str
     images: tuple[Image, ...] = ()
     is_error: bool = False
+    is_refused: bool = False
+    """Whether the user or the policy refused the call."""
     value: Any = None
     """The result as a Python value, for the notebook."""
 
@@ -59,14 +63,25 @@ class ToolCallOutcome(Struct, frozen=True):
 
     def parted(self, kinds: Sequence[str]) -> tuple[str, list[tuple[str, Image]]]:
         """The text with the names of images that are too large or not of these types, and the other images."""
-        texts, shown = [self.text], list[tuple[str, Image]]()
-        for image in self.images:
-            kind = image.display_type
-            if kind is not None and kind in kinds and len(image.base64) <= _MAX_IMAGE_LENGTH:
-                shown.append((kind, image))
-            else:
-                texts.append(str(image))
-        return "\n".join(filter(None, texts)), shown
+        shown, others = split_images(self.images, kinds)
+        return "\n".join(filter(None, [self.text, *map(str, others)])), shown
+
+
+def split_images(images: Iterable[Image], kinds: Sequence[str] = SHOWN) -> tuple[list[tuple[str, Image]], list[Image]]:
+    """Split images into those that models accept, with their actual types, and the others.
+
+    Args:
+        images: The images.
+        kinds: The accepted types.
+    """
+    shown, others = list[tuple[str, Image]](), list[Image]()
+    for image in images:
+        kind = image.display_type
+        if kind is not None and kind in kinds and len(image.base64) <= _MAX_IMAGE_LENGTH:
+            shown.append((kind, image))
+        else:
+            others.append(image)
+    return shown, others
 
 
 def read_arguments(value: Any) -> dict[str, Any]:
@@ -88,9 +103,24 @@ def read_arguments(value: Any) -> dict[str, Any]:
 
 
 _MAX_LENGTH = 2_000
-_ARGUMENTS_STYLE = "border-left:2px solid #8888;padding-left:6px;margin:4px 0"
-_TEXT_STYLE = "white-space:pre-wrap;overflow-wrap:anywhere"
+_MAX_LINE = 80
+"""Characters of JSON in one line."""
+_MIN_SECONDS = 0.05
+"""Shorter durations are not shown."""
+_TEXT_STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:4px 0"
+_CARD_STYLE = "border:1px solid #8888;border-radius:3px;padding:2px 8px;margin:2px 0"
+_MUTED_STYLE = "opacity:.75"
 _WAITING = "waits for your answer"
+CallState: TypeAlias = Literal["running", "waiting", "done", "failed", "refused", "cancelled"]
+_MARKS: Final[dict[CallState, tuple[str, str]]] = {
+    "running": ("…", ""),
+    "waiting": ("?", "#e08a00"),
+    "done": ("✓", "#2e9e4f"),
+    "failed": ("✗", "#d32f2f"),
+    "refused": ("⊘", "#d32f2f"),
+    "cancelled": ("■", ""),
+}
+"""The mark of each state, and its colour."""
 
 
 class Usage(Struct, frozen=True):
@@ -128,16 +158,47 @@ class ModelCall(Struct):
     decision: str = ""
     """The user's answer in words."""
     is_refused: bool = False
-    """Whether the user refused the call."""
+    """Whether the user or the policy refused the call."""
+    name_for_model: str = ""
+    """The name by which the model called the tool."""
+    is_cancelled: bool = False
+    """Whether the answer was stopped before the call ended."""
+
+    @property
+    def state(self) -> CallState:
+        """The state of the call."""
+        if not self.is_done:
+            return "waiting" if self.asked_at else "running"
+        if self.is_cancelled:
+            return "cancelled"
+        if self.is_refused:
+            return "refused"
+        return "failed" if self.is_error else "done"
+
+    @property
+    def name(self) -> str:
+        """The server and the tool."""
+        return f"{self.server}.{self.tool}"
 
     @property
     def summary(self) -> str:
         """One line about the call and its state."""
-        if not self.is_done:
-            return f"{self.server}.{self.tool} {f'· {_WAITING}' if self.asked_at else '…'}"
-        took = f"failed, {self.seconds:.1f} s" if self.is_error else f"{self.seconds:.1f} s"
-        parts = [f"{self.server}.{self.tool}", self.decision, "" if self.is_refused else took]
-        return " · ".join(filter(None, parts))
+        return f"{self.name} …" if self.state == "running" else " · ".join([self.name, *self._details])
+
+    @property
+    def _details(self) -> list[str]:
+        """The user's answer, the state in a word, and the duration unless it is too short to matter."""
+        took = f"{self.seconds:.1f} s" if self.seconds >= _MIN_SECONDS else ""
+        details: dict[CallState, list[str]] = {
+            "running": [],
+            "waiting": [_WAITING],
+            "done": [self.decision, took],
+            "failed": [self.decision, "failed", took],
+            "refused": [self.decision or "refused"],
+            # An interrupt also closes the question, before or after it stops the call.
+            "cancelled": [self.decision if self.decision != DECISIONS[None] else "", "cancelled"],
+        }
+        return [*filter(None, details[self.state])]
 
     def __repr__(self) -> str:
         return one_line(f"<ModelCall {self.summary}>")
@@ -145,24 +206,53 @@ class ModelCall(Struct):
     def html(self) -> str:
         """A collapsible card with arguments and result; open, with all arguments, while the user is asked."""
         code = self.arguments.get("code") if self.tool == "run_python" and is_object(self.arguments) else None
-        arguments = str(code) if code else _json(self.arguments)
-        waits = bool(self.asked_at) and not self.is_done
+        waits = self.state == "waiting"
+        mark, color = _MARKS[self.state]
+        # Mixed with the text's own colour, it is readable on light and dark.
+        icon = f'<span style="color:color-mix(in srgb, {color} 70%, currentColor)">{mark}</span>' if color else mark
+        details = (
+            f' <span style="{_MUTED_STYLE}">· {escaped(" · ".join(self._details))}</span>' if self._details else ""
+        )
+        return (
+            f'<details{" open" if code or waits else ""} style="{_CARD_STYLE}">'
+            f"<summary>{icon} <b>{escaped(self.name)}</b>{details}</summary>"
+            f"{_code(str(code)) if code else self._arguments_html(is_whole=waits)}{self._result_html()}</details>"
+        )
+
+    def _arguments_html(self, *, is_whole: bool) -> str:
+        """The arguments as names and values; as text if they are not an object."""
+        given = read_json_object(self.arguments)
+        if given is None:
+            return _code(str(self.arguments) if is_whole else _shortened(str(self.arguments)))
+        texts = {name: value if isinstance(value, str) else _json(value) for name, value in masks.json(given).items()}
+        members = [(name, text if is_whole else _shortened(text)) for name, text in texts.items()]
+        return html_members(members) if members else ""
+
+    def _result_html(self) -> str:
+        """The result with its images, or else the text that the model got."""
         shown = ""
-        bundle = getattr(self.result, "_repr_mimebundle_", None)
-        if not self.is_error and callable(bundle):
+        if not self.is_error and isinstance(self.result, DisplayedResult):
+            shown = rendering.html(self.result)
+        elif not self.is_error and callable(bundle := getattr(self.result, "_repr_mimebundle_", None)):
             rich: Any = bundle()
             shown = rich.get("text/html", "")
-        if self.is_done and not shown:
-            shown = f'<pre style="{_TEXT_STYLE}">{escaped(_shortened(self.text))}</pre>'
+        if self.is_done and not shown and not self.is_cancelled:
+            shown = _code(_shortened(self.text))
         if self.is_refused and self.decision == DECISIONS[None]:
-            shown += f"<small>{escaped(beforehand(f'{self.server}.{self.tool}'))} allows it beforehand</small>"
-        mark = "✗" if self.is_error else "✓" if self.is_done else "?" if waits else "…"
-        given = escaped(arguments if code or waits else _shortened(arguments))
-        return (
-            f"<details{' open' if code or waits else ''}>"
-            f"<summary>{mark} <code>{escaped(self.summary)}</code></summary>"
-            f'<pre style="{_TEXT_STYLE};{_ARGUMENTS_STYLE}">{given}</pre>{shown}</details>'
-        )
+            shown += f"<small>{escaped(beforehand(self.name))} allows it beforehand</small>"
+        return shown
+
+
+def read_json_object(value: Any) -> dict[str, Any] | None:
+    """The object that a model gave as arguments; None if it is not one."""
+    try:
+        return read_arguments(value)
+    except ArgumentError:
+        return None
+
+
+def _code(text: str) -> str:
+    return f'<pre style="{_TEXT_STYLE}">{escaped(text)}</pre>'
 
 
 class Answer:
@@ -176,10 +266,14 @@ class Answer:
         usage: The cost.
         model: The model's name.
         reason: The provider's reason for the end, if it gives one: `stop`, `length` if the answer was cut off, …
+        is_replayed: Whether it comes from a recording.
+        note: The recording that it comes from, or was added to; empty without one.
         is_untrusted: Whether the model had read untrusted content, which the answer may repeat.
     """
 
     is_untrusted: bool = False
+    is_replayed: bool = False
+    note: str = ""
     reason: str = ""
 
     def __init__(
@@ -212,7 +306,8 @@ class Answer:
         ]
         usage = {name: getattr(self.usage, name) for name in Usage.__struct_fields__}
         data = None if self.data is None else to_json(self.data, ())
-        return {"text": self.text, "data": data, "calls": calls, "usage": usage, "model": self.model}
+        answer = {"text": self.text, "data": data, "calls": calls, "usage": usage, "model": self.model}
+        return {**answer, "replayed": True} if self.is_replayed else answer
 
     def __str__(self) -> str:
         return self.text
@@ -220,7 +315,8 @@ class Answer:
     def __repr__(self) -> str:
         calls = "".join(f"  {call.summary}\n" for call in self.calls)
         shown = self.text if self.data is None else repr(self.data)
-        return f"{calls}{visible(shown)}"
+        note = f"\n({self.note})" if self.is_replayed else ""
+        return f"{calls}{visible(shown)}{note}"
 
     @property
     def _ipython_display_(self) -> Any:
@@ -233,13 +329,13 @@ class Answer:
         shown: dict[str, Any] = {"text/plain": repr(self)}
         if self.data is not None or not self.text:
             return shown
-        return {**shown, "text/markdown": markdown.markdown(self.text)}
+        note = f"\n\n*{self.note}*" if self.is_replayed else ""
+        return {**shown, "text/markdown": markdown.markdown(self.text + note)}
 
 
-def _json(arguments: Any) -> str:
-    if isinstance(arguments, str):
-        return mask(arguments)
-    return json.dumps(masks.json(arguments), ensure_ascii=False, indent=1)
+def _json(value: Any) -> str:
+    line = json.dumps(value, ensure_ascii=False)
+    return line if len(line) <= _MAX_LINE else json.dumps(value, ensure_ascii=False, indent=1)
 
 
 def _shortened(text: str) -> str:

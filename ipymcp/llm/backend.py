@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ipymcp.llm.answer import ToolCallOutcome, Usage
-    from ipymcp.llm.prompting import AttachedVariable
+    from ipymcp.llm.prompting import Attachment, NamedImage
     from ipymcp.llm.providers import Declaration
+    from ipymcp.llm.tool_search import ToolSearch
+    from ipymcp.runtime.client_handlers import SamplingRequest
     from ipymcp.runtime.loop import BackgroundLoop
-    from ipymcp.runtime.server_requests import SamplingRequest
 
 
 T = TypeVar("T")
@@ -48,21 +49,24 @@ class Limits(Struct, frozen=True):
         return f"limits=ipymcp.Limits({name}={shown})"
 
 
-class Question(Struct, frozen=True):
+class AnswerRequest(Struct, frozen=True):
     """Everything a backend needs to produce one answer.
 
     Attributes:
         model: `provider:name`, or a model object of the backend's library.
         base_url: URL of an OpenAI-compatible provider.
-        prompt: The user's prompt with its variables filled in.
+        prompt: The user's prompt with its references filled in.
+        images: The images in the prompt.
         system: The system prompt.
-        history: The conversation so far, as this backend returned it.
+        history: The conversation so far: the messages of an earlier `ModelResponse`, as JSON.
         returns: A type or a JSON Schema for the answer; None for text.
         limits: The answer's limits.
         declared: Returns the tools, once per request to the model.
         call: Calls a tool by name. It does not raise; errors are in the outcome.
-        said: Receives the text as it arrives.
-        stopped: Receives the partial response of an answer that ends early, before the error is raised; not called
+        search: The tools that the model has to search for, beside `declared`; None if there are none.
+        find: Searches them, by one or more queries, for the names of those that match best.
+        on_text: Receives the text as it arrives.
+        on_partial: Receives the partial response of an answer that ends early, before the error is raised; not called
             if there is none.
     """
 
@@ -76,7 +80,10 @@ class Question(Struct, frozen=True):
     declared: Callable[[], Sequence[Declaration]]
     call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
     on_text: Callable[[str], None]
+    search: ToolSearch | None = None
+    find: Callable[[Sequence[str]], Awaitable[list[str]]] | None = None
     on_partial: Callable[[ModelResponse], None] = _ignored
+    images: Sequence[NamedImage] = ()
 
 
 class ModelResponse(Struct, frozen=True):
@@ -84,10 +91,8 @@ class ModelResponse(Struct, frozen=True):
 
     text: str
     data: Any
-    history: list[Any]
-    """The conversation including this answer, for the next question."""
     messages: list[Any]
-    """The history as JSON."""
+    """The conversation including this answer, as JSON, for the next question."""
     usage: Usage
     reason: str = ""
     """The provider's reason for the end, if it gives one: `stop`, `length`, `content_filter`, …"""
@@ -96,11 +101,12 @@ class ModelResponse(Struct, frozen=True):
 class ModelBackend(Protocol):
     """A library that talks to models."""
 
-    async def answer(self, question: Question) -> ModelResponse:
+    async def answer(self, question: AnswerRequest) -> ModelResponse:
         """Answer a question. Cancelling stops it.
 
         Raises:
-            McpError: The model or its key is missing, a limit was reached, or the provider failed.
+            McpError: The model or its key is missing, a limit was reached, the provider failed, or the history cannot
+                be read.
         """
         ...
 
@@ -184,7 +190,7 @@ class RequestPreview(Struct, frozen=True):
     model: str
     prompt: str
     system: str
-    attached: tuple[AttachedVariable, ...]
+    attached: tuple[Attachment, ...]
     names: dict[str, str]
     """The tools by their names for the model: `{server__tool: server.tool}`."""
     tokens: int
@@ -194,16 +200,23 @@ class RequestPreview(Struct, frozen=True):
     """Whether the model searches for tools instead of receiving all declarations."""
     source: str = ""
     """The untrusted source of some of the content; empty if none is known."""
+    note: str = ""
+    """Whether the answer is replayed, or why it is not."""
+    images: tuple[NamedImage, ...] = ()
+    attached_tokens: int = 0
+    """Estimated tokens of everything that is attached."""
 
     def __str__(self) -> str:
         count = len(self.names)
         to_find = " to search" if self.searches else ""
         shown = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{to_find}"
         tools = f"{shown}, about {self.tokens:,} tokens" if count else "no tools"
-        attached = "".join(f" · ${one.name}: {one.what}" for one in self.attached)
+        attached = "".join(f" · {one.name}: {one.what}" for one in self.attached)
+        attached += f" · attached: about {self.attached_tokens:,} tokens" if attached else ""
         chat = f" · chat {self.chat!r}" if self.chat else ""
         source = f" · untrusted content from {self.source}" if self.source else ""
-        return f"{self.model} · {tools}{chat}{attached}{source}"
+        note = f" · {self.note}" if self.note else ""
+        return f"{self.model} · {tools}{chat}{attached}{source}{note}"
 
     @property
     def _servers(self) -> str:
@@ -215,5 +228,6 @@ class RequestPreview(Struct, frozen=True):
     def table(self) -> Table:
         """A table of the system prompt, the prompt and the tools."""
         rows = [("system", self.system), ("prompt", self.prompt)]
+        rows += [("image", f"{one.name} ({one.kind})") for one in self.images]
         rows += [("tool", f"{name} ({tool})") for name, tool in self.names.items()]
         return Table(("part", "what"), rows, title=str(self), note="nothing was sent")

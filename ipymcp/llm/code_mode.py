@@ -20,18 +20,16 @@ from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
 from ipymcp.interaction.terminal import Printed
 from ipymcp.llm.functions import NOTEBOOK
 from ipymcp.llm.result_text import estimate_tokens
-from ipymcp.llm.tool_search import BUDGET
-from ipymcp.protocol import types
+from ipymcp.llm.tool_definitions import BUDGET
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.runtime.question_routing import CrossThreadTask
-from ipymcp.schema.validation import shortened
 from ipymcp.security.untrusted import Actor, Conversation, acting, current_actor, source_of_value
-from ipymcp.text import stripped
+from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, MutableMapping
 
-    from ipymcp.interaction.questions import ApprovalAnswer, Card
+    from ipymcp.interaction.questions import Card
     from ipymcp.llm.tool_selection import ToolSelection
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "<model's code>"
 _MAX_DESCRIPTION: Final = 120
-_WHY: Final = "it runs in this kernel with your rights, unsandboxed, like your own cells"
+_WHY: Final = "it runs in this kernel with your rights, unsandboxed"
 _MAX_PRINTED: Final = 1_000_000
 """Characters."""
 _MAX_CODE: Final = 20_000
@@ -118,7 +116,12 @@ class CodeRunner:
         if len(code) > _MAX_CODE:
             hint = "write it in parts: only code that the user is shown in full is run"
             raise ArgumentError(f"this code has {len(code):,} characters, more than {_MAX_CODE:,}", hint=hint)
-        place = self._host.desk.place()
+        try:
+            code.encode()
+        except UnicodeEncodeError:
+            hint = "write it as an escape sequence"
+            raise ArgumentError("this code holds half a character (a lone surrogate)", hint=hint) from None
+        place = self._host.questions.caller()
         if place is None:
             raise PolicyError("there is nowhere to run it")
         if not (self._is_allowed or self._agreed_at == self._doubt):
@@ -133,18 +136,16 @@ class CodeRunner:
 
     async def _ask(self, code: str) -> None:
         why = f"{_WHY}; {self._doubt}" if self._doubt else _WHY
-        wanted = WantedCall(NOTEBOOK, "run_python", types.encode({"code": code}), "model", why, "", code)
+        wanted = WantedCall(NOTEBOOK, "run_python", {"code": code}, "model", why, "", code)
         card = self.card(NOTEBOOK, "run_python")
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
             card.asks(card.key)
-        answer: ApprovalAnswer | None = await self._host.desk.ask(
-            "approval", lambda asker: asker.approve(question), None
-        )
+        answer = await self._host.questions.ask(question)
         if card is not None:
             card.answered(answer)
         if answer not in ("once", "answer"):
-            raise PolicyError("you said no" if answer else "it needs your consent, and nobody answered")
+            raise PolicyError("you said no" if answer else "it needs your consent, and no one answered")
         if answer == "answer":
             self._agreed_at = self._doubt
 

@@ -132,7 +132,7 @@ class FunctionTool:
                 bound[name] = value
                 continue
             try:
-                bound[name] = _convert(value, self._types.get(name, Any))
+                bound[name] = convert(value, self._types.get(name, Any))
             except msgspec.ValidationError as error:
                 raise ArgumentError(f"{name}: {error}", argument=name, tool=self.name) from error
         missing = [
@@ -161,7 +161,12 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     return dict(schema)
 
 
-def _convert(value: Any, kind: Any) -> Any:
+def convert(value: Any, kind: Any) -> Any:
+    """Convert JSON to a type: a dataclass, TypedDict or pydantic model; unchanged where msgspec has no such type.
+
+    Raises:
+        msgspec.ValidationError: The value does not fit the type.
+    """
     try:
         return msgspec.convert(value, kind, strict=False, dec_hook=_construct)
     except TypeError:  # a type that msgspec does not support

@@ -25,13 +25,16 @@ _NAME = "ipymcp"
 
 
 def pydantic_ai_toolset(
-    declared: Callable[[Any], Sequence[Declaration]], call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
+    declared: Callable[[Any], Sequence[Declaration]],
+    call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]],
+    searched: Callable[[], Sequence[Declaration]] = tuple,
 ) -> Any:
     """A toolset of pydantic-ai that reads the current tools at every step.
 
     Args:
         declared: Returns the tools for a pydantic-ai model; None stands for an unknown model.
         call: Calls a tool by name, including tools that were not declared.
+        searched: Returns the tools that a model has to search for.
     """
     ai: Any = _library("pydantic_ai", "pydantic-ai-slim")
     toolsets: Any = importlib.import_module("pydantic_ai.toolsets")
@@ -45,10 +48,11 @@ def pydantic_ai_toolset(
             return _NAME
 
         async def get_tools(self, ctx: Any) -> dict[str, Any]:
-            return {one.name: self._tool(one) for one in declared(getattr(ctx, "model", None))}
+            tools = {one.name: self._tool(one, defer_loading=True) for one in searched()}
+            return {**tools, **{one.name: self._tool(one) for one in declared(getattr(ctx, "model", None))}}
 
-        def _tool(self, one: Declaration) -> Any:
-            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.schema}
+        def _tool(self, one: Declaration, **more: Any) -> Any:
+            about = {"name": one.name, "description": one.description, "parameters_json_schema": one.schema, **more}
             return toolsets.ToolsetTool(
                 toolset=self,
                 tool_def=ai.ToolDefinition(**about),
@@ -58,7 +62,7 @@ def pydantic_ai_toolset(
 
         def accept(self, name: str) -> Any:
             """A tool for calls of a name that was not declared."""
-            return self._tool(Declaration(name, "", name, "", {"type": "object"}))
+            return self._tool(Declaration(name, "", name, "", b'{"type":"object"}'))
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
             outcome = await call(name, getattr(tool_args, "given", tool_args))

@@ -1,239 +1,255 @@
-"""Prompts with variables: `$name` is replaced by a description of the notebook's variable.
+"""Prompts with references: variables, resources and prompts of servers.
 
-`$…$` on one line is mathematics and unchanged; `$$` is one `$`; `{name}` is text.
+`$name` is replaced by a description of the notebook's variable, `@server:resource` by the resource's content, and
+`/server.prompt argument=value` at the start of a line by the messages of the prompt. `$…$` on one line is mathematics
+and unchanged; `$$` is one `$`; `{name}` is text. Inside of Markdown's code, only `$name` of existing variables counts.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import itertools
-import json
-import math
 import re
-from collections.abc import Mapping, Sequence, Set, ValuesView
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
-from ipymcp.llm.result_text import is_frame
-from ipymcp.protocol.types import is_object
-from ipymcp.schema.to_json import NotJson, to_json
+from ipymcp.errors import UnknownName
+from ipymcp.llm.answer import split_images
+from ipymcp.llm.prompt_values import Described, describe
+from ipymcp.llm.result_text import estimate_tokens
+from ipymcp.names import nearest
 from ipymcp.security.untrusted import source_of_value
-from ipymcp.text import stripped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sized
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ipymcp.results.content import Image
 
 
 _SHORT: Final = 200
-_MAX_LENGTH: Final = 20_000
-_ROWS: Final = 5
-_COLUMNS: Final = 100
-_MAX_CELL: Final = 500
-_MISSING: Final = ("nan", "NaT", "<NA>")
-_ITEMS: Final = 1_000
-"""Maximum elements of a collection that is sent whole."""
-_DEPTH: Final = 50
-_COLLECTIONS: Final = (Mapping, Sequence, Set, ValuesView)
+BUDGET: Final = 20_000
+"""Estimated tokens of all variables, resources and prompts in one question."""
+_CHARACTERS: Final = 4 * BUDGET
+IMAGE_TOKENS: Final = 1_600
+"""Estimated tokens of one image; providers count by its size."""
+_MAX_IMAGES: Final = 8
 # Mathematics as notebooks render it: no space inside the signs, no digit after the closing one.
-_TOKEN: Final = re.compile(
+_TOKEN: Final = (
     r"(?P<display>\$\$(?:(?!\$\$).)+?\$\$(?!\$))|(?P<escaped>\$\$)|(?P<math>\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![\d\w$]))"
-    r"|\$(?P<name>[^\W\d]\w*)",
-    re.DOTALL,
+    r"|\$(?P<name>[^\W\d]\w*)"
 )
+_VALUE: Final = r"""(?:"(?:[^"\n]|"")*"|'(?:[^'\n]|'')*'|\S+)"""
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTES: Final = "\"'"
+_PUNCTUATION: Final = ".,;:!?)]}>\"'"
 
 
-class AttachedVariable(Struct, frozen=True):
-    """A variable whose value is in a prompt."""
+class ReferenceReader(Protocol):
+    """The resources and prompts that a prompt may refer to."""
+
+    @property
+    def servers(self) -> Collection[str]:
+        """The names of the servers."""
+        ...
+
+    def resource(self, server: str, name: str) -> Any:
+        """Read a resource by its URI or name; may wait.
+
+        Raises:
+            McpError: There is no such resource, or it cannot be read.
+        """
+        ...
+
+    def prompt(self, server: str, name: str, arguments: str) -> Any:
+        """Get the messages of a prompt; may wait.
+
+        Args:
+            server: The server's name.
+            name: The prompt's name.
+            arguments: `name=value` words, as typed.
+
+        Raises:
+            McpError: There is no such prompt, or an argument is missing.
+        """
+        ...
+
+
+class Attachment(Struct, frozen=True):
+    """A variable, resource or prompt whose content is in a prompt."""
 
     name: str
+    """The reference as typed: `$df`."""
     what: str
     """The part that the model receives, for people: `DataFrame, 344 x 7: its columns and 5 rows`."""
 
 
+class NamedImage(Struct, frozen=True):
+    """An image in a prompt."""
+
+    name: str
+    kind: str
+    """The MIME type."""
+    image: Image
+
+
 class FilledPrompt(Struct, frozen=True):
-    """A prompt with its variables filled in."""
+    """A prompt with its references filled in."""
 
     text: str
-    attached: tuple[AttachedVariable, ...]
+    attached: tuple[Attachment, ...] = ()
+    images: tuple[NamedImage, ...] = ()
     source: str = ""
-    """The untrusted source of one of the variables; empty if there is none."""
+    """The untrusted source of one of the references; empty if there is none."""
+    tokens: int = 0
+    """Estimated tokens of everything that was filled in."""
 
 
-def fill(prompt: str, names: Mapping[str, Any]) -> FilledPrompt:
-    """Replace the `$name` of existing variables."""
-    attached: dict[str, AttachedVariable] = {}
-    blocks: list[str] = []
-    sources: list[str] = []
+class _ReferenceBlock(Struct):
+    """The content of one reference; `name` is how the text calls it."""
 
-    def replace(match: re.Match[str]) -> str:
+    tag: str
+    name: str
+    reference: str
+    content: Described
+
+    @property
+    def is_inline(self) -> bool:
+        return len(self.content.text) <= _SHORT and "\n" not in self.content.text
+
+    def attachment(self, length: int) -> Attachment:
+        is_cut = not self.is_inline and length < len(self.content.text)
+        return Attachment(self.reference, self.content.what + (f", cut to {length:,} characters" if is_cut else ""))
+
+    def text(self, length: int) -> str:
+        text = self.content.text
+        if length < len(text):
+            text = f"{text[:length]}\n[cut here: the question has no room for more]"
+        return f'<{self.tag} name="{self.name}">\n{text}\n</{self.tag}>'
+
+
+def fill(
+    prompt: str, names: Mapping[str, Any], offers: ReferenceReader | None = None, *, sees_images: bool = True
+) -> FilledPrompt:
+    """Replace the references in a prompt.
+
+    Args:
+        prompt: The prompt as typed.
+        names: The notebook's variables.
+        offers: The servers' resources and prompts; None leaves references to them unchanged.
+        sees_images: Whether the model accepts images; they are named otherwise.
+
+    Raises:
+        UnknownName: There is no such variable.
+        McpError: A resource or a prompt is unknown or cannot be read, or an argument of a prompt is missing.
+    """
+    return _PromptFilling(prompt, names, offers, sees_images).filled()
+
+
+class _PromptFilling:
+    """The references of one prompt, each of which is looked up once."""
+
+    def __init__(
+        self, prompt: str, names: Mapping[str, Any], offers: ReferenceReader | None, sees_images: bool
+    ) -> None:
+        self._prompt = prompt
+        self._names = names
+        self._offers = offers
+        self._sees_images = sees_images
+        self._blocks: dict[str, _ReferenceBlock] = {}
+        self._images: list[NamedImage] = []
+        self._sources: list[str] = []
+        self._code = [match.span() for match in _CODE.finditer(prompt)]
+
+    def filled(self) -> FilledPrompt:
+        pattern = _TOKEN
+        if self._offers is not None and self._offers.servers:
+            names = "|".join(map(re.escape, sorted(self._offers.servers, key=len, reverse=True)))
+            pattern += rf"|(?<![\w@.$/-])@(?P<server>{names}):(?P<resource>\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)"
+            pattern += rf"|^[ \t]*/(?P<owner>{names})\.(?P<prompt>[^\s=]+)(?P<arguments>(?:[ \t]+[\w.-]+={_VALUE})*)"
+        text = re.sub(pattern, self._replace, self._prompt, flags=re.DOTALL | re.MULTILINE)
+        blocks = [*self._blocks.values()]
+        room = _CHARACTERS - 4 * IMAGE_TOKENS * len(self._images)
+        lengths = _shares([len(block.content.text) for block in blocks], room)
+        sized = [*zip(blocks, lengths, strict=True)]
+        return FilledPrompt(
+            "\n\n".join([text, *(block.text(length) for block, length in sized if not block.is_inline)]),
+            tuple(block.attachment(length) for block, length in sized),
+            tuple(self._images),
+            next(filter(None, self._sources), ""),
+            estimate_tokens(sum(lengths)) + IMAGE_TOKENS * len(self._images),
+        )
+
+    def _replace(self, match: re.Match[str]) -> str:
         if match["escaped"]:
             return "$"
-        name = match["name"]
-        if name is None or name not in names:
+        if match["name"]:
+            return self._variable(match)
+        is_code = any(start <= match.start() < end for start, end in self._code)
+        if self._offers is None or match["display"] or match["math"] or is_code:
             return match[0]
-        what, text = _described(names[name])
-        sources.append(source_of_value(names[name]))
-        is_inline = len(text) <= _SHORT and "\n" not in text
-        if name not in attached:
-            attached[name] = AttachedVariable(name, what)
-            if not is_inline:
-                blocks.append(f'<variable name="{name}">\n{text}\n</variable>')
-        return text if is_inline else name
+        return self._resource(match, self._offers) if match["server"] else self._messages(match, self._offers)
 
-    text = _TOKEN.sub(replace, prompt)
-    return FilledPrompt("\n\n".join([text, *blocks]), tuple(attached.values()), next(filter(None, sources), ""))
+    def _variable(self, match: re.Match[str]) -> str:
+        name = match["name"]
+        if name in self._names:
+            return self._insert("variable", name, match[0], lambda: self._names[name])
+        before = match.string[match.start() - 1 : match.start()]
+        if before.isalnum() or any(start <= match.start() < end for start, end in self._code):
+            return match[0]
+        near = nearest(name, self._names, limit=1)
+        way_out = f"$${name} sends the text ${name}"
+        raise UnknownName(f"there is no variable {name!r}", hint=" · ".join(filter(None, [near, way_out])))
 
+    def _resource(self, match: re.Match[str], offers: ReferenceReader) -> str:
+        name, end = match["resource"], ""
+        if name[0] in _QUOTES:
+            name = name[1:-1]
+        else:
+            kept = name.rstrip(_PUNCTUATION)
+            name, end = kept, name[len(kept) :]
+        if not name:
+            return match[0]
+        server = match["server"]
+        return (
+            self._insert("resource", f"{server}:{name}", f"@{server}:{name}", lambda: offers.resource(server, name))
+            + end
+        )
 
-def _described(value: Any) -> tuple[str, str]:
-    """A summary of a value for people, and its text for the model, both limited in size and cost."""
-    kind = type(value).__name__
-    if isinstance(value, str):
-        return _cut(kind, value)
-    if is_frame(value):
-        return _frame(kind, value)
-    text = getattr(value, "text", None)
-    if isinstance(text, str) and hasattr(value, "data"):  # a result of a tool
-        return _cut(kind, text)
-    if (shape := _shape(value)) is not None:
-        return _array(kind, value, shape)
-    if isinstance(value, (*_COLLECTIONS, bytes, bytearray)):
-        count = len(cast("Sized", value))
-        if count > _ITEMS:
-            what = f"{kind} of {count:,} items: the first {_ITEMS:,}"
-            return what, f"{what}\n{_cut(kind, *_written(_first(value)))[1]}"
-    return _cut(kind, *_written(value))
+    def _messages(self, match: re.Match[str], offers: ReferenceReader) -> str:
+        owner, prompt, arguments = match["owner"], match["prompt"], match["arguments"].strip()
+        name = f"{owner}.{prompt} {arguments}".rstrip()
+        return self._insert("prompt", name, f"/{name}", lambda: offers.prompt(owner, prompt, arguments))
 
+    def _insert(self, tag: str, name: str, reference: str, look_up: Callable[[], Any]) -> str:
+        """The text for a reference: its content if that is short, else the name of its block."""
+        block = self._blocks.get(reference)
+        if block is None:
+            value = look_up()
+            self._sources.append(source_of_value(value))
+            block = self._blocks[reference] = _ReferenceBlock(
+                tag, name, reference, self._with_images(name, describe(value))
+            )
+        text = block.content.text
+        return text if block.is_inline and text else name if tag == "variable" else f"[the {tag} {name}]"
 
-def _first(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(itertools.islice(cast("Mapping[Any, Any]", value).items(), _ITEMS))
-    return value[:_ITEMS] if isinstance(value, (bytes, bytearray)) else [*itertools.islice(value, _ITEMS)]
-
-
-def _array(kind: str, value: Any, shape: tuple[int, ...]) -> tuple[str, str]:
-    """Describe an array or a Series; the repr of a large one shows both ends."""
-    what = f"{kind}, {' x '.join(f'{length:,}' for length in shape) or 'one value'}, {value.dtype}"
-    return what, f"{what}\n{_cut(kind, *_written(value))[1]}"
-
-
-def _written(value: Any) -> tuple[str, bool]:
-    """A value as JSON up to the limit, with reprs for types that JSON lacks; and whether it is complete."""
-    left = _pieces(value, 0)
-    taken: list[str] = []
-    count = 0
-    while count <= 2 * _MAX_LENGTH:
-        piece = next(left, None)
-        if piece is None:
-            return "".join(taken), True
-        taken.append(piece)
-        count += len(piece)
-    return "".join(taken), next(left, None) is None
-
-
-def _pieces(value: Any, depth: int) -> Iterator[str]:
-    """Generate the text of a value lazily, so that the part beyond the limit costs nothing."""
-    if isinstance(value, str):
-        yield json.dumps(value[: 2 * _MAX_LENGTH].encode("utf-8", "backslashreplace").decode(), ensure_ascii=False)
-    elif isinstance(value, (bytes, bytearray)):
-        yield repr(value[: 2 * _MAX_LENGTH])
-    elif depth > _DEPTH:
-        yield "…"
-    elif (members := _members(value)) is not None:
-        yield "{"
-        for number, (key, item) in enumerate(members.items()):
-            yield ", " if number else ""
-            yield from _pieces(key, depth + 1) if isinstance(key, str) else (_repr(key),)
-            yield ": "
-            yield from _pieces(item, depth + 1)
-        yield "}"
-    elif isinstance(value, _COLLECTIONS) or _has_large_items(value):
-        opening, closing = ("set([", "])") if isinstance(value, Set) else ("[", "]")
-        yield opening
-        for number, item in enumerate(cast("Iterable[Any]", value)):
-            yield ", " if number else ""
-            yield from _pieces(item, depth + 1)
-        yield closing
-    else:
-        yield _scalar(value)
+    def _with_images(self, name: str, content: Described) -> Described:
+        """A description whose images are in the request, or named in its text."""
+        shown, others = split_images(content.images)
+        room = _MAX_IMAGES - len(self._images) if self._sees_images else 0
+        self._images += [NamedImage(name, kind, image) for kind, image in shown[:room]]
+        notes = [f"{image}: not sent, it is too large or of a type that models do not take" for image in others]
+        if left := len(shown) - min(room, len(shown)):
+            why = f"only {_MAX_IMAGES} are sent" if self._sees_images else "this model takes no images"
+            notes.append(f"[{content.what}{f' ({left} images)' if left > 1 else ''}: not sent, {why}]")
+        if not notes:
+            return content
+        what = f"{content.what}, not sent" if not content.text else f"{content.what}, images not sent"
+        return Described(what, "\n".join(filter(None, [content.text, *notes])))
 
 
-def _members(value: Any) -> Mapping[Any, Any] | None:
-    """A mapping itself, or the fields of a dataclass or a pydantic model; None for anything else."""
-    if isinstance(value, Mapping):
-        return cast("Mapping[Any, Any]", value)
-    kind: Any = value.__class__
-    fields = getattr(kind, "__dataclass_fields__", None) or getattr(kind, "model_fields", None)
-    return {name: getattr(value, name, None) for name in fields} if is_object(fields) else None
-
-
-def _shape(value: Any) -> tuple[int, ...] | None:
-    """The shape of an array, a Series or a scalar of numpy; None for anything else."""
-    shape: Any = getattr(value, "shape", None)
-    is_array = isinstance(shape, tuple) and getattr(value, "dtype", None) is not None
-    return cast("tuple[int, ...]", shape) if is_array else None
-
-
-def _has_large_items(value: Any) -> bool:
-    """Whether the value is a short array of objects or strings, each of which may be large."""
-    shape = _shape(value)
-    return bool(shape) and math.prod(shape) <= _ITEMS and getattr(value.dtype, "kind", "O") in "OSU"
-
-
-def _scalar(value: Any) -> str:
-    """The text of a value without items."""
-    if math.prod(_shape(value) or ()) > _ITEMS:
-        return _repr(value)
-    try:
-        return json.dumps(to_json(value, ()), ensure_ascii=False)
-    except NotJson:
-        return _repr(value)
-    except ValueError:  # an integer beyond Python's limit of digits
-        return hex(value)
-
-
-def _repr(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception as error:  # a repr may raise anything
-        return f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"
-
-
-def _frame(kind: str, value: Any) -> tuple[str, str]:
-    """Describe a DataFrame by its columns and first rows, with long cells and many columns truncated."""
-    rows, columns = value.shape
-    about = f"{kind}, {rows:,} x {columns:,}"
-    head = value.head(_ROWS)
-    if columns > _COLUMNS:
-        head = head.iloc[:, :_COLUMNS] if hasattr(head, "iloc") else head[:, :_COLUMNS]
-    schema = ", ".join(f"{name}: {dtype}" for name, dtype in zip(head.columns, head.dtypes, strict=True))
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(map(str, head.columns))
-    cells = head.itertuples(index=False, name=None) if hasattr(head, "itertuples") else head.rows()
-    writer.writerows([_cell(one) for one in row] for row in cells)
-    more = f"\n[of {columns:,} columns the first {_COLUMNS}]" if columns > _COLUMNS else ""
-    what = f"{about}: {'its' if columns <= _COLUMNS else f'{_COLUMNS} of its'} columns and {min(rows, _ROWS)} rows"
-    return what, _cut(kind, f"{about}\n{schema}\n{written.getvalue().rstrip()}{more}")[1]
-
-
-def _cell(value: Any) -> str:
-    """The text of one cell; missing values are empty."""
-    if isinstance(value, str):
-        text = value
-    elif isinstance(value, _COLLECTIONS):
-        text = _written(value)[0]
-    else:
-        text = "" if value is None else str(value)
-        text = "" if text in _MISSING else text
-    return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}… [{len(text):,} characters]"
-
-
-def _cut(kind: str, text: str, is_whole: bool = True) -> tuple[str, str]:
-    count = f"{'' if is_whole else 'at least '}{len(text):,} characters"
-    is_short = is_whole and len(text) <= _MAX_LENGTH
-    text = stripped(text[: 2 * _MAX_LENGTH])  # a truncated secret would not be recognized and masked
-    if is_short:
-        return f"{kind}, {count}", text
-    return f"{kind}, {count}: the first {_MAX_LENGTH:,}", f"{text[:_MAX_LENGTH]}\n[cut here: {count} in all]"
+def _shares(wanted: Sequence[int], room: int) -> list[int]:
+    """Share a room: each gets what it wants, or an equal part of what the smaller ones leave."""
+    shares = [0] * len(wanted)
+    for left, index in zip(range(len(wanted), 0, -1), sorted(range(len(wanted)), key=wanted.__getitem__), strict=True):
+        shares[index] = min(wanted[index], max(room, 0) // left)
+        room -= shares[index]
+    return shares

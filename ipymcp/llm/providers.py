@@ -1,5 +1,7 @@
 """Providers: the limits of their tool declarations, and the form of their requests and responses.
 
+A provider is one entry of `PROVIDERS`; adding one adds that entry and its functions here.
+
 A provider refuses the whole request because of one declaration that it does not accept, so the limits are the
 narrowest in its documentation and error messages.
 
@@ -43,7 +45,6 @@ class Profile(Struct, frozen=True):
         formats: Accepted values of `format`; None for all.
         type_lists: Whether `type` may be a list.
         any_choices: Whether `enum` may contain any JSON; else strings and numbers.
-        references: Whether a schema may have `$ref` to its `$defs`.
         recursion: Whether a schema may refer to itself.
         beside: Accepted keywords beside a `$ref`.
         key: Pattern of property names; None for any name.
@@ -57,7 +58,6 @@ class Profile(Struct, frozen=True):
     formats: frozenset[str] | None = None
     type_lists: bool = True
     any_choices: bool = True
-    references: bool = True
     recursion: bool = True
     beside: tuple[str, ...] = ("title", "description", "default")
     key: re.Pattern[str] | None = None
@@ -66,157 +66,87 @@ class Profile(Struct, frozen=True):
     functions: int = 1_000
 
 
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 PLAIN: Final = Profile(
     "any provider",
     _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"},
-    key=_KEY,
+    key=_PLAIN_KEY,
     description=1_024,
     functions=128,
 )
 """The narrowest limits, for an unknown provider whose library rewrites the keywords."""
-_OPENAI: Final = Profile("OpenAI", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, description=1_024, functions=128)
-_ANTHROPIC: Final = Profile(
-    "Anthropic", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, _FORMATS, key=_KEY, depth=20
-)
-_GEMINI: Final = Profile(
-    "Gemini",
-    (_ANNOTATIONS - {"default"}) | _LIMITS - {"pattern", "minLength", "maxLength"} | {"format"},
-    frozenset({"date-time", "date", "time"}),
-    type_lists=False,
-    any_choices=False,
-    recursion=False,
-    beside=("description",),
-    key=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
-    description=8_000,
-    functions=512,
-)
-PROFILES: Final = {
-    **dict.fromkeys(("openai", "openai_responses", "ollama"), _OPENAI),
-    "anthropic": _ANTHROPIC,
-    "gemini": _GEMINI,
-}
-"""Profiles by dialect."""
-_PROVIDERS: Final = {
-    **dict.fromkeys(("openai", "openai-chat", "openai-responses", "azure"), _OPENAI),
-    "anthropic": _ANTHROPIC,
-    **dict.fromkeys(("google", "google-gla", "google-vertex", "google-cloud"), _GEMINI),
-}
-"""Profiles by pydantic-ai's name of a provider."""
 
 
-def profile_of(model: Any, base_url: str | None = None) -> Profile:
-    """The limits for a model; the narrowest if its provider is unknown.
+class Declaration(Struct, frozen=True):
+    """One tool as it is declared to a model."""
 
-    Args:
-        model: `provider:name`, or a model of pydantic-ai.
-        base_url: URL of an OpenAI-compatible provider.
+    name: str
+    server: str
+    tool: str
+    description: str
+    encoded: bytes
+    """The parameters' schema as JSON."""
+    lost: tuple[tuple[str, str], ...] = ()
+    """Path in the tool's schema and description of each fact that the declaration lacks."""
+    renamed: Mapping[str, str] = {}
+    """Renamed properties: `{new name: the tool's own}`."""
+    title: str = ""
+    """The tool's title, for the search."""
+
+    @property
+    def schema(self) -> Schema:
+        """The parameters' schema, a new copy each time."""
+        return types.loads(self.encoded)
+
+
+class Provider(Struct, frozen=True):
+    """One provider's API: everything that is done for it alone.
+
+    Attributes:
+        profile: The limits of its declarations.
+        declare: Returns its list of `tools`.
+        find_calls: Returns the items of a response that may be calls; None if the response is not this provider's.
+        read_call: Reads such an item; None if it is not a call of this provider.
+        write_results: Returns the messages with the outcomes of at least one call.
+        models: pydantic-ai's names of the provider.
     """
-    if base_url is not None:
-        return _OPENAI
-    provider = model.partition(":")[0] if isinstance(model, str) else getattr(model, "system", None)
-    return _PROVIDERS.get(provider.removeprefix("gateway/"), PLAIN) if isinstance(provider, str) else PLAIN
+
+    profile: Profile
+    declare: Callable[[Sequence[Declaration]], list[dict[str, Any]]]
+    find_calls: Callable[[dict[str, Any]], Any]
+    read_call: Callable[[Any], ToolCallRequest | None]
+    write_results: Callable[[Sequence[ToolCallOutcome]], list[dict[str, Any]]]
+    models: tuple[str, ...] = ()
 
 
-Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini", "ollama"]
-_HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
+# -- OpenAI: Chat Completions, which others accept too, and Responses --------------------------------------------------
+
+_OPENAI: Final = Profile("OpenAI", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, description=1_024, functions=128)
 _CHAT_CALLS: Final = ("function", "custom", "tool_call")
 """Types of a call in Chat Completions and in LangChain's messages."""
-_DEPTH: Final = 8
-"""Maximum nesting at which a response may contain objects of a library."""
-
-
-# -- declarations -----------------------------------------------------------------------------------------------------
-
-
-def _openai(one: Declaration) -> dict[str, Any]:
-    return {"type": "function", "function": {**_about(one), "parameters": one.schema}}
-
-
-def _responses(one: Declaration) -> dict[str, Any]:
-    return {"type": "function", **_about(one), "parameters": one.schema, "strict": False}
-
-
-def _anthropic(one: Declaration) -> dict[str, Any]:
-    return {**_about(one), "input_schema": one.schema}
-
-
-def _gemini(one: Declaration) -> dict[str, Any]:
-    return {**_about(one), "parametersJsonSchema": one.schema}
 
 
 def _about(one: Declaration) -> dict[str, Any]:
     return {"name": one.name, "description": one.description}
 
 
-SHAPES: Final[dict[Dialect, Callable[[Declaration], dict[str, Any]]]] = {
-    "openai": _openai,
-    "openai_responses": _responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "ollama": _openai,
-}
+def _declare_to_chat(tools: Sequence[Declaration]) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": {**_about(one), "parameters": one.schema}} for one in tools]
 
 
-# -- responses --------------------------------------------------------------------------------------------------------
+def _find_chat_calls(response: dict[str, Any]) -> Any:
+    if is_array(response.get("choices")):
+        return _tool_calls(_first(response["choices"], "message"))
+    is_text = response.get("role") == "assistant" and isinstance(response.get("content"), str)
+    return _tool_calls(response) if is_text or "tool_calls" in response else None
 
 
-def read_response(response: object) -> tuple[Dialect, list[ToolCallRequest]]:
-    """The dialect and the tool calls of a response.
-
-    Raises:
-        ArgumentError: The value is not a model's response.
-    """
-    return _read(_plain(response))
+def _tool_calls(message: Any) -> Any:
+    return message.get("tool_calls") or [] if is_object(message) else []
 
 
-def _read(value: Any) -> tuple[Dialect, list[ToolCallRequest]]:
-    if is_array(value):
-        return _read_items(value)
-    if is_object(value):
-        if is_array(value.get("choices")):
-            return "openai", _chat_calls(_first(value["choices"], "message"))
-        if is_object(value.get("message")) and "model" in value:
-            return "ollama", _chat_calls(value["message"])
-        if "tool_calls" in value or (value.get("role") == "assistant" and isinstance(value.get("content"), str)):
-            return "openai", _chat_calls(value)
-        if is_array(value.get("output")):
-            return "openai_responses", _calls(value["output"], _response_call)
-        if any(each in value for each in ("candidates", "promptFeedback", "prompt_feedback")):
-            return "gemini", _calls(_parts(_first(value.get("candidates") or [], "content")), _gemini_call)
-        if is_array(value.get("parts")):
-            return "gemini", _calls(value["parts"], _gemini_call)
-        if is_array(value.get("content")):
-            return "anthropic", _calls(value["content"], _anthropic_call)
-        dialect, calls = _read_items([value])
-        if calls or "type" in value:
-            return dialect, calls
-        raise ArgumentError(f"not a model's response: a dict of {', '.join(map(str, value)) or 'nothing'}", hint=_HINT)
-    raise ArgumentError(f"not a model's response: {type(value).__name__}", hint=_HINT)
-
-
-def _read_items(items: Sequence[Any]) -> tuple[Dialect, list[ToolCallRequest]]:
-    readers: tuple[tuple[Dialect, Callable[[Any], ToolCallRequest | None]], ...] = (
-        ("openai", _chat_call),
-        ("openai_responses", _response_call),
-        ("anthropic", _anthropic_call),
-        ("gemini", _gemini_call),
-    )
-    for dialect, read in readers:
-        found = _calls(items, read)
-        if found:
-            return dialect, found
-    if all(is_object(item) for item in items):
-        return "openai", []
-    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
-    raise ArgumentError(f"not a model's tool calls: a list of {kinds}", hint=_HINT)
-
-
-def _calls(items: Any, read: Callable[[Any], ToolCallRequest | None]) -> list[ToolCallRequest]:
-    return [call for item in items if (call := read(item)) is not None] if is_array(items) else []
-
-
-def _chat_calls(message: Any) -> list[ToolCallRequest]:
-    return _calls(message.get("tool_calls"), _chat_call) if is_object(message) else []
+def _first(items: list[Any], key: str) -> Any:
+    return items[0].get(key) if items and is_object(items[0]) else None
 
 
 def _chat_call(item: Any) -> ToolCallRequest | None:
@@ -228,16 +158,103 @@ def _chat_call(item: Any) -> ToolCallRequest | None:
     return ToolCallRequest(str(item.get("id") or ""), str(function.get("name") or ""), arguments)
 
 
+def _write_chat_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
+    # Chat Completions accepts no images in tool results.
+    return [{"role": "tool", "tool_call_id": one.request.id, "content": one.parted(())[0]} for one in outcomes]
+
+
+def _declare_to_responses(tools: Sequence[Declaration]) -> list[dict[str, Any]]:
+    return [{"type": "function", **_about(one), "parameters": one.schema, "strict": False} for one in tools]
+
+
 def _response_call(item: Any) -> ToolCallRequest | None:
     if not is_object(item) or item.get("type") != "function_call":
         return None
     return ToolCallRequest(str(item.get("call_id") or ""), str(item.get("name") or ""), item.get("arguments"))
 
 
+def _write_responses_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
+    def output(outcome: ToolCallOutcome) -> Any:
+        text, shown = outcome.parted(SHOWN)
+        if not shown:
+            return text
+        images = [{"type": "input_image", "image_url": f"data:{kind};base64,{image.base64}"} for kind, image in shown]
+        return [{"type": "input_text", "text": text}, *images] if text else images
+
+    return [{"type": "function_call_output", "call_id": one.request.id, "output": output(one)} for one in outcomes]
+
+
+# -- Ollama, which otherwise is like Chat Completions ------------------------------------------------------------------
+
+
+def _find_ollama_calls(response: dict[str, Any]) -> Any:
+    message = response.get("message")
+    return _tool_calls(message) if is_object(message) and "model" in response else None
+
+
+def _write_ollama_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
+    # Calls are identified by the tool's name.
+    return [{"role": "tool", "tool_name": one.request.name, "content": one.parted(())[0]} for one in outcomes]
+
+
+# -- Anthropic ---------------------------------------------------------------------------------------------------------
+
+_ANTHROPIC: Final = Profile(
+    "Anthropic", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, _FORMATS, key=_KEY, depth=20
+)
+
+
+def _declare_to_anthropic(tools: Sequence[Declaration]) -> list[dict[str, Any]]:
+    return [{**_about(one), "input_schema": one.schema} for one in tools]
+
+
 def _anthropic_call(item: Any) -> ToolCallRequest | None:
     if not is_object(item) or item.get("type") != "tool_use":
         return None
     return ToolCallRequest(str(item.get("id") or ""), str(item.get("name") or ""), item.get("input"))
+
+
+def _write_anthropic_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [_anthropic_result(one) for one in outcomes]}]
+
+
+def _anthropic_result(outcome: ToolCallOutcome) -> dict[str, Any]:
+    text, shown = outcome.parted(SHOWN)
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    blocks += [
+        {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
+        for kind, image in shown
+    ]
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.request.id, "content": blocks}
+    return {**result, "is_error": True} if outcome.is_error else result
+
+
+# -- Gemini ------------------------------------------------------------------------------------------------------------
+
+_GEMINI: Final = Profile(
+    "Gemini",
+    (_ANNOTATIONS - {"default"}) | _LIMITS - {"pattern", "minLength", "maxLength"} | {"format"},
+    frozenset({"date-time", "date", "time"}),
+    type_lists=False,
+    any_choices=False,
+    recursion=False,
+    beside=("description",),
+    key=_PLAIN_KEY,
+    description=8_000,
+    functions=512,
+)
+
+
+def _declare_to_gemini(tools: Sequence[Declaration]) -> list[dict[str, Any]]:
+    functions = [{**_about(one), "parametersJsonSchema": one.schema} for one in tools]
+    return [{"functionDeclarations": functions}] if functions else []
+
+
+def _find_gemini_calls(response: dict[str, Any]) -> Any:
+    if any(each in response for each in ("candidates", "promptFeedback", "prompt_feedback")):
+        content = _first(response.get("candidates") or [], "content")
+        return content.get("parts") or [] if is_object(content) else []
+    return response.get("parts")
 
 
 def _gemini_call(item: Any) -> ToolCallRequest | None:
@@ -249,12 +266,129 @@ def _gemini_call(item: Any) -> ToolCallRequest | None:
     return ToolCallRequest(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
 
 
-def _parts(content: Any) -> Any:
-    return content.get("parts") if is_object(content) else None
+def _write_gemini_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
+    return [{"role": "user", "parts": [_gemini_result(one) for one in outcomes]}]
 
 
-def _first(items: Sequence[Any], key: str) -> Any:
-    return items[0].get(key) if items and is_object(items[0]) else None
+def _gemini_result(outcome: ToolCallOutcome) -> dict[str, Any]:
+    text, shown = outcome.parted(SHOWN[:3])
+    key = "error" if outcome.is_error else "output"
+    response: dict[str, Any] = {"name": outcome.request.name, "response": {key: text}}
+    if outcome.request.id:
+        response["id"] = outcome.request.id
+    if shown:
+        response["parts"] = [{"inlineData": {"mimeType": kind, "data": image.base64}} for kind, image in shown]
+    return {"functionResponse": response}
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini", "ollama"]
+PROVIDERS: Final[dict[Dialect, Provider]] = {
+    "openai": Provider(
+        _OPENAI,
+        _declare_to_chat,
+        _find_chat_calls,
+        _chat_call,
+        _write_chat_results,
+        ("openai", "openai-chat", "openai-responses", "azure"),
+    ),
+    "openai_responses": Provider(
+        _OPENAI,
+        _declare_to_responses,
+        lambda response: response.get("output"),
+        _response_call,
+        _write_responses_results,
+    ),
+    "anthropic": Provider(
+        _ANTHROPIC,
+        _declare_to_anthropic,
+        lambda response: response.get("content"),
+        _anthropic_call,
+        _write_anthropic_results,
+        ("anthropic",),
+    ),
+    "gemini": Provider(
+        _GEMINI,
+        _declare_to_gemini,
+        _find_gemini_calls,
+        _gemini_call,
+        _write_gemini_results,
+        ("google", "google-gla", "google-vertex", "google-cloud"),
+    ),
+    "ollama": Provider(_OPENAI, _declare_to_chat, _find_ollama_calls, _chat_call, _write_ollama_results),
+}
+"""Providers by dialect, in the order in which a response is compared with them."""
+_HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
+_DEPTH: Final = 8
+"""Maximum nesting at which a response may contain objects of a library."""
+
+
+def profile_of(model: Any, base_url: str | None = None) -> Profile:
+    """The limits for a model; the narrowest if its provider is unknown.
+
+    Args:
+        model: `provider:name`, or a model of pydantic-ai.
+        base_url: URL of an OpenAI-compatible provider.
+    """
+    if base_url is not None:
+        return _OPENAI
+    name = model.partition(":")[0] if isinstance(model, str) else getattr(model, "system", None)
+    name = name.removeprefix("gateway/") if isinstance(name, str) else None
+    return next((one.profile for one in PROVIDERS.values() if name in one.models), PLAIN)
+
+
+_TEXT_ONLY: Final = re.compile(
+    r"gpt-3\.5|gpt-4(-32k)?(-0\d{3})?$|gpt-oss|o1-mini|o1-preview|o3-mini|claude-2|claude-instant|deepseek"
+    r"|llama-?(2|3|3[.-]1|3[.-]2|3[.-]3)(-(1b|3b|8b|70b|405b)|:|$)(?!.*vision)|mixtral|codestral|codellama|qwen[23](\.5)?(:|-coder|$)"
+    r"|phi-?[34](:|$)|command-r|smollm"
+)
+"""Names of models that are known to take no images; most others do."""
+
+
+def sees_images(model: Any) -> bool:
+    """Whether a model takes images, unless its name is one of those that do not.
+
+    Args:
+        model: `provider:name`, or a model of pydantic-ai.
+    """
+    name = model if isinstance(model, str) else str(getattr(model, "model_name", ""))
+    return _TEXT_ONLY.match(re.split(r"^[a-z-]+:(?=[a-z])|/", name.lower())[-1]) is None
+
+
+def read_response(response: object) -> tuple[Dialect, list[ToolCallRequest]]:
+    """The dialect and the tool calls of a response.
+
+    Raises:
+        ArgumentError: The value is not a model's response.
+    """
+    value = _plain(response)
+    if is_array(value):
+        return _read_items(value)
+    if not is_object(value):
+        raise ArgumentError(f"not a model's response: {type(value).__name__}", hint=_HINT)
+    for dialect, provider in PROVIDERS.items():
+        items = provider.find_calls(value)
+        if is_array(items):
+            return dialect, _read_calls(items, provider)
+    dialect, calls = _read_items([value])
+    if calls or "type" in value:
+        return dialect, calls
+    raise ArgumentError(f"not a model's response: a dict of {', '.join(map(str, value)) or 'nothing'}", hint=_HINT)
+
+
+def _read_items(items: list[Any]) -> tuple[Dialect, list[ToolCallRequest]]:
+    for dialect, provider in PROVIDERS.items():
+        if found := _read_calls(items, provider):
+            return dialect, found
+    if all(is_object(item) for item in items):
+        return "openai", []
+    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
+    raise ArgumentError(f"not a model's tool calls: a list of {kinds}", hint=_HINT)
+
+
+def _read_calls(items: list[Any], provider: Provider) -> list[ToolCallRequest]:
+    return [call for item in items if (call := provider.read_call(item)) is not None]
 
 
 def _plain(value: Any, depth: int = _DEPTH) -> Any:
@@ -269,71 +403,6 @@ def _plain(value: Any, depth: int = _DEPTH) -> Any:
     return value
 
 
-# -- results of calls -------------------------------------------------------------------------------------------------
-
-
 def messages(dialect: Dialect, outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
     """The messages that follow the model's own in the conversation; empty if it called no tool."""
-    if not outcomes:
-        return []
-    if dialect == "openai":  # accepts no images in tool results
-        return [{"role": "tool", "tool_call_id": one.request.id, "content": one.parted(())[0]} for one in outcomes]
-    if dialect == "ollama":  # identifies calls by the tool's name
-        return [{"role": "tool", "tool_name": one.request.name, "content": one.parted(())[0]} for one in outcomes]
-    if dialect == "openai_responses":
-        return [
-            {"type": "function_call_output", "call_id": one.request.id, "output": _response_output(one)}
-            for one in outcomes
-        ]
-    if dialect == "anthropic":
-        return [{"role": "user", "content": [_anthropic_result(one) for one in outcomes]}]
-    return [{"role": "user", "parts": [_gemini_result(one) for one in outcomes]}]
-
-
-def _response_output(outcome: ToolCallOutcome) -> Any:
-    text, shown = outcome.parted(SHOWN)
-    if not shown:
-        return text
-    images = [{"type": "input_image", "image_url": f"data:{kind};base64,{image.base64}"} for kind, image in shown]
-    return [{"type": "input_text", "text": text}, *images] if text else images
-
-
-def _anthropic_result(outcome: ToolCallOutcome) -> dict[str, Any]:
-    text, shown = outcome.parted(SHOWN)
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-    blocks += [
-        {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
-        for kind, image in shown
-    ]
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.request.id, "content": blocks}
-    return {**result, "is_error": True} if outcome.is_error else result
-
-
-def _gemini_result(outcome: ToolCallOutcome) -> dict[str, Any]:
-    text, shown = outcome.parted(SHOWN[:3])
-    key = "error" if outcome.is_error else "output"
-    response: dict[str, Any] = {"name": outcome.request.name, "response": {key: text}}
-    if outcome.request.id:
-        response["id"] = outcome.request.id
-    if shown:
-        response["parts"] = [{"inlineData": {"mimeType": kind, "data": image.base64}} for kind, image in shown]
-    return {"functionResponse": response}
-
-
-class Declaration(Struct, frozen=True):
-    """One tool as it is declared to a model."""
-
-    name: str
-    server: str
-    tool: str
-    description: str
-    parameters: Schema
-    lost: tuple[tuple[str, str], ...] = ()
-    """Path in the tool's schema and description of each fact that the declaration lacks."""
-    renamed: Mapping[str, str] = {}
-    """Renamed properties: `{new name: the tool's own}`."""
-
-    @property
-    def schema(self) -> Schema:
-        """A copy of the parameters."""
-        return types.loads(types.encode(self.parameters))
+    return PROVIDERS[dialect].write_results(outcomes) if outcomes else []

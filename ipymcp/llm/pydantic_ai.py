@@ -9,6 +9,7 @@ import base64
 import dataclasses
 import importlib
 import os
+import pkgutil
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,14 +17,15 @@ from ipymcp.errors import McpError
 from ipymcp.llm.answer import Usage
 from ipymcp.llm.backend import ModelResponse
 from ipymcp.llm.integrations import pydantic_ai_toolset
+from ipymcp.llm.tool_search import MAX_FOUND, QUERIES
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from ipymcp.llm.backend import Limits, Question
-    from ipymcp.runtime.server_requests import SamplingRequest
+    from ipymcp.llm.backend import AnswerRequest, Limits
+    from ipymcp.runtime.client_handlers import SamplingRequest
 
 
 _REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
@@ -163,62 +165,94 @@ class PydanticBackend:
             raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
         warnings.simplefilter("ignore", self._ai.UsageLimitUnavailableWarning)
         self._ai.BANNER_ENABLED = False  # it would be printed within the answer
+        providers: Any = importlib.import_module("pydantic_ai.providers")
+        self._providers = frozenset(one.name for one in pkgutil.iter_modules(providers.__path__))
 
-    async def answer(self, question: Question) -> ModelResponse:
+    async def answer(self, question: AnswerRequest) -> ModelResponse:
         """Implement `ModelBackend.answer`."""
-        toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call)
+        search = question.search
+        searched = search.declared if search is not None else tuple
+        toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call, searched)
         agent = self._ai.Agent(
             self._model(question),
             output_type=self._output(question.returns),
             instructions=question.system,
             toolsets=[toolset],
-            capabilities=[self._undeclared_calls(toolset)],
+            capabilities=[self._undeclared_calls(toolset), *self._tool_search(question)],
             retries=_ATTEMPTS,
         )
+        earlier = self._loaded(question.history)
         with self._ai.capture_run_messages() as messages:
             try:
                 async with agent.run_stream_events(
-                    question.prompt, message_history=list(question.history), usage_limits=self._limits(question.limits)
+                    self._prompt(question),
+                    message_history=earlier,
+                    usage_limits=self._limits(question.limits),
                 ) as events:
                     async for event in events:
                         self._forward(event, question)
                     result = events.result
                 history = result.all_messages()
                 response = next(one for one in reversed(history) if isinstance(one, self._messages.ModelResponse))
-                if _is_cut(response):
+                if self._is_cut(response):
                     raise _truncated()
             except self._ai.UsageLimitExceeded as error:
-                self._stopped(messages, question, "a limit was reached")
+                self._stopped(messages[len(earlier) :], earlier, question, "a limit was reached")
                 raise _limit(error, question.limits) from error
             except (self._ai.AgentRunError, self._ai.UserError) as error:
-                self._stopped(messages, question, "the provider failed")
+                self._stopped(messages[len(earlier) :], earlier, question, "the provider failed")
                 raise as_mcp_error(error) from error
-            except BaseException:
-                self._stopped(messages, question, "the answer broke off")
+            except BaseException as error:
+                self._stopped(messages[len(earlier) :], earlier, question, "the answer broke off")
+                if isinstance(error, Exception) and not isinstance(error, McpError):
+                    raise as_mcp_error(error) from error  # of the provider's library or of a model of the user's
                 raise
         is_text = question.returns is None
         used = result.usage
         return ModelResponse(
             text=result.output if is_text else "",
             data=None if is_text else result.output,
-            history=history,
             messages=self._dumped(history),
             usage=Usage(used.requests, used.input_tokens, used.output_tokens),
             reason=response.finish_reason or "",
         )
 
+    def _prompt(self, question: AnswerRequest) -> Any:
+        """The prompt after its images, each with its name."""
+        if not question.images:
+            return question.prompt
+        parts: list[Any] = []
+        for one in question.images:
+            parts += [f"{one.name}:", self._messages.BinaryContent(one.image.data, media_type=one.kind)]
+        return [*parts, question.prompt]
+
     def _dumped(self, history: list[Any]) -> list[Any]:
         return self._messages.ModelMessagesTypeAdapter.dump_python(history, mode="json")
 
-    def _stopped(self, messages: list[Any], question: Question, why: str) -> None:
+    def _loaded(self, history: Sequence[Any]) -> list[Any]:
+        try:
+            return self._messages.ModelMessagesTypeAdapter.validate_python([*history])
+        except ValueError as error:  # of pydantic
+            raise McpError(
+                "the history is not a conversation of ipymcp", hint="history takes answer.messages, or a saved chat"
+            ) from error
+
+    def _is_cut(self, response: Any) -> bool:
+        """Whether the response's stream broke off, which pydantic-ai takes for its end.
+
+        All of its providers give a reason for the end; a model of the user's own class need not.
+        """
+        provider = str(getattr(response, "provider_name", None)).partition("-")[0]
+        return provider in self._providers and not _has_reason(response)
+
+    def _stopped(self, new: list[Any], earlier: list[Any], question: AnswerRequest, why: str) -> None:
         """Report the partial answer, completed so that the conversation can continue."""
         parts = self._messages
-        new = messages[len(question.history) :]
         responses = [one for one in new if isinstance(one, parts.ModelResponse) and one.parts]
         if not responses:
             return  # there is no partial answer
         texts = ["".join(part.content for part in one.parts if isinstance(part, parts.TextPart)) for one in responses]
-        history = [*messages]
+        history = [*earlier, *new]
         if history[-1] is responses[-1] and not _has_reason(responses[-1]):  # its calls may be truncated, too
             kept = [part for part in responses[-1].parts if not isinstance(part, parts.ToolCallPart)]
             responses[-1] = history[-1] = dataclasses.replace(responses[-1], parts=kept)
@@ -245,9 +279,7 @@ class PydanticBackend:
             sum(one.usage.output_tokens for one in responses),
         )
         last = next(filter(None, reversed(texts)), "")
-        question.on_partial(
-            ModelResponse(last, None, history, self._dumped(history), usage, responses[-1].finish_reason or "")
-        )
+        question.on_partial(ModelResponse(last, None, self._dumped(history), usage, responses[-1].finish_reason or ""))
 
     async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
         """Implement `ModelBackend.sample`."""
@@ -263,10 +295,31 @@ class PydanticBackend:
             raise as_mcp_error(error) from error
         return as_message(response), response.usage.input_tokens + response.usage.output_tokens
 
+    def _tool_search(self, question: AnswerRequest) -> list[Any]:
+        """The capability that searches tools; where the provider has a search, its requests come here, too."""
+        search, find = question.search, question.find
+        if search is None or find is None:
+            return []
+
+        async def found(ctx: Any, queries: Sequence[str], tools: Sequence[Any]) -> list[str]:
+            known: set[str] = set(ctx.discovered_tool_names)
+            room = search.most - len(known)
+            names: list[str] = []
+            for name in await find(queries):
+                room -= name not in known
+                if name in known or room >= 0:
+                    names.append(name)
+            return names
+
+        capabilities: Any = importlib.import_module("pydantic_ai.capabilities")
+        about = {"tool_description": search.description(), "parameter_description": QUERIES}
+        return [capabilities.ToolSearch(strategy=found, max_results=MAX_FOUND, **about)]
+
     def _undeclared_calls(self, toolset: Any) -> Any:
         """A capability that also passes calls of undeclared tools to the host, which may know them or suggest a name.
 
-        The library would report an unknown tool, and end the answer after a few such calls.
+        The library would report an unknown tool, a tool that was not searched for, or a malformed search, and end the
+        answer after a few of them.
         """
         base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
         accepted: dict[str, Any] = {}
@@ -275,8 +328,10 @@ class PydanticBackend:
             async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
                 tools = ctx.tool_manager.tools
                 for call in response.tool_calls:
-                    if call.tool_name not in tools:
+                    if not ctx.is_tool_available(call.tool_name):
                         tools[call.tool_name] = accepted[call.tool_name] = toolset.accept(call.tool_name)
+                    elif tools[call.tool_name].tool_def.tool_kind == "tool-search":
+                        call.args = {"queries": _queries(call)}
                 return response
 
             async def wrap_tool_execute(
@@ -287,14 +342,14 @@ class PydanticBackend:
 
         return UndeclaredCalls()
 
-    def _forward(self, event: Any, question: Question) -> None:
+    def _forward(self, event: Any, question: AnswerRequest) -> None:
         parts = self._messages
         if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
             question.on_text(event.part.content)  # the part starts with the first words
         elif isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
             question.on_text(event.delta.content_delta)
 
-    def _model(self, question: Question) -> Any:
+    def _model(self, question: AnswerRequest) -> Any:
         if question.base_url is None:
             return self._infer_model(question.model)
         try:
@@ -332,18 +387,21 @@ class PydanticBackend:
         return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
 
 
-_GIVE_REASONS = ("openai", "anthropic", "google", "google-gla", "google-vertex", "google-cloud")
-"""Providers that always give a finish reason. pydantic-ai treats a stream that breaks off as complete."""
+def _queries(call: Any) -> list[str]:
+    """The queries of a search, however the model has written them; at least one."""
+    given: dict[str, Any] = call.args_as_dict()  # malformed JSON is one value of it
+    values = [each for value in given.values() for each in (value if is_array(value) else [value])]
+    return [each for each in values if isinstance(each, str) and each.strip()] or ["?"]
 
 
-def _is_cut(response: Any) -> bool:
-    """Whether the response's stream broke off."""
-    return getattr(response, "provider_name", None) in _GIVE_REASONS and not _has_reason(response)
+_ASSUMED = (None, "stop", "tool_call", "error")
+"""Finish reasons that pydantic-ai assumes where a stream has none."""
 
 
 def _has_reason(response: Any) -> bool:
     details: Any = response.provider_details or ()
-    return "finish_reason" in details
+    assumed = _ASSUMED if response.provider_name != "xai" else _ASSUMED[:1]
+    return "finish_reason" in details or response.finish_reason not in assumed
 
 
 def _limit(error: Exception, limits: Limits) -> McpError:

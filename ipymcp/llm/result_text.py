@@ -10,8 +10,7 @@ from ipymcp.protocol import types
 from ipymcp.results.frames import find_rows
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.schema.to_json import NotJson, to_json
-from ipymcp.schema.validation import shortened
-from ipymcp.text import stripped
+from ipymcp.text import cut, shortened, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,7 +25,7 @@ _CHARACTERS_PER_TOKEN: Final = 4
 def describe_tool(server: str, description: str, longest: int) -> tuple[str, bool]:
     """A tool's description with its server as prefix, and whether it was truncated."""
     text = f"[{stripped(server)}] {stripped(description).strip()}".rstrip()
-    return (text, False) if len(text) <= longest else (text[: longest - 1] + "…", True)
+    return cut(text, longest), len(text) > longest
 
 
 def estimate_tokens(characters: int) -> int:
@@ -49,7 +48,7 @@ def as_rows(value: Any) -> list[Record] | None:
 
 def is_frame(value: Any) -> bool:
     """Whether the value is a DataFrame of pandas or polars."""
-    return all(hasattr(value, name) for name in ("columns", "dtypes", "head", "shape")) and len(value.shape) == 2
+    return all(hasattr(value, name) for name in ("shape", "columns", "dtypes", "head")) and len(value.shape) == 2
 
 
 def _data(value: Any) -> Any:

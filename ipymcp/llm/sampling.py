@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from ipymcp.errors import RpcError
-from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
+from ipymcp.interaction.questions import SamplingQuestion, WantedCall
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.llm.chat import ModelChat
+    from ipymcp.runtime.client_handlers import SamplingRequest
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.server_requests import SamplingRequest
     from ipymcp.security.rules import ServerGrants
 
 
@@ -92,7 +92,7 @@ class Sampler:
 
     def _show(self, text: str) -> None:
         """Notify the user where they wait."""
-        place = self._host.desk.place()
+        place = self._host.questions.caller()
         if place is not None:
             place.post(lambda: self._host.guard.notify(text))
 
@@ -104,9 +104,8 @@ class Sampler:
             name = tool.get("name") if is_object(tool) else None
             shown[f"tool {number}, {name}" if name else f"tool {number}"] = tool
         why = f"it uses your tokens of {self._chat.name}"
-        wanted = WantedCall(request.server, _METHOD, types.encode(shown), "server", why, "")
-        question = ApprovalQuestion((wanted,), _ANSWERS)
-        answer = await self._host.desk.ask("sampling", lambda asker: asker.approve(question), None)
+        wanted = WantedCall(request.server, _METHOD, shown, "server", why, "")
+        answer = await self._host.questions.ask(SamplingQuestion((wanted,), _ANSWERS))
         if answer == "notebook":
             self._policy.agree(self, rights, None)
         return answer in ("once", "notebook")

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ipymcp.masking import mask, masks
+from ipymcp.names import unused
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.schema.tree import (
+    COMPOSING,
     KINDS,
     Budget,
     SchemaTree,
@@ -27,16 +29,16 @@ from ipymcp.schema.tree import (
     has_json_type,
     json_equal,
     json_type,
+    list_at,
     listed_values,
     merge,
-    parts_of,
     properties,
     reference_of,
     required_names,
     union,
+    walk,
 )
-from ipymcp.schema.validation import shortened
-from ipymcp.text import stripped
+from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,18 +86,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_above_zero(value: Any) -> bool:
-    return _is_number(value) and value > 0
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_choice(value: Any) -> bool:
-    return is_array(value) and bool(value)
-
-
 def _is_pattern(value: Any) -> bool:
     try:
         return isinstance(value, str) and bool(re.compile(value))
@@ -106,10 +96,13 @@ def _is_pattern(value: Any) -> bool:
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("title", "description", "format"), _is_string),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
-    "multipleOf": _is_above_zero,
+    **dict.fromkeys(
+        ("minLength", "maxLength", "minItems", "maxItems"),
+        lambda value: _is_number(value) and isinstance(value, int) and value >= 0,
+    ),
+    "multipleOf": lambda value: _is_number(value) and value > 0,
     "uniqueItems": lambda value: isinstance(value, bool),
-    "enum": _is_choice,
+    "enum": lambda value: is_array(value) and bool(value),
     "pattern": _is_pattern,
 }
 
@@ -119,7 +112,8 @@ _MIN_SHARED_BYTES: Final = 100
 _MAX_CHAINED: Final = 16
 _MAX_PARTS: Final = 500
 """Maximum parts in the search for cycles; with more, all are treated as cyclic."""
-_DEFINITIONS: Final = ("$defs", "definitions")
+_MAX_WALKED: Final = 100_000
+"""Schemas in the search for references."""
 _INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -128,29 +122,30 @@ class SharedParts:
 
     Args:
         tree: The schema.
-        profile: The provider, which may not accept references.
+        profile: The provider, which may not accept recursion.
     """
 
     def __init__(self, tree: SchemaTree, profile: Profile) -> None:
         self._tree = tree
-        self._uses: dict[int, int] = {}
         self._parts: dict[int, tuple[str, Schema]] = {}
         """Referenced parts by identity, with the first reference to each."""
         self._targets: dict[int, set[int]] = {}
         """The parts that each part refers to."""
         self._names: dict[int, str] = {}
-        if not profile.references:
+        self.has_references = tree.has_references
+        """Whether anything in the schema may be a reference."""
+        if not self.has_references:
             return
         try:
-            self._walk(tree.root, set())
-            self._count_places(tree.root)
+            uses = self._count_uses()
         except RecursionError:
             return
         circular = {part for part in self._parts if self._is_circular(part)}
         for part, (reference, schema) in self._parts.items():
-            is_worth_it = self._uses[part] > 1 and len(types.encode(schema)) > _MIN_SHARED_BYTES
-            if (part in circular and profile.recursion) or (part not in circular and is_worth_it):
-                self._names[part] = self._unique_name(reference)
+            is_worth_it = uses[part] > 1 and len(types.encode(schema)) > _MIN_SHARED_BYTES
+            if is_worth_it or (part in circular and profile.recursion):
+                name = _INVALID_CHARACTER.sub("_", reference.rpartition("/")[2].lstrip("#")).strip("_") or "root"
+                self._names[part] = unused(name, self._names.values())
 
     def target(self, reference: str) -> Schema | None:
         """The final target of a chain of references; None if there is none."""
@@ -171,36 +166,27 @@ class SharedParts:
         """The name of a part's definition; None if the part is inlined."""
         return self._names.get(id(schema))
 
-    def _walk(self, node: Any, targets: set[int]) -> None:
-        """Count the references within a part and within their targets."""
-        if is_array(node):
-            for each in node:
-                self._walk(each, targets)
-        if not is_object(node):
-            return
-        reference = reference_of(node)
-        found = self.target(reference) if reference is not None else None
-        if reference is not None and found is not None:
-            part = id(found)
-            targets.add(part)
-            self._uses[part] = self._uses.get(part, 0) + 1
-            if part not in self._parts:
-                self._parts[part] = (reference, found)
-                self._targets[part] = set()
-                self._walk(found, self._targets[part])
-        for each in parts_of(node, _DEFINITIONS):
-            self._walk(each, targets)
-
-    def _count_places(self, node: Any) -> None:
-        """Count a part once more if it is itself in use at its place, as `#/properties/a` is."""
-        if is_array(node):
-            for each in node:
-                self._count_places(each)
-        if is_object(node):
-            if id(node) in self._uses:
-                self._uses[id(node)] += 1
-            for each in parts_of(node, _DEFINITIONS):
-                self._count_places(each)
+    def _count_uses(self) -> dict[int, int]:
+        """Count the uses of each part: its references, and its own place if that is in use (`#/properties/a`)."""
+        uses: dict[int, int] = {}
+        budget = Budget(_MAX_WALKED)
+        ahead = [self._tree.root]
+        for part in ahead:  # grows by the targets
+            targets = self._targets.setdefault(id(part), set())
+            for node in walk(part, budget, definitions=False):
+                reference = reference_of(node)
+                found = self.target(reference) if reference is not None else None
+                if reference is None or found is None:
+                    continue
+                targets.add(id(found))
+                uses[id(found)] = uses.get(id(found), 0) + 1
+                if id(found) not in self._parts:
+                    self._parts[id(found)] = (reference, found)
+                    ahead.append(found)
+        for node in walk(self._tree.root, budget, definitions=False):
+            if id(node) in uses:
+                uses[id(node)] += 1
+        return uses
 
     def _is_circular(self, part: int) -> bool:
         if len(self._parts) > _MAX_PARTS:
@@ -216,11 +202,6 @@ class SharedParts:
                 ahead += self._targets[each]
         return False
 
-    def _unique_name(self, reference: str) -> str:
-        """A unique name that is valid in a reference, from the part's own name."""
-        clean = _INVALID_CHARACTER.sub("_", reference.rpartition("/")[2].lstrip("#")).strip("_") or "root"
-        return f"{clean}_{len(self._names)}" if clean in self._names.values() else clean
-
 
 _MAX_NODES: Final = 3_000
 _LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
@@ -232,6 +213,9 @@ _MAX_VARIANTS: Final = 1_500
 _MAX_NOTE: Final = 120
 _SHORT: Final = 40
 _UNIONS: Final = ("anyOf", "oneOf")
+_SCALARS: Final = ("string", "integer", "number", "boolean")
+_BESIDE_TYPE: Final = frozenset({*_UNIONS, "nullable"})
+"""Keywords that may change what `type` becomes."""
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _BUILT: Final = frozenset(
     {"type", "properties", "required", "items", "prefixItems", "additionalProperties", "nullable", "additionalItems"}
@@ -240,16 +224,18 @@ _BUILT: Final = frozenset(
 """Keywords that the compiler handles itself."""
 _HOLDS: Final = _BUILT - {"type", "required", "nullable"}
 """Keywords with subschemas."""
-_NOT_AT_THE_TOP: Final = frozenset({"nullable", "enum", "const", "not", "default"})
-"""Keywords that do not apply to arguments, which are always an object."""
+_NOT_AT_THE_TOP: Final = frozenset({"nullable", "enum", "const", "not", "default", *_UNIONS})
+"""Keywords that do not apply to arguments, which are always an object, or that become text there."""
 _SILENT: Final = frozenset(
     {"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment"}
     | {"examples", "deprecated", "readOnly", "writeOnly"}
 )
 """Keywords without information for a model, dropped without a report."""
+_NOT_COPIED: Final = _BUILT | _SILENT
 _BESIDE_REFERENCE: Final = frozenset({"title", "description", "default"}) | _SILENT
 """Keywords beside which a reference may stay."""
 _ANY: Final = "any JSON"
+_to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Loss(Struct, frozen=True):
@@ -302,37 +288,6 @@ def restore_names(arguments: Any, renamed: Mapping[str, str]) -> Any:
     return [restore_names(each, renamed) for each in arguments] if is_array(arguments) else arguments
 
 
-def trim(parameters: Schema, room: int) -> Schema:
-    """Reduce a compiled schema to a number of characters: without its deepest parts, or to its property names."""
-    if len(types.encode(parameters)) <= room:
-        return parameters
-    for levels in _LEVELS[4:]:
-        pruned = _pruned(parameters, levels)
-        if len(types.encode(pruned)) <= room:
-            return pruned
-    names = shortened(", ".join(properties(parameters)), max(room // 2, _SHORT))
-    return {"type": "object", "description": f"too large to show; its properties: {names}"}
-
-
-def _pruned(schema: Any, levels: int) -> Any:
-    if not is_object(schema):
-        return schema
-    below = ("properties", "$defs", "anyOf", "items", "additionalProperties")
-    own = {word: value for word, value in schema.items() if word not in below}
-    if levels < 0:
-        has_more = any(schema.get(word) for word in below)
-        kept = {word: own[word] for word in ("type", "description") if word in own}
-        return {**kept, "description": " ".join(filter(None, (own.get("description"), "(…)")))} if has_more else own
-    for word in below:
-        value = schema.get(word)
-        if word in ("properties", "$defs") and is_object(value):
-            own[word] = {name: _pruned(each, levels - 1) for name, each in value.items()}
-        elif word in schema:
-            inner = levels - 1
-            own[word] = [_pruned(each, inner) for each in value] if is_array(value) else _pruned(value, inner)
-    return own
-
-
 class _Compiler:
     def __init__(self, tree: SchemaTree, profile: Profile, parts: SharedParts, levels: int) -> None:
         self.lost: list[Loss] = []
@@ -344,17 +299,22 @@ class _Compiler:
         self._level = 0
         self._budget = Budget(_MAX_NODES)
         self._definitions: dict[str, Any] = {}
+        self._unfinished: set[str] = set()
+        """The definitions being compiled."""
         self._following: list[int] = []
-        """The references' targets being compiled, by identity."""
+        """The references' targets being compiled in place, by identity."""
 
     def root(self) -> Schema:
         """Compile the whole: an object without alternatives at its top, which no provider accepts."""
         record = self._tree.record
-        whole = self._both({}, self._tree.root, "")
-        for word in ("not", "enum", "const"):
-            if word in whole:
-                self.lose("", f"{word}: {_shown(whole[word])}")
-        own = {word: value for word, value in whole.items() if word not in (*_NOT_AT_THE_TOP, *_UNIONS)}
+        root = self._tree.root
+        whole = root if COMPOSING.isdisjoint(root) else self._both({}, root, "")
+        own: Schema = {}
+        for word, value in whole.items():
+            if word not in _NOT_AT_THE_TOP:
+                own[word] = value
+            elif word in ("not", "enum", "const"):
+                self.lose("", f"{word}: {_shown(value)}")
         if record.members or "properties" in own:
             own["properties"] = record.members
         if record.is_closed:
@@ -398,6 +358,8 @@ class _Compiler:
             if _HOLDS.isdisjoint(schema):
                 return self._plain(schema, path, depth)
             return self._cut(schema, path, "too large: any JSON")
+        if not self._parts.has_references:
+            return self._body(schema, path, depth)
         name = self._parts.name(schema)
         if name is not None:
             return self._reference(name, schema, {}, path, depth)
@@ -413,23 +375,30 @@ class _Compiler:
         if name is not None and _BESIDE_REFERENCE.issuperset(beside):
             return self._reference(name, target, beside, path, depth)
         if id(target) in self._following:
-            self.lose(path, "recursive: any JSON from there on")
-            return {"description": f"as above, or {_ANY}"}
+            return self._recursive(path)
         self._following.append(id(target))
         try:
             return self._body(self._both(beside, target, path) if beside else target, path, depth)
         finally:
             self._following.pop()
 
+    def _recursive(self, path: str) -> Schema:
+        self.lose(path, "recursive: any JSON from there on")
+        return {"description": f"as above, or {_ANY}"}
+
     def _reference(self, name: str, target: Schema, beside: Schema, path: str, depth: int) -> Schema:
         """Keep a reference, and compile its definition."""
         if name not in self._definitions:
             self._definitions[name] = {}  # before its body, which may refer to it
             following, self._following = self._following, []
+            self._unfinished.add(name)
             try:
                 self._definitions[name] = self._body(target, path, 1)
             finally:
                 self._following = following
+                self._unfinished.remove(name)
+        elif name in self._unfinished and not self._profile.recursion:
+            return self._recursive(path)
         about = self._plain(beside, path, depth) if beside else {}
         return {"$ref": f"#/$defs/{name}", **{word: about[word] for word in self._profile.beside if word in about}}
 
@@ -456,9 +425,11 @@ class _Compiler:
 
     def _whole(self, schema: Schema, path: str) -> Schema:
         """Merge `allOf`, and combine `anyOf` and `oneOf` into one."""
-        parts = [*_array(schema.get("allOf"))]
+        if "allOf" not in schema and not ("anyOf" in schema and "oneOf" in schema):
+            return schema
+        parts = [*list_at(schema, "allOf")]
         whole = {word: value for word, value in schema.items() if word != "allOf"}
-        if all(_array(whole.get(union)) for union in _UNIONS):
+        if all(list_at(whole, union) for union in _UNIONS):
             parts.append({"oneOf": whole.pop("oneOf")})
         for part in parts:
             whole = self._both(whole, part, path)
@@ -491,7 +462,7 @@ class _Compiler:
         for word in lost:
             self.lose(path, f"{word}: {_shown(part.get(word))}, in conflict with another")
         mine, its = (
-            [(union, branches) for union in _UNIONS if (branches := _array(each.get(union)))] for each in (whole, part)
+            [(union, branches) for union in _UNIONS if (branches := list_at(each, union))] for each in (whole, part)
         )
         if not mine or not its:
             return {**result, **dict(mine or its)}
@@ -508,7 +479,7 @@ class _Compiler:
         if "const" in schema and ("const" not in self._profile.words or schema.get("nullable") is True):
             schema = {**{word: value for word, value in schema.items() if word != "const"}, "enum": [schema["const"]]}
         for word, value in schema.items():
-            if word in _BUILT or word in _SILENT or word.startswith("x-"):
+            if word in _NOT_COPIED or word.startswith("x-"):
                 continue
             if not is_sound(word, value):
                 self.lose(path, f"{word}: {_shown(value)} is invalid")
@@ -534,7 +505,7 @@ class _Compiler:
     def _reword(self, word: str, value: object, path: str, notes: list[str]) -> None:
         if word == "title":
             return
-        note = f"{word}: {json.dumps(value, ensure_ascii=False)}"
+        note = f"{word}: {_to_json(value)}"
         if len(note) <= _MAX_NOTE:
             notes.append(stripped(note))
             if word != "default":
@@ -553,7 +524,11 @@ class _Compiler:
             self._reword("enum", values, path, notes)
 
     def _put_type(self, schema: Schema, path: str, depth: int, result: Schema, notes: list[str]) -> None:
-        branches = [each for union in _UNIONS for each in _array(schema.get(union))]
+        declared = schema.get("type")
+        if declared in _SCALARS and _BESIDE_TYPE.isdisjoint(schema):  # most parameters
+            result["type"] = declared
+            return
+        branches = [*list_at(schema, "anyOf"), *list_at(schema, "oneOf")]
         names = self._kinds(schema, path, notes)
         if not names:
             names = self._implied(schema, branches)
@@ -626,13 +601,13 @@ class _Compiler:
     def _put_members(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
         members: Schema = {}
         names: dict[str, str] = {}
-        declared = properties(schema)
+        declared, needed = properties(schema), required_names(schema)
         others = schema.get("additionalProperties")
         patterns = schema.get("patternProperties")
         if is_object(patterns) and patterns and (others is False or is_object(others)):
             others = union([each for each in (others, *patterns.values()) if each is not False])
             others = None if others in (True, False) else others
-        undeclared = [name for name in required_names(schema) if name not in declared]
+        undeclared = [name for name in needed if name not in declared]
         for name, member in {**declared, **dict.fromkeys(undeclared, others if is_object(others) else {})}.items():
             if member is False:
                 if others is not False:
@@ -642,7 +617,7 @@ class _Compiler:
                 members[names[name]] = self._node(member, f"{path}.{name}" if path else name, depth + 1)
         if members or "properties" in schema:
             result["properties"] = members
-        required = [names[name] for name in required_names(schema) if name in names]
+        required = [names[name] for name in needed if name in names]
         if required:
             result["required"] = required
         if is_object(others) and others:
@@ -652,7 +627,7 @@ class _Compiler:
 
     def _put_items(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
         items = schema.get("items")
-        first = _array(schema.get("prefixItems"))
+        first = list_at(schema, "prefixItems")
         rest = items
         if not first and is_array(items):
             first, rest = items, schema.get("additionalItems")
@@ -698,8 +673,4 @@ def _differ(one: Schema, other: Schema) -> bool:
 
 
 def _shown(value: object) -> str:
-    return shortened(stripped(json.dumps(value, ensure_ascii=False)), _SHORT)
-
-
-def _array(value: object) -> list[Any]:
-    return value if is_array(value) else []
+    return shortened(stripped(_to_json(value)), _SHORT)

@@ -124,6 +124,18 @@ class ToolCallRunner:
         """Run calls, and return their outcomes in the same order."""
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
+    def only_reads(self, name: str) -> bool:
+        """Whether a name is that of a tool that declares that it only reads its server's own data."""
+        try:
+            found = self._selection.find(name)
+        except McpError:
+            return False
+        if isinstance(found, FunctionTool):
+            return False
+        session, entry = found
+        known = hints(entry, session.rights)
+        return known.get("readOnlyHint") is True and known.get("openWorldHint") is False
+
     async def run(self, request: ToolCallRequest, card: Card | None = None) -> ToolCallOutcome:
         """Run one call. Errors become outcomes for the model; only cancellation is raised.
 
@@ -145,7 +157,8 @@ class ToolCallRunner:
         except McpError as error:
             if quotes_server(error) and not isinstance(error, ToolError):  # its call has recorded the source
                 self.conversation.received(source_of_value(error))
-            return ToolCallOutcome(request, _error_text(error), is_error=True)
+            is_refused = isinstance(error, PolicyError)
+            return ToolCallOutcome(request, _error_text(error), is_error=True, is_refused=is_refused)
         except Exception as error:  # a defect in ipymcp must not lose the outcomes of the other calls
             return ToolCallOutcome(
                 request, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
@@ -180,14 +193,14 @@ class ToolCallRunner:
         bound = tool.bind(arguments)
         actor = Actor("user", self.conversation, self._turn)
         try:
-            value = await self._host.answers.run(_without_argument(tool.function, bound, actor), None)
+            value = await self._host.client_handlers.run(_without_argument(tool.function, bound, actor), None)
         except McpError:
             raise
         except Exception as error:  # an error of the user's function, which the model may work around
             text = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
             outcome = ToolCallOutcome(request, text[:MAX_LENGTH], is_error=True, value=error)
         else:
-            outcome = await asyncio.to_thread(self._read, request, value, self._host.number())
+            outcome = await asyncio.to_thread(self._read, request, value, self._host.calls.next_number())
         source = source_of_value(outcome.value) or await asyncio.to_thread(self._source_of, outcome.text)
         if source:
             self.conversation.received(source)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ipymcp.llm.providers import PLAIN, PROFILES, SHAPES, Declaration
+from msgspec.structs import replace
+
+from ipymcp.llm.providers import PLAIN, PROVIDERS, Declaration
 from ipymcp.llm.result_text import describe_tool, estimate_tokens
 from ipymcp.llm.schemas import compile_schema
 from ipymcp.masking import masks
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Dialect, Profile
+    from ipymcp.llm.tool_search import ServerTexts, ToolIndex
     from ipymcp.runtime.catalog import ToolEntry
 
 
@@ -31,9 +33,8 @@ class ProviderTools(list[dict[str, Any]]):
 
     def __init__(self, declarations: Iterable[Declaration], dialect: Dialect) -> None:
         self._declarations = list(declarations)
-        self._profile = PROFILES[dialect]
-        shaped = [SHAPES[dialect](one) for one in self._declarations]
-        super().__init__([{"functionDeclarations": shaped}] if dialect == "gemini" and shaped else shaped)
+        self._profile = PROVIDERS[dialect].profile
+        super().__init__(PROVIDERS[dialect].declare(self._declarations))
 
     @property
     def names(self) -> dict[str, str]:
@@ -65,6 +66,7 @@ class DeclarationCache:
     def __init__(self) -> None:
         self._made: dict[tuple[str, str, str], tuple[ToolEntry, int, Declaration]] = {}
         self._renamed: dict[tuple[str, str], dict[str, str]] = {}
+        self._indexed: tuple[list[Declaration], ServerTexts, ToolIndex] | None = None
 
     def declared(self, entry: ToolEntry, profile: Profile = PLAIN) -> Declaration:
         """The declaration of a server's tool; may be called in any thread."""
@@ -75,14 +77,25 @@ class DeclarationCache:
             text = definition.description or definition.title or ""
             name = model_name(entry.server, entry.name)
             made = _declaration(name, entry.server, entry.name, text, types.loads(definition.inputSchema), profile)
+            made = replace(made, title=definition.title or "")
             known = self._made[key] = (entry, masks.count, made)
-            self._renamed.setdefault(key[:2], {}).update(made.renamed)
+            if made.renamed:
+                self._renamed.setdefault(key[:2], {}).update(made.renamed)
         return known[2]
 
     def renamed(self, entry: ToolEntry, profile: Profile) -> Mapping[str, str]:
         """Renamed properties of a tool, from all its declarations: `{new name: the tool's own}`."""
         self.declared(entry, profile)
-        return self._renamed[entry.server, entry.name]
+        return self._renamed.get((entry.server, entry.name), {})
+
+    def index(self, declarations: list[Declaration], servers: ServerTexts) -> ToolIndex:
+        """The index of declarations, which is kept until another list is indexed; may be called in any thread."""
+        from ipymcp.llm.tool_search import ToolIndex
+
+        known = self._indexed
+        if known is None or known[:2] != (declarations, servers):
+            known = self._indexed = ([*declarations], servers, ToolIndex(declarations, servers))
+        return known[2]
 
 
 def token_table(declarations: Iterable[Declaration]) -> Table:
@@ -109,11 +122,15 @@ def _declaration(name: str, server: str, tool: str, text: str, schema: object, p
     lost = [(one.path, one.what) for one in made.lost]
     if is_cut:
         lost.append(("", f"the end of its description, from {profile.description:,} characters on"))
-    parameters = masks.json(made.parameters)
-    return Declaration(name, server, tool, description, parameters, tuple(lost), made.renamed)
+    return Declaration(name, server, tool, description, types.encode(made.parameters), tuple(lost), made.renamed)
 
 
 def declaration_tokens(declaration: Declaration) -> int:
     """Estimate the tokens of a declaration in each request."""
-    parameters = json.dumps(declaration.parameters, separators=(",", ":"), ensure_ascii=False)
+    parameters = declaration.encoded.decode()
     return estimate_tokens(len(declaration.name) + len(declaration.description) + len(parameters))
+
+
+Discover: TypeAlias = Literal["auto", "always", "never"]
+BUDGET: Final = 20_000
+"""Tokens of declarations above which `auto` uses the search."""

@@ -1,111 +1,529 @@
-"""Tool search: with many tools, a model receives a search and a `call_tool` function in place of all declarations."""
+"""A search over tools by their meaning in words: BM25 over several fields, with stems, synonyms and near matches.
+
+The index is made once for a list of declarations. Source: Robertson and Zaragoza, The Probabilistic Relevance
+Framework: BM25 and Beyond (2009), section 3.6 (BM25F).
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections import Counter, defaultdict
+from difflib import SequenceMatcher
+from functools import cache, lru_cache
+from heapq import nsmallest
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ipymcp.llm.functions import NOTEBOOK, FunctionTool
-from ipymcp.llm.providers import Declaration
-from ipymcp.llm.result_text import MAX_LENGTH
-from ipymcp.llm.schemas import trim
-from ipymcp.llm.tool_definitions import declare_function
-from ipymcp.protocol import types
-from ipymcp.schema.validation import shortened
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ipymcp.llm.providers import Declaration
 
 
-Discover: TypeAlias = Literal["auto", "always", "never"]
-BUDGET: Final = 20_000
-"""Tokens of declarations above which `auto` uses the search."""
-CALL: Final = "call_tool"
-"""The function by which a model calls a tool that it found."""
-_CALL_TOOL: Final = Declaration(
-    CALL,
-    NOTEBOOK,
-    CALL,
-    f"[{NOTEBOOK}] Call a tool that search_tools returned.",
-    {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "The tool's name."},
-            "arguments": {"type": "object", "description": "The arguments, according to the tool's parameters."},
-        },
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    },
-)
 _WORD: Final = re.compile(r"[^\W_]+")
-_NAMED: Final = 4.0
-"""How much more a word in a tool's name says than one in its description."""
-_MAX_COUNT: Final = 20
-_ROOM: Final = MAX_LENGTH * 3 // 4
-"""Characters of a search result, which then fits into one page."""
-_MAX_ENTRY: Final = 300
-"""Approximate characters of a tool without its parameters."""
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_STOP_WORDS: Final = """
+a about all also am an and any are as at be been being but by can could did do does for from had has have he her him his
+how i if in into is it its just let like may me might must my need now of off on only or our out over please shall she
+should so some somebody someone something such than that the their them then there these they thing this those to too
+under up us use using want was we were what when where whether which while who whom whose why will with would you your
+yourself returns return tool b c d e f g h j k l m n o p q r s t v w x y z
+"""
+_STOP: Final = frozenset(_STOP_WORDS.split())
+_MAX_DEPTH: Final = 4
+"""Nesting of a tool's arguments in the index."""
+_MAX_WORDS: Final = 400
+"""Words of one field in the index."""
+
+_GROUPS: Final = """
+create add new make insert generate build append write set_up | open | register | compose | start | produce
+delete remove drop erase clear purge destroy discard forget trash wipe unset uninstall | get_rid | cancel
+update edit change modify set alter adjust patch amend revise replace rewrite | correct fix | customize configure
+list get show view display read retrieve fetch see browse enumerate | look_up | give | check | tell
+search find query look discover locate seek | filter match | explore | grep
+run execute invoke call perform launch trigger evaluate eval | start
+start begin launch initiate open | resume play | boot
+stop end halt terminate cancel abort kill finish close pause quit exit | disable
+send post submit deliver dispatch publish | notify tell inform announce | share
+reply answer respond | react
+copy duplicate clone fork replicate | mirror
+move relocate transfer shift drag | rename
+rename title retitle name | label
+save store write persist keep record remember memorize | memory
+download fetch retrieve get export pull | save
+upload attach push import load send
+export save dump download | convert
+import load ingest upload
+convert transform translate turn parse | render
+compare diff difference delta change | versus
+merge combine join unite integrate consolidate
+split divide separate partition
+sort order rank arrange organize
+approve accept confirm allow permit grant | agree yes
+reject decline refuse deny dismiss no
+enable activate turn_on | allow
+disable deactivate turn_off | block
+lock protect restrict prevent forbid secure | block guard
+assign allocate delegate | owner responsible charge assignee
+invite add_member share | participant attendee guest
+subscribe watch follow monitor observe track | notify alert notification
+schedule plan book reserve arrange | calendar
+validate verify check test lint | correct
+analyze analyse examine inspect investigate diagnose audit study | insight
+summarize summary abstract overview outline digest | brief
+describe explain detail info information metadata about property attribute schema | definition
+count number total amount quantity sum
+calculate compute evaluate formula
+measure profile benchmark performance | slow speed fast latency trace
+wait sleep pause delay | until
+undo revert restore reset rollback | back
+retry rerun repeat again redo | restart
+echo repeat say
+click press push tap | button
+type enter input fill write key | text field
+select choose pick option | dropdown combobox
+scroll swipe | hover
+navigate go visit open browse load | url website
+capture snapshot screenshot picture | image
+emulate simulate pretend mimic | device mobile phone
+resize size dimension width height | viewport
+compress zip gzip archive pack | shrink
+encrypt decrypt encode decode | hash
+login log_in sign_in authenticate authorize auth | credential session
+logout log_out sign_out | session
+file document | attachment path content
+folder directory | path
+disk filesystem drive storage | file local
+image picture photo graphic screenshot png jpeg | icon avatar thumbnail media
+video movie screencast recording clip | media stream
+audio sound music voice speech | media song track
+chart plot graph diagram figure visualization visualize draw | trend
+map geographic location route place | coordinate
+hierarchy tree structure organization | nested parent child
+employee staff person people user member colleague coworker teammate contact | who individual profile human
+team group organization department company | workspace
+manager boss supervisor lead | owner report
+customer client buyer account | user contact
+spreadsheet excel workbook worksheet sheet xlsx | table cell csv
+cell range | value spreadsheet
+row record line entry item | tuple
+column field attribute property variable | header
+table relation dataset | database grid
+database db warehouse datastore sql | table schema data_source
+sql select statement query | database
+index collection | search elasticsearch
+comment note annotation remark feedback | review discussion reply
+note memo notebook | page jot onenote
+page document article wiki | web
+wiki confluence | page documentation
+documentation doc docs manual guide reference help | how
+email mail message inbox mailbox e-mail outlook gmail | letter correspondence
+message dm chat | channel conversation text
+channel room chat | slack team
+thread conversation discussion | reply
+meeting call appointment event conference | calendar invitation
+calendar agenda schedule event | appointment availability
+invitation invite event rsvp | meeting
+available availability free busy freebusy presence | schedule slot
+reminder alarm alert notification | due
+contact address_book phone | people person
+task todo to-do ticket issue card item work_item | job action assignment story
+bug issue defect error problem ticket | report crash fault
+issue ticket bug | report problem tracker
+tracker jira issue | project board
+error exception crash failure fault bug | issue log problem
+log logs output console trace | history record
+sprint iteration milestone | cycle agile
+board kanban | column card list
+bucket column section list | board
+milestone deadline due | release target
+time_spent worklog hours timesheet | log
+status state progress stage phase | condition
+priority severity urgency importance
+label tag category | topic
+checklist check_list list | item done
+done complete finish close resolve mark | check_off
+repository repo project codebase | git
+pull_request pr merge_request mr | review branch change
+commit revision changeset change | version history check_in
+branch line_of_development | git
+version revision history release | older previous
+version_control git source_control vcs | repository
+blame author wrote | who
+stage staged staging add index | git commit
+checkout switch | branch
+history log past previous changelog activity | record commit version
+code source program script snippet macro vba | function line
+script javascript js python | code evaluate
+deploy deployment release rollout roll_out ship publish | production environment
+pipeline ci build workflow job action | continuous_integration
+job build task run | pipeline
+test spec check | report
+environment env variable setting config configuration | production
+server host machine instance node vm | service
+container docker pod kubernetes k8s | cluster
+shell terminal command bash console cmd | exec execute run
+secret credential password token key | leaked leak
+vulnerability security cve alert | secret scanning
+permission access right role privilege restriction | share allowed
+share give access link permission | grant
+user account profile identity whoami | me myself self
+self me myself own whoami | current user
+browser website web site webpage page tab chrome | url
+url link address uri website | web
+network http request traffic | response api
+api endpoint rest | request
+element node | dom html
+memory heap ram leak | snapshot
+dark light theme color_scheme | media emulate
+form input field | fill
+popup dialog alert prompt modal | confirm
+cookie session cache | storage
+animation transition
+knowledge fact entity observation relation memory | graph remember
+entity node thing object person
+relation link edge connection relationship dependency | graph
+dependency depend prerequisite blocker precedent | trace wait
+paper article publication study preprint research | scientific science literature arxiv
+citation reference cite bibliography bibtex | source
+time clock hour o'clock date | timezone now
+timezone zone | time utc
+date day today | time
+weather forecast temperature | climate
+place location restaurant shop venue | nearby
+distance far length | matrix route directions
+direction route path way navigation | travel
+elevation altitude height high
+address location coordinate geocode latitude longitude
+price cost payment pay charge invoice bill | money
+invoice bill receipt payment | amount
+order purchase sale | product checkout
+product item goods sku | inventory
+subscription plan | recurring
+refund reimburse chargeback | payment
+pivot crosstab | summarize aggregate
+highlight format style color conditional | bold
+duplicate copy repeated | unique
+empty blank new | null
+share percentage proportion part pie | total
+correlation scatter | relationship
+distribution histogram spread boxplot violin
+trend over_time line area series | history
+overlap intersection venn | set
+cause fishbone ishikawa root | analysis reason
+conversion funnel | stage
+brainstorm mind_map idea | mind
+flow process step flowchart workflow
+reason think thought reasoning sequential | step problem
+dropdown select validation permitted option | list
+think reason reflect consider ponder
+ask question prompt query
+translate language | localize
+draft unsent | email
+emoji reaction react smiley like thumbs | icon
+forward redirect resend | mail
+rule filter automatic automation | sorting
+out_of_office automatic_reply away vacation | mailbox setting
+transcript transcription minutes | meeting recording call
+attachment file upload | attach
+signature sign
+template boilerplate preset | layout
+mobile phone device | tablet
+alert warning alarm notification watch
+metric statistic stats analytics insight usage | view
+view visit look seen | read
+trash bin recycle deleted
+archive hide close | old
+"""
+
+
+@cache
+def _synonyms() -> dict[tuple[str, ...], dict[tuple[str, ...], float]]:
+    """Synonyms by word or phrase, in stems, each with a weight. Words after a bar are related, but do not relate."""
+    found: dict[tuple[str, ...], dict[tuple[str, ...], float]] = {}
+    for line in _GROUPS.strip().splitlines():
+        near, _, far = line.partition("|")
+        members = [tuple(map(stem, each.split("_"))) for each in near.split()]
+        others = [tuple(map(stem, each.split("_"))) for each in far.replace("|", " ").split()]
+        for one in (*members, *others):
+            known = found.setdefault(one, {})
+            for another in members:
+                weight = _SYNONYM if one in members else _RELATED
+                known[another] = max(weight, known.get(another, 0.0))
+            if one in members:
+                for another in others:
+                    known[another] = max(_RELATED, known.get(another, 0.0))
+    return found
+
+
+_SYNONYM: Final = 0.55
+"""Weight of a synonym, relative to the word itself."""
+_RELATED: Final = 0.3
+_PREFIX: Final = 0.6
+_NEAR: Final = 0.6
+_MIN_PREFIX: Final = 4
+_MIN_NEAR: Final = 5
+_SIMILAR: Final = 0.82
+
+
+@lru_cache(20_000)
+def stem(word: str) -> str:
+    """The stem of a lower-case English word; words of other languages stay nearly as they are."""
+    if len(word) <= 3 or not word.isascii():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "shes", "ches", "xes", "zzes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for suffix in ("ing", "ed"):
+        rest = word.removesuffix(suffix)
+        if rest != word and len(rest) >= 3 and any(each in "aeiouy" for each in rest):
+            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            break
+    for suffix, least in (("ation", 4), ("ion", 4), ("ment", 4), ("er", 4), ("or", 4), ("ly", 4), ("able", 4)):
+        if word.endswith(suffix) and len(word) - len(suffix) >= least:
+            word = word[: -len(suffix)]
+            if suffix == "ation":
+                word += "at"
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 4 else word
+
+
+def words(text: str) -> list[str]:
+    """The stems of a text's words, with names in camelCase and snake_case split, without stop words."""
+    spread = _HUMP.sub(" ", text)
+    return [stem(word) for word in _WORD.findall(spread.lower()) if word not in _STOP]
+
+
+_Postings: TypeAlias = "Mapping[str, Mapping[int, float]]"
+"""For each word the tools that have it, with its weight in each."""
+_NONE: Final[dict[int, float]] = {}
+_WEIGHTS: Final = (3.0, 2.0, 1.0, 0.5, 0.25, 1.5, 0.1)
+"""Weights of the fields: name, title, description, argument names, argument descriptions, server, its instructions."""
+_LENGTHS: Final = (0.3, 0.3, 0.5, 0.7, 0.7, 0.0, 0.5)
+"""How much the length of each field counts (BM25's `b`)."""
+_SATURATION: Final = 1.5
+"""BM25's `k1`."""
+
+
+ServerTexts: TypeAlias = "Mapping[str, tuple[str, str]]"
+"""The title and the instructions of each server."""
+SEARCH: Final = "search_tools"
+"""The name of the search for a model."""
+QUERIES: Final = "One or more queries of a few words each, such as 'read file' or 'create github issue'."
+MAX_FOUND: Final = 8
+"""Tools that one search finds."""
+_MAX_TITLE: Final = 60
 
 
 class ToolSearch:
-    """Searches tools for a model.
+    """The tools that a model finds by searching; it then calls them as its own.
 
     Args:
-        declared: Returns the current tools, once per search.
+        declared: Returns the current tools.
+        servers: Returns the texts of their servers.
+        index: Returns the index of tools, and keeps it.
+        most: Maximum tools in one request.
     """
 
-    def __init__(self, declared: Callable[[], Sequence[Declaration]]) -> None:
-        self._declared = declared
+    def __init__(
+        self,
+        declared: Callable[[], list[Declaration]],
+        servers: Callable[[], ServerTexts],
+        index: Callable[[list[Declaration], ServerTexts], ToolIndex],
+        most: int,
+    ) -> None:
+        self.declared = declared
+        self.most = most
+        self._servers = servers
+        self._index = index
 
-    def declarations(self, beside: Iterable[FunctionTool] = ()) -> list[Declaration]:
-        """The declarations of the search and of further functions."""
-        return [declare_function(FunctionTool(self.search_tools)), _CALL_TOOL, *map(declare_function, beside)]
+    def description(self) -> str:
+        """The description of the search for a model: which servers there are."""
+        titles = {name: title for name, (title, _) in self._servers().items()}
+        shown = [
+            f"{server} ({shortened(stripped(title), _MAX_TITLE)})" if (title := titles.get(server)) else server
+            for server in dict.fromkeys(one.server for one in self.declared())
+        ]
+        return f"Find tools by what they do; what is found can be called from then on. Servers: {', '.join(shown)}."
 
-    def search_tools(self, query: str, limit: int = 8) -> list[dict[str, Any]] | str:
-        """Find tools by keywords. Returns their names, descriptions and parameters.
-
-        Args:
-            query: A few words, such as "read file" or "create github issue".
-            limit: Maximum number of tools.
-        """
-        tools = self._declared()
-        words = {one.name: (set(_words(one.name)), set(_words(one.description))) for one in tools}
-        asked = set(_words(query))
-        weights = {word: math.log(1 + len(tools) / (1 + _count(word, words.values()))) for word in asked}
-        scores = {
-            one.name: sum(weights[word] * (_NAMED * (word in words[one.name][0]) + (word in words[one.name][1]))
-                          for word in asked)
-            for one in tools
-        }  # fmt: skip
-        found = sorted((one for one in tools if scores[one.name] > 0), key=lambda one: -scores[one.name])
-        if not found:
-            servers = ", ".join(dict.fromkeys(one.server for one in tools)) or "no server"
-            return f"No tool matches. There are tools of {servers}."
-        return _fitting(found[: min(max(limit, 1), _MAX_COUNT)])
-
-
-def _fitting(found: Sequence[Declaration]) -> list[dict[str, Any]]:
-    """Describe tools within the size limit: the first as far as it fits, others in full or without parameters."""
-    described: list[dict[str, Any]] = []
-    room = _ROOM - len(found) * _MAX_ENTRY
-    for one in found:
-        description = one.description if described else shortened(one.description, _ROOM // 4)
-        parameters: Any = one.schema if described else trim(one.schema, room - len(description))
-        size = len(description) + len(types.encode(parameters))
-        if size > room:
-            description = shortened(description, _MAX_ENTRY // 2)
-            parameters = "search for its name to see them"
-        else:
-            room -= size
-        described.append({"name": one.name, "description": description, "parameters": parameters})
-    return described
+    def find(self, queries: Sequence[str]) -> list[str]:
+        """The names of the tools that match one of the queries best; may be called in any thread."""
+        index = self._index(self.declared(), self._servers())
+        found = [index.search(query, MAX_FOUND) for query in queries[:MAX_FOUND]]
+        ranked = [name for names in zip_longest(*found) for name in names if name is not None]
+        return list(dict.fromkeys(ranked))[:MAX_FOUND]
 
 
-def _words(text: str) -> list[str]:
-    spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
-    return [word.removesuffix("s") if len(word) > 3 else word for word in _WORD.findall(spread.lower())]
+class ToolIndex:
+    """An index of tools, which does not change.
+
+    Args:
+        tools: The declarations.
+        servers: The texts of their servers.
+    """
+
+    def __init__(self, tools: Sequence[Declaration], servers: ServerTexts) -> None:
+        self.names = [one.name for one in tools]
+        told = {one.server: servers.get(one.server, ("", "")) for one in tools}
+        texts = {name: (words(f"{name} {title}"), words(about)[:_MAX_WORDS]) for name, (title, about) in told.items()}
+        fields = [_fields(one, texts[one.server]) for one in tools]
+        count = max(len(tools), 1)
+        means = [sum(len(one[field]) for one in fields) / count or 1.0 for field in range(len(_WEIGHTS))]
+        self._postings: dict[str, dict[int, float]] = {}
+        for number, one in enumerate(fields):
+            weights: defaultdict[str, float] = defaultdict(float)
+            for field, found in enumerate(one):
+                norm = 1 - _LENGTHS[field] + _LENGTHS[field] * len(found) / means[field]
+                for word, times in Counter(found).items():
+                    weights[word] += _WEIGHTS[field] * min(times, 3) / norm
+            for word, weight in weights.items():
+                self._postings.setdefault(word, {})[number] = weight * (_SATURATION + 1) / (weight + _SATURATION)
+        self._split_compounds()
+        self._strong = {
+            word: {number: weight for number, weight in found.items() if weight >= _STRONG}
+            for word, found in self._postings.items()
+        }
+        self._by_letter: dict[str, list[str]] = {}
+        for word in self._postings:
+            self._by_letter.setdefault(word[:1], []).append(word)
+
+    def search(self, query: str, limit: int = 8) -> list[str]:
+        """The names of the best matches, best first."""
+        scores: defaultdict[int, float] = defaultdict(float)
+        matched: defaultdict[int, float] = defaultdict(float)
+        total = 0.0
+        for concept in self._concepts(words(query)[:_MAX_QUERY]):
+            best: dict[int, float] = {}
+            reached: set[int] = set()
+            for terms, weight in concept.items():
+                found = self._with_all(terms, self._postings if weight == 1.0 else self._strong)
+                if weight >= _SYNONYM:
+                    reached.update(found)
+                for number, value in found.items():
+                    if weight * value > best.get(number, 0.0):
+                        best[number] = weight * value
+            if not best:
+                continue
+            rarity = self._rarity(len(reached) or len(best)) * (_WEAK if next(iter(concept)) in _GENERAL else 1.0)
+            total += rarity
+            for number, value in best.items():
+                scores[number] += rarity * value
+                matched[number] += rarity * min(value, 1.0)
+        ranked = {number: score * (matched[number] / total) ** _COVERAGE for number, score in scores.items()}
+        best_first = nsmallest(limit, ranked, key=lambda number: (-ranked[number], number))
+        return [self.names[number] for number in best_first]
+
+    def _with_all(self, terms: tuple[str, ...], postings: _Postings) -> Mapping[int, float]:
+        """The tools with all of these words, with the mean of their weights."""
+        first, *others = (postings.get(term, _NONE) for term in terms)
+        if not others:
+            return first
+        return {
+            number: (weight + sum(one[number] for one in others)) / len(terms)
+            for number, weight in first.items()
+            if all(number in one for one in others)
+        }
+
+    def _concepts(self, query: list[str]) -> Iterator[dict[tuple[str, ...], float]]:
+        """Each word or phrase of a query, with its synonyms and near matches as `{stems: weight}`."""
+        synonyms = _synonyms()
+        at = 0
+        while at < len(query):
+            for size in (3, 2, 1):
+                phrase = tuple(query[at : at + size])
+                if len(phrase) == size and (size == 1 or phrase in synonyms):
+                    break
+            found = {phrase: 1.0}
+            for terms, weight in synonyms.get(phrase, {}).items():
+                found[terms] = max(weight, found.get(terms, 0.0))
+            if len(phrase) == 1:
+                for term, weight in self._near(phrase[0]):
+                    found[(term,)] = max(weight, found.get((term,), 0.0))
+            joined = "".join(query[at : at + 2])
+            if len(phrase) == 1 and at + 1 < len(query) and joined in self._postings:
+                yield {(joined,): 1.0}
+            yield found
+            at += len(phrase)
+
+    def _near(self, word: str) -> Iterator[tuple[str, float]]:
+        """Words of the index that begin alike, or that are spelled alike if the word itself is unknown."""
+        if len(word) < _MIN_PREFIX:
+            return
+        alike = self._by_letter.get(word[:1], ())
+        for each in alike:
+            if each != word and (each.startswith(word) or (len(each) > _MIN_PREFIX and word.startswith(each))):
+                yield each, _PREFIX * min(len(each), len(word)) / max(len(each), len(word))
+        if word not in self._postings and len(word) >= _MIN_NEAR:
+            matcher = SequenceMatcher(b=word, autojunk=False)
+            for each in alike:
+                if abs(len(each) - len(word)) <= 2:
+                    matcher.set_seq1(each)
+                    if matcher.quick_ratio() >= _SIMILAR and matcher.ratio() >= _SIMILAR:
+                        yield each, _NEAR
+
+    def _rarity(self, count: int) -> float:
+        return math.log(1 + (len(self.names) - count + 0.5) / (count + 0.5))
+
+    def _split_compounds(self) -> None:
+        """Find the parts of compounds, such as `worklog`, under their own words, too."""
+        for word in [*self._postings]:
+            for at in range(3, len(word) - 2) if len(word) >= 7 else ():
+                first, second = self._postings.get(stem(word[:at])), self._postings.get(word[at:])
+                if first and second and min(len(first), len(second)) >= 2:
+                    for number, weight in self._postings[word].items():
+                        for part in (first, second):
+                            part[number] = max(part.get(number, 0.0), weight * _PART)
 
 
-def _count(word: str, known: Any) -> int:
-    return sum(word in names or word in descriptions for names, descriptions in known)
+_GENERAL_VERBS: Final = "check get show give find make see look list tell put have"
+_GENERAL: Final = frozenset((stem(each),) for each in _GENERAL_VERBS.split())
+"""Verbs that say little about what is wanted."""
+_WEAK: Final = 0.6
+"""Weight of such a verb in a query."""
+_STRONG: Final = 0.8
+"""Weight from which a word of a tool is compared with synonyms: of its name, title, description or server."""
+_PART: Final = 0.6
+"""Weight of a compound's part."""
+_COVERAGE: Final = 0.5
+"""How much it counts that a tool matches all of a query's words."""
+_MAX_QUERY: Final = 40
+
+
+def _fields(tool: Declaration, server: tuple[list[str], list[str]]) -> tuple[list[str], ...]:
+    names: list[str] = []
+    notes: list[str] = []
+    for name, note in _arguments(tool.schema, 0):
+        names.append(name)
+        notes.append(note)
+    text = tool.description.removeprefix(f"[{tool.server}] ")
+    return (
+        words(tool.tool),
+        words(tool.title),
+        words(text)[:_MAX_WORDS],
+        words(" ".join(names))[:_MAX_WORDS],
+        words(" ".join(notes))[:_MAX_WORDS],
+        *server,
+    )
+
+
+def _arguments(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
+    """The names of the arguments with their descriptions and values."""
+    if not is_object(schema) or depth > _MAX_DEPTH:
+        return
+    members = schema.get("properties")
+    for name, member in members.items() if is_object(members) else ():
+        note = member.get("description") if is_object(member) else ""
+        values = member.get("enum") if is_object(member) else ()
+        listed: Iterable[Any] = values if is_array(values) else ()
+        yield name, f"{note or ''} {' '.join(each for each in listed if isinstance(each, str))}"
+        yield from _arguments(member, depth + 1)
+    yield from _arguments(schema.get("items"), depth + 1)
+    for branch in schema.get("anyOf", ()) if is_array(schema.get("anyOf")) else ():
+        yield from _arguments(branch, depth + 1)

@@ -114,7 +114,7 @@ class ToolSelection:
 
     def entries(self, caller: Caller) -> list[ToolEntry]:
         """The selected tools that this caller may call."""
-        return [entry for session, entry in self.selected() if not self._host.is_denied(session, entry, caller)]
+        return [entry for session, entry in self.selected() if not self._host.guard.is_denied(session, entry, caller)]
 
     def model_names(self) -> dict[str, str]:
         """The visible tools and functions by their names for the model: `{server__tool: server.tool}`."""
@@ -134,6 +134,15 @@ class ToolSelection:
         taken = {one.name for one in functions}
         tools = [self.maker.declarer.declared(entry, *profile) for entry in self.entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
+
+    def server_texts(self) -> dict[str, tuple[str, str]]:
+        """The titles and instructions of the running servers."""
+        clients = {one.name: one.client for one in self.sessions() if one.client is not None}
+        return {
+            name: (str(client.server_info.get("title") or client.server_info.get("name") or ""),
+                   client.instructions or "")
+            for name, client in clients.items()
+        }  # fmt: skip
 
     def readers(self) -> list[FunctionTool]:
         """The reader of long results, if there are any."""
@@ -163,7 +172,7 @@ class ToolSelection:
             found = self._find_tool(name, known)
         if found is None:
             found = self._find_tool(name, [one for one in self._host.sessions.values() if one not in known])
-            if found is not None and not found[0].is_moving:
+            if found is not None and not found[0].status.is_moving:
                 found[0].require()
         if found is not None:
             return found
@@ -182,7 +191,9 @@ class ToolSelection:
             for entry in session.catalog.tools.values()
             if model_name(entry.server, entry.name) == name
         ]
-        return next((one for one in found if self.selects(one[1]) and not self._host.is_denied(*one, "model")), None)
+        return next(
+            (one for one in found if self.selects(one[1]) and not self._host.guard.is_denied(*one, "model")), None
+        )
 
     def _functions_for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
         readers = [self._reader()] if is_kept else self.readers()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import McpError
 from ipymcp.notebook.line_syntax import LineError, tokenize
-from ipymcp.notebook.line_values import Object, parse_arguments, parse_body
+from ipymcp.notebook.line_values import parse_arguments, parse_body
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
@@ -53,8 +53,11 @@ def magic(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[s
         McpError: No line can express the call.
     """
     path = _path(host, entry)
-    for rest in (_words(arguments), _body(arguments)):
-        if rest is not None and _same(_read(f"call {path} {rest}".rstrip(), schema), dict(arguments)):
+    words = " ".join(f"{name}={_word(value)}" for name, value in arguments.items())
+    body = json.dumps(arguments, ensure_ascii=False)
+    for rest in (words, body, json.dumps(arguments)):
+        # As JSON, because Python's `==` treats 1 and True as equal.
+        if rest.isprintable() and _as_json(_read(f"call {path} {rest}".rstrip(), schema)) == _as_json(dict(arguments)):
             return f"{_MAGIC}{path} {rest}".rstrip()
     raise McpError("no %mcp line can express this call", server=entry.server, tool=entry.name, hint="insert it as code")
 
@@ -70,31 +73,14 @@ def _path(host: Host, entry: ToolEntry) -> str:
     raise McpError("no %mcp line can name it", server=entry.server, tool=entry.name, hint="insert it as code")
 
 
-def _words(arguments: Mapping[str, Any]) -> str | None:
-    """`key=value` words; None if a value does not fit on a line."""
-    words = [f"{name}={_value(value)}" for name, value in arguments.items()]
-    return " ".join(words) if all(map(_is_line, words)) else None
-
-
-def _value(value: Any) -> str:
+def _word(value: Any) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value, ensure_ascii=False)
 
 
-def _body(arguments: Mapping[str, Any]) -> str:
-    text = json.dumps(arguments, ensure_ascii=False)
-    return text if _is_line(text) else json.dumps(arguments)
-
-
-def _is_line(text: str) -> bool:
-    """Whether a text is visible as it is on one line."""
-    return text.isprintable()
-
-
-def _same(one: object, other: object) -> bool:
-    """Whether two values are the same JSON; Python's `==` treats 1 and True as equal."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+def _as_json(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _read(line: str, schema: ToolSchema) -> dict[str, Any] | None:
@@ -103,14 +89,6 @@ def _read(line: str, schema: ToolSchema) -> dict[str, Any] | None:
         words = tokenize(line).words[2:]
         if words and words[0].is_body:
             return parse_body(words[0].raw, ()) if len(words) == 1 else None
-        return dict(_arguments(words, schema))
+        return parse_arguments(words, (), schema)
     except (LineError, McpError):
         return None
-
-
-def _arguments(words: Any, schema: ToolSchema) -> Iterator[tuple[str, Any]]:
-    for name, value in parse_arguments(words, ()):
-        if isinstance(value, Object):
-            yield name, value.value
-        else:
-            yield name, value.text if value.quoted else schema.read_text(name, value.text)

@@ -24,28 +24,26 @@ from msgspec import Struct, structs
 
 from ipymcp.api.catalogs import look_quickly
 from ipymcp.api.namespace import Mcp, factory_of
-from ipymcp.api.prompts import Prompt, PromptResult, Prompts, prompt_schema
+from ipymcp.api.prompts import Prompt, PromptResult, prompt_schema
 from ipymcp.api.resources import Resource, Resources, Template, template_schema
-from ipymcp.api.servers import Server, Servers
-from ipymcp.api.sync_and_async import host_of, sync_and_async
+from ipymcp.api.servers import Server
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.api.tool import Tool
-from ipymcp.api.toolset import Toolset
 from ipymcp.errors import McpError
 from ipymcp.masking import mask
 from ipymcp.names import RESERVED_HOST, RESERVED_SERVER
-from ipymcp.notebook.line_syntax import Kind, Option, Syntax, names_among, tokenize_partial
+from ipymcp.notebook.line_syntax import Kind, Option, Syntax, names_among, split_text, tokenize_partial
 from ipymcp.results.resource_result import ResourceResult
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.runtime.call import Call
 from ipymcp.text import quoted, unmasked_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ipymcp.notebook.line_syntax import PartialLine
-    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.notebook.line_syntax import PartialLine, Word
     from ipymcp.runtime.session import ServerSession
-    from ipymcp.schema.tool_schema import Parameter, ToolSchema
+    from ipymcp.schema.tool_schema import Parameter
 
 
 def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: bool = False) -> str | None:
@@ -221,14 +219,15 @@ class _Python:
         edges = [opened, *commas]
         before = [self._code(start + 1, end) for start, end in zip(edges, commas, strict=False)]
         given = [match[1] if (match := _KEYWORD.match(part)) else None for part in before]
-        names = tuple(name for name in given if name)
-        positional = sum(
-            1
-            for part, name in zip(before, given, strict=True)
-            if name is None and part.strip() and not part.lstrip().startswith("*")
-        )
+        unnamed = [part.strip() for part, name in zip(before, given, strict=True) if name is None]
         kind, argument, partial = self._at_cursor(edges[-1] + 1)
-        return kind and self._found(kind, path, partial, argument, names, positional, _literals(before))
+        return kind and structs.replace(
+            self._found(kind, path, partial),
+            argument=argument,
+            given=tuple(name for name in given if name),
+            positional=sum(1 for part in unnamed if part and not part.startswith("*")),
+            literals=_literals(before),
+        )
 
     def _at_cursor(self, start: int) -> tuple[Literal["argument", "value"] | None, str, str]:
         """The kind, argument and typed part of the argument that begins at `start`."""
@@ -246,18 +245,11 @@ class _Python:
         return None, "", ""
 
     def _found(
-        self,
-        kind: Literal["attribute", "key", "argument", "value"],
-        path: tuple[Step, ...],
-        partial: str,
-        argument: str = "",
-        given: tuple[str, ...] = (),
-        positional: int = 0,
-        literals: tuple[tuple[int | str, str], ...] = (),
+        self, kind: Literal["attribute", "key", "argument", "value"], path: tuple[Step, ...], partial: str
     ) -> AttributeContext:
         start = self.offset + len(self.text) - len(partial)
         quote = self.text[self.string] if self.string >= 0 else ""
-        return AttributeContext(kind, path, partial, start, argument, given, positional, quote, literals)
+        return AttributeContext(kind, path, partial, start, quote=quote)
 
     def _code(self, start: int, end: int) -> str:
         """The text of a range without its comments."""
@@ -317,8 +309,9 @@ def _literals(arguments: list[str]) -> tuple[tuple[int | str, str], ...]:
     return tuple(found)
 
 
-Typed: TypeAlias = Kind | Literal["argument", "value", "option", "option-value"]
-"""The kind of the typed word: a `Kind`, an argument's name or value, an option or one of its choices."""
+Typed: TypeAlias = Kind | Literal["argument", "value", "option", "option-value", "name", "owner"]
+"""The kind of the typed word: a `Kind`, an argument's name or value, an option or one of its choices, and in a question
+a variable or the server of a resource."""
 _LINE = re.compile(r"[ \t]*(?:(%%)mcp[ \t]|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp[ \t])")
 _CONTINUED = re.compile(r"\\\n")
 
@@ -339,43 +332,67 @@ class LineContext(Struct, frozen=True):
     """The server before the resource, as typed."""
     argument: str = ""
     """The argument, or the option, whose value is typed."""
-    given: tuple[str, ...] = ()
-    """The arguments already given."""
-    values: tuple[tuple[str, str], ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
     """The arguments already given, with their values as typed."""
     quote: str = ""
-    in_cell: bool = False
-    """Whether this is a `%%mcp` line."""
     actions: tuple[str, ...] = ()
     """The actions allowed at the cursor."""
     options: tuple[Option, ...] = ()
     """The options allowed on the line."""
 
 
-def context_at(
-    text: str, *, namespace: str = "mcp", syntax_of: Callable[[str], Syntax | None] | None = None
-) -> LineContext | AttributeContext | None:
+def context_at(text: str, *, namespace: str = "mcp") -> LineContext | AttributeContext | None:
     """Determine the context at the end of `text`.
 
     Args:
         text: The cell up to the cursor.
         namespace: The name that the notebook's host is bound to.
-        syntax_of: Returns the syntax of a subcommand, None for other words; by default that of the real ones.
     """
     start = _line_start(text)
+    if (asked := _ask_context(text, start)) is not None:
+        return asked
     line = _LINE.match(text, start)
     if line and not (line[1] and text[:start].strip()):
         partial = tokenize_partial(_CONTINUED.sub("  ", text[line.end() :]))  # the same length: places stay right
-        return None if partial is None else _line_context(partial, len(text), bool(line[1]), syntax_of or _real_syntax)
+        return None if partial is None else _line_context(partial, len(text))
     if text.lstrip().startswith("%%mcp"):
         return None
     return attribute_context(text, namespace)
 
 
-def _real_syntax(word: str) -> Syntax | None:
-    from ipymcp.notebook.magics.dispatch import MODULES, command
+_ASK = re.compile(r"\s*(%%mcp|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp)[ \t]+ask(?=\s)")
+_VARIABLE = re.compile(r"(?<![\w$])\$((?:[^\W\d]\w*)?)\Z")
+_SERVER = re.compile(r"(?<![\w@.$/-])@([^\s:@]*)\Z")
+_RESOURCE = re.compile(r"""(?<![\w@.$/-])@([^\s:@]+):(["']?)([^\s"']*)\Z""")
 
-    return command(word).syntax if word in MODULES else None
+
+def _ask_context(text: str, start: int) -> LineContext | None:
+    """The context of a reference in a question: `$name`, `@server:resource` or `/server.prompt argument=value`."""
+    cell = _ASK.match(text)
+    is_cell = cell is not None and cell[1] == "%%mcp"
+    line = cell if is_cell else _ASK.match(text, start)
+    if line is None:
+        return None
+    if (found := _VARIABLE.search(text, start)) is not None:
+        return LineContext("name", found[1], found.start(1), subcommand="ask")
+    if (found := _RESOURCE.search(text, start)) is not None:
+        return LineContext("resource", found[3], found.start(3), subcommand="ask", server=found[1], quote=found[2])
+    if (found := _SERVER.search(text, start)) is not None:
+        return LineContext("owner", found[1], found.start(1), subcommand="ask")
+    question = text[start:].lstrip() if start >= line.end() else _question(text[line.end() :])
+    if not question.startswith("/"):
+        return None
+    partial = tokenize_partial(f"prompt {question[1:]}")
+    if partial is None or any(word.key is None for word in partial.words[2:]):
+        return None
+    return _line_context(partial, len(text))
+
+
+def _question(line: str) -> str:
+    """The text after the options of an `ask` line."""
+    from ipymcp.notebook.magics.dispatch import command
+
+    return split_text(command("ask").syntax, line)[1]
 
 
 def _line_start(text: str) -> int:
@@ -386,63 +403,60 @@ def _line_start(text: str) -> int:
     return start
 
 
-def _line_context(
-    line: PartialLine, end: int, in_cell: bool, syntax_of: Callable[[str], Syntax | None]
-) -> LineContext | None:
+def _syntax_of(words: Sequence[Word]) -> Syntax | None:
+    """The syntax of the subcommand that a line begins with; None for an unknown one."""
+    from ipymcp.notebook.magics.dispatch import MODULES, command
+
+    if not words:
+        return Syntax("", takes=("word",))
+    return command(words[0].text).syntax if words[0].text in MODULES else None
+
+
+def _line_context(line: PartialLine, end: int) -> LineContext | None:
     last = line.last
     raw = last.raw[len(last.key) + 1 :] if last.key is not None else last.raw
-    value = raw.removeprefix(last.quoted)
-    if last.quoted and value.endswith(last.quoted):
+    typed = raw.removeprefix(last.quoted)
+    if last.quoted and typed.endswith(last.quoted):
         return None  # the quote is closed: nothing is being typed
-    words = line.words
-    subcommand = words[0].text if words else ""
-    whole = syntax_of(subcommand) if words else Syntax("", takes=("word",))
+    whole = _syntax_of(line.words)
     if whole is None:
         return None
-    names = names_among(words[1:], whole.valued)
+    names = names_among(line.words[1:], whole.valued)
     action = whole.actions.get(names[0].text) if names else None
     syntax = action or whole
     names = names[1:] if action else names
     target = len(syntax.takes) - 1
-    named = names[target:] if syntax.arguments else []
-    given = [(word.key, word.value) for word in named[1:] if word.key is not None]
-
-    def found(kind: Typed, *, argument: str = "", actions: tuple[str, ...] = ()) -> LineContext:
-        return LineContext(
-            kind=kind,
-            partial=typed,
-            start=end - len(typed),
-            subcommand=subcommand,
-            tool=named[0].text if named else "",
-            server=names[0].text if target > 0 and names else "",
-            argument=argument,
-            given=tuple(name for name, _ in given),
-            values=tuple(given),
-            quote=last.quoted,
-            in_cell=in_cell,
-            actions=actions,
-            options=syntax.options if action or names else tuple(syntax.every.values()),
-        )
-
-    typed = value
-    if line.in_command:
-        return found("file")
+    owner = target - 1 if syntax.takes[1:] == ("variable",) else target  # `map` has its rows behind the tool
+    named = names[owner:] if syntax.arguments and len(names) > target else []
+    context = LineContext(
+        kind="",
+        partial=typed,
+        start=end - len(typed),
+        subcommand=line.words[0].text if line.words else "",
+        tool=named[0].text if named else "",
+        server=names[0].text if owner > 0 and names else "",
+        given=tuple((word.key, word.value) for word in named[1:] if word.key is not None),
+        quote=last.quoted,
+        options=syntax.options if action or names else tuple(syntax.every.values()),
+    )
     option = _option_at(line, whole.valued)
+    if line.in_command:
+        return structs.replace(context, kind="file")
     if option is not None:
-        return found(option.takes or "option-value", argument=option.name)
+        return structs.replace(context, kind=option.takes or "option-value", argument=option.name)
     if last.raw.startswith("-"):
-        return found("option")
+        return structs.replace(context, kind="option")
+    if named and last.key is not None:
+        return structs.replace(context, kind="value", argument=last.key)
     if named:
-        if last.key is not None:
-            return found("value", argument=last.key)
-        return None if last.quoted or last.is_body else found("argument")
+        return None if last.quoted or last.is_body else structs.replace(context, kind="argument")
     if last.key is not None:
         return None
     kind = syntax.takes[min(len(names), target)] if syntax.takes else ""
     actions = tuple(whole.actions) if not action and not names else ()
-    if kind in ("tool", "prompt"):
-        typed = value.removeprefix("!")
-    return found(kind, actions=actions) if kind or actions else None
+    if kind in ("tool", "prompt") and typed.startswith("!"):
+        context = structs.replace(context, partial=typed[1:], start=context.start + 1)
+    return structs.replace(context, kind=kind, actions=actions) if kind or actions else None
 
 
 def _option_at(line: PartialLine, valued: Mapping[str, Option]) -> Option | None:
@@ -452,302 +466,14 @@ def _option_at(line: PartialLine, valued: Mapping[str, Option]) -> Option | None
     return valued.get(line.words[-1].raw) if line.words else None
 
 
-def _own_words(context: LineContext, mcp: Mcp) -> Iterable[str]:
-    """Candidates that do not come from servers."""
-    match context.kind:
-        case "secret":
-            return _secrets(mcp)
-        case "trusted":
-            return _trusted(mcp)
-        case "target-host":
-            from ipymcp.config.export import TARGETS
-
-            return TARGETS
-        case "setting":
-            from ipymcp.config.export import SETTINGS
-
-            return (f"{key}{'.' if is_table else '='}" for key, is_table in SETTINGS.items())
-        case "call":
-            return (str(call.number) for call in mcp.calls)
-        case _:
-            return ()
-
-
-def _secrets(mcp: Mcp) -> Iterator[str]:
-    """Saved secrets and those that definitions refer to."""
-    from ipymcp.config.definition import ServerDefinition
-    from ipymcp.config.variables import references
-
-    try:
-        yield from (one.name for one in host_of(mcp).state.secrets.kept())
-    except McpError:
-        return
-    for definition in host_of(mcp).discovery.peek().servers.values():
-        if isinstance(definition, ServerDefinition):
-            yield from (one.name for one in references(definition) if one.kind == "secret")
-
-
-def _trusted(mcp: Mcp) -> Iterator[str]:
-    for one in mcp.trust.table:
-        yield str(one["server"])
-        yield str(one["file"])
-
-
-_TIMEOUT = 1.0
-
-
-def _of_offers(context: LineContext, mcp: Mcp) -> tuple[Iterable[str], str]:
-    """Candidates of `%mcp read|subscribe|prompt`, and their kind for IPython."""
-    if context.kind == "prompt":
-        return _prompt_paths(context.partial, mcp), "function"
-    if context.subcommand == "prompt":
-        try:
-            session, name = host_of(mcp).resolve(context.tool)
-        except McpError:
-            return (), "param"
-        named = _Named.prompt(mcp, session, name)
-    else:
-        session = _session(context.server, mcp)
-        if session is None:
-            return (), "param"
-        if context.kind == "resource":
-            return Resources(host_of(mcp), session.name)._ipython_key_completions_(), "path"  # pyright: ignore[reportPrivateUsage]
-        named = _Named.template(mcp, session, context.tool)
-    if named is None:
-        return (), "param"
-    if context.kind == "argument":
-        return (each.name for each in named.schema.parameters if each.name not in context.given), "param"
-    return named.suggestions(context.argument, context.partial, dict(context.values)), "value"
-
-
-def _in_resource_code(context: AttributeContext, mcp: Mcp, session: ServerSession) -> tuple[Iterable[str], str]:
-    """Candidates after `mcp.SERVER.resources` and `mcp.SERVER.prompts`, and their kind for IPython."""
-    word, *steps = context.path[1:]
-    if context.kind in ("argument", "value"):
-        return _in_resource_call(context, steps, mcp, session, is_prompt=word.name == "prompts")
-    if context.kind == "key":
-        of: type[Resources | Prompts] = Prompts if word.name == "prompts" else Resources
-        keys = of(host_of(mcp), session.name)._ipython_key_completions_() if not steps else []  # pyright: ignore[reportPrivateUsage]
-        return keys, "function" if of is Prompts else "path"
-    if word.name == "prompts":
-        if not steps:
-            return dir(Prompts(host_of(mcp), session.name)), "function"
-        return _words_of(PromptResult if steps[-1].called else Prompt), "property"
-    return _words_of(_kind_after(steps)), "property"
-
-
-def _kind_after(steps: Sequence[Step]) -> type[object]:
-    if not steps:
-        return Resources
-    if steps[-1].called:
-        return Resource if steps[-1].item else ResourceResult
-    return Template if "{" in steps[0].name else Resource
-
-
-def _in_resource_call(
-    context: AttributeContext, steps: Sequence[Step], mcp: Mcp, session: ServerSession, *, is_prompt: bool
-) -> tuple[Iterable[str], str]:
-    is_aio = len(steps) == 2 and is_prompt and steps[1].name == "aio" and not steps[1].item
-    if len(steps) != 1 and not is_aio:
-        return (), "param"
-    named = (_Named.prompt if is_prompt else _Named.template)(mcp, session, steps[0].name)
-    if named is None:
-        return (), "param"
-    parameters = named.schema.parameters
-    required = [each.alias for each in parameters if each.required]
-    filled = set(required[: context.positional])
-    if context.kind == "argument":
-        free = [each.alias for each in parameters if each.alias not in context.given and each.alias not in filled]
-        return (f"{name}=" for name in free), "param"
-    argument = context.argument or (required[context.positional] if context.positional < len(required) else "")
-    others = {
-        key if isinstance(key, str) else required[key]: text
-        for key, text in context.literals
-        if isinstance(key, str) or key < len(required)
-    }
-    found = named.suggestions(argument, context.partial if context.quote else "", others)
-    return found, "value"
-
-
-class _Named:
-    """A prompt or template that is being called."""
-
-    def __init__(self, mcp: Mcp, session: ServerSession, schema: ToolSchema, reference: Mapping[str, str]) -> None:
-        self._mcp = mcp
-        self._session = session
-        self._reference = reference
-        self.schema = schema
-
-    @classmethod
-    def prompt(cls, mcp: Mcp, session: ServerSession, name: str) -> _Named | None:
-        entry = session.catalog.find_prompt(name) or look_quickly(host_of(mcp), session, "prompts").find_prompt(name)
-        return entry and cls(mcp, session, prompt_schema(entry), {"type": "ref/prompt", "name": entry.name})
-
-    @classmethod
-    def template(cls, mcp: Mcp, session: ServerSession, uri: str) -> _Named | None:
-        found = session.catalog.templates.get(uri) or look_quickly(host_of(mcp), session, "templates").templates.get(
-            uri
-        )
-        if found is None:
-            return None
-        return cls(mcp, session, template_schema(session.name, found), {"type": "ref/resource", "uri": uri})
-
-    def suggestions(self, argument: str, typed: str, others: Mapping[str, str]) -> list[str]:
-        """The server's suggestions for an argument, by name or alias."""
-        parameter = self._parameter(argument)
-        if parameter is None or self._session.client is None:
-            return []
-        exact = {found.name: value for name, value in others.items() if (found := self._parameter(name))}
-        return host_of(self._mcp).loop.run(self._ask(parameter.name, typed, exact))
-
-    def _parameter(self, name: str) -> Parameter | None:
-        return next((each for each in self.schema.parameters if name in (each.name, each.alias)), None)
-
-    async def _ask(self, argument: str, typed: str, others: Mapping[str, str]) -> list[str]:
-        with contextlib.suppress(McpError, TimeoutError):
-            async with asyncio.timeout(_TIMEOUT):  # includes sending: a server may be slow to read
-                return await self._session.offers.suggestions(
-                    self._reference, argument, typed, others, timeout=_TIMEOUT
-                )
-        return []
-
-
-def _prompt_paths(partial: str, mcp: Mcp) -> Iterable[str]:
-    for name, session in host_of(mcp).sessions.items():
-        if not partial.startswith(f"{name}."):
-            yield f"{name}."
-        else:
-            yield from (f"{name}.{prompt}" for prompt in look_quickly(host_of(mcp), session, "prompts").prompts)
-
-
-def _session(name: str, mcp: Mcp) -> ServerSession | None:
-    try:
-        return host_of(mcp).find(name)
-    except McpError:
-        return None
-
-
-def _words_of(kind: type[object]) -> list[str]:
-    return [word for word in dir(kind) if not word.startswith("_")]
-
-
-_CALLERS = ("aio", "submit")
-"""Methods of a tool that take its arguments."""
-
-
-def _in_code(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-    """Candidates in Python code, and their kind for IPython; keys and values are not yet quoted."""
-    path, is_key = context.path, context.kind == "key"
-    session = _session_of(path[0], mcp) if path and not _is_own_word(path[0]) else None
-    if session is not None and len(path) > 1 and path[1].name in RESERVED_SERVER and not path[1].item:
-        return _in_resource_code(context, mcp, session)
-    if context.kind in ("argument", "value"):
-        return _in_call(context, mcp)
-    if not path:
-        return (mcp if is_key else dir(mcp)), "module"
-    if _is_own_word(path[0]):
-        return _of_own_word(context, mcp), "module" if is_key else "function"
-    if path[-1].called:
-        return _of_called(path, mcp), "property"
-    if session is None or len(path) > 2 or (is_key and len(path) == 2):
-        return (), "function"
-    if len(path) == 2:
-        return _words_of(Tool), "function"
-    if is_key:
-        return session.catalog.tools, "function"
-    return [*sorted(session.catalog.aliases), *_offered(session)], "function"
-
-
-def _offered(session: ServerSession) -> list[str]:
-    """Reserved attributes of a server that it supports."""
-    client = session.client
-    return [word for word in sorted(RESERVED_SERVER) if client is not None and word in client.capabilities]
-
-
-def _is_own_word(step: Step) -> bool:
-    """Whether a step is an attribute of `mcp` itself, not a server."""
-    return step.name in RESERVED_HOST and not step.item
-
-
-def _of_own_word(context: AttributeContext, mcp: Mcp) -> Iterable[str]:
-    """Candidates after `mcp.servers`, `mcp.tools` or a function such as `mcp.load`."""
-    first, *rest = context.path
-    if first.called or len(rest) > 1:
-        return ()
-    if first.name == "servers":
-        if rest:
-            return _words_of(Server) if rest[0].item and context.kind == "attribute" else ()
-        return mcp if context.kind == "key" else _words_of(Servers)
-    if rest or context.kind == "key":
-        return ()
-    if first.name == "tools":
-        return _words_of(Toolset)
-    if first.name in RESERVED_SERVER:
-        return ("df", "table")
-    return ("aio",) if isinstance(getattr(Mcp, first.name, None), sync_and_async) else ()
-
-
-def _of_called(path: Sequence[Step], mcp: Mcp) -> Iterable[str]:
-    """Candidates after the call of a tool."""
-    *steps, last = path
-    if _entry([*steps, last], mcp) is not None or (last.name == "call" and _entry(steps, mcp) is not None):
-        return _words_of(ToolResult)
-    return _words_of(Call) if last.name == "submit" and _entry(steps, mcp) is not None else ()
-
-
-def _entry(steps: Sequence[Step], mcp: Mcp) -> ToolEntry | None:
-    """The tool of a path, if any."""
-    if len(steps) != 2 or _is_own_word(steps[0]):
-        return None
-    session = _session_of(steps[0], mcp)
-    return session.catalog.find(steps[1].name) if session is not None else None
-
-
-def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-    path = context.path
-    is_caller = len(path) == 3 and path[2].name in _CALLERS and not path[2].item
-    entry = _entry(path[:2] if is_caller else path, mcp)
-    if entry is None:
-        return (), "param"
-    parameters = factory_of(mcp).schema(entry).parameters
-    if context.kind == "value":
-        name = context.argument or _positional(parameters, context.positional)
-        return values(parameters, name), "value"
-    filled = {parameter.alias for parameter in [p for p in parameters if p.required][: context.positional]}
-    names = [p.alias for p in parameters if p.alias not in context.given and p.alias not in filled]
-    return (f"{name}=" for name in names), "param"
-
-
-def _session_of(step: Step, mcp: Mcp) -> ServerSession | None:
-    try:
-        return host_of(mcp).find(step.name)
-    except McpError:
-        return None
-
-
-def _positional(parameters: Sequence[Parameter], position: int) -> str:
-    required = [parameter for parameter in parameters if parameter.required]
-    return required[position].alias if position < len(required) else ""
-
-
-def values(parameters: Sequence[Parameter], name: str) -> Sequence[object]:
-    """Known values of an argument, by name or alias."""
-    found = next((parameter for parameter in parameters if name in (parameter.name, parameter.alias)), None)
-    if found is None:
-        return ()
-    return found.enum or ((True, False) if found.annotation is bool else ())
-
-
-_DOCUMENTS = (".json", ".json5", ".jsonc")
-
-
-def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str] | None:
+def candidates(text: str, mcp: Mcp, namespace: str, names: Iterable[str] = ()) -> tuple[str, list[str], str] | None:
     """Complete the end of a text.
 
     Args:
         text: The cell up to the cursor.
         mcp: The notebook's servers.
         namespace: The name that `mcp` is bound to.
+        names: The notebook's variables.
 
     Returns:
         The typed part, the candidates and their kind for IPython; None if IPython's own completers apply.
@@ -757,13 +483,16 @@ def candidates(text: str, mcp: Mcp, namespace: str) -> tuple[str, list[str], str
         return None
     if isinstance(context, LineContext):
         partial = unquoted(context.partial, context.quote)
-        words, kind = _on_line(structs.replace(context, partial=partial), mcp)
+        if context.kind == "name":
+            words, kind = (name for name in names if name.startswith("_") <= partial.startswith("_")), "instance"
+        else:
+            words, kind = _on_line(structs.replace(context, partial=partial), mcp)
         # Without candidates the typed part itself is offered, so that IPython adds no names and files.
         whole = [context.partial]
         found = _beginning(partial, [*context.actions, *_without_secrets(words, kind)])
         spelled = [_spelled(word, context) for word in found]
         return context.partial, [word for word in spelled if word is not None] or whole, kind
-    words, kind = _in_code(context, mcp)
+    words, kind = _in_call(context, mcp) if context.kind in ("argument", "value") else _in_path(context, mcp)
     if context.kind in ("key", "value"):
         words = [code_value(word, context.quote) for word in _without_secrets(words, kind)]
     found = [word for word in _beginning(context.partial, words) if isinstance(word, str)]
@@ -782,6 +511,10 @@ def _beginning(partial: str, words: Iterable[object]) -> list[object]:
     ]
 
 
+_OWN_KINDS = frozenset({"word", "option", "option-value", "setting", "target-host", "call", "name"})
+"""Kinds whose words come from ipymcp itself and need no quotes."""
+
+
 def _spelled(word: object, context: LineContext) -> str | None:
     """Write a candidate for a `%mcp` line; None if that is impossible."""
     if isinstance(word, str) and (word in context.actions or context.kind in _OWN_KINDS):
@@ -792,67 +525,255 @@ def _spelled(word: object, context: LineContext) -> str | None:
     return line_word(word, context.quote, is_argument=context.kind == "value", is_open=is_open)
 
 
+# -- Python code ------------------------------------------------------------------------------------------------------
+
+_RESULTS: Mapping[tuple[object, str], type[object]] = {
+    (Tool, ""): ToolResult,
+    (Tool, "call"): ToolResult,
+    (Tool, "submit"): Call,
+    (Prompt, ""): PromptResult,
+    (Template, ""): Resource,
+    (Resource, "read"): ResourceResult,
+}
+"""The class that a call of an object, or of one of its methods, returns."""
+
+
+def _in_path(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
+    """Attributes or keys after a path, and their kind for IPython; keys are not yet quoted."""
+    found = _object_at(context.path, mcp)
+    if context.kind == "key":
+        return _keys(found), "path" if isinstance(found, Resources) else "function"
+    words = () if found is None else [word for word in dir(found) if not word.startswith("_")]
+    return words, "module" if found is mcp else "property" if isinstance(found, type) else "function"
+
+
+def _keys(found: object) -> Iterable[object]:
+    """The keys that an object offers to IPython, if any."""
+    return getattr(found, "_ipython_key_completions_", list[object])()
+
+
+def _object_at(path: Sequence[Step], mcp: Mcp) -> object:
+    """The object at the end of a path, or its class; None if unknown. Nothing is started or called to find it."""
+    if not path:
+        return mcp
+    first, *rest = path
+    found: object = None
+    if not _is_own_word(first):
+        session = _session(first.name, mcp)
+        found = mcp[session.name] if session is not None else None
+        if session is not None and rest:
+            step = rest.pop(0)
+            if not _is_reserved(step):
+                found = Tool if session.catalog.find(step.name) is not None else None
+            elif rest:
+                name = rest.pop(0).name
+                found = Prompt if step.name == "prompts" else Template if "{" in name else Resource
+            else:
+                found = getattr(found, step.name)
+    elif first.name == "servers" and rest and rest[0].item:
+        found, rest = Server, rest[1:]
+    elif hasattr(Mcp, first.name):
+        found = getattr(mcp, first.name)
+    if path[-1].called:
+        return _RESULTS.get((found, "".join(step.name for step in rest))) if isinstance(found, type) else None
+    return None if rest else found
+
+
+def _is_own_word(step: Step) -> bool:
+    """Whether a step is an attribute of `mcp` itself, not a server."""
+    return step.name in RESERVED_HOST and not step.item
+
+
+def _is_reserved(step: Step) -> bool:
+    """Whether a step is an attribute of a server itself, not a tool."""
+    return step.name in RESERVED_SERVER and not step.item
+
+
+def _session(name: str, mcp: Mcp) -> ServerSession | None:
+    """The loaded server of a name or identifier."""
+    host = host_of(mcp)
+    exact = next((exact for exact, alias in host.aliases().items() if alias == name), name)
+    return host.sessions.get(name) or host.sessions.get(exact)
+
+
+def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
+    """Names or values of arguments in a call, and their kind for IPython; values are not yet quoted."""
+    first, *rest = context.path
+    session = _session(first.name, mcp) if rest and not _is_own_word(first) else None
+    kind = rest.pop(0).name if rest and _is_reserved(rest[0]) else "tools"
+    if rest and rest[-1].name in ("aio", "submit") and not rest[-1].item and len(rest) > 1:
+        rest.pop()
+    callee = _callee(kind, session, rest[0].name, mcp) if session is not None and len(rest) == 1 else None
+    if callee is None:
+        return (), "param"
+    required = [each.alias for each in callee.parameters if each.required]
+    if context.kind == "argument":
+        taken = {*context.given, *required[: context.positional]}
+        return (f"{each.alias}=" for each in callee.parameters if each.alias not in taken), "param"
+    argument = context.argument or "".join(required[context.positional : context.positional + 1])
+    others = {
+        key if isinstance(key, str) else required[key]: text
+        for key, text in context.literals
+        if isinstance(key, str) or key < len(required)
+    }
+    return callee.values(argument, context.partial if context.quote else "", others, mcp), "value"
+
+
+_SUGGESTION_TIMEOUT = 1.0
+
+
+class _Callee(Struct, frozen=True):
+    """A tool, prompt or template that is being called."""
+
+    session: ServerSession
+    parameters: Sequence[Parameter]
+    reference: Mapping[str, str] | None = None
+    """The reference for suggestions of the server; None for a tool."""
+
+    def values(self, argument: str, typed: str, others: Mapping[str, str], mcp: Mcp) -> Sequence[object]:
+        """Known or suggested values of an argument, by name or alias; `others` are the arguments already given."""
+        parameter = self._parameter(argument)
+        if parameter is None:
+            return ()
+        if self.reference is None:
+            return parameter.enum or ((True, False) if parameter.annotation is bool else ())
+        if self.session.client is None:
+            return ()
+        exact = {found.name: value for name, value in others.items() if (found := self._parameter(name))}
+        return host_of(mcp).loop.run(self._suggestions(self.reference, parameter.name, typed, exact))
+
+    def _parameter(self, name: str) -> Parameter | None:
+        return next((each for each in self.parameters if name in (each.name, each.alias)), None)
+
+    async def _suggestions(
+        self, reference: Mapping[str, str], argument: str, typed: str, others: Mapping[str, str]
+    ) -> list[str]:
+        ask, timeout = self.session.resources.suggestions, _SUGGESTION_TIMEOUT
+        with contextlib.suppress(McpError, TimeoutError):
+            async with asyncio.timeout(timeout):  # includes sending: a server may be slow to read
+                return await ask(reference, argument, typed, others, timeout=timeout)
+        return []
+
+
+def _callee(kind: str, session: ServerSession, name: str, mcp: Mcp) -> _Callee | None:
+    """The tool, prompt or template of a name; `kind` is `tools`, `prompts` or `resources`."""
+    host, catalog = host_of(mcp), session.catalog
+    if kind == "prompts":
+        prompt = catalog.find_prompt(name) or look_quickly(host, session, "prompts").find_prompt(name)
+        reference = {"type": "ref/prompt", "name": prompt.name if prompt else ""}
+        return prompt and _Callee(session, prompt_schema(prompt).parameters, reference)
+    if kind == "resources":
+        template = catalog.templates.get(name) or look_quickly(host, session, "templates").templates.get(name)
+        reference = {"type": "ref/resource", "uri": name}
+        return template and _Callee(session, template_schema(session.name, template).parameters, reference)
+    tool = catalog.find(name)
+    return tool and _Callee(session, factory_of(mcp).schema(tool).parameters)
+
+
 # -- %mcp lines -------------------------------------------------------------------------------------------------------
 
-_OWN_KINDS = frozenset({"word", "option", "option-value", "setting", "target-host", "call"})
-"""Kinds whose words come from ipymcp itself and need no quotes."""
+_DOCUMENTS = (".json", ".json5", ".jsonc")
 
 
 def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
-    host = host_of(mcp)
+    """Candidates on a `%mcp` line, and their kind for IPython."""
+    host, partial = host_of(mcp), context.partial
     match context.kind:
-        case "resource" | "prompt":
-            return _of_offers(context, mcp)
-        case "argument" | "value" if context.subcommand != "call":
-            return _of_offers(context, mcp)
-        case "argument":
-            parameters = _parameters(context.tool, mcp)
-            return (parameter.name for parameter in parameters if parameter.name not in context.given), "param"
-        case "value":
-            return values(_parameters(context.tool, mcp), context.argument), "value"
+        case "argument" | "value":
+            callee = _callee_on_line(context, mcp)
+            if callee is None:
+                return (), "param"
+            if context.kind == "value":
+                return callee.values(context.argument, partial, dict(context.given), mcp), "value"
+            given = dict(context.given)
+            return (each.name for each in callee.parameters if each.name not in given), "param"
         case "option":
             return (option.name for option in context.options), "keyword"
         case "option-value":
-            return (
-                choice for one in context.options if one.name == context.argument for choice in one.choices
-            ), "value"
+            choices = (option.choices for option in context.options if option.name == context.argument)
+            return next(choices, ()), "value"
         case "word":
             from ipymcp.notebook.magics.dispatch import MODULES
 
             return (f"{word} " if context.subcommand == "" else word for word in sorted(MODULES)), "keyword"
         case "server":
             return mcp, "module"
+        case "owner":
+            return (f"{name}:" for name in mcp), "module"
         case "configured":
             return [*mcp, *host.discovery.peek().servers], "module"
         case "loadable":
-            return [
-                *mcp,
-                *host.discovery.peek().servers,
-                "demo",
-                *_paths(context.partial, host.folder, _DOCUMENTS),
-            ], "module"
-        case "tool":
-            return _tool_paths(context.partial, mcp), "function"
+            files = _paths(partial, host.folder, _DOCUMENTS)
+            return [*mcp, *host.discovery.peek().servers, "demo", *files], "module"
+        case "tool" | "prompt":
+            return _dotted(context.kind, partial, mcp), "function"
         case "tool-name":
             return (tool for session in host.sessions.values() for tool in session.catalog.tools), "function"
+        case "resource":
+            session = _session(context.server, mcp)
+            keys = _keys(mcp[session.name].resources) if session else ()
+            return (key for key in keys if context.subcommand != "ask" or "{" not in str(key)), "path"
         case "source-host":
+            from ipymcp.config.hosts import IMPORTED
+
+            return [*IMPORTED, *_paths(partial, host.folder, _DOCUMENTS)], "path"
+        case "folder":
+            return _paths(partial, host.folder, ()), "path"
+        case "file":
+            return _paths(partial, host.folder), "path"
+        case "secret":
+            return _secrets(mcp), "value"
+        case "trusted":
+            return (str(one[key]) for one in mcp.trust.table for key in ("server", "file")), "value"
+        case "target-host":
             from ipymcp.config.hosts import HOSTS
 
-            return [*HOSTS, *_paths(context.partial, host.folder, _DOCUMENTS)], "path"
-        case "folder":
-            return _paths(context.partial, host.folder, ()), "path"
-        case "file":
-            return _paths(context.partial, host.folder), "path"
+            return HOSTS, "value"
+        case "setting":
+            from ipymcp.config.export import SETTINGS
+
+            return (f"{key}{'.' if is_table else '='}" for key, is_table in SETTINGS.items()), "value"
+        case "call":
+            return (str(call.number) for call in mcp.calls), "value"
         case _:
-            return _own_words(context, mcp), "value"
+            return (), "value"
 
 
-def _tool_paths(partial: str, mcp: Mcp) -> Iterator[str]:
+def _callee_on_line(context: LineContext, mcp: Mcp) -> _Callee | None:
+    """The tool, prompt or template of a line."""
+    if context.server:
+        session = _session(context.server, mcp)
+        return session and _callee("resources", session, context.tool, mcp)
+    try:
+        session, name = host_of(mcp).resolve(context.tool)
+    except McpError:
+        return None
+    return _callee("prompts" if context.subcommand == "prompt" else "tools", session, name, mcp)
+
+
+def _dotted(kind: Literal["tool", "prompt"], partial: str, mcp: Mcp) -> Iterator[str]:
+    """Servers as `server.`, and the tools or prompts of the typed server as `server.name`."""
     for name, session in host_of(mcp).sessions.items():
         if not partial.startswith(f"{name}."):
             yield f"{name}."
-        else:
+        elif kind == "tool":
             yield from (f"{name}.{tool}" for tool in session.catalog.tools)
+        else:
+            yield from (f"{name}.{prompt}" for prompt in look_quickly(host_of(mcp), session, "prompts").prompts)
+
+
+def _secrets(mcp: Mcp) -> Iterator[str]:
+    """Saved secrets and those that definitions refer to."""
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.config.variables import references
+
+    try:
+        yield from (one.name for one in host_of(mcp).store.secrets.kept())
+    except McpError:
+        return
+    for definition in host_of(mcp).discovery.peek().servers.values():
+        if isinstance(definition, ServerDefinition):
+            yield from (one.name for one in references(definition) if one.kind == "secret")
 
 
 def _paths(partial: str, folder: str, endings: tuple[str, ...] = ("",)) -> Iterator[str]:
@@ -868,12 +789,3 @@ def _paths(partial: str, folder: str, endings: tuple[str, ...] = ("",)) -> Itera
             continue
         if entry.is_dir() or entry.name.endswith(endings):
             yield f"{above}{slash}{entry.name}{'/' if entry.is_dir() else ''}"
-
-
-def _parameters(path: str, mcp: Mcp) -> Sequence[Parameter]:
-    try:
-        session, tool = host_of(mcp).resolve(path)
-    except McpError:
-        return ()
-    entry = session.catalog.find(tool)
-    return factory_of(mcp).schema(entry).parameters if entry is not None else ()

@@ -20,10 +20,10 @@ from ipymcp.api.namespace import set_model
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
-from ipymcp.notebook.cell_forms import CellForms
 from ipymcp.notebook.display import PanelDisplay
 from ipymcp.notebook.progress import say
 from ipymcp.notebook.settings import IPyMCP, is_voila
+from ipymcp.panel.cell_forms import CellForms
 from ipymcp.protocol.types import is_object
 from ipymcp.runtime.loop import is_harmfully_patched
 from ipymcp.text import quoted
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
     from ipymcp.panel.channels import Relay
     from ipymcp.panel.panel import Panel
-    from ipymcp.runtime.loop import NestedMode
-    from ipymcp.security.policy import PinsMode
-    from ipymcp.storage.history import HistoryMode
 
 
 _REQUEST = "ipymcp_request"
@@ -46,11 +43,7 @@ def _serve_control_requests(kernel: Any, comms: Any) -> bool:
     handlers = getattr(kernel, "control_handlers", None)
     if handlers is None or getattr(kernel, "control_thread", None) is None:
         return False
-    handlers[_REQUEST] = _control_handler(comms)
-    return True
 
-
-def _control_handler(comms: Any) -> Callable[[Any, Any, dict[str, Any]], Any]:
     async def handle(stream: Any, ident: Any, message: dict[str, Any]) -> None:
         content: Any = message.get("content")
         comm = content.get("comm_id") if is_object(content) else None
@@ -63,7 +56,8 @@ def _control_handler(comms: Any) -> Callable[[Any, Any, dict[str, Any]], Any]:
             comms.comm_open(stream, ident, _shell_message(message, comm, {}, target_name=_TARGET))
         comms.comm_msg(stream, ident, _shell_message(message, comm, content["data"]))
 
-    return handle
+    handlers[_REQUEST] = handle
+    return True
 
 
 def _shell_message(message: dict[str, Any], comm: str, data: Any, **more: str) -> dict[str, Any]:
@@ -84,7 +78,7 @@ def _matcher(settings: IPyMCP) -> Callable[[Any], Any]:
         try:
             from ipymcp.notebook.completion import candidates
 
-            found = candidates("\n".join(lines), ipymcp.host(), settings.namespace or "mcp")
+            found = candidates("\n".join(lines), ipymcp.host(), settings.namespace or "mcp", _variables())
         except Exception:  # an exception would break Tab for all completers
             found = None
         if found is None:
@@ -99,6 +93,14 @@ def _matcher(settings: IPyMCP) -> Callable[[Any], Any]:
         }
 
     return ipymcp_matcher
+
+
+def _variables() -> list[str]:
+    """The variables that the user made."""
+    from IPython import get_ipython
+
+    shell: Any = get_ipython()
+    return [name for name in shell.user_ns if name not in shell.user_ns_hidden]
 
 
 _ATTRIBUTE = "_ipymcp_extension"
@@ -124,7 +126,11 @@ class Extension:
         self._has_control = False
         self._life = uuid.uuid4().hex
         self.display = PanelDisplay(ip, self._life, lambda: self.panel)
-        self.settings = IPyMCP(self.bind, _set_nested_loop, _set_guarding, self._update_panel, _set_model, parent=ip)
+        self.settings = IPyMCP(parent=ip)
+        self._apply_settings()
+        if self.settings.model or self.settings.replay != "off":
+            self._set_model()
+        self.settings.observe(self._setting_changed)
 
     def install(self) -> None:
         """Register everything in the shell."""
@@ -133,7 +139,7 @@ class Extension:
         ip.register_magic_function(_shown, magic_kind="line", magic_name="mcp_shown")
         transform.install(self.ip)
         ip.configurables.append(self.settings)
-        if _has_context_matchers():
+        if hasattr(sys.modules["IPython.core.completer"], "context_matcher"):  # IPython 8.6 or later
             self._matcher = _matcher(self.settings)
             ip.Completer.custom_matchers.append(self._matcher)
         ip.events.register("pre_run_cell", self._before_cell)
@@ -146,7 +152,7 @@ class Extension:
         self.bind()
         host = host_of(ipymcp.host())
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
-        host.desk.forms = CellForms(ip, lambda: self.panel)
+        host.questions.cell_forms = CellForms(ip, lambda: self.panel)
         if is_harmfully_patched():
             say(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
@@ -174,23 +180,19 @@ class Extension:
                 comm.close()  # the page sees that the extension is gone
         if self._panel is not None:
             self._panel.close()
-        mcp = ipymcp.host()
-        if self._bound and self.ip.user_ns.get(self._bound) is mcp:
-            del self.ip.user_ns[self._bound]
-            self.ip.user_ns_hidden.pop(self._bound, None)
+        self._unbind()
         if self._relay is not None:
             self._relay.close()
-        host_of(mcp).presenter = host_of(mcp).desk.elsewhere = host_of(mcp).desk.forms = None
+        mcp = ipymcp.host()
+        host_of(mcp).calls.presenter = host_of(mcp).questions.panel = host_of(mcp).questions.cell_forms = None
         McpError.full_tracebacks = False
         mcp.close()
 
     def bind(self) -> None:
         """Bind `mcp` to the configured name, unless the user has bound that name."""
-        mcp = ipymcp.host()
-        name = self.settings.namespace
-        if self._bound and self._bound != name and self.ip.user_ns.get(self._bound) is mcp:
-            del self.ip.user_ns[self._bound]
-            self.ip.user_ns_hidden.pop(self._bound, None)
+        mcp, name = ipymcp.host(), self.settings.namespace
+        if self._bound != name:
+            self._unbind()
         self._bound = None
         if not name:
             return
@@ -200,12 +202,17 @@ class Extension:
         self.ip.push({name: mcp}, interactive=False)
         self._bound = name
 
+    def _unbind(self) -> None:
+        if self._bound and self.ip.user_ns.get(self._bound) is ipymcp.host():
+            del self.ip.user_ns[self._bound]
+            self.ip.user_ns_hidden.pop(self._bound, None)
+
     @property
     def panel(self) -> Panel:
         """The notebook's panel, created when a cell or a view of the relay first needs it."""
         if self._panel is None:
             from ipymcp.notebook import call_code
-            from ipymcp.panel.commands import VERBS
+            from ipymcp.panel.commands import COMMANDS
             from ipymcp.panel.panel import Panel, PanelContext
 
             with self._panel_lock:
@@ -219,12 +226,35 @@ class Extension:
                         has_visitors=is_voila(os.environ),
                         publisher=self.ip.display_pub,
                     )
-                    self._panel = Panel(ipymcp.host(), context, VERBS)
+                    self._panel = Panel(ipymcp.host(), context, COMMANDS)
         return self._panel
 
-    def _update_panel(self) -> None:
-        if self._panel is not None:
+    def _setting_changed(self, change: Mapping[str, Any]) -> None:
+        if change["name"] == "namespace":
+            self.bind()
+        elif change["name"] in ("model", "sampling_tokens", "replay"):
+            self._set_model()
+        elif change["name"] == "panel" and self._panel is not None:
             self._panel.tell_mode()
+        else:
+            self._apply_settings()
+
+    def _apply_settings(self) -> None:
+        """Apply the settings that need no more than an assignment."""
+        settings: Any = self.settings
+        host = host_of(ipymcp.host())
+        McpError.full_tracebacks = settings.tracebacks
+        host.client_handlers.nested_loop = settings.nested_loop
+        host.history.mode = settings.history
+        host.registry_address = settings.registry
+        host.guard.policy.pins, host.guard.policy.doubts = settings.pins, settings.doubts
+
+    def _set_model(self) -> None:
+        settings: Any = self.settings
+        chosen = settings.model or None, settings.sampling_tokens, settings.replay
+        late = " ".join(map(quoted, set_model(ipymcp.host(), *chosen)))
+        if late:
+            say(f"{late}: takes effect after a restart: %mcp restart {late}")
 
     def _open_comm(self, comm: object, _: object) -> None:
         """Serve a panel to a page whose Jupyter server has no relay to this kernel."""
@@ -310,26 +340,6 @@ def _comms(ip: Any) -> Any:
     return getattr(getattr(ip, "kernel", None), "comm_manager", None)
 
 
-def _has_context_matchers() -> bool:
-    """Whether this IPython (8.6 or later) gives completers the whole text."""
-    return hasattr(sys.modules["IPython.core.completer"], "context_matcher")
-
-
 def _cell(ip: Any) -> int | None:
     """The number of the running cell; `execution_count` may be one more, depending on IPython's version."""
     return len(ip.history_manager.input_hist_parsed) - 1
-
-
-def _set_model(model: str, budget: int) -> None:
-    late = " ".join(map(quoted, set_model(ipymcp.host(), model or None, budget)))
-    if late:
-        say(f"{late}: takes effect after a restart: %mcp restart {late}")
-
-
-def _set_nested_loop(mode: NestedMode) -> None:
-    host_of(ipymcp.host()).answers.nested_loop = mode
-
-
-def _set_guarding(pins: PinsMode, history: HistoryMode, doubts: bool) -> None:
-    host = host_of(ipymcp.host())
-    host.guard.policy.pins, host.history.mode, host.guard.policy.doubts = pins, history, doubts

@@ -14,15 +14,17 @@ Options may appear anywhere among the words; a quoted word or a negative number 
 
 from __future__ import annotations
 
-import difflib
+import inspect
 import math
 import re
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.names import nearest
+from ipymcp.text import cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -216,7 +218,7 @@ class _Scanner:
         opened: list[int] = []
         while at < len(self.line):
             char = self.line[at]
-            if not opened and (self._is_rest_blank(at) if to_end else self._is_word_end(at)):
+            if not opened and (_BLANK_REST.match(self.line, at) if to_end else self._is_word_end(at)):
                 break
             if not self.in_command:
                 if char in _BRACKETS:
@@ -232,9 +234,6 @@ class _Scanner:
 
     def _is_word_end(self, at: int) -> bool:
         return at >= len(self.line) or self.line[at].isspace() or _LAST_SEMICOLON.match(self.line, at) is not None
-
-    def _is_rest_blank(self, at: int) -> bool:
-        return _BLANK_REST.match(self.line, at) is not None
 
     def _string_end(self, at: int) -> int:
         """The closing quote of a JSON or Python string inside brackets."""
@@ -255,18 +254,16 @@ class _Scanner:
         return LineError(f"the {what} opened at column {at + 1} is not closed: {self._snippet(at)}", at)
 
     def _snippet(self, at: int) -> str:
-        rest = self.line[at:].rstrip()
-        return rest if len(rest) <= _SNIPPET else rest[:_SNIPPET] + "…"
+        return cut(self.line[at:].rstrip(), _SNIPPET)
 
 
-_OfServers: TypeAlias = Literal[
-    "server", "configured", "loadable", "tool", "tool-name", "resource", "prompt", "setting"
-]
 Kind: TypeAlias = (
-    _OfServers | Literal["call", "secret", "trusted", "source-host", "target-host", "word", "folder", "file", ""]
+    Literal["server", "configured", "loadable", "tool", "tool-name", "resource", "prompt", "setting", "call", "secret"]
+    | Literal["trusted", "source-host", "target-host", "word", "variable", "folder", "file", ""]
 )
 """The kind of thing that a word names. `server`: a loaded server; `configured`: also one in a discovered file;
-`loadable`: also a config file; `setting`: a key of a definition; `word`: a subcommand; empty: unknown or new."""
+`loadable`: also a config file; `setting`: a key of a definition; `word`: a subcommand; `variable`: a Python name;
+empty: unknown or new."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
 _VALUE = re.compile(r"""(?:=|\s+)(?:"(?:[^"]|"")*"|'(?:[^']|'')*'|\S+)""")
@@ -279,6 +276,7 @@ class Option(Struct, frozen=True):
     Args:
         name: The name with its dashes: `--timeout` or `-n`.
         value: The placeholder of its value in messages, such as `S`; empty for a flag.
+        help: Its description below the subcommand's help; empty where that help explains it.
         choices: The allowed values; empty for any.
         number: Whether the value must be a non-negative number.
         repeats: Whether the option may be repeated.
@@ -287,6 +285,7 @@ class Option(Struct, frozen=True):
 
     name: str
     value: str = ""
+    help: str = ""
     choices: tuple[str, ...] = ()
     number: bool = False
     repeats: bool = False
@@ -325,6 +324,7 @@ class Syntax(Struct, frozen=True):
         usage: The usage line shown in errors: `stop NAME… | --all`.
         options: The options.
         at_least: Minimum number of names.
+        missing: The message for fewer.
         at_most: Maximum number of names; None for no limit.
         instead: A flag that replaces the names: exactly one of the two must be given.
         takes: The kinds of the names by position; the last kind is for all further names.
@@ -336,6 +336,7 @@ class Syntax(Struct, frozen=True):
     usage: str
     options: tuple[Option, ...] = ()
     at_least: int = 0
+    missing: str = "something is missing;"
     at_most: int | None = None
     instead: str | None = None
     takes: tuple[Kind, ...] = ()
@@ -401,13 +402,14 @@ class Syntax(Struct, frozen=True):
             if option.name == name:
                 return option, text
         known = [option.name for option in self.options]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"usage: %mcp {self.usage}"
+        hint = nearest(name, known, limit=1) or f"usage: %mcp {self.usage}"
         raise LineError(f"there is no option {name}; {hint}", word.start)
 
     def _keep(self, parsed: Parsed, option: Option, text: str, word: Word) -> None:
         if option.choices and text not in option.choices:
             raise LineError(f"{option.name} is one of {', '.join(option.choices)}, not {text!r}", word.start)
+        if option.takes == "variable" and not text.isidentifier():
+            raise LineError(f"{option.name} needs a Python name, not {text!r}", word.start)
         if option.number and not (_NUMBER.fullmatch(text) and math.isfinite(float(text))):
             raise LineError(f"{option.name} needs a number, not {text!r}", word.start)
         values = parsed.values.setdefault(option.name, [])
@@ -420,7 +422,7 @@ class Syntax(Struct, frozen=True):
             which = "not both" if names else "one of the two"
             raise LineError(f"give names or {self.instead}, {which}; usage: %mcp {self.usage}", end)
         if len(names) < self.at_least:
-            raise LineError(f"something is missing; usage: %mcp {self.usage}", end)
+            raise LineError(f"{self.missing} usage: %mcp {self.usage}", end)
         if self.at_most is not None and len(names) > self.at_most:
             surplus = names[self.at_most]
             raise LineError(f"{surplus.raw} is one too many; usage: %mcp {self.usage}", surplus.start)
@@ -492,16 +494,48 @@ class MagicRequest(Struct, frozen=True):
         """Whether to show no progress and notices."""
         return self.line.silent or self.settings.quiet
 
+    def report(self, text: str) -> None:
+        """Print the outcome in one line, unless the request is quiet."""
+        if not self.is_quiet:
+            print(one_line(text))  # noqa: T201 - the command's answer
+
 
 class Command(Struct, frozen=True):
-    """A subcommand: its syntax, help and implementation."""
+    """A subcommand: its syntax and implementation.
+
+    Args:
+        syntax: The syntax.
+        run: The implementation.
+        text: The help, whose first line is the summary; by default the implementation's docstring.
+    """
 
     syntax: Syntax
-    help: str
-    """The help text; the first line is the summary, `%mcp help WORD` shows the rest."""
     run: Callable[[MagicRequest], Any]
+    text: str = ""
     takes_cell: bool = False
     takes_command: bool = False
     """Whether `-- COMMAND ARG…` may follow."""
     takes_text: bool = False
     """Whether unchanged text follows the options."""
+
+    @property
+    def summary(self) -> str:
+        """The first line of the help."""
+        return (self.text or self.run.__doc__ or "").partition("\n")[0]
+
+    @property
+    def help(self) -> str:
+        """The usage, the text and the options."""
+        options = [option for option in self.syntax.every.values() if option.help]
+        width = max((len(f"{option.name} {option.value}") for option in options), default=0)
+        rows = [
+            textwrap.fill(
+                option.help,
+                110,
+                initial_indent="    " + f"{option.name} {option.value}".ljust(width + 2),
+                subsequent_indent=" " * (width + 6),
+            )
+            for option in options
+        ]
+        parts = [f"%mcp {self.syntax.usage}", self.text or inspect.cleandoc(self.run.__doc__ or ""), "\n".join(rows)]
+        return "\n\n".join(filter(None, parts))

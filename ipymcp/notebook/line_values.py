@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import difflib
 import json
 import re
 import warnings
@@ -27,10 +26,12 @@ from msgspec import Struct
 
 from ipymcp.config.reading import JSON5_MAX_BYTES, without_comments
 from ipymcp.errors import ArgumentError
+from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import LineError
 
 if TYPE_CHECKING:
     from ipymcp.notebook.line_syntax import Word
+    from ipymcp.schema.tool_schema import ToolSchema
 
 
 Namespaces = Sequence[Mapping[str, object]]
@@ -106,8 +107,7 @@ def _about(argument: str | None, message: str) -> str:
 
 def _unknown(name: str, namespaces: Namespaces, argument: str | None, place: str) -> ArgumentError:
     known = {known for namespace in namespaces for known in namespace if not known.startswith("_")}
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}? {AS_TEXT}" if near else AS_TEXT
+    hint = f"{nearest(name, known)} {AS_TEXT}".lstrip()
     return ArgumentError(_about(argument, f"{place}the notebook has no name {name!r}"), argument=argument, hint=hint)
 
 
@@ -231,27 +231,34 @@ class Object(Struct, frozen=True):
 
 
 def parse_arguments(
-    words: Sequence[Word], namespaces: Namespaces, names: Sequence[str] = ()
-) -> list[tuple[str, TypedText | Object]]:
-    """Parse `key=value` words.
+    words: Sequence[Word], namespaces: Namespaces, schema: ToolSchema | None = None
+) -> dict[str, object]:
+    """Parse `key=value` words to values.
 
     Args:
         words: The words of the arguments.
         namespaces: The notebook's names.
-        names: The accepted arguments, required ones first; for errors.
+        schema: The schema that interprets unquoted text; without one, text stays text.
 
     Raises:
         LineError: A word has no key, or a key comes twice.
         ArgumentError: A value refers to an unknown name, or an expression fails.
     """
-    arguments: dict[str, TypedText | Object] = {}
+    names = [] if schema is None else [each.name for each in schema.parameters]
+    arguments: dict[str, object] = {}
     for index, word in enumerate(words):
         if word.key is None:
             raise LineError(_no_pair(words, index, names), word.start)
         if word.key in arguments:
             raise LineError(f"{word.key} is given twice", word.start)
-        arguments[word.key] = read_value(word, namespaces)
-    return list(arguments.items())
+        value = read_value(word, namespaces)
+        if isinstance(value, Object):
+            arguments[word.key] = value.value
+        elif schema is None or value.quoted:
+            arguments[word.key] = value.text
+        else:
+            arguments[word.key] = schema.read_text(word.key, value.text)
+    return arguments
 
 
 def _no_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
 from ipymcp.runtime.events import ServerChanged
-from ipymcp.runtime.interfaces import State
-from ipymcp.text import escaped, one_line, visible
+from ipymcp.runtime.server_status import State
+from ipymcp.text import counted, escaped, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.notebook.settings import IPyMCP
-    from ipymcp.runtime.call import Call
+    from ipymcp.runtime.call import RunningCall
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
@@ -87,7 +87,7 @@ class CellPresenter:
         self._settings = settings
         self._shown: dict[int, tuple[ProgressLine, float]] = {}
 
-    def progress(self, call: Call[Any]) -> None:
+    def progress(self, call: RunningCall) -> None:
         """Show the progress of a call."""
         now = time.monotonic()
         if self._settings.quiet or now - call.started < SHOW_AFTER or not _is_main_thread():
@@ -98,7 +98,7 @@ class CellPresenter:
             drawn = now
         self._shown[call.number] = line, drawn
 
-    def finished(self, call: Call[Any]) -> None:
+    def finished(self, call: RunningCall) -> None:
         """Replace the progress of a finished call with one line."""
         line, _ = self._shown.pop(call.number, (None, 0.0))
         if line is not None:
@@ -163,23 +163,21 @@ class LoadDisplay:
             self._line.show(plain, html)
 
     def _row(self, session: ServerSession) -> tuple[str, str, str, str]:
-        state = session.state.word
+        state, tools = session.state.record.label, counted(len(session.catalog.tools), "tool")
         if session.is_lazy:
-            count = len(session.catalog.tools)
-            return "✓", "#2a8a4a", session.name, f"lazy, {count:,} tool{'' if count == 1 else 's'}; starts when called"
+            return "✓", "#2a8a4a", session.name, f"lazy, {tools}; starts when called"
         if session.state is State.READY:
-            count = len(session.catalog.tools)
             found = len(self._host.guard.findings.get(session.name, ()))
             scan = f"; {found:,} suspicious in its descriptions: %mcp pins scan" if found else ""
-            return "✓", "#2a8a4a", session.name, f"ready, {count:,} tool{'' if count == 1 else 's'}{scan}"
-        if session.error is not None:
-            message = "did not start" if session.name == self._raised else session.error.message
+            return "✓", "#2a8a4a", session.name, f"ready, {tools}{scan}"
+        if session.status.error is not None:
+            message = state if session.name == self._raised else session.status.error.message
             return "✗", "#c0392b", session.name, message
         detail = self._details.get(session.name)
         return "…", "#888888", session.name, f"{state}: {detail}" if detail else state
 
 
-def _bar(call: Call[Any], *, ended: bool) -> tuple[str, str]:
+def _bar(call: RunningCall, *, ended: bool) -> tuple[str, str]:
     progress = call.progress
     name = f"{call.session.name}.{call.tool}"
     if progress is None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from traitlets import Bool, Enum, Int, TraitError, Unicode, default, observe, validate
+from traitlets import Bool, Enum, Int, TraitError, Unicode, default, validate
 from traitlets.config import Configurable
 
-from ipymcp.errors import McpError
 from ipymcp.security.untrusted import refuse_models
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ipymcp.runtime.loop import NestedMode
-    from ipymcp.security.policy import PinsMode
-    from ipymcp.storage.history import HistoryMode
+    from collections.abc import Mapping
 
 
 class IPyMCP(Configurable):
@@ -59,35 +54,19 @@ class IPyMCP(Configurable):
     sampling_tokens = Int(
         100_000, help="How many tokens of that model a server may cost that asks for its words (sampling)."
     ).tag(config=True)
+    replay = Enum(
+        ("off", "auto", "only"),
+        "off",
+        help="Where answers of %mcp ask come from: mcp-answers.json beside the notebook if prompt, model, tools"
+        " and results are as recorded, else from the model and into that file (auto); only from it (only); off.",
+    ).tag(config=True)
+    registry = Unicode(
+        "https://registry.modelcontextprotocol.io",
+        help="The address of the MCP registry that %mcp search, add and outdated ask.",
+    ).tag(config=True)
     quiet = Bool(False, help="Show no progress of calls and no lines while servers load.").tag(config=True)
 
-    def __init__(
-        self,
-        on_namespace: Callable[[], None],
-        on_nested_loop: Callable[[NestedMode], None],
-        on_guarding: Callable[[PinsMode, HistoryMode, bool], None],
-        on_panel: Callable[[], None],
-        on_model: Callable[[str, int], None],
-        **kwargs: Any,
-    ) -> None:
-        self._on_namespace: Callable[[], None] = _nothing
-        self._on_nested_loop = on_nested_loop
-        self._on_guarding = on_guarding
-        self._on_panel = on_panel
-        self._on_model = on_model
-        super().__init__(**kwargs)
-        self._on_namespace = on_namespace
-        self._on_nested_loop(cast("NestedMode", self.nested_loop))
-        self._set_guarding()
-        if self.model:
-            self._set_model()
-        McpError.full_tracebacks = self.tracebacks
-
-    @observe("pins", "history", "doubts")
-    def _set_guarding(self, change: object = None) -> None:
-        self._on_guarding(cast("PinsMode", self.pins), cast("HistoryMode", self.history), bool(self.doubts))
-
-    @validate("pins", "history", "doubts", "panel", "sampling_tokens")
+    @validate("pins", "history", "doubts", "panel", "registry", "replay", "sampling_tokens")
     def _only_by_the_user(self, proposal: dict[str, Any]) -> Any:
         refuse_models(f"set IPyMCP.{proposal['trait'].name}")
         return proposal["value"]
@@ -95,10 +74,6 @@ class IPyMCP(Configurable):
     @default("panel")
     def _usual_panel(self) -> str:
         return "run" if is_voila(os.environ) else "full"
-
-    @observe("panel")
-    def _set_panel(self, change: object) -> None:
-        self._on_panel()
 
     def update_config(self, config: Any) -> None:
         """Apply values of `%config`; types are checked first, since traitlets would copy values that cannot be copied.
@@ -113,10 +88,6 @@ class IPyMCP(Configurable):
                 raise TraitError(f"IPyMCP.{name} is a string, not {type(value).__name__}{hint}")
         super().update_config(config)
 
-    @observe("model", "sampling_tokens")
-    def _set_model(self, change: object = None) -> None:
-        self._on_model(str(self.model), int(self.sampling_tokens))
-
     @validate("namespace")
     def _identifier(self, proposal: dict[str, Any]) -> str:
         name: str = proposal["value"]
@@ -124,23 +95,8 @@ class IPyMCP(Configurable):
             raise ValueError(f"IPyMCP.namespace must be a Python name, not {name!r}")
         return name
 
-    @observe("tracebacks")
-    def _set_tracebacks(self, change: dict[str, Any]) -> None:
-        McpError.full_tracebacks = change["new"]
-
-    @observe("nested_loop")
-    def _set_nested_loop(self, change: dict[str, Any]) -> None:
-        self._on_nested_loop(change["new"])
-
-    @observe("namespace")
-    def _set_namespace(self, change: dict[str, Any]) -> None:
-        self._on_namespace()
-
 
 def is_voila(environment: Mapping[str, str]) -> bool:
     """Whether a kernel with these variables was started by Voilà, whose visitors are not the notebook's author."""
     software = environment.get("SERVER_SOFTWARE", "").lower()
     return software.startswith("voila") or "VOILA_KERNEL_ID" in environment or "VOILA_PREHEAT" in environment
-
-
-def _nothing() -> None: ...

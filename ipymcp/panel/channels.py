@@ -24,19 +24,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from ipykernel._version import version_info
 from msgspec import Struct
 
 from ipymcp.files import PRIVATE, make_folder, write_file
-from ipymcp.panel.messages import is_hello
-from ipymcp.protocol.types import is_object
+from ipymcp.panel.messages import Malformed, Mark
 from ipymcp.storage.kernel_socket import PREFIX, VERSION, file_of, here, sweep
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipymcp.panel.messages import Message
+    from ipymcp.panel.messages import ViewHello
     from ipymcp.panel.panel import Panel, View
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.oauth_redirects import Redirects
@@ -59,7 +59,7 @@ class CommChannel:
         send: Sends a message over the comm.
     """
 
-    def __init__(self, panel: Panel, comm: Callable[[], Any], send: Callable[[Message], None]) -> None:
+    def __init__(self, panel: Panel, comm: Callable[[], Any], send: Callable[[dict[str, Any]], None]) -> None:
         self._panel = panel
         self._comm = comm
         self._send = send
@@ -73,15 +73,15 @@ class CommChannel:
 
     # -- on the background loop ---------------------------------------------------------------------------------------
 
-    async def carry(self, message: Message, line: bytes) -> None:
+    async def carry(self, line: bytes) -> None:
         """Send a message at once; wait until the view has read most of what was sent."""
         if self._comm() is None:
             raise ConnectionError("the comm is closed")
-        self._send(message)
+        self._send(msgspec.json.decode(line))
         self._sent += len(line)
         if self._sent - self._marked > _MARK_EVERY:
             self._marked = self._sent
-            self._send({"kind": "mark", "sent": self._sent})
+            self._send(msgspec.to_builtins(Mark(sent=self._sent)))
         while self._sent - self._read > _MAX_UNREAD:
             self._has_room = asyncio.Event()  # the loop may be another than before
             await self._has_room.wait()
@@ -98,28 +98,21 @@ class CommChannel:
     def left(self) -> None:
         """Do nothing: the view may say hello again."""
 
+    def was_read(self, count: int) -> None:
+        """Send more once the view has read most of what was sent."""
+        self._read = max(self._read, min(count, self._sent))
+        self._has_room.set()
+
+    def begins(self, hello: ViewHello) -> None:
+        """Treat everything sent so far as read or lost."""
+        self._has_control = hello.control and self._panel.context.has_control
+        self.was_read(self._sent)
+
     def _take(self, content: object) -> None:
         """Handle a message; on the background loop, since messages arrive on several threads."""
-        if is_object(content) and content.get("kind") == "read":
-            return self._was_read(content)
-        if is_object(content) and is_hello(content):
-            self._has_control = content.get("control") is True and self._panel.context.has_control
-            self._begins()
         if self._view is None:
             self._view = self._panel.attach(self)
-        return self._panel.receive(self._view, content)
-
-    def _was_read(self, message: Message) -> None:
-        """Update the number of bytes that the view has read."""
-        count = message.get("sent")
-        if isinstance(count, int):
-            self._read = max(self._read, min(count, self._sent))
-            self._has_room.set()
-
-    def _begins(self) -> None:
-        """Treat everything sent so far as read or lost: the view starts over."""
-        self._read = self._sent
-        self._has_room.set()
+        self._panel.receive(self._view, content)
 
     def _go(self) -> None:
         if self._view is not None:
@@ -258,7 +251,7 @@ class _RelayConnection:
         try:
             line = await self._reader.readline()
         except ValueError:  # too long: the next line cannot be found
-            view.refuse(f"a message is over {_MAX_LINE:,} bytes")
+            view.refuse(Malformed(f"a message is over {_MAX_LINE:,} bytes"))
             await asyncio.sleep(_CLOSE_DELAY)
             return False
         if not line.endswith(b"\n"):
@@ -270,10 +263,16 @@ class _RelayConnection:
             self._panel.receive(view, message)
         return True
 
-    async def carry(self, message: Message, line: bytes) -> None:
+    async def carry(self, line: bytes) -> None:
         """Send a line, and wait until the peer has read most of it."""
         self._writer.write(line + b"\n")
         await self._writer.drain()
+
+    def begins(self, hello: ViewHello) -> None:
+        """Do nothing: a socket has flow control."""
+
+    def was_read(self, count: int) -> None:
+        """Do nothing, for the same reason."""
 
     def serves(self, *, blocked: bool, running: bool) -> bool:
         """Return True: the socket does not depend on the main thread."""

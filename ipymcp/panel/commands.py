@@ -1,20 +1,89 @@
-"""Commands of views: servers, tools, resources, prompts, calls and logs."""
+"""Commands of views: servers, tools, resources, prompts, calls and logs.
+
+The name of a command is the `do` of an intent. Its function takes the intent's other fields as their type, and returns
+the value of the reply.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import glob
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.api.load_request import demo_definition
 from ipymcp.api.namespace import factory_of
 from ipymcp.api.prompts import prompt
 from ipymcp.api.resources import Resource, expand, template_schema
 from ipymcp.errors import McpError, PolicyError, UnknownName
+from ipymcp.interaction.forms import format_errors
 from ipymcp.names import nearest
-from ipymcp.panel.messages import Malformed, Message, sound, text, texts
-from ipymcp.panel.rows import LogReader, preview, problem, prompt_preview, tool_details, tool_rows, where
-from ipymcp.protocol.types import is_object
-from ipymcp.runtime.interfaces import State
+from ipymcp.panel.activity import details, find_call, history_rows, keep
+from ipymcp.panel.adding import ADDING
+from ipymcp.panel.messages import (
+    AnswerFields,
+    AnyServerFields,
+    CallDetails,
+    CallFields,
+    CallText,
+    CancelFields,
+    CodeFields,
+    FailedCall,
+    FieldError,
+    FieldErrors,
+    FileFields,
+    FilePart,
+    FinishedCall,
+    FollowFields,
+    HistoryFields,
+    HistoryRow,
+    JsonObject,
+    LoadFields,
+    Malformed,
+    MemoryUse,
+    NoFields,
+    PastCallFields,
+    Preview,
+    PromptFields,
+    PromptRow,
+    ReadFields,
+    ResourceRow,
+    ResourceRows,
+    RowsFields,
+    ServerFields,
+    StartedCall,
+    StringParameter,
+    SuggestFields,
+    SwitchFields,
+    TablePage,
+    TableRecord,
+    TemplateRow,
+    ToolFields,
+    ToolRow,
+    UnloadedServer,
+    UsedServers,
+    ValueFields,
+    sound,
+)
+from ipymcp.panel.panel import ResultFile, ViewCommands
+from ipymcp.panel.rows import (
+    LogReader,
+    MessageReader,
+    missing_value,
+    preview,
+    prompt_preview,
+    shown_text,
+    table_page,
+    table_record,
+    tool_details,
+    tool_rows,
+    where,
+)
+from ipymcp.protocol import types
+from ipymcp.protocol.recording import MessageRecorder
+from ipymcp.results.records import RecordTable
+from ipymcp.results.rendering import table_records
+from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted, visible
 
 if TYPE_CHECKING:
@@ -22,7 +91,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ipymcp.api.prompts import PromptResult
-    from ipymcp.panel.panel import Act, Panel, View
+    from ipymcp.panel.panel import Panel, View
     from ipymcp.protocol.types import TemplateDefinition
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tool_result import ToolResult
@@ -33,40 +102,55 @@ if TYPE_CHECKING:
     Value: TypeAlias = ToolResult | ResourceResult | PromptResult
 
 
-async def _tools(panel: Panel, view: View, message: Message) -> list[Message]:
-    host = panel.host
-    server = message.get("server")
-    sessions = [*host.sessions.values()] if server is None else [host.find(text(message, "server"))]
+COMMANDS = ViewCommands(ADDING)
+"""The commands by name. What a mode permits is in `permissions.py`."""
+_command = COMMANDS.command
 
-    def rows() -> list[Message]:
+
+@_command(AnyServerFields, "tools")
+async def _tools(panel: Panel, view: View, message: AnyServerFields) -> list[ToolRow]:
+    host = panel.host
+    sessions = [*host.sessions.values()] if message.server is None else [host.find(message.server)]
+
+    def rows() -> list[ToolRow]:
         return [row for one in sessions for row in tool_rows(host, one, one.catalog.tools.values())]
 
     return await asyncio.to_thread(rows)
 
 
-async def _tool(panel: Panel, view: View, message: Message) -> Message:
+@_command(ToolFields, "tool")
+async def _tool(panel: Panel, view: View, message: ToolFields) -> ToolRow:
     session, entry = _entry(panel, message)
     return await asyncio.to_thread(tool_details, panel.host, session, entry)
 
 
-async def _validate(panel: Panel, view: View, message: Message) -> Message:
+@_command(CallFields, "validate")
+async def _validate(panel: Panel, view: View, message: CallFields) -> FieldErrors:
     _, entry = _entry(panel, message)
-    arguments = _arguments(message)
-    complaints = await asyncio.to_thread(factory_of(panel.mcp).schema(entry).problems, arguments)
-    return {"errors": [{"path": [*one.path], "message": visible(one.problem)} for one in complaints]}
+    return FieldErrors(errors=await asyncio.to_thread(_errors, panel, entry, sound(message.arguments)))
 
 
-async def _call(panel: Panel, view: View, message: Message) -> Message:
-    session = panel.host.find(text(message, "server"))
+def _errors(panel: Panel, entry: ToolEntry, arguments: JsonObject) -> list[FieldError]:
+    """The errors of a form's values: those of any call, then formats, which a schema only suggests."""
+    found = factory_of(panel.mcp).schema(entry).problems(arguments)
+    if found:
+        return [FieldError(path=[*one.path], message=visible(one.problem)) for one in found]
+    formats = format_errors(types.loads(entry.definition.inputSchema), arguments)
+    return [FieldError(path=[*path], message=text) for path, text in formats]
+
+
+@_command(CallFields, "call")
+async def _call(panel: Panel, view: View, message: CallFields) -> StartedCall:
+    session = panel.host.find(message.server)
     if session.client is None:
-        await _wake(session, panel, view)
+        await _woken(panel, view, message)
     _, entry = _entry(panel, message)
-    factory, arguments = factory_of(panel.mcp), _arguments(message)
-    checked = await asyncio.to_thread(factory.schema(entry).check, arguments)
-    call = factory.checked_call(session, entry, checked)
+    factory = factory_of(panel.mcp)
+    checked = await asyncio.to_thread(factory.schema(entry).check, sound(message.arguments))
+    call = factory.panel_call(session, entry, checked)
     panel.calls[call.number] = call
     panel.spawn(_follow(panel, view, call))
-    return {"call": call.number}
+    return StartedCall(call=call.number)
 
 
 async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
@@ -74,84 +158,139 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
     try:
         await call.run_on_loop()
         shown = await _kept(panel, view, call.number, await asyncio.to_thread(call.result), preview)
-        view.say({"kind": "result", "call": call.number, "ok": True, "preview": shown})
-    except McpError as error:
-        view.say(
-            {"kind": "result", "call": call.number, "ok": False, "error": problem(view.permissions.shown_error(error))}
-        )
+        view.say(FinishedCall(call=call.number, ok=True, preview=shown))
     except Exception as error:  # a bug of ours must not leave the view waiting
-        fault = problem(view.permissions.shown_error(McpError(f"a fault of ipymcp: {error!r}")))
-        view.say({"kind": "result", "call": call.number, "ok": False, "error": fault})
+        view.say(FailedCall(call=call.number, ok=False, error=view.problem(error)))
     finally:
         panel.calls.pop(call.number, None)
 
 
 async def _kept(
-    panel: Panel, view: View, number: int, value: Value, show: Callable[[Any, str | None], Message]
-) -> Message:
+    panel: Panel, view: View, number: int, value: Value, show: Callable[[Any, str | None, int], Preview]
+) -> Preview:
     """Keep a value in `mcp.results` and return its preview."""
     panel.mcp.results.keep(number, value, value.size)
+    panel.previewed.intersection_update(panel.mcp.results)
+    panel.previewed.add(number)
+    for old in panel.tables.keys() - panel.previewed:
+        del panel.tables[old]
     namespace = "" if view.permissions.is_visitor else panel.context.namespace()
-    return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None)
+    return await asyncio.to_thread(show, value, f"{namespace}.results[{number}]" if namespace else None, number)
 
 
-async def _wake(session: ServerSession, panel: Panel, view: View) -> None:
-    """Wait until a server is ready; start a lazy one.
+_MAX_TABLES = 4
+_MAX_FILE = 200_000_000
+_PART_BYTES = 500_000
+
+
+@_command(RowsFields, "rows")
+async def _rows(panel: Panel, view: View, message: RowsFields) -> TablePage:
+    table = await _table(panel, message.result)
+    return await asyncio.to_thread(table_page, table, message.first, sort=message.sort, descending=message.descending)
+
+
+@_command(RowsFields, "row")
+async def _row(panel: Panel, view: View, message: RowsFields) -> TableRecord:
+    table = await _table(panel, message.result)
+    record = await asyncio.to_thread(table.record, message.first, sort=message.sort, descending=message.descending)
+    return await asyncio.to_thread(table_record, record)
+
+
+@_command(FileFields, "file")
+async def _file(panel: Panel, view: View, message: FileFields) -> FilePart:
+    """Return a part of the file; the view asks for one after the other, and the file is made for the first."""
+    result, kind, offset = message.result, message.format, message.offset
+    if view.file is None or (view.file.result, view.file.format) != (result, kind) or not offset:
+        table = await _table(panel, result)
+        data = await asyncio.to_thread(table.file, kind)
+        if len(data) > _MAX_FILE:
+            raise McpError(f"the file would have {len(data):,} bytes", hint="write it from .df in a cell")
+        view.file = ResultFile(result, kind, data)
+    data = view.file.data
+    part, end = data[offset : offset + _PART_BYTES], offset + _PART_BYTES
+    if end >= len(data):
+        view.file = None
+    return FilePart(data=b64encode(part).decode(), size=len(data), next=end if end < len(data) else None)
+
+
+async def _table(panel: Panel, number: int) -> RecordTable:
+    """The table of a result that a view was shown.
+
+    Raises:
+        UnknownName: No view was shown this result, it is no longer kept, or it is not a table.
+    """
+    table = panel.tables.pop(number, None)
+    if number not in panel.previewed or number not in panel.mcp.results:
+        raise UnknownName(f"result {number} is no longer kept", hint="run the tool again")
+    if table is None:
+        records = await asyncio.to_thread(table_records, panel.mcp.results[number])
+        if records is None:
+            raise UnknownName(f"result {number} is not a table")
+        table = await asyncio.to_thread(RecordTable, records)
+    panel.tables[number] = table
+    while len(panel.tables) > _MAX_TABLES:
+        panel.tables.popitem(last=False)
+    return table
+
+
+async def _woken(panel: Panel, view: View, message: ServerFields) -> ServerSession:
+    """Find a server and wait until it is ready; start a lazy one.
 
     Raises:
         PolicyError: The server needs trust, which the view may not grant.
     """
+    session = panel.host.find(message.server)
     is_limited = not view.permissions.may_answer("trust")
     if session.is_lazy and is_limited and not await panel.host.guard.trust.allows(session.definition):
         raise PolicyError("needs an agreement that this panel may not give", server=session.name)
     await session.awake()
+    return session
 
 
-async def _code(panel: Panel, view: View, message: Message) -> Message:
+@_command(CodeFields, "code")
+async def _code(panel: Panel, view: View, message: CodeFields) -> CallText:
     _, entry = _entry(panel, message)
-    arguments, form, schema = _arguments(message), message.get("form"), factory_of(panel.mcp).schema(entry)
-    if form == "python":
-        return {"text": panel.context.code.python(panel.host, entry, schema, arguments, panel.context.namespace())}
-    if form == "magic":
-        return {"text": panel.context.code.magic(panel.host, entry, schema, arguments)}
-    raise Malformed("'code' needs 'form', python or magic")
+    arguments, schema, code = sound(message.arguments), factory_of(panel.mcp).schema(entry), panel.context.code
+    if message.form == "python":
+        return CallText(text=code.python(panel.host, entry, schema, arguments, panel.context.namespace()))
+    return CallText(text=code.magic(panel.host, entry, schema, arguments))
 
 
-async def _resources(panel: Panel, view: View, message: Message) -> Message:
-    session = panel.host.find(text(message, "server"))
-    await _wake(session, panel, view)
-    catalog = await session.offers.look("resources", "templates")
+@_command(ServerFields, "resources")
+async def _resources(panel: Panel, view: View, message: ServerFields) -> ResourceRows:
+    session = await _woken(panel, view, message)
+    catalog = await session.resources.look("resources", "templates")
     resources = [
-        {**_about(one), "uri": one.uri, "mime": _shown(one.mimeType), "size": one.size}
+        ResourceRow(**_about(one), uri=one.uri, mime=shown_text(one.mimeType), size=one.size)
         for one in catalog.resources.values()
     ]
-    return {
-        "resources": resources,
-        "templates": [
-            {**_about(one), "template": one.uriTemplate, "parameters": _parameters(session.name, one)}
-            for one in catalog.templates.values()
-        ],
-    }
+    templates = [
+        TemplateRow(**_about(one), template=one.uriTemplate, parameters=_parameters(session.name, one))
+        for one in catalog.templates.values()
+    ]
+    return ResourceRows(resources=resources, templates=templates)
 
 
-def _parameters(server: str, definition: TemplateDefinition) -> list[Message]:
-    return [{"name": each.name, "required": each.required} for each in template_schema(server, definition).parameters]
+def _parameters(server: str, definition: TemplateDefinition) -> list[StringParameter]:
+    parameters = template_schema(server, definition).parameters
+    return [StringParameter(name=each.name, required=each.required) for each in parameters]
 
 
-async def _read(panel: Panel, view: View, message: Message) -> Message:
-    session = panel.host.find(text(message, "server"))
-    await _wake(session, panel, view)
-    if message.get("template") is None:
-        uri = text(message, "uri")
-    else:
-        uri = await _expanded(session, text(message, "template"), _arguments(message))
+@_command(ReadFields, "read")
+async def _read(panel: Panel, view: View, message: ReadFields) -> Preview:
+    session = await _woken(panel, view, message)
+    uri = message.uri
+    if message.template is not None:
+        uri = await _expanded(session, message.template, sound(message.arguments))
+    if uri is None:
+        raise Malformed("'read' needs 'uri' or 'template'")
     result = await Resource(panel.host, session.name, uri).read.aio()
-    return await _kept(panel, view, panel.host.number(), result, preview)
+    return await _kept(panel, view, panel.host.calls.next_number(), result, preview)
 
 
-async def _expanded(session: ServerSession, written: str, arguments: Message) -> str:
+async def _expanded(session: ServerSession, written: str, arguments: dict[str, Any]) -> str:
     """Expand a resource template (RFC 6570)."""
-    catalog = await session.offers.look("templates")
+    catalog = await session.resources.look("templates")
     definition = next((one for one in catalog.templates.values() if one.uriTemplate == written), None)
     if definition is None:
         raise UnknownName(f"there is no template {written!r}", server=session.name)
@@ -159,72 +298,76 @@ async def _expanded(session: ServerSession, written: str, arguments: Message) ->
     return expand(definition, schema.check(arguments))
 
 
-async def _prompts(panel: Panel, view: View, message: Message) -> list[Message]:
-    session = panel.host.find(text(message, "server"))
-    await _wake(session, panel, view)
-    catalog = await session.offers.look("prompts")
+@_command(ServerFields, "prompts")
+async def _prompts(panel: Panel, view: View, message: ServerFields) -> list[PromptRow]:
+    session = await _woken(panel, view, message)
+    catalog = await session.resources.look("prompts")
     return [
-        {
-            **_about(one.definition),
-            "name": one.name,
-            "arguments": [
-                {"name": each.name, "description": _shown(each.description), "required": bool(each.required)}
+        PromptRow(
+            **_about(one.definition) | {"name": one.name},
+            arguments=[
+                StringParameter(name=each.name, description=shown_text(each.description), required=bool(each.required))
                 for each in one.definition.arguments or ()
             ],
-        }
+        )
         for one in catalog.prompts.values()
     ]
 
 
-async def _prompt(panel: Panel, view: View, message: Message) -> Message:
-    session = panel.host.find(text(message, "server"))
-    await _wake(session, panel, view)
-    name = text(message, "prompt")
-    entry = session.catalog.find_prompt(name) or (await session.offers.look("prompts")).find_prompt(name)
+@_command(PromptFields, "prompt")
+async def _prompt(panel: Panel, view: View, message: PromptFields) -> Preview:
+    session = await _woken(panel, view, message)
+    name = message.prompt
+    entry = session.catalog.find_prompt(name) or (await session.resources.look("prompts")).find_prompt(name)
     if entry is None:
         hint = nearest(name, session.catalog.prompts) or f"%mcp prompts {quoted(session.name)}"
         raise UnknownName(f"there is no prompt {name!r}", server=session.name, hint=hint)
-    result = await prompt(panel.host, entry).aio(**_arguments(message))
-    return await _kept(panel, view, panel.host.number(), result, prompt_preview)
+    result = await prompt(panel.host, entry).aio(**sound(message.arguments))
+    return await _kept(panel, view, panel.host.calls.next_number(), result, prompt_preview)
 
 
-def _entry(panel: Panel, message: Message) -> tuple[ServerSession, ToolEntry]:
-    session = panel.host.find(text(message, "server"))
-    return session, panel.host.entry(session, text(message, "tool"))
+_SUGGEST_TIMEOUT = 2.0
+"""Seconds that a server may take: what comes later is for other text than the user has typed by then."""
+_MAX_SUGGESTIONS = 100
+_MAX_SUGGESTION = 1_000
+"""Characters; nothing longer, and nothing that looks other than it is, can be chosen from a list."""
 
 
-def _arguments(message: Message) -> dict[str, Any]:
-    arguments = message.get("arguments", {})
-    if not is_object(arguments):
-        raise Malformed(f"{message.get('do')!r} needs 'arguments', an object")
-    return sound(arguments)  # Python reads 1e999 as infinity, which JSON cannot express
+@_command(SuggestFields, "suggest")
+async def _suggest(panel: Panel, view: View, message: SuggestFields) -> list[str]:
+    """Ask the server for values (`completion/complete`); none if it has none, or fails."""
+    session = panel.host.find(message.server)
+    if session.client is None:
+        return []
+    reference = {"type": "ref/prompt", "name": message.prompt or ""}
+    if message.template is not None:
+        reference = {"type": "ref/resource", "uri": message.template}
+    try:
+        async with asyncio.timeout(_SUGGEST_TIMEOUT):
+            found = await session.resources.suggestions(
+                reference, message.argument, sound(message.typed), sound(message.others), timeout=_SUGGEST_TIMEOUT
+            )
+    except (McpError, TimeoutError):
+        return []
+    plain = [text for text in found if len(text) <= _MAX_SUGGESTION and visible(text) == text and "\n" not in text]
+    return plain[:_MAX_SUGGESTIONS]
 
 
-def _about(definition: Any) -> Message:
-    name, title = definition.name, definition.title
-    return {"name": visible(name), "title": _shown(title), "description": _shown(definition.description)}
+def _entry(panel: Panel, message: ToolFields) -> tuple[ServerSession, ToolEntry]:
+    session = panel.host.find(message.server)
+    return session, panel.host.entry(session, message.tool)
 
 
-def _shown(text: str | None) -> str | None:
-    return visible(text[:20_000]) if text else None
-
-
-TOOL_VERBS = {
-    "tools": _tools,
-    "tool": _tool,
-    "validate": _validate,
-    "call": _call,
-    "code": _code,
-    "resources": _resources,
-    "read": _read,
-    "prompts": _prompts,
-    "prompt": _prompt,
-}
+def _about(definition: Any) -> dict[str, Any]:
+    return {
+        "name": visible(definition.name),
+        "title": shown_text(definition.title),
+        "description": shown_text(definition.description),
+    }
 
 
 _REPLY_TIMEOUT = 1.0
 """Seconds that a reply waits for a server to start or stop; later its row shows the outcome."""
-_MAX_HISTORY = 2_000
 
 
 async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
@@ -247,78 +390,139 @@ def _ignore_failure(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-async def _start(panel: Panel, view: View, message: Message) -> None:
-    await _soon(panel.mcp.start.aio(_server(panel, message)), panel)
+@_command(ServerFields, "start", "enable", "trust", "login")  # a start asks for trust and a login if it needs them
+async def _start(panel: Panel, view: View, message: ServerFields) -> None:
+    await _soon(panel.mcp.start.aio(panel.host.find(message.server).name), panel)
 
 
-async def _stop(panel: Panel, view: View, message: Message) -> None:
-    await _soon(panel.mcp.stop.aio(_server(panel, message)), panel)
-
-
-async def _restart(panel: Panel, view: View, message: Message) -> None:
-    await _soon(panel.mcp.restart.aio(_server(panel, message)), panel)
-
-
-async def _unload(panel: Panel, view: View, message: Message) -> None:
-    await _soon(panel.mcp.unload.aio(_server(panel, message)), panel)
-
-
-async def _start_all(panel: Panel, view: View, message: Message) -> None:
-    sessions = panel.host.sessions.values()
-    await _soon(panel.host.start([one.name for one in sessions if one.state is not State.DISABLED]), panel)
-
-
-async def _stop_all(panel: Panel, view: View, message: Message) -> None:
-    sessions = panel.host.sessions.values()
-    await _soon(panel.host.stop([one.name for one in sessions if one.state is not State.DISABLED]), panel)
-
-
-async def _enable(panel: Panel, view: View, message: Message) -> None:
-    await _switch(panel, message, on=True)
-
-
-async def _disable(panel: Panel, view: View, message: Message) -> None:
-    await _switch(panel, message, on=False)
-
-
-async def _switch(panel: Panel, message: Message, *, on: bool) -> None:
-    session = panel.host.find(text(message, "server"))
-    if message.get("tool") is not None:
-        entry = panel.host.entry(session, text(message, "tool"))
-        panel.host.guard.policy.filters.set(glob.escape(f"{entry.server}.{entry.name}"), allowed=on)
-    elif on:
-        await _soon(panel.mcp.start.aio(session.name), panel)
+@_command(ValueFields, "set_value")
+async def _set_value(panel: Panel, view: View, message: ValueFields) -> None:
+    """Set the value that a server's start lacked, and start it again."""
+    session = panel.host.find(message.server)
+    missing, store = missing_value(session), panel.host.store
+    if missing is None or missing[1] != message.name:
+        raise UnknownName(f"{message.name!r} is not what is missing", server=session.name)
+    kind, name = missing
+    if kind == "secret":
+        await asyncio.to_thread(store.secrets.set, name, message.value)
     else:
-        await _soon(panel.host.stop([session.name], State.DISABLED), panel)
+        arguments = session.definition, name, session.digest, message.value
+        await asyncio.to_thread(store.inputs.set_variable, *arguments)
+    await _soon(panel.mcp.start.aio(session.name), panel)
 
 
-async def _load(panel: Panel, view: View, message: Message) -> None:
-    what = texts(message, "what")
-    if not what:
-        raise Malformed("'load' needs 'what', a list of names")
-    await _soon(panel.mcp.load.aio(*what), panel)
+@_command(ServerFields, "stop")
+async def _stop(panel: Panel, view: View, message: ServerFields) -> None:
+    await _soon(panel.mcp.stop.aio(panel.host.find(message.server).name), panel)
 
 
-async def _known(panel: Panel, view: View, message: Message) -> list[Message]:
-    """Configured servers that are not loaded."""
+@_command(ServerFields, "restart")
+async def _restart(panel: Panel, view: View, message: ServerFields) -> None:
+    await _soon(panel.mcp.restart.aio(panel.host.find(message.server).name), panel)
+
+
+@_command(ServerFields, "unload")
+async def _unload(panel: Panel, view: View, message: ServerFields) -> None:
+    await _soon(panel.mcp.unload.aio(panel.host.find(message.server).name), panel)
+
+
+@_command(NoFields, "start_all")
+async def _start_all(panel: Panel, view: View, message: NoFields) -> None:
+    await _soon(panel.host.start(_enabled(panel)), panel)
+
+
+@_command(NoFields, "stop_all")
+async def _stop_all(panel: Panel, view: View, message: NoFields) -> None:
+    await _soon(panel.host.stop(_enabled(panel)), panel)
+
+
+@_command(NoFields, "restart_all")
+async def _restart_all(panel: Panel, view: View, message: NoFields) -> None:
+    await _soon(panel.host.restart(_enabled(panel)), panel)
+
+
+@_command(NoFields, "refresh")
+async def _refresh(panel: Panel, view: View, message: NoFields) -> None:
+    """List the tools of all ready servers again."""
+    ready = [one for one in panel.host.sessions.values() if one.state is State.READY]
+    await asyncio.gather(*(session.refreshed() for session in ready))
+
+
+def _enabled(panel: Panel) -> list[str]:
+    return [one.name for one in panel.host.sessions.values() if one.state is not State.DISABLED]
+
+
+@_command(ServerFields, "disable")
+async def _disable(panel: Panel, view: View, message: ServerFields) -> None:
+    await _soon(panel.host.stop([panel.host.find(message.server).name], State.DISABLED), panel)
+
+
+@_command(SwitchFields, "enable_tools")
+async def _enable_tools(panel: Panel, view: View, message: SwitchFields) -> None:
+    _switch(panel, message, on=True)
+
+
+@_command(SwitchFields, "disable_tools")
+async def _disable_tools(panel: Panel, view: View, message: SwitchFields) -> None:
+    _switch(panel, message, on=False)
+
+
+def _switch(panel: Panel, message: SwitchFields, *, on: bool) -> None:
+    """Enable or disable tools: all of them, or none if one is unknown."""
+    entries = [_entry(panel, one)[1] for one in message.tools]
+    patterns = [glob.escape(f"{entry.server}.{entry.name}") for entry in entries]
+    panel.host.guard.policy.filters.set(*patterns, allowed=on)
+
+
+@_command(LoadFields, "load")
+async def _load(panel: Panel, view: View, message: LoadFields) -> None:
+    await _soon(panel.mcp.load.aio(*message.what), panel)
+
+
+@_command(NoFields, "known")
+async def _known(panel: Panel, view: View, message: NoFields) -> list[UnloadedServer]:
     found = await asyncio.to_thread(panel.host.discovery.peek)
     return [
-        {"name": name, "source": visible(str(definition.source)), "where": where(definition)}
+        UnloadedServer(name=name, source=visible(str(definition.source)), where=where(definition))
         for name, definition in found.definitions.items()
         if name not in panel.host.sessions
     ]
 
 
-async def _memory(panel: Panel, view: View, message: Message) -> Message:
-    session = panel.host.find(text(message, "server"))
+@_command(NoFields, "used")
+async def _used(panel: Panel, view: View, message: NoFields) -> UsedServers:
+    host = panel.host
+    known = await host.store.known.used_in(host.notebook) if host.notebook is not None else []
+    gone = [one for one in known if one.name not in host.sessions]
+    if not gone:
+        return UsedServers(names=[], what=[], line="", typed=[])
+    found = (await asyncio.to_thread(host.discovery.peek)).definitions
+    demo = await host.guard.trust.digest(demo_definition())
+    by_name: list[str] = []
+    by_file: dict[str, list[str]] = {}
+    typed: list[str] = []
+    for one in gone:
+        definition = found.get(one.name)
+        if one.digest == demo or (definition is not None and definition.source.file == one.file):
+            by_name.append(one.name)
+        elif one.file:
+            by_file.setdefault(one.file, []).append(one.name)
+        else:
+            typed.append(one.name)
+    what = by_name + [word for file, names in by_file.items() for word in (file, *names)]
+    line = " ".join(["%mcp load", *map(quoted, what)]) if what else ""
+    return UsedServers(names=[one.name for one in gone], what=what, line=line, typed=typed)
+
+
+@_command(ServerFields, "memory")
+async def _memory(panel: Panel, view: View, message: ServerFields) -> MemoryUse:
+    session = panel.host.find(message.server)
     if session.pid is None:
         raise McpError("has no process", server=session.name)
-    size, count = await asyncio.to_thread(_measure, session.pid)
-    return {"bytes": size, "processes": count}
+    return await asyncio.to_thread(_measure, session.pid)
 
 
-def _measure(pid: int) -> tuple[int, int]:
-    """Resident memory in bytes of a process tree, and the number of its processes."""
+def _measure(pid: int) -> MemoryUse:
     import psutil
 
     sizes: list[int] = []
@@ -331,82 +535,67 @@ def _measure(pid: int) -> tuple[int, int]:
                 continue
     except psutil.Error as error:
         raise McpError(f"its process {pid} is gone") from error
-    return sum(sizes), len(sizes)
+    return MemoryUse(bytes=sum(sizes), processes=len(sizes))
 
 
-async def _logs(panel: Panel, view: View, message: Message) -> None:
-    on, since = message.get("on"), message.get("since")
-    if not isinstance(on, bool) or not (since is None or isinstance(since, int)):
-        raise Malformed("'logs' needs 'on', true or false, and 'since' is a number")
-    if not on:
-        view.logs.pop(text(message, "server"), None)
+@_command(FollowFields, "logs")
+async def _logs(panel: Panel, view: View, message: FollowFields) -> None:
+    if not message.on:
+        view.readers.pop(("logs", message.server), None)
         return
-    name = _server(panel, message)
-    view.logs[name] = LogReader(name, panel.host, panel.numbers, since)
+    name = panel.host.find(message.server).name
+    view.readers["logs", name] = LogReader(name, panel.host, panel.numbers, message.since)
     view.look()
 
 
-async def _history(panel: Panel, view: View, message: Message) -> list[Message]:
-    limit = message.get("limit")
-    limit = min(limit, _MAX_HISTORY) if isinstance(limit, int) and limit > 0 else 100
-    panel.host.history.flush()
-    entries = await panel.host.history.entries(
-        server=glob.escape(text(message, "server")) if message.get("server") is not None else None,
-        tool=glob.escape(text(message, "tool")) if message.get("tool") is not None else None,
-        failed=message.get("failed") is True,
-        limit=limit,
-    )
-    rows = [
-        {
-            "id": entry.id,
-            "time": entry.time,
-            "duration": entry.duration,
-            "caller": entry.caller,
-            "server": entry.server,
-            "tool": entry.tool,
-            "sent": entry.sent,
-            "received": entry.received,
-            "outcome": entry.outcome,
-            "error": visible(entry.error),
-        }
-        for entry in entries
-    ]
-    return [view.permissions.shown_history(row) for row in rows]
+@_command(FollowFields, "protocol")
+async def _protocol(panel: Panel, view: View, message: FollowFields) -> None:
+    if not message.on:
+        view.readers.pop(("protocol", message.server), None)
+        panel.stop_recording()
+        return
+    name = panel.host.find(message.server).name
+    recorder = panel.recorders.setdefault(name, MessageRecorder(message.since or 0))
+    view.readers["protocol", name] = MessageReader(name, panel.host, recorder, message.since)
+    view.look()
 
 
-async def _cancel(panel: Panel, view: View, message: Message) -> None:
-    number = message.get("call")
-    call = panel.host.running.get(number) if isinstance(number, int) else None
+@_command(HistoryFields, "history")
+async def _history(panel: Panel, view: View, message: HistoryFields) -> list[HistoryRow]:
+    return await history_rows(panel, view, message)
+
+
+@_command(PastCallFields, "details")
+async def _details(panel: Panel, view: View, message: PastCallFields) -> CallDetails:
+    return await details(panel, view, await find_call(panel, view, message))
+
+
+@_command(PastCallFields, "repeat")
+async def _repeat(panel: Panel, view: View, message: PastCallFields) -> StartedCall:
+    call = await find_call(panel, view, message)
+    return await _call(panel, view, CallFields(server=call.server, tool=call.tool, arguments=call.values()))
+
+
+@_command(PastCallFields, "repeat_code")
+async def _repeat_code(panel: Panel, view: View, message: PastCallFields) -> CallText:
+    call = await find_call(panel, view, message)
+    fields = CodeFields(server=call.server, tool=call.tool, arguments=call.shown_values(), form="python")
+    return await _code(panel, view, fields)
+
+
+@_command(PastCallFields, "keep_result")
+async def _keep(panel: Panel, view: View, message: PastCallFields) -> CallText:
+    return CallText(text=keep(panel, await find_call(panel, view, message)))
+
+
+@_command(CancelFields, "cancel")
+async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
+    call = panel.host.calls.running.get(message.call) or panel.calls.get(message.call)
     if call is None:
-        raise UnknownName(f"no call {number} is running", hint="it may be over")
+        raise UnknownName(f"no call {message.call} is running", hint="it may be over")
     call.cancel()
 
 
-async def _answer(panel: Panel, view: View, message: Message) -> Any:
-    return panel.questions.answered(text(message, "question"), message, view.permissions)
-
-
-def _server(panel: Panel, message: Message) -> str:
-    return panel.host.find(text(message, "server")).name
-
-
-VERBS: dict[str, Act] = {
-    "start": _start,
-    "stop": _stop,
-    "restart": _restart,
-    "unload": _unload,
-    "start_all": _start_all,
-    "stop_all": _stop_all,
-    "enable": _enable,
-    "disable": _disable,
-    "trust": _start,  # a start asks for trust and a login if it needs them
-    "login": _start,
-    "load": _load,
-    "known": _known,
-    "memory": _memory,
-    "logs": _logs,
-    "history": _history,
-    "cancel": _cancel,
-    "answer": _answer,
-    **TOOL_VERBS,
-}
+@_command(AnswerFields, "answer")
+async def _answer(panel: Panel, view: View, message: AnswerFields) -> FieldErrors | None:
+    return panel.questions.answer(message, view.permissions)

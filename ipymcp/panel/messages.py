@@ -1,32 +1,797 @@
-"""Reading and writing messages of the panel's protocol."""
+"""The messages between the views of the panel and the kernel.
+
+`labextension/protocol.py` generates the page's types from this module, the commands and the permissions. A message is
+an object with a `kind`; the other fields of an intent depend on its command (`commands.py`). Both sides ignore unknown
+kinds and fields.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Literal, NewType, Protocol, TypeAlias, TypeVar
 
+import msgspec
+from msgspec import Meta, Struct, ValidationError
+
+from ipymcp.config.definition import Transport
 from ipymcp.errors import McpError
+from ipymcp.interaction.questions import (
+    PageReply,
+    QuestionKind,
+)
+from ipymcp.protocol.recording import MessageKind
 from ipymcp.protocol.types import is_array, is_object
+from ipymcp.results.records import FileFormat
+from ipymcp.runtime.server_status import State
+from ipymcp.security.rules import Decision
+from ipymcp.storage.history import CallSummary, Outcome
 from ipymcp.storage.kernel_socket import VERSION
 
-__all__ = [
-    "VERSION",
-    "Channel",
-    "Malformed",
-    "Message",
-    "finite",
-    "is_hello",
-    "ready",
-    "sound",
-    "text",
-    "texts",
-]
+Mode: TypeAlias = Literal["full", "run", "view"]
+Part: TypeAlias = Literal["servers", "calls", "questions"]
+Keep: TypeAlias = Literal["notebook", "me", "project"]
+CodeForm: TypeAlias = Literal["python", "magic"]
+JsonObject: TypeAlias = dict[str, Any]
+Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=10_000)]
+Texts: TypeAlias = Annotated[list[str], Meta(max_length=1_000)]
 
-Message: TypeAlias = dict[str, Any]
-_MAX_LENGTH: Final = 10_000
-"""Maximum characters of a name or a URL."""
-_MAX_COUNT: Final = 1_000
+
+# -- from a view ------------------------------------------------------------------------------------------------------
+
+
+class FromView(Struct):
+    """A message of a view, or a part of one. A field with a default may be absent."""
+
+
+class ViewHello(FromView, tag_field="kind", tag="hello"):
+    """The first message of a view, and a request for a new snapshot."""
+
+    version: int
+    client: str = "cell"
+    wants: list[str] | None = None
+    """The parts of the state; all if absent. A part that this kernel does not know is ignored."""
+    server: str | None = None
+    """The only server to show."""
+    callback: str | None = None
+    """The OAuth redirect URL of the page's Jupyter server."""
+    control: bool = False
+    """Whether the view uses the control channel while the kernel is busy."""
+
+
+class Bye(FromView, tag_field="kind", tag="bye"):
+    """The view was closed. It may say hello again."""
+
+
+class Acknowledgement(FromView, tag_field="kind", tag="read"):
+    """The number of bytes that the view has read."""
+
+    sent: int
+
+
+class Intent(FromView, tag_field="kind", tag="intent"):
+    """A command and its fields, which `read` converts to the command's own type."""
+
+    id: int
+    do: Any
+
+
+class NoFields(FromView):
+    """A command without fields."""
+
+
+class ServerFields(FromView):
+    """A command to a server."""
+
+    server: Text
+
+
+class AnyServerFields(FromView):
+    """A command to one server or to all."""
+
+    server: Text | None = None
+
+
+class LoadFields(FromView):
+    """Servers to load."""
+
+    what: Annotated[Texts, Meta(min_length=1)]
+
+
+class SearchFields(FromView):
+    """Words to look for in the registry."""
+
+    words: Annotated[str, Meta(max_length=200)]
+    cursor: Annotated[str, Meta(max_length=2_000)] = ""
+
+
+class TryFields(FromView):
+    """A server to define and to start."""
+
+    trial: int
+    """The view's number for it."""
+    by: Literal["registry", "command", "url", "json"]
+    what: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    """The name in the registry, the command line, the URL, or the definition."""
+    keep: Keep
+    name: str = ""
+    """The name of the server; empty for one made from what it runs."""
+    version: str | None = None
+    way: int | None = None
+    """The index of the way to run a server of the registry."""
+    headers: Annotated[str, Meta(max_length=100_000)] = ""
+    """Lines `Name: value`, for a URL."""
+    replaces: Text | None = None
+    """The server of ipymcp's own files that is edited."""
+
+
+class TrialFields(FromView):
+    """A server that is tried."""
+
+    trial: int
+
+
+class PathFields(FromView):
+    """A config file, relative to the notebook's folder."""
+
+    path: Text
+
+
+class ToolFields(ServerFields):
+    """A command about a tool."""
+
+    tool: Text
+
+
+class SwitchFields(FromView):
+    """Tools to enable or disable."""
+
+    tools: Annotated[list[ToolFields], Meta(min_length=1, max_length=10_000)]
+
+
+class CallFields(ToolFields):
+    """A call."""
+
+    arguments: JsonObject = {}
+
+
+class CodeFields(CallFields, kw_only=True):
+    """A call to write as code."""
+
+    form: CodeForm
+
+
+class ValueFields(ServerFields):
+    """The value of a variable or secret that a server's definition needs."""
+
+    name: Text
+    value: Text
+
+
+class CancelFields(FromView):
+    """A call to cancel."""
+
+    call: int
+
+
+class ReadFields(ServerFields):
+    """A resource to read: a URI, or a template with its arguments."""
+
+    uri: Text | None = None
+    template: Text | None = None
+    arguments: JsonObject = {}
+
+
+class PromptFields(ServerFields):
+    """A prompt to get."""
+
+    prompt: Text
+    arguments: JsonObject = {}
+
+
+class SuggestFields(ServerFields, kw_only=True):
+    """An argument of a prompt or a parameter of a template that is being typed."""
+
+    prompt: Text | None = None
+    template: Text | None = None
+    argument: Text
+    typed: Annotated[str, Meta(max_length=10_000)] = ""
+    others: dict[str, str] = {}
+    """The other values."""
+
+
+class ResultFields(FromView):
+    """A command about the table of a result that the panel has shown."""
+
+    result: int
+
+
+class RowsFields(ResultFields, kw_only=True):
+    """Rows of a result's table, which is sorted as a whole."""
+
+    first: Annotated[int, Meta(ge=0)] = 0
+    sort: int | None = None
+    """The number of the column; None for the order of the result."""
+    descending: bool = False
+
+
+class FileFields(ResultFields, kw_only=True):
+    """A part of a result's table as a file."""
+
+    format: FileFormat
+    offset: Annotated[int, Meta(ge=0)] = 0
+
+
+class FollowFields(ServerFields):
+    """A log, or a server's messages, to follow from now on or no longer."""
+
+    on: bool
+    since: int | None = None
+    """The number of the last line or message that the view has."""
+
+
+class HistoryFields(FromView):
+    """A selection of finished calls."""
+
+    words: str | None = None
+    """A part of `server.tool`."""
+    outcome: Outcome | None = None
+    everywhere: bool = False
+    """Whether to include the calls of other notebooks."""
+    after: int | None = None
+    """Only rows with a higher id."""
+    before: int | None = None
+    """Only rows with a lower id."""
+    limit: int = 100
+
+
+class PastCallFields(FromView):
+    """A finished call, by the id of its row, or a running one, by its number."""
+
+    row: int | None = None
+    call: int | None = None
+
+
+class AnswerFields(PageReply, frozen=True, kw_only=True):
+    """A reply to a question."""
+
+    question: Text
+
+
+ToKernel: TypeAlias = ViewHello | Bye | Acknowledgement | Intent
+
+
+# -- to a view --------------------------------------------------------------------------------------------------------
+
+
+class ToView(Struct):
+    """A message to a view, or a part of one."""
+
+
+class Problem(ToView):
+    """An error and how to fix it."""
+
+    message: str
+    hint: str | None = None
+    type: str | None = None
+
+
+class StartProgress(ToView):
+    """A start in progress."""
+
+    attempt: int
+    attempts: int
+    """How many attempts there are at most."""
+    since: float
+    line: str | None
+    """The last line that the program wrote."""
+
+
+class ServerRow(ToView):
+    """A server. Times are seconds since the epoch."""
+
+    name: str
+    alias: str
+    state: State
+    lazy: bool
+    transport: Transport
+    protocol: str | None
+    """The negotiated version of the protocol."""
+    version: str | None
+    where: str
+    """The command line or URL."""
+    source: str
+    own: bool
+    """Whether a file of ipymcp's own defines it, so that it can be edited and removed."""
+    since: float | None
+    pid: int | None
+    calls: int
+    tools: int
+    resources: int | None
+    prompts: int | None
+    disabled_tools: int
+    tools_version: int
+    """Changes with the server's tools or their policy."""
+    error: Problem | None
+    missing: str | None
+    """The name of a variable or secret of the definition that has no value, which `set_value` sets."""
+    starting: StartProgress | None
+    instructions: str | None
+    capabilities: list[str]
+
+
+class CallProgress(ToView):
+    """The progress that a server has reported."""
+
+    progress: float
+    total: float | None
+    message: str | None
+
+
+class CallRow(ToView):
+    """A running call."""
+
+    id: int
+    server: str
+    tool: str
+    started: float
+    progress: CallProgress | None
+    origin: str
+    """Maker of the call: `user`, `panel`, `model` or `app`."""
+    cell: int | None
+
+
+class Badge(ToView):
+    """A property of a tool."""
+
+    text: str
+    kind: Literal["safe", "danger", "neutral"]
+
+
+class ToolRow(ToView, omit_defaults=True):
+    """A tool. Only the command `tool` returns its schemas."""
+
+    server: str
+    name: str
+    alias: str
+    title: str | None
+    description: str | None
+    badges: list[Badge]
+    decision: Decision
+    disabled: bool
+    changed: bool
+    findings: list[str]
+    schema: JsonObject | None = None
+    output_schema: JsonObject | None = None
+
+
+class PreviewImage(ToView):
+    """An image of a preview."""
+
+    mime: str
+    data: str
+
+
+class PreviewLink(ToView):
+    """A link to a resource."""
+
+    uri: str
+    name: str
+
+
+class TableColumn(ToView):
+    """A column of a table."""
+
+    name: str
+    is_numeric: bool
+    """Whether all cells of the page are numbers."""
+
+
+class TablePage(ToView):
+    """Some rows of a table as text."""
+
+    columns: list[TableColumn]
+    more_columns: int
+    rows: list[list[str]]
+    first: int
+    total: int
+    """The number of all rows."""
+
+
+class TableRecord(ToView):
+    """All values of one row."""
+
+    members: list[tuple[str, str]]
+    """Names and texts."""
+    more: int
+    """The number of values that are not sent."""
+
+
+class ResultTable(ToView):
+    """The first page of a result's table, and the number of the result for the others."""
+
+    result: int
+    page: TablePage
+    notes: list[str]
+    """Lines below the table."""
+
+
+class FilePart(ToView):
+    """A part of a file in base64."""
+
+    data: str
+    size: int
+    """The bytes of the whole file."""
+    next: int | None
+    """The offset of the next part."""
+
+
+class Preview(ToView):
+    """The result of a call, a resource or a prompt, truncated for display."""
+
+    text: str | None
+    html: str | None
+    image: PreviewImage | None
+    json: Any
+    links: list[PreviewLink]
+    truncated: bool
+    size: int
+    variable: str | None
+    """The expression for the full value in the notebook."""
+    table: ResultTable | None = None
+    """The table to show instead of the HTML."""
+
+
+class QuestionHead(ToView):
+    """The fields that a question has beside those of its page. A view gets only questions that it may answer."""
+
+    id: str
+    kind: QuestionKind
+
+
+QuestionRow = NewType("QuestionRow", dict[str, Any])
+"""A `QuestionHead` and a `QuestionPage` in one object."""
+
+
+class StateRows(ToView):
+    """The state by row keys."""
+
+    servers: dict[str, ServerRow]
+    calls: dict[str, CallRow]
+    questions: dict[str, QuestionRow]
+
+
+class StateChanges(ToView, omit_defaults=True):
+    """The changed rows by row keys; None for a row that is gone."""
+
+    servers: dict[str, ServerRow | None] = {}
+    calls: dict[str, CallRow | None] = {}
+    questions: dict[str, QuestionRow | None] = {}
+
+
+class LogRow(ToView):
+    """A line of a log."""
+
+    n: int
+    time: float
+    level: str
+    source: str
+    text: str
+
+
+class StringParameter(ToView):
+    """A parameter of a resource template or a prompt."""
+
+    name: str
+    description: str | None = None
+    required: bool = False
+
+
+class UsedServers(ToView):
+    """The servers that this notebook has loaded before, and that are not loaded now."""
+
+    names: list[str]
+    what: list[str]
+    """The arguments of a `load` of those that can be loaded again: not those that were typed in a cell."""
+    line: str
+    """The same as a `%mcp load` line; empty if there are none."""
+    typed: list[str]
+    """The names of those that were typed in a cell."""
+
+
+class OfferRow(ToView, kw_only=True):
+    """The fields of resources, templates and prompts."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+
+
+class ResourceRow(OfferRow):
+    """A resource."""
+
+    uri: str
+    mime: str | None = None
+    size: float | None = None
+
+
+class TemplateRow(OfferRow):
+    """A resource template (RFC 6570)."""
+
+    template: str
+    parameters: list[StringParameter]
+
+
+class ResourceRows(ToView):
+    """The resources and templates of a server."""
+
+    resources: list[ResourceRow]
+    templates: list[TemplateRow]
+
+
+class PromptRow(OfferRow):
+    """A prompt."""
+
+    arguments: list[StringParameter]
+
+
+class HistoryRow(CallSummary, frozen=True, kw_only=True):
+    """A finished call."""
+
+    call: int | None = None
+    """Number of the call, if this kernel made it recently."""
+
+
+class CallDetails(ToView):
+    """Details of one call that its row does not have."""
+
+    arguments: str | None = None
+    """JSON; None if it is not known."""
+    result: Preview | None = None
+    error: Problem | None = None
+    questions: list[str] = []
+    """Questions that the user was asked, with the answers."""
+    repeatable: bool = False
+    """Whether the arguments are known exactly, so that the same call can be made again."""
+
+
+class RunnableWay(ToView):
+    """One way to run a server of the registry."""
+
+    label: str
+    runs: str
+    """The command or the URL, with the names of its inputs in braces."""
+    problem: str | None
+    """The reason that it cannot be run here, and what to do."""
+    inputs: list[str]
+    """The names of the values that it requires."""
+
+
+class RegistryRow(ToView):
+    """A server of the registry."""
+
+    name: str
+    title: str
+    description: str
+    version: str
+    publisher: str
+    is_verified: bool
+    status: str
+    """Why it should not be added, or cannot; empty for an active one."""
+    is_deleted: bool
+    website: str
+    ways: list[RunnableWay]
+
+
+class RegistryPage(ToView):
+    """Servers of the registry, and the cursor for more."""
+
+    registry: str
+    entries: list[RegistryRow]
+    cursor: str
+    notes: list[str]
+
+
+class TrialTool(ToView):
+    """A tool of a server that is tried."""
+
+    name: str
+    description: str | None
+
+
+class Trial(ToView):
+    """The outcome of a trial: the server's tools, or the problem and the last lines of its log."""
+
+    name: str
+    place: str
+    """The file that will define it, or the notebook."""
+    runs: str
+    tools: list[TrialTool]
+    problem: Problem | None
+    log: list[str]
+    notes: list[str]
+
+
+class AddedServer(ToView):
+    """A server that was added, and the cell that loads it."""
+
+    name: str
+    cell: str
+
+
+class OwnDefinition(ToView):
+    """A server's definition in a file of ipymcp's, as JSON with secrets masked."""
+
+    text: str
+    keep: Keep
+
+
+class UnloadedServer(ToView):
+    """A configured server that is not loaded."""
+
+    name: str
+    source: str
+    where: str
+
+
+class FieldError(ToView):
+    """An error of one value of a form."""
+
+    path: list[str | int]
+    message: str
+
+
+class FieldErrors(ToView):
+    """The errors of a form's values."""
+
+    errors: list[FieldError]
+
+
+class StartedCall(ToView):
+    """The number of a call, whose result follows."""
+
+    call: int
+
+
+class CallText(ToView):
+    """A call as code."""
+
+    text: str
+
+
+class MemoryUse(ToView):
+    """The resident memory of a server's processes."""
+
+    bytes: int
+    processes: int
+
+
+class KernelHello(ToView, tag_field="kind", tag="hello"):
+    """The kernel's identity and the view's current permissions."""
+
+    version: int
+    ipymcp: str
+    mode: Mode
+    namespace: str
+    kernel: str
+    visitor: bool = False
+    """Whether the user is a visitor, who sees no details of the machine."""
+    control: bool = False
+    """Whether views may use the control channel, which running cells do not block."""
+
+
+class Snapshot(ToView, tag_field="kind", tag="snapshot"):
+    """The whole state."""
+
+    seq: int
+    state: StateRows
+
+
+class Patch(ToView, tag_field="kind", tag="patch"):
+    """The changes since the snapshot or patch with the number before."""
+
+    seq: int
+    set: StateChanges
+
+
+class SuccessReply(ToView, tag_field="kind", tag="reply"):
+    """The reply to an intent."""
+
+    id: int
+    ok: Literal[True]
+    value: Any
+
+
+class FailureReply(ToView, tag_field="kind", tag="reply"):
+    """The reply to an intent that failed, or to a message that is malformed."""
+
+    id: int | None
+    ok: Literal[False]
+    error: Problem
+
+
+class FinishedCall(ToView, tag_field="kind", tag="result"):
+    """The result of a call that the view has made."""
+
+    call: int
+    ok: Literal[True]
+    preview: Preview
+
+
+class FailedCall(ToView, tag_field="kind", tag="result"):
+    """The error of a call that the view has made."""
+
+    call: int
+    ok: Literal[False]
+    error: Problem
+
+
+class LogBatch(ToView, tag_field="kind", tag="log"):
+    """New lines of a log that the view follows."""
+
+    server: str
+    lines: list[LogRow]
+    dropped: int
+    """The number of lines before these that are not sent."""
+
+
+class MessageRow(ToView):
+    """A JSON-RPC message between the kernel and a server."""
+
+    n: int
+    time: float
+    sent: bool
+    type: MessageKind
+    method: str
+    id: str | None
+    size: int
+    duration: float | None
+    """Seconds from the request to this response."""
+    text: str
+    """The beginning of the message, at most `size` bytes."""
+
+
+class MessageBatch(ToView, tag_field="kind", tag="protocol"):
+    """New messages of a server that the view follows."""
+
+    server: str
+    lines: list[MessageRow]
+    dropped: int
+    """The number of messages before these that are not sent."""
+
+
+class HistoryUpdate(ToView, tag_field="kind", tag="history"):
+    """The number of finished calls."""
+
+    over: int
+
+
+class Mark(ToView, tag_field="kind", tag="mark"):
+    """The number of bytes sent over a channel without backpressure; the view replies with `read`."""
+
+    sent: int
+
+
+FromKernel: TypeAlias = (
+    KernelHello
+    | Snapshot
+    | Patch
+    | SuccessReply
+    | FailureReply
+    | FinishedCall
+    | FailedCall
+    | LogBatch
+    | MessageBatch
+    | HistoryUpdate
+    | Mark
+)
+
+
+# -- reading and writing ----------------------------------------------------------------------------------------------
+
+_KINDS: Final = {"hello": ViewHello, "bye": Bye, "read": Acknowledgement, "intent": Intent}
+_MAX_REASON: Final = 300
+F = TypeVar("F", bound=Struct)
 
 
 class Malformed(McpError):
@@ -38,41 +803,51 @@ def is_hello(message: object) -> bool:
     return is_object(message) and message.get("kind") == "hello"
 
 
-def text(message: Message, key: str) -> str:
-    """Read a required string.
+def decode(message: object) -> ToKernel | None:
+    """Decode a view's message; None for an unknown kind, which a later version may have.
 
     Raises:
-        Malformed: The field is missing, empty, too long or not a string.
+        Malformed: The message is not an object, or a field of it is missing or wrong.
     """
-    value = message.get(key)
-    if not isinstance(value, str) or not value or len(value) > _MAX_LENGTH:
-        raise Malformed(f"{message.get('do')!r} needs {key!r}, a text")
-    return value
-
-
-def texts(message: Message, key: str) -> list[str]:
-    """Read a required list of strings.
-
-    Raises:
-        Malformed: The field is missing, too long or not a list of strings.
-    """
-    value = message.get(key)
-    if not is_array(value) or len(value) > _MAX_COUNT or not all(isinstance(one, str) for one in value):
-        raise Malformed(f"{message.get('do')!r} needs {key!r}, a list of texts")
-    return value
-
-
-def ready(message: Message) -> tuple[Message, bytes]:
-    """Return a message that strict JSON can express, and its encoded line."""
+    if not is_object(message):
+        raise Malformed("a message is a JSON object")
+    kind = message.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return None
     try:
-        return message, _dumped(message)
-    except ValueError:
-        mended = sound(message)
-        return mended, _dumped(mended)
+        return read(message, _KINDS[kind], kind)
+    except Malformed:
+        version = message.get("version")
+        if kind != "hello" or version == VERSION:
+            raise
+        version = version if isinstance(version, int) else 0
+        return ViewHello(version=version, client="cell")  # the other fields may mean something else there
 
 
-def _dumped(message: Message) -> bytes:
-    return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+def read(message: JsonObject, form: type[F], name: str) -> F:
+    """Convert a message to its type.
+
+    Args:
+        message: The message; fields that the type lacks are ignored.
+        form: The type.
+        name: The name of the message in an error.
+
+    Raises:
+        Malformed: A field is missing or wrong.
+    """
+    try:
+        return msgspec.convert(message, form)
+    except ValidationError as error:
+        raise Malformed(f"{name!r} is malformed: {str(error)[:_MAX_REASON]}") from None
+
+
+def encode(message: ToView) -> bytes:
+    """Encode a message as one line of strict JSON."""
+    try:
+        return msgspec.json.encode(message)  # NaN and infinities become null
+    except UnicodeEncodeError:
+        text = json.dumps(sound(msgspec.to_builtins(message)), ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
 
 
 def sound(value: Any) -> Any:
@@ -83,6 +858,8 @@ def sound(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if is_object(value):
         return {sound(key): sound(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        value = [*value]  # pyright: ignore[reportUnknownVariableType]
     return [sound(item) for item in value] if is_array(value) else value
 
 
@@ -94,8 +871,16 @@ def finite(number: float | None) -> float | None:
 class Channel(Protocol):
     """A channel to a view."""
 
-    async def carry(self, message: Message, line: bytes) -> None:
-        """Send a message, given as an object and as a JSON line; wait until there is room for the next."""
+    async def carry(self, line: bytes) -> None:
+        """Send an encoded message; wait until there is room for the next."""
+        ...
+
+    def begins(self, hello: ViewHello) -> None:
+        """Handle that the view starts over: it has read or lost everything sent so far."""
+        ...
+
+    def was_read(self, count: int) -> None:
+        """Handle the number of bytes that the view has read."""
         ...
 
     def serves(self, *, blocked: bool, running: bool) -> bool:

@@ -13,36 +13,89 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
-from ipymcp.panel.messages import VERSION, Malformed, Message, is_hello, ready
+from ipymcp.panel.messages import (
+    VERSION,
+    Acknowledgement,
+    Bye,
+    FailureReply,
+    HistoryUpdate,
+    Intent,
+    KernelHello,
+    Malformed,
+    Mode,
+    SuccessReply,
+    ViewHello,
+    decode,
+    encode,
+    is_hello,
+    read,
+)
 from ipymcp.panel.permissions import Permissions
 from ipymcp.panel.questions import PanelQuestions
 from ipymcp.panel.rows import LogNumbers, problem
 from ipymcp.panel.state import PanelState, ViewSnapshot
-from ipymcp.protocol.types import is_object
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
-    from typing import TypeAlias
 
+    from ipymcp.api.additions import Addition
     from ipymcp.api.namespace import Mcp
     from ipymcp.interaction.questions import QuestionKind
-    from ipymcp.panel.messages import Channel
-    from ipymcp.panel.permissions import Mode
-    from ipymcp.panel.rows import LogReader
+    from ipymcp.panel.messages import Channel, Problem, ToView
+    from ipymcp.panel.rows import Reader
+    from ipymcp.protocol.recording import MessageRecorder
+    from ipymcp.results.records import FileFormat, RecordTable
     from ipymcp.runtime.call import Call
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.schema.tool_schema import ToolSchema
 
-    Act: TypeAlias = Callable[["Panel", "View", Message], Awaitable[Any]]
+
+class ViewCommand(Struct, frozen=True):
+    """A command that views may send.
+
+    Attributes:
+        fields: The type of its fields.
+        act: Runs it and returns the value of the reply.
+    """
+
+    fields: type[Struct]
+    act: Callable[[Panel, View, Any], Awaitable[Any]]
+
+
+class ResultFile(Struct, frozen=True):
+    """A result's table as a file."""
+
+    result: int
+    format: FileFormat
+    data: bytes
+
+
+F = TypeVar("F", bound=Struct)
+R = TypeVar("R")
+
+
+class ViewCommands(dict[str, ViewCommand]):
+    """Commands by name."""
+
+    def command(
+        self, fields: type[F], *names: str
+    ) -> Callable[[Callable[[Panel, View, F], Awaitable[R]]], Callable[[Panel, View, F], Awaitable[R]]]:
+        """Add a function under names; used as a decorator."""
+
+        def add(act: Callable[[Panel, View, F], Awaitable[R]]) -> Callable[[Panel, View, F], Awaitable[R]]:
+            self.update({name: ViewCommand(fields, act) for name in names})
+            return act
+
+        return add
 
 
 _MAX_WAITING = 1_000
@@ -64,17 +117,21 @@ class View:
         self.carrier = carrier
         self.is_greeted = False
         self._panel = panel
-        self.callback: object = None
+        self.callback: str | None = None
         """The callback address of the page's Jupyter server for logins, as the view reports it."""
         self._snapshot = ViewSnapshot(panel.shown)
         self._version = VERSION
-        self._waiting: deque[tuple[Message, bytes]] = deque()
+        self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._intents: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._calls_over = panel.host.history.added
-        self.logs: dict[str, LogReader] = {}
-        """Readers of the logs that the view follows, by server."""
+        self.readers: dict[tuple[str, str], Reader] = {}
+        """Readers of what the view follows, by command and server."""
+        self.file: ResultFile | None = None
+        """The file that the view is downloading."""
+        self.trials: dict[int, asyncio.Task[Addition]] = {}
+        """The servers that the view tries, by the view's number for each; the result of a task runs already."""
 
     @property
     def permissions(self) -> Permissions:
@@ -92,26 +149,28 @@ class View:
 
     def handle(self, message: object) -> None:
         """Handle a message from the view."""
-        if not is_object(message):
-            return self._refuse(None, Malformed("a message is a JSON object"))
-        kind = message.get("kind")
-        if kind == "hello":
-            self._greet(message)
-        elif kind == "intent":
-            self._begin(message)
-        elif kind == "bye":
-            self._panel.detach(self)
-        return None  # later versions may have other kinds
+        try:
+            decoded = decode(message)
+        except Malformed as error:
+            return self.refuse(error)
+        match decoded:
+            case ViewHello():
+                self._greet(decoded)
+            case Intent():
+                self._begin(decoded, message)
+            case Acknowledgement():
+                self.carrier.was_read(decoded.sent)
+            case Bye():
+                self._panel.detach(self)
+            case None:
+                pass
+        return None
 
-    def refuse(self, why: str) -> None:
-        """Reply that a message could not be read."""
-        self._refuse(None, Malformed(why))
-
-    def _greet(self, message: Message) -> None:
-        version = message.get("version")
-        self._version = version if isinstance(version, int) else 0
-        self.callback = message.get("callback")
-        self._snapshot.begin(message.get("wants"), message.get("server"))
+    def _greet(self, hello: ViewHello) -> None:
+        self._version = hello.version
+        self.callback = hello.callback
+        self.carrier.begins(hello)
+        self._snapshot.begin(hello)
         self.is_greeted = True
         self.tell()
         self._panel.greeted()
@@ -121,49 +180,67 @@ class View:
         if self.is_greeted:
             self._snapshot.look_again()
             context, permissions = self._panel.context, self.permissions
-            hello = {"kind": "hello", "version": VERSION, "ipymcp": __version__, "mode": permissions.mode}
-            hello |= {"visitor": permissions.is_visitor}
-            hello |= {"namespace": context.namespace(), "kernel": context.kernel}
-            self.say({**hello, "control": context.has_control})
+            self.say(
+                KernelHello(
+                    version=VERSION,
+                    ipymcp=__version__,
+                    mode=permissions.mode,
+                    namespace=context.namespace(),
+                    kernel=context.kernel,
+                    visitor=permissions.is_visitor,
+                    control=context.has_control,
+                )
+            )
 
-    def _begin(self, message: Message) -> None:
-        number = message.get("id")
-        if not isinstance(number, int) or isinstance(number, bool):
-            return self._refuse(None, Malformed("an intent needs an id, a number"))
+    def _begin(self, intent: Intent, message: Any) -> None:
         if not self.is_greeted:
-            return self._refuse(number, Malformed("say hello first"))
+            return self.refuse(Malformed("say hello first"), intent.id)
         if len(self._intents) >= _MAX_INTENTS:
-            return self._refuse(number, Malformed(f"{_MAX_INTENTS} intents are under way: wait for their replies"))
-        task = self._panel.spawn(self._do(number, message))
+            text = f"{_MAX_INTENTS} intents are under way: wait for their replies"
+            return self.refuse(Malformed(text), intent.id)
+        task = self._panel.spawn(self._do(intent, message))
         self._intents.add(task)
         task.add_done_callback(self._intents.discard)
         return None
 
-    async def _do(self, number: int, message: Message) -> None:
+    async def _do(self, intent: Intent, message: Any) -> None:
         try:
-            verb = message.get("do")
-            act = self._panel.verbs.get(verb) if isinstance(verb, str) else None
-            if act is None or not isinstance(verb, str):
+            verb = intent.do
+            command = self._panel.commands.get(verb) if isinstance(verb, str) else None
+            if command is None:
                 raise Malformed(f"there is no verb {str(verb)[:100]!r}")
             self.permissions.check(verb)
-            value = await act(self._panel, self, message)
-        except McpError as error:
-            self._refuse(number, error)
-        except Exception as error:  # a bug of ours must not end the panel
-            self._refuse(number, McpError(f"a fault of ipymcp: {error!r}"))
+            value = await command.act(self._panel, self, read(message, command.fields, verb))
+        except Exception as error:
+            self.refuse(error, intent.id)
         else:
-            self.say({"kind": "reply", "id": number, "ok": True, "value": value})
+            self.say(SuccessReply(id=intent.id, ok=True, value=value))
 
-    def _refuse(self, number: int | None, error: McpError) -> None:
-        self.say({"kind": "reply", "id": number, "ok": False, "error": problem(self.permissions.shown_error(error))})
+    def refuse(self, error: Exception, number: int | None = None) -> None:
+        """Reply that an intent has failed, or that a message is malformed."""
+        self.say(FailureReply(id=number, ok=False, error=self.problem(error)))
+
+    def problem(self, error: Exception) -> Problem:
+        """Describe an error to the view; one that is not an `McpError` is a fault of ours."""
+        known = error if isinstance(error, McpError) else McpError(f"a fault of ipymcp: {error!r}")
+        return problem(self.permissions.shown_error(known))
+
+    async def end_trial(self, number: int) -> None:
+        """End a trial, whether it is being asked about, starts or runs; nothing of it is kept."""
+        trying = self.trials.pop(number, None)
+        if trying is not None:
+            trying.cancel()
+            await asyncio.wait({trying})
+            if not trying.cancelled() and trying.exception() is None:
+                await trying.result().drop()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def say(self, message: Message) -> None:
+    def say(self, message: ToView) -> None:
         """Queue a message; messages are sent once and in order."""
-        made = ready(message)
-        self._waiting.append(made)
-        self._bytes += len(made[1])
+        line = encode(message)
+        self._waiting.append(line)
+        self._bytes += len(line)
         if len(self._waiting) > _MAX_WAITING or self._bytes > _MAX_BYTES:
             self._panel.detach(self)
         self._wake.set()
@@ -171,7 +248,7 @@ class View:
     def look(self) -> None:
         """Wake the sender if there is something new; called at most ten times a second."""
         has_history = self._calls_over != self._panel.host.history.added
-        if self.is_greeted and (self._snapshot.is_old or has_history or any(map(_has_news, self.logs.values()))):
+        if self.is_greeted and (self._snapshot.is_old or has_history or any(map(_has_news, self.readers.values()))):
             self._wake.set()
 
     async def run(self) -> None:
@@ -182,34 +259,41 @@ class View:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                message, line = self._waiting.popleft()
+                line = self._waiting.popleft()
                 self._bytes -= len(line)
-                await self.carrier.carry(message, line)
+                await self.carrier.carry(line)
             if self.is_greeted:
                 await self._send_update()
 
     async def _send_update(self) -> None:
         if update := self._snapshot.update(self.permissions):
-            await self.carrier.carry(*ready(update))
+            await self.carrier.carry(encode(update))
         over = self._panel.host.history.added
         if over != self._calls_over:
             self._calls_over = over
-            await self.carrier.carry(*ready({"kind": "history", "over": over}))
-        for server, reader in [*self.logs.items()]:
-            if lines := reader.read():
-                await self.carrier.carry(*ready({"kind": "log", "server": server, **lines}))
+            await self.carrier.carry(encode(HistoryUpdate(over=over)))
+        for reader in [*self.readers.values()]:
+            if batch := reader.read():
+                await self.carrier.carry(encode(batch))
+
+    def drop_forbidden(self) -> None:
+        """Stop what the view follows and may not follow any more."""
+        self.readers = {key: reader for key, reader in self.readers.items() if self.permissions.may(key[0])}
 
     def closed(self) -> None:
         """Release everything that belongs to the view, which was detached."""
         for task in self._intents:
             task.cancel()
+        for number in [*self.trials]:
+            self._panel.spawn(self.end_trial(number))
         self._waiting.clear()
         self._bytes = 0
         self.is_greeted = False
-        self.logs.clear()
+        self.readers.clear()
+        self.file = None
 
 
-def _has_news(reader: LogReader) -> bool:
+def _has_news(reader: Reader) -> bool:
     return reader.has_news
 
 
@@ -273,19 +357,25 @@ class Panel:
     Args:
         mcp: The notebook's servers.
         context: The notebook as the panel knows it.
-        verbs: The commands that views may send.
+        commands: The commands that views may send, by name.
     """
 
-    def __init__(self, mcp: Mcp, context: PanelContext, verbs: Mapping[str, Act]) -> None:
+    def __init__(self, mcp: Mcp, context: PanelContext, commands: Mapping[str, ViewCommand]) -> None:
         self.mcp = mcp
-        self.verbs = verbs
+        self.commands = commands
         self.host = host_of(mcp)
         self.context = context
         self.calls: dict[int, Call[Any]] = {}
         """Running calls made by views, by number."""
+        self.previewed: set[int] = set()
+        """Numbers of the results that views were shown: of no others a view gets more."""
+        self.tables: OrderedDict[int, RecordTable] = OrderedDict()
+        """The tables that views looked at last, by the numbers of their results."""
         self.views: dict[View, asyncio.Task[None]] = {}
         self.shown = PanelState(self.host, self._is_own)
         self.numbers = LogNumbers()
+        self.recorders: dict[str, MessageRecorder] = {}
+        """Recorders of the servers whose messages a view follows."""
         self.questions = PanelQuestions(
             self.host.loop, self.shown, self._answering, self._is_own, publisher=context.publisher
         )
@@ -332,7 +422,16 @@ class Panel:
             task.cancel()
             view.closed()
             view.carrier.left()
+            self.stop_recording()
             self.questions.drop_unanswerable()
+
+    def stop_recording(self) -> None:
+        """Stop and forget the recordings of messages that no view follows."""
+        followed = {server for view in self.views for verb, server in view.readers if verb == "protocol"}
+        for server in self.recorders.keys() - followed:
+            recorder, session = self.recorders.pop(server), self.host.sessions.get(server)
+            if session is not None and session.recorder is recorder:
+                session.record(None)
 
     def greeted(self) -> None:
         """Start watching for changes, because a view has said hello."""
@@ -358,10 +457,12 @@ class Panel:
     def _tell_mode(self) -> None:
         for view in [*self.views]:
             view.tell()
+            view.drop_forbidden()
+        self.stop_recording()
         self.questions.drop_unanswerable()
 
     def _attach(self, view: View) -> None:
-        self.host.desk.elsewhere = self.questions
+        self.host.questions.panel = self.questions
         self.views[view] = self.spawn(self._run(view))
         if len(self.views) > _MAX_VIEWS:
             self.detach(next(iter(self.views)))

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ipymcp.errors import CallError, McpError, PolicyError, ServerError, UnknownName
-from ipymcp.panel.messages import Malformed
+from ipymcp.panel.messages import Malformed, Mode, Problem, ServerRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.interaction.questions import ApprovalAnswer, QuestionKind
-    from ipymcp.panel.messages import Message
+    from ipymcp.panel.messages import CallRow, HistoryRow, QuestionRow
 
 
-Mode: TypeAlias = Literal["full", "run", "view"]
-_VIEW: Final = frozenset({"logs", "tools", "tool", "history"})
-_RUN: Final = frozenset(
-    {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "answer"},
+T = TypeVar("T", "ServerRow", "CallRow", "QuestionRow")
+VIEW_VERBS: Final = frozenset({"logs", "tools", "tool", "history", "details"})
+RUN_VERBS: Final = frozenset(
+    {
+        *("call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest", "answer"),
+        *("refresh", "rows", "row", "file", "repeat", "repeat_code", "keep_result"),
+    },
 )
-_VISITORS_LACK: Final = frozenset({"logs", "code"})
+HIDDEN_FROM_VISITORS: Final = frozenset({"logs", "code", "repeat_code", "keep_result"})
 _RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})
 _RUN_ANSWERS: Final[frozenset[ApprovalAnswer]] = frozenset({"once", "answer", "no"})
 """Answers that hold no longer than one model answer."""
@@ -46,16 +50,17 @@ class Permissions(Struct, frozen=True):
         Raises:
             PolicyError: The view may not use it.
         """
-        if self._may(verb):
+        if self.may(verb):
             return
         if self.is_visitor:
             raise PolicyError(f"this panel may not {verb}")
         raise PolicyError(f"this panel may not {verb}: its mode is {self.mode}", hint=self._hint())
 
-    def _may(self, verb: str) -> bool:
-        if self.is_visitor and verb in _VISITORS_LACK:
+    def may(self, verb: str) -> bool:
+        """Whether the view may use a command."""
+        if self.is_visitor and verb in HIDDEN_FROM_VISITORS:
             return False
-        return self.mode == "full" or verb in _VIEW or (self.mode == "run" and verb in _RUN)
+        return self.mode == "full" or verb in VIEW_VERBS or (self.mode == "run" and verb in RUN_VERBS)
 
     def may_answer(self, kind: QuestionKind) -> bool:
         """Whether the view shows questions of this kind and may answer them."""
@@ -82,32 +87,39 @@ class Permissions(Struct, frozen=True):
 
     # -- visibility ---------------------------------------------------------------------------------------------------
 
-    def shows(self, part: str, row: Message) -> bool:
+    def shows(self, row: ServerRow | CallRow | QuestionRow) -> bool:
         """Whether the view may see a row of the state."""
-        return part != "questions" or self.may_answer(row["kind"])
+        return not isinstance(row, dict) or self.may_answer(row["kind"])
 
-    def shown(self, part: str, row: Message) -> Message:
+    def shown(self, row: T) -> T:
         """Return a row without the parts that the view must not see."""
-        if part == "questions" and "answers" in row:
-            return {**row, "answers": self.answers(row["answers"])}
-        if part == "servers" and self.is_visitor:
-            hidden = {"where": "", "source": "", "pid": None}
-            return {**row, **hidden, "error": _UNAVAILABLE if row["error"] else None}
+        if isinstance(row, dict) and "answers" in row:
+            return cast("T", {**row, "answers": self.answers(row["answers"])})
+        if isinstance(row, ServerRow) and self.is_visitor:
+            starting = row.starting and replace(row.starting, line=None)
+            error = row.error and Problem(message=_UNAVAILABLE)
+            return replace(row, where="", source="", pid=None, error=error, missing=None, starting=starting)
         return row
 
-    def shown_history(self, row: Message) -> Message:
+    def shown_history(self, row: HistoryRow) -> HistoryRow:
         """Return a history row without the parts that the view must not see."""
-        return {**row, "error": "failed"} if self.is_visitor and row["error"] else row
+        if not self.is_visitor:
+            return row
+        return replace(row, notebook="", cell=None, error=row.error and "failed")
+
+    def may_open(self, origin: str) -> bool:
+        """Whether the view may see arguments and result of a call of this kernel; visitors only of panels' calls."""
+        return not self.is_visitor or origin == "panel"
 
     def shown_error(self, error: McpError) -> McpError:
         """Return an error without details that the view must not see."""
         if not self.is_visitor:
             return error
         if isinstance(error, ServerError):
-            return ServerError(_UNAVAILABLE["message"])
+            return ServerError(_UNAVAILABLE)
         if isinstance(error, CallError | UnknownName | PolicyError | Malformed):
             return error
         return McpError("Something failed in the notebook.")
 
 
-_UNAVAILABLE: Final[dict[str, Any]] = {"message": "This server cannot be used now.", "hint": None}
+_UNAVAILABLE: Final = "This server cannot be used now."

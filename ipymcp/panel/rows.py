@@ -1,23 +1,48 @@
-"""Rows of the panel as plain JSON: servers, calls, tools, logs, previews; secrets masked."""
+"""Rows of the panel: servers, calls, tools, logs, previews; secrets masked."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from msgspec.structs import replace
 
 from ipymcp.config.redaction import masked, masked_args
-from ipymcp.errors import AuthError, TrustError
+from ipymcp.errors import AuthError, ConfigError, TrustError
 from ipymcp.masking import masks
-from ipymcp.panel.messages import finite
+from ipymcp.panel.messages import (
+    Badge,
+    CallProgress,
+    CallRow,
+    LogBatch,
+    LogRow,
+    MessageBatch,
+    MessageRow,
+    Preview,
+    PreviewImage,
+    PreviewLink,
+    Problem,
+    ResultTable,
+    ServerRow,
+    StartProgress,
+    TableColumn,
+    TablePage,
+    TableRecord,
+    ToolRow,
+    finite,
+)
 from ipymcp.protocol import types
 from ipymcp.results.content import Embedded, Image, Link
-from ipymcp.results.rendering import is_shown_as_text
-from ipymcp.runtime.interfaces import State
+from ipymcp.results.records import RecordTable, json_head
+from ipymcp.results.rendering import beside, is_shown_as_text, table_records, warnings
+from ipymcp.results.tables import cell_text, numeric_columns
+from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import hints
-from ipymcp.text import shown_json, visible
+from ipymcp.text import cut, shown_json, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,15 +50,15 @@ if TYPE_CHECKING:
     from ipymcp.api.prompts import PromptResult
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.errors import McpError
-    from ipymcp.panel.messages import Message
     from ipymcp.protocol.client import Client
+    from ipymcp.protocol.recording import MessageRecorder, RecordedMessage
     from ipymcp.results.content import Part
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call import Call
+    from ipymcp.runtime.call import RunningCall
     from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.events import RollingLog
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.logs import RollingLog
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.policy import Policy
     from ipymcp.security.rules import Decision
@@ -42,6 +67,7 @@ if TYPE_CHECKING:
 _MAX_LINES = 500
 _MAX_CHARACTERS = 100_000
 """Maximum characters of one batch."""
+_MAX_METHOD = 200
 _FLOODED = 0.3
 """Seconds between batches when lines were dropped: no one reads thousands of lines a second."""
 
@@ -58,6 +84,19 @@ class LogNumbers:
         if known is None or known[0] is not log:
             known = self._known[server] = log, 0 if known is None else known[1] + known[0].total
         return known[1]
+
+
+class Reader(Protocol):
+    """Follows something for a view."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to read."""
+        ...
+
+    def read(self) -> LogBatch | MessageBatch | None:
+        """Return what is new; None for nothing."""
+        ...
 
 
 class LogReader:
@@ -86,8 +125,8 @@ class LogReader:
             return False
         return self._last is None or self._numbers.first(self._server, session.log) + session.log.total != self._last
 
-    def read(self) -> Message | None:
-        """Return the newest of the new lines, and how many were dropped; None if there are none."""
+    def read(self) -> LogBatch | None:
+        """Return the newest of the new lines, and how many were dropped; None for none."""
         session = self._host.sessions.get(self._server)
         if session is None or not self.has_news:
             return None
@@ -96,19 +135,75 @@ class LogReader:
         unread = log.total if self._last is None or self._last > total else total - self._last
         self._last = total
         lines = log.tail(min(unread, _MAX_LINES))
-        shown: list[Message] = []
+        shown: list[LogRow] = []
         size = 0
         for number, line in zip(range(total, 0, -1), reversed(lines), strict=False):
             size += len(line.text)
             if size > _MAX_CHARACTERS:
                 break
-            text = visible(line.text)
-            shown.append(
-                {"n": number, "time": line.time, "level": visible(line.level), "source": line.source, "text": text}
-            )
+            level, text = visible(line.level), visible(line.text)
+            shown.append(LogRow(n=number, time=line.time, level=level, source=line.source, text=text))
         dropped = unread - len(shown)
         self._not_before = time.monotonic() + _FLOODED if dropped else 0.0
-        return {"lines": shown[::-1], "dropped": dropped} if shown or dropped else None
+        return LogBatch(server=self._server, lines=shown[::-1], dropped=dropped)
+
+
+class MessageReader:
+    """Reader that follows the JSON-RPC messages of one server, over reloads of the server.
+
+    Args:
+        server: The server's name.
+        host: The host, which may reload the server.
+        recorder: Records the messages.
+        since: The number of the last message that the view has; None for all kept messages.
+    """
+
+    def __init__(self, server: str, host: Host, recorder: MessageRecorder, since: int | None) -> None:
+        self._server = server
+        self._host = host
+        self._recorder = recorder
+        self._last = since or 0
+        self._not_before = 0.0
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are new messages."""
+        session = self._host.sessions.get(self._server)
+        if session is not None and session.recorder is not self._recorder:
+            session.record(self._recorder)
+        return self._recorder.total != self._last and time.monotonic() >= self._not_before
+
+    def read(self) -> MessageBatch | None:
+        """Return the newest of the new messages, and how many were dropped; None for none."""
+        if not self.has_news:
+            return None
+        messages = self._recorder.tail(_MAX_LINES)
+        first, total = self._last, self._recorder.total
+        shown: list[MessageRow] = []
+        size = 0
+        for message in reversed(messages):
+            size += len(message.head)
+            if message.number <= first or (shown and size > _MAX_CHARACTERS):
+                break
+            shown.append(_message_row(message))
+        self._last = max(total if not messages else messages[-1].number, first)
+        dropped = self._last - first - len(shown)
+        self._not_before = time.monotonic() + _FLOODED if dropped else 0.0
+        return MessageBatch(server=self._server, lines=shown[::-1], dropped=dropped)
+
+
+def _message_row(message: RecordedMessage) -> MessageRow:
+    return MessageRow(
+        n=message.number,
+        time=message.time,
+        sent=message.is_sent,
+        type=message.kind,
+        method=visible(message.method[:_MAX_METHOD]),
+        id=None if message.id is None else visible(str(message.id)[:_MAX_METHOD]),
+        size=message.size,
+        duration=message.duration,
+        text=message.text,
+    )
 
 
 _MAX_PREVIEW_CHARACTERS = 50_000
@@ -120,72 +215,130 @@ _MAX_LINKS = 100
 _IMAGES = ("image/png", "image/jpeg", "image/gif")
 
 
-def preview(result: ToolResult | ResourceResult, variable: str | None) -> Message:
+_PAGE_ROWS = 50
+_MAX_COLUMNS = 50
+_MAX_CELL = 100
+"""Characters of a cell of a page."""
+_MAX_RECORD_MEMBERS = 500
+_MAX_LINE = 60
+"""Characters of JSON in one line."""
+_MAX_VALUE = 20_000
+"""Characters of a value of one row."""
+
+
+def preview(result: ToolResult | ResourceResult, variable: str | None, number: int | None = None) -> Preview:
     """Preview the result of a call or a resource.
 
     Args:
         result: The result.
         variable: The expression for the result in the notebook.
+        number: The number of the result in `mcp.results`, by which a view asks for more rows.
     """
+    records = table_records(result)
+    if records is not None and number is not None:
+        return Preview(
+            text=_head(result.text),
+            html=None,
+            image=None,
+            json=_small_json(result.data),
+            links=[],
+            truncated=False,
+            size=result.size,
+            variable=variable,
+            table=ResultTable(
+                result=number,
+                page=table_page(RecordTable(records), 0),
+                notes=[one for one in (beside(result.data, records), *warnings(result)) if one],
+            ),
+        )
     bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
     image = _image(bundle)
     is_text = is_shown_as_text(result)
-    html = None if is_text else bundle.get("text/html")
-    html = html if html is not None and len(html) <= _MAX_HTML else None
-    text = result.text
+    html = None if is_text else _small_html(bundle.get("text/html"))
     data = None if is_text else _small_json(result.data)
-    shown = _head(text)
-    is_cut = len(text) > _MAX_PREVIEW_CHARACTERS or (
-        data is None and not is_text and not isinstance(result.data, str | bytes)
-    )
+    is_cut = data is None and not is_text and not isinstance(result.data, str | bytes)
     is_cut |= _has_images(result.content) and image is None and html is None
-    size = result.size
-    return _preview(shown, html, image, data, _links(result.content), is_cut, size, variable)
+    return Preview(
+        text=_head(result.text),
+        html=html,
+        image=image,
+        json=data,
+        links=_links(result.content),
+        truncated=is_cut or len(result.text) > _MAX_PREVIEW_CHARACTERS,
+        size=result.size,
+        variable=variable,
+    )
 
 
-def prompt_preview(result: PromptResult, variable: str | None) -> Message:
+def table_page(table: RecordTable, first: int, *, sort: int | None = None, descending: bool = False) -> TablePage:
+    """A page of a result's table; arguments as for `RecordTable.page`."""
+    rows = table.page(first, _PAGE_ROWS, _MAX_COLUMNS, sort=sort, descending=descending)
+    numeric = numeric_columns(rows)
+    names = table.names[:_MAX_COLUMNS]
+    return TablePage(
+        columns=[
+            TableColumn(name=cut(cell_text(name), _MAX_CELL), is_numeric=bool(numeric) and numeric[place])
+            for place, name in enumerate(names)
+        ],
+        more_columns=len(table.names) - len(names),
+        rows=[[cut(cell_text(each), _MAX_CELL) for each in row] for row in rows],
+        first=first,
+        total=len(table),
+    )
+
+
+def table_record(record: dict[str, Any]) -> TableRecord:
+    """All values of a record."""
+    members: list[tuple[str, str]] = []
+    characters = _MAX_PREVIEW_CHARACTERS
+    for name, value in record.items():
+        if len(members) == _MAX_RECORD_MEMBERS or characters < 0:
+            break
+        text = value if isinstance(value, str) else _json_text(value)
+        text = visible(masks.head(text, _MAX_VALUE)) + ("…" if len(text) > _MAX_VALUE else "")
+        members.append((cut(cell_text(name), _MAX_CELL), text))
+        characters -= len(text)
+    return TableRecord(members=members, more=len(record) - len(members))
+
+
+def _json_text(value: object) -> str:
+    """A value as JSON, in one line if that is short."""
+    line, is_whole = json_head(value, _MAX_LINE)
+    return line if is_whole else json_head(value, _MAX_VALUE + masks.longest, indent=2)[0]
+
+
+def prompt_preview(result: PromptResult, variable: str | None, number: int | None = None) -> Preview:
     """Preview the messages of a prompt; arguments as for `preview`."""
     text = "\n\n".join(f"{message.role}: {message.text}" for message in result.messages)
-    html = result._repr_mimebundle_()["text/html"] if _has_images([one.content for one in result.messages]) else None  # pyright: ignore[reportPrivateUsage]
-    html = html if html is not None and len(html) <= _MAX_HTML else None
-    links = _links([one.content for one in result.messages])
-    size = result.size
-    return _preview(_head(text), html, None, None, links, len(text) > _MAX_PREVIEW_CHARACTERS, size, variable)
+    parts = [message.content for message in result.messages]
+    html = result._repr_mimebundle_()["text/html"] if _has_images(parts) else None  # pyright: ignore[reportPrivateUsage]
+    return Preview(
+        text=_head(text),
+        html=_small_html(html),
+        image=None,
+        json=None,
+        links=_links(parts),
+        truncated=len(text) > _MAX_PREVIEW_CHARACTERS,
+        size=result.size,
+        variable=variable,
+    )
 
 
-def _preview(
-    text: str,
-    html: str | None,
-    image: Message | None,
-    data: Any,
-    links: list[Message],
-    is_cut: bool,
-    size: int,
-    variable: str | None,
-) -> Message:
-    return {
-        "text": text or None,
-        "html": html,
-        "image": image,
-        "json": data,
-        "links": links,
-        "truncated": is_cut,
-        "size": size,
-        "variable": variable,
-    }
+def _head(text: str) -> str | None:
+    return visible(masks.head(text, _MAX_PREVIEW_CHARACTERS)) or None
 
 
-def _head(text: str) -> str:
-    return visible(masks.head(text, _MAX_PREVIEW_CHARACTERS))
+def _small_html(html: str | None) -> str | None:
+    return html if html is not None and len(html) <= _MAX_HTML else None
 
 
-def _image(bundle: dict[str, Any]) -> Message | None:
+def _image(bundle: dict[str, Any]) -> PreviewImage | None:
     """The image of a MIME bundle, unless it is too large."""
     kind = next((kind for kind in _IMAGES if kind in bundle), None)
     if kind is None:
         return None
     data = bundle[kind]
-    return {"mime": kind, "data": data} if len(data) <= _MAX_IMAGE else None
+    return PreviewImage(mime=kind, data=data) if len(data) <= _MAX_IMAGE else None
 
 
 def _small_json(data: Any) -> Any:
@@ -204,9 +357,9 @@ def _has_images(parts: Sequence[Part]) -> bool:
     return any(isinstance(part, Image) or (isinstance(part, Embedded) and part.image is not None) for part in parts)
 
 
-def _links(parts: Sequence[Part]) -> list[Message]:
+def _links(parts: Sequence[Part]) -> list[PreviewLink]:
     links = [part for part in parts if isinstance(part, Link)][:_MAX_LINKS]
-    return [{"uri": visible(link.uri), "name": visible(link.title or link.name or link.uri)} for link in links]
+    return [PreviewLink(uri=visible(one.uri), name=visible(one.title or one.name or one.uri)) for one in links]
 
 
 _CLAUSES: Final = re.compile(r"\s+·\s+|;\s+|,\s+or\s+")
@@ -218,13 +371,16 @@ _STATES: Final = re.compile(r"%mcp( shows.*)?")
 _WORTHLESS: Final = re.compile(r"\bIPYMCP_\w+=|\.result\b|\btimeout=")
 """Hints that do not apply to a panel, which shows whole results and can ask the user."""
 _CODE: Final = re.compile(r"%%?\w|\bmcp\.\w")
-_TABS: Final = {"history": "Calls"}
+_AND: Final = "; "
+_OFFERED: Final = frozenset({"", "see Logs", "press Start", "press Restart"})
+"""Hints that repeat the buttons below the error of a server."""
+_TABS: Final = {"history": "Activity", "resources": "Tools", "prompts": "Tools"}
 
 
 def panel_hint(error: McpError) -> str | None:
     """Reword an error's hint for a panel: a button where there is one, else the code to type."""
     clauses = [_clause(one.strip(), error) for one in _CLAUSES.split(error.hint or "")]
-    return "; ".join(dict.fromkeys(filter(None, clauses))) or None
+    return _AND.join(dict.fromkeys(filter(None, clauses))) or None
 
 
 def _clause(text: str, error: McpError) -> str:
@@ -251,16 +407,16 @@ _MAX_TEXT = 20_000
 _MAX_ABOUT = 2_000
 """Maximum characters of a description in a list of tools."""
 _MAX_FINDINGS = 20
-_BADGES: tuple[tuple[str, bool, str, str], ...] = (
-    ("readOnlyHint", True, "only reads", "safe"),
-    ("readOnlyHint", False, "changes things", "neutral"),
-    ("destructiveHint", True, "may destroy", "danger"),
-    ("idempotentHint", True, "can be repeated", "neutral"),
-    ("openWorldHint", True, "reaches outside", "neutral"),
+_BADGES: Final = (
+    ("readOnlyHint", True, Badge(text="read-only", kind="safe")),
+    ("readOnlyHint", False, Badge(text="writes", kind="neutral")),
+    ("destructiveHint", True, Badge(text="destructive", kind="danger")),
+    ("idempotentHint", True, Badge(text="idempotent", kind="neutral")),
+    ("openWorldHint", True, Badge(text="open world", kind="neutral")),
 )
 
 
-def server_row(session: ServerSession, alias: str, disabled: int, tools_version: int) -> Message:
+def server_row(session: ServerSession, alias: str, disabled: int, tools_version: int) -> ServerRow:
     """Row of a server.
 
     Args:
@@ -269,29 +425,39 @@ def server_row(session: ServerSession, alias: str, disabled: int, tools_version:
         disabled: Number of disabled tools.
         tools_version: Version of the tool list; changes with the tools and with the policy.
     """
-    client, definition = session.client, session.definition
-    return {
-        "name": session.name,
-        "alias": alias,
-        "state": session.state.value,
-        "lazy": session.is_lazy,
-        "transport": definition.transport,
-        "era": client.era.kind if client else None,
-        "version": _version(client),
-        "where": where(definition),
-        "source": visible(definition.source.file or "this notebook"),
-        "since": session.connected_since if client else None,
-        "pid": session.pid if client else None,
-        "calls": session.calls,
-        "tools": len(session.catalog.tools),
-        "resources": _count(session, client, "resources"),
-        "prompts": _count(session, client, "prompts"),
-        "disabled_tools": disabled,
-        "tools_version": tools_version,
-        "error": _error(session),
-        "instructions": _text(client.instructions if client else None),
-        "capabilities": sorted(visible(str(name)) for name in client.capabilities) if client else [],
-    }
+    client, definition, missing = session.client, session.definition, missing_value(session)
+    return ServerRow(
+        name=session.name,
+        alias=alias,
+        state=session.state,
+        lazy=session.is_lazy,
+        transport=definition.transport,
+        protocol=visible(session.protocol_version) or None,
+        version=_version(client),
+        where=where(definition),
+        source=visible(definition.source.file or "this notebook"),
+        own=is_own(definition),
+        since=session.status.connected_since if client else None,
+        pid=session.pid if client else None,
+        calls=session.calls,
+        tools=len(session.catalog.tools),
+        resources=_count(session, client, "resources"),
+        prompts=_count(session, client, "prompts"),
+        disabled_tools=disabled,
+        tools_version=tools_version,
+        error=_error(session),
+        missing=missing[1] if missing is not None else None,
+        starting=_starting(session),
+        instructions=shown_text(client.instructions if client else None),
+        capabilities=sorted(visible(str(name)) for name in client.capabilities) if client else [],
+    )
+
+
+def is_own(definition: ServerDefinition) -> bool:
+    """Whether a server is defined in a file that ipymcp writes: the user's own, or a project's `mcp.json`."""
+    source = definition.source
+    place = os.path.join(source.folder or "", "mcp.json")
+    return source.scope == "user" or (source.scope == "project" and source.file == place)
 
 
 def where(definition: ServerDefinition) -> str:
@@ -301,28 +467,35 @@ def where(definition: ServerDefinition) -> str:
     return visible(shlex.join([definition.command or "", *masked_args(definition.args)]))
 
 
-def problem(error: McpError) -> Message:
+def problem(error: McpError) -> Problem:
     """An error with its hint."""
     hint = panel_hint(error)
-    return {"message": visible(error.message), "hint": hint and visible(hint), "type": type(error).__name__}
+    return Problem(message=visible(error.message), hint=hint and visible(hint), type=type(error).__name__)
 
 
-def call_row(call: Call[Any], where: str) -> Message:
-    """Row of a running call, made in the `panel` or the `notebook` (`where`)."""
+def missing_value(session: ServerSession) -> tuple[Literal["variable", "secret"], str] | None:
+    """The kind and the name of the value that the last start of a server lacked."""
+    error = session.status.error
+    return error.missing if isinstance(error, ConfigError) else None
+
+
+def call_row(call: RunningCall) -> CallRow:
+    """Row of a running call."""
     progress = call.progress
     shown = None
     if progress is not None:
         message = visible(progress.message[:_MAX_ABOUT]) if progress.message else None
-        shown = {"progress": finite(progress.progress) or 0, "total": finite(progress.total), "message": message}
-    return {
-        "id": call.number,
-        "server": call.session.name,
-        "tool": call.tool,
-        "caller": call.options.caller,
-        "started": time.time() - (time.monotonic() - call.started),
-        "progress": shown,
-        "where": where,
-    }
+        number, total = finite(progress.progress) or 0, finite(progress.total)
+        shown = CallProgress(progress=number, total=total, message=message)
+    return CallRow(
+        id=call.number,
+        server=call.session.name,
+        tool=call.tool,
+        started=time.time() - (time.monotonic() - call.started),
+        progress=shown,
+        origin=call.options.origin or call.options.caller,
+        cell=call.cell,
+    )
 
 
 def disabled_tools(host: Host, session: ServerSession) -> int:
@@ -333,7 +506,7 @@ def disabled_tools(host: Host, session: ServerSession) -> int:
     return sum(filters.forbidding(entry) is not None for entry in session.catalog.tools.values())
 
 
-def tool_rows(host: Host, session: ServerSession, entries: Iterable[ToolEntry]) -> list[Message]:
+def tool_rows(host: Host, session: ServerSession, entries: Iterable[ToolEntry]) -> list[ToolRow]:
     """Rows of a server's tools."""
     found: dict[str, list[str]] = {}
     for finding in host.guard.findings.get(session.name, ()):
@@ -341,25 +514,24 @@ def tool_rows(host: Host, session: ServerSession, entries: Iterable[ToolEntry]) 
     return [_tool_row(host, session, one, found.get(f"{one.server}.{one.name}", [])) for one in entries]
 
 
-def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: list[str]) -> Message:
+def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: list[str]) -> ToolRow:
     policy, definition = host.guard.policy, entry.definition
     known = hints(entry, session.rights)
     if known.get("readOnlyHint") is True:  # a read-only tool destroys nothing, whatever its other hints
         known.pop("destructiveHint", None)
         known.pop("idempotentHint", None)
-    badges = [{"text": text, "kind": kind} for key, value, text, kind in _BADGES if known.get(key) is value]
-    return {
-        "server": entry.server,
-        "name": entry.name,
-        "alias": entry.alias,
-        "title": _text(definition.title, _MAX_ABOUT),
-        "description": _text(definition.description, _MAX_ABOUT),
-        "badges": badges,
-        "decision": _decision(policy, entry, session),
-        "disabled": policy.filters.forbidding(entry) is not None,
-        "changed": host.guard.pinning.has_changed(session.rights.digest, entry.name),
-        "findings": findings[:_MAX_FINDINGS],
-    }
+    return ToolRow(
+        server=entry.server,
+        name=entry.name,
+        alias=entry.alias,
+        title=shown_text(definition.title, _MAX_ABOUT),
+        description=shown_text(definition.description, _MAX_ABOUT),
+        badges=[badge for hint, value, badge in _BADGES if known.get(hint) is value],
+        decision=_decision(policy, entry, session),
+        disabled=policy.filters.forbidding(entry) is not None,
+        changed=host.guard.pinning.has_changed(session.rights.digest, entry.name),
+        findings=findings[:_MAX_FINDINGS],
+    )
 
 
 def _decision(policy: Policy, entry: ToolEntry, session: ServerSession) -> Decision:
@@ -369,16 +541,16 @@ def _decision(policy: Policy, entry: ToolEntry, session: ServerSession) -> Decis
     return policy.rules(entry, session.rights, "user")[-1].decision
 
 
-def tool_details(host: Host, session: ServerSession, entry: ToolEntry) -> Message:
+def tool_details(host: Host, session: ServerSession, entry: ToolEntry) -> ToolRow:
     """Row of a tool with its full description and its schemas."""
     definition = entry.definition
-    output = types.loads(definition.outputSchema) if len(definition.outputSchema) else None
-    return {
-        **tool_rows(host, session, [entry])[0],
-        "description": _text(definition.description),
-        "schema": types.loads(definition.inputSchema),
-        "output_schema": output,
-    }
+    [row] = tool_rows(host, session, [entry])
+    return replace(
+        row,
+        description=shown_text(definition.description),
+        schema=types.loads(definition.inputSchema),
+        output_schema=types.loads(definition.outputSchema) if len(definition.outputSchema) else None,
+    )
 
 
 def _version(client: Client | None) -> str | None:
@@ -393,16 +565,29 @@ def _count(session: ServerSession, client: Client | None, kind: str) -> int | No
     return count if count or (client is not None and kind in client.capabilities) else None
 
 
-def _error(session: ServerSession) -> Message | None:
+def _error(session: ServerSession) -> Problem | None:
     """The error behind the server's state; the failure of a call is not one."""
-    if session.error is not None:
-        return problem(session.error)
-    if session.last_error and (session.state.is_troubled or session.state is State.RESTARTING):
-        return {"message": visible(session.last_error), "hint": None}
+    if session.status.error is not None:
+        shown = problem(session.status.error)
+        clauses = (shown.hint or "").split(_AND) if missing_value(session) is None else []  # there is a field for it
+        return replace(shown, hint=_AND.join(each for each in clauses if each not in _OFFERED) or None)
+    if session.status.last_error and (session.state.record.is_troubled or session.state is State.RESTARTING):
+        return Problem(message=visible(session.status.last_error))
     return None
 
 
-def _text(text: str | None, longest: int = _MAX_TEXT) -> str | None:
+def _starting(session: ServerSession) -> StartProgress | None:
+    status = session.status
+    if status.moving_since is None:
+        return None
+    attempt, attempts = status.attempt
+    lines = session.connection.last_stderr if session.connection is not None else ()
+    line = shown_text(lines[-1], _MAX_ABOUT) if lines else None
+    return StartProgress(attempt=attempt, attempts=attempts, since=status.moving_since, line=line)
+
+
+def shown_text(text: str | None, longest: int = _MAX_TEXT) -> str | None:
+    """Return a text of a server for display, shortened; None for an empty one."""
     if not text:
         return None
-    return visible(text if len(text) <= longest else f"{text[:longest]}…")
+    return visible(cut(text, longest))

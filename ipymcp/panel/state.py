@@ -1,20 +1,20 @@
-"""The state that the panel shows, as rows of plain JSON, and the part of them that each view has."""
+"""The state that the panel shows, and the part of it that each view has."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 from ipymcp.errors import McpError
+from ipymcp.panel.messages import Part, Patch, ServerRow, Snapshot, StateChanges, StateRows
 from ipymcp.panel.rows import call_row, disabled_tools, server_row
-from ipymcp.protocol.types import is_array
-from ipymcp.runtime.events import OffersChanged
+from ipymcp.runtime.events import ListChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.panel.messages import Message
+    from ipymcp.panel.messages import CallRow, QuestionRow, ViewHello
     from ipymcp.panel.permissions import Permissions
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.catalog import Catalog
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ipymcp.runtime.resources import Kind
     from ipymcp.runtime.session import ServerSession
 
+    Row: TypeAlias = ServerRow | CallRow | QuestionRow
 
-_PARTS: Final = ("servers", "calls", "questions")
-_OWNERS: Final = {"servers": "name", "calls": "server", "questions": "server"}
-"""The field of a row that names its server."""
+
+_PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 class ViewSnapshot:
@@ -37,11 +37,11 @@ class ViewSnapshot:
     """
 
     def __init__(self, shown: PanelState) -> None:
-        self.parts: tuple[str, ...] = _PARTS
+        self.parts: tuple[Part, ...] = _PARTS
         """The parts of the state that the view asked for."""
         self._shown = shown
         self._server: str | None = None
-        self._sent: dict[str, dict[str, Message]] = {}
+        self._sent: dict[Part, dict[str, Row]] = {}
         self._sent_version = -1
         self._wants_all = False
         self._permissions: Permissions | None = None
@@ -52,22 +52,17 @@ class ViewSnapshot:
         """Whether the state may have changed since the last update."""
         return self._wants_all or self._sent_version != self._shown.version
 
-    def begin(self, wants: object, server: object) -> None:
-        """Send a complete snapshot next.
-
-        Args:
-            wants: The list of parts that the view asks for; anything else means all parts.
-            server: The name of the only server to show; anything else means all servers.
-        """
-        self.parts = tuple(part for part in _PARTS if part in wants) if is_array(wants) else _PARTS
-        self._server = server if isinstance(server, str) else None
+    def begin(self, hello: ViewHello) -> None:
+        """Send a complete snapshot next, of what the view wants."""
+        self.parts = _PARTS if hello.wants is None else tuple(part for part in _PARTS if part in hello.wants)
+        self._server = hello.server
         self._wants_all = True
 
     def look_again(self) -> None:
         """Compare all rows at the next update: the view's permissions may have changed."""
         self._sent_version = -1
 
-    def update(self, permissions: Permissions) -> Message | None:
+    def update(self, permissions: Permissions) -> Snapshot | Patch | None:
         """Return a snapshot if one is due, a patch if something has changed, else None.
 
         Args:
@@ -84,34 +79,40 @@ class ViewSnapshot:
         if self._wants_all:
             self._wants_all = False
             self._number += 1
-            state = {part: _shown(part, now.get(part, {}), permissions) for part in _PARTS}
-            return {"kind": "snapshot", "seq": self._number, "state": state}
+            rows: Any = {part: _shown(now.get(part, {}), permissions) for part in _PARTS}
+            return Snapshot(seq=self._number, state=StateRows(**rows))
         changed = {part: change for part in now if (change := _difference(before.get(part, {}), now[part]))}
         if not changed:
             return None
         self._number += 1
-        changed = {part: _shown(part, rows, permissions) for part, rows in changed.items()}
-        return {"kind": "patch", "seq": self._number, "set": changed}
+        rows = {part: _shown(change, permissions) for part, change in changed.items()}
+        return Patch(seq=self._number, set=StateChanges(**rows))
 
-    def _scoped(self, permissions: Permissions) -> dict[str, dict[str, Message]]:
+    def _scoped(self, permissions: Permissions) -> dict[Part, dict[str, Row]]:
         server = self._server
         return {
             part: {
-                name: row
-                for name, row in self._shown.rows[part].items()
-                if permissions.shows(part, row) and (server is None or row[_OWNERS[part]] == server)
+                key: row
+                for key, row in self._shown.rows[part].items()
+                if permissions.shows(row) and (server is None or _server_of(row) == server)
             }
             for part in self.parts
         }
 
 
-def _shown(part: str, rows: dict[str, Any], permissions: Permissions) -> dict[str, Any]:
-    return {name: row and permissions.shown(part, row) for name, row in rows.items()}
+def _server_of(row: Row) -> str:
+    if isinstance(row, ServerRow):
+        return row.name
+    return row["server"] if isinstance(row, dict) else row.server
 
 
-def _difference(before: dict[str, Message], now: dict[str, Message]) -> dict[str, Any]:
-    changed: dict[str, Any] = {name: row for name, row in now.items() if before.get(name) is not row}
-    return changed | {name: None for name in before if name not in now}
+def _shown(rows: dict[str, Any], permissions: Permissions) -> dict[str, Any]:
+    return {key: row and permissions.shown(row) for key, row in rows.items()}
+
+
+def _difference(before: dict[str, Row], now: dict[str, Row]) -> dict[str, Row | None]:
+    changed: dict[str, Row | None] = {key: row for key, row in now.items() if before.get(key) is not row}
+    return changed | {key: None for key in before if key not in now}
 
 
 _SHOW_AFTER = 0.1
@@ -128,7 +129,7 @@ class PanelState:
     """
 
     def __init__(self, host: Host, is_own: Callable[[object], bool]) -> None:
-        self.rows: dict[str, dict[str, Message]] = {"servers": {}, "calls": {}, "questions": {}}
+        self.rows: dict[Part, dict[str, Row]] = {"servers": {}, "calls": {}, "questions": {}}
         self.version = 0
         """Number of changes so far."""
         self._host = host
@@ -146,7 +147,7 @@ class PanelState:
         self._look_at_servers()
         self._look_at_calls()
 
-    def ask(self, question: Message) -> None:
+    def ask(self, question: QuestionRow) -> None:
         """Show a question."""
         self._put("questions", question["id"], question)
 
@@ -156,27 +157,29 @@ class PanelState:
 
     def handle(self, event: Event) -> None:
         """List resources and prompts again after a server has changed them."""
-        if isinstance(event, OffersChanged):
+        if isinstance(event, ListChanged):
             self._looked.pop(event.server, None)
 
     def _look_at_servers(self) -> None:
         host = self._host
         sessions = host.sessions
-        aliases = host.aliases() if sessions.keys() != self.rows["servers"].keys() else None
+        shown: dict[str, Any] = self.rows["servers"]
+        aliases = host.aliases() if sessions.keys() != shown.keys() else None
         rules = host.guard.policy.filters.rules
         for name, session in sessions.items():
-            alias = aliases[name] if aliases else self.rows["servers"][name]["alias"]
+            alias = aliases[name] if aliases else shown[name].alias
             tools_version = self._tools_version(session)
             key = (
                 session, alias, session.state, session.is_lazy, session.client, session.calls, session.catalog,
-                session.error, session.last_error, rules, tools_version,
+                session.status.error, session.status.last_error, rules, tools_version,
+                session.status.moving_since and (session.status.attempt, session.log.total),
             )  # fmt: skip
             if self._is_news("servers", name, key):
                 disabled = self._count_disabled(session, rules)
                 self._put("servers", name, server_row(session, alias, disabled, tools_version))
             if session.client is not None and self._looked.get(name) is not session.client:
                 self._looked[name] = session.client
-                session.spawn(_list_offers(session, session.client), "panel")
+                self._host.loop.spawn(_list_offers(session, session.client), f"ipymcp-panel-{session.name}")
         self._keep("servers", sessions.keys())
 
     def _tools_version(self, session: ServerSession) -> int:
@@ -201,25 +204,29 @@ class PanelState:
 
     def _look_at_calls(self) -> None:
         latest = time.monotonic() - _SHOW_AFTER
-        running = {str(call.number): call for call in list(self._host.running.values())[:_MAX_CALLS]}
-        running = {number: call for number, call in running.items() if call.started <= latest}
+        running = {str(call.number): call for call in list(self._host.calls.running.values())[:_MAX_CALLS]}
+        running = {
+            number: call
+            for number, call in running.items()
+            if call.started <= latest and (call.options.batch is None or call.options.batch.number == call.number)
+        }
         for number, call in running.items():
             if self._is_news("calls", number, (call, call.progress)):
-                self._put("calls", number, call_row(call, "panel" if self._is_own(call) else "notebook"))
+                self._put("calls", number, call_row(call))
         self._keep("calls", running.keys())
 
-    def _is_news(self, part: str, name: str, key: tuple[Any, ...]) -> bool:
+    def _is_news(self, part: Part, name: str, key: tuple[Any, ...]) -> bool:
         if self._keys.get((part, name)) == key:
             return False
         self._keys[part, name] = key
         return True
 
-    def _put(self, part: str, name: str, row: Message) -> None:
+    def _put(self, part: Part, name: str, row: Row) -> None:
         if self.rows[part].get(name) != row:
             self.rows[part][name] = row
             self.version += 1
 
-    def _keep(self, part: str, names: Any) -> None:
+    def _keep(self, part: Part, names: Any) -> None:
         gone = self.rows[part].keys() - names
         for name in gone:
             del self.rows[part][name]
@@ -237,4 +244,4 @@ async def _list_offers(session: ServerSession, client: Client) -> None:
         kinds.append("prompts")
     if kinds:
         with contextlib.suppress(McpError):  # logged already
-            await session.offers.look(*kinds)
+            await session.resources.look(*kinds)

@@ -22,7 +22,7 @@ from ipymcp.protocol.listing import TOOLS, list_all
 from ipymcp.protocol.negotiation import SessionRecovery, negotiate
 from ipymcp.protocol.server_requests import RequestAnswers, ServerRequestDispatcher, UnexpectedRequests
 from ipymcp.protocol.subscriptions import Listener, ListenStream, ListenStreams, NotificationDispatcher
-from ipymcp.protocol.tasks import Tasks, takes_tasks
+from ipymcp.protocol.tasks import Tasks
 from ipymcp.protocol.transports.base import NO_HEADERS, OutboundMessage
 from ipymcp.protocol.types import is_object
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.eras import Era, Identity
     from ipymcp.protocol.negotiation import EraChoice
+    from ipymcp.protocol.recording import MessageRecorder
     from ipymcp.protocol.server_requests import Responder
     from ipymcp.protocol.transports.base import ReadLease, RequestId, Transport
 
@@ -71,17 +72,20 @@ class Client:
         self._headers = Headers()
         self._answers = RequestAnswers(responder, self._timeouts)
         self._dispatcher = ServerRequestDispatcher(
-            self._answers, self._background, self._respond, self._find, self.on_protocol_warning
+            self._answers, self._background, self._respond, self._find, self.protocol_warning
         )
-        self._rounds = InputRounds(self, self._answers, self._background)
+        self._rounds = InputRounds(self, self._peer, self._answers, self._background)
         self._recovery = SessionRecovery(self, self._background)
         self._unexpected = UnexpectedRequests(self._peer, listener)
         self._streams = ListenStreams(listener.protocol_warning)
-        self.task_slots: dict[str, PendingRequest] = {}
+        self.running_tasks: dict[str, PendingRequest] = {}
         """Calls that became tasks, by task id; requests from the server may refer to a task."""
-        self._tasks = Tasks(self, self._rounds, self._background, self.task_slots)
-        self._notifications = NotificationDispatcher(listener, self._streams, self._tasks.changed, self._cancelled)
+        self.tasks = Tasks(self, self._peer, self._rounds, self._background, self.running_tasks)
+        """The calls that run as tasks."""
+        self._notifications = NotificationDispatcher(listener, self._streams, self.tasks.changed, self._cancelled)
         self._lost: str | None = None
+        self.recorder: MessageRecorder | None = None
+        """Records all messages, if a view shows them."""
         self.interceptors = ResponseInterceptors()
         """Handlers for responses that are not final, such as `input_required`."""
         self.era: Era = eras.handshake("")
@@ -92,11 +96,6 @@ class Client:
         self.instructions: str | None = None
         self.tools_ttl: float | None = None
         """Seconds for which the last list of tools is fresh; None if the server does not say."""
-
-    @property
-    def in_flight(self) -> int:
-        """Number of pending requests."""
-        return len(self._peer)
 
     @property
     def queued(self) -> int:
@@ -127,11 +126,10 @@ class Client:
             self.interceptors.on_error(_HEADER_MISMATCH, self._renew_headers)
             self.interceptors.on_error(_INVALID_REQUEST, self._unexpected.error)
             self.interceptors.on_tool_error(self._unexpected.tool_error)
-            self.interceptors.on_result("task", self._tasks.begin)
+            self.interceptors.on_result("task", self.tasks.begin)
             self._peer.intercept = self.interceptors.intercept
-        elif self.takes_tasks:
-            self._tasks.is_stateless = False
-            self._peer.intercept = self._tasks.intercept
+        elif self.tasks.are_supported:
+            self._peer.intercept = self.tasks.intercept
 
     async def shake_hands(self) -> None:
         """Repeat the handshake after the server has lost the session; everything known about it may have changed."""
@@ -149,6 +147,7 @@ class Client:
         self.capabilities = settled.capabilities
         self.server_info = settled.server_info
         self.instructions = settled.instructions
+        self.tasks.settle(settled.era, settled.capabilities)
         if settled.era.kind == "handshake":
             self.notify("notifications/initialized")
 
@@ -192,14 +191,14 @@ class Client:
 
     async def exchange(self, method: str, body: bytes, *, timeout: float | None) -> tuple[Raw, bool]:
         """Send a request; return its result and whether it took input rounds, so that the result must not be cached."""
-        slot, future = jsonrpc.send_request(self.ask, method, body)
+        pending, future = jsonrpc.send_request(self.ask, method, body)
         try:
-            async with self._timeouts.limit(slot, timeout):
-                return await future, slot.retry is not None
+            async with self._timeouts.limit(pending, timeout):
+                return await future, pending.retry is not None
         except TimeoutError:
             raise CallTimeout(f"no answer to {method} in {timeout:g} s") from None
         finally:
-            self.give_up(slot, "the host stopped waiting")
+            self.give_up(pending, "the host stopped waiting")
 
     def pause_timeouts(self) -> AbstractContextManager[None]:
         """Pause the timeouts of all pending requests; on the loop thread."""
@@ -216,95 +215,81 @@ class Client:
             return tools
         return self._headers.read_annotations(tools, self._listener.protocol_warning)
 
-    def call_tool(self, slot: PendingRequest, name: str, arguments: bytes, *, as_task: bool = False) -> None:
+    def call_tool(self, pending: PendingRequest, name: str, arguments: bytes, *, as_task: bool = False) -> None:
         """Send a tool call, from any thread.
 
         Args:
-            slot: A new request, which receives progress and the outcome.
+            pending: A new request, which receives progress and the outcome.
             name: Exact name of the tool.
             arguments: JSON object of the arguments.
             as_task: Handshake era: request that the call runs as a task. In the stateless era the server decides.
 
         Raises:
-            ConnectionLost: The connection is closed; `slot.deliver` is not called.
+            ConnectionLost: The connection is closed; `pending.deliver` is not called.
         """
-        slot.name = name
-        slot.wants_task = as_task
-        self.ask(slot, "tools/call", arguments)
+        pending.name = name
+        pending.wants_task = as_task
+        self.ask(pending, "tools/call", arguments)
 
-    @property
-    def takes_tasks(self) -> bool:
-        """Whether calls may become tasks."""
-        return self.era.kind == "stateless" or takes_tasks(self.capabilities, self.era.version)
-
-    def resume_task(self, slot: PendingRequest, task: str) -> None:
-        """Follow an existing task as if it were the call that created it, from any thread."""
-        self._peer.open(slot, "tools/call")
-        self._rounds.on_loop(self._tasks.resume, slot, task)
-
-    def detach_task(self, slot: PendingRequest) -> str | None:
-        """Stop waiting for a call that became a task, and let the task continue; from any thread.
-
-        Returns:
-            The task id; None if the call is not a task or is settled.
-        """
-        task = self._tasks.detach(slot)
-        return task if task is not None and self.give_up(slot, "left") else None
-
-    def ask(self, slot: PendingRequest, method: str, body: bytes) -> None:
+    def ask(self, pending: PendingRequest, method: str, body: bytes) -> None:
         """Send a request, from any thread.
 
         Args:
-            slot: A new request, which receives the outcome.
+            pending: A new request, which receives the outcome.
             method: Method name, such as `resources/read`.
             body: JSON object of the params without `_meta`.
 
         Raises:
-            ConnectionLost: The connection is closed; `slot.deliver` is not called.
+            ConnectionLost: The connection is closed; `pending.deliver` is not called.
         """
-        self._peer.open(slot, method)
-        slot.body = body
+        self._peer.open(pending, method)
+        pending.body = body
         try:
-            self._send_request(slot)
+            self._send_request(pending)
         except BaseException:
-            self._peer.claim(slot)
+            self._peer.claim(pending)
             raise
-        if self._lost is not None and self._peer.claim(slot):
+        if self._lost is not None and self._peer.claim(pending):
             raise ConnectionLost(self._lost)
 
     def lease_reads(self) -> ReadLease | None:
         """Lease the right to read in the calling thread, before a request is sent; None if unavailable."""
         return self._transport.lease_reads()
 
-    def read_directly(self, slot: PendingRequest, lease: ReadLease, seconds: float) -> None:
+    def read_directly(self, pending: PendingRequest, lease: ReadLease, seconds: float) -> None:
         """Read messages for this request in the calling thread, for at most `seconds`."""
-        lease.read(partial(self._is_outcome, slot), slot.is_settled, seconds)
+        lease.read(partial(self._receive_own, pending), pending.is_settled, seconds)
 
-    def _is_outcome(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
-        """Tell whether a line is only this request's outcome or progress; anything else is handled on the loop."""
-        return not slot.wants_task and self._peer.is_response_for(slot, line) and self.interceptors.has_none(line)
+    def _receive_own(self, pending: PendingRequest, line: bytes | bytearray) -> bool:
+        """Handle a line that is only this request's result or progress; anything else is handled on the loop."""
+        if pending.wants_task or self._lost is not None:
+            return False
+        is_own = self._peer.receive_own(line, pending, self.interceptors.has_none)
+        if (recorder := self.recorder) is not None and is_own:
+            recorder.received(line)
+        return is_own
 
-    def give_up(self, slot: PendingRequest, reason: str) -> bool:
+    def give_up(self, pending: PendingRequest, reason: str) -> bool:
         """Abandon a request and notify the server, from any thread.
 
         Returns:
             False if the request was already settled.
         """
-        if not self._peer.claim(slot):
+        if not self._peer.claim(pending):
             return False
-        if slot.retry is None:
-            self.cancel_request(slot, reason)
+        if pending.retry is None:
+            self.cancel_request(pending, reason)
         else:
-            self._rounds.withdraw(slot, reason)
+            self._rounds.withdraw(pending, reason)
         return True
 
-    def cancel_request(self, slot: PendingRequest, reason: str) -> None:
-        """Cancel the request last sent for this slot at the server."""
-        if not self._recovery.is_open and self._recovery.drop(slot.id):
+    def cancel_request(self, pending: PendingRequest, reason: str) -> None:
+        """Cancel the request last sent for this pending at the server."""
+        if not self._recovery.is_open and self._recovery.drop(pending.id):
             return
-        if slot.method != "initialize" and not self._transport.abort(slot.id):
+        if pending.method != "initialize" and not self._transport.abort(pending.id):
             with contextlib.suppress(ConnectionLost):
-                self.notify("notifications/cancelled", {"requestId": slot.id, "reason": reason})
+                self.notify("notifications/cancelled", {"requestId": pending.id, "reason": reason})
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification, from any thread."""
@@ -325,35 +310,35 @@ class Client:
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
         """Send a request of the negotiation. Cancelling the future abandons the request without a notification."""
-        slot, future = jsonrpc.send_request(self.ask, method, params)
+        pending, future = jsonrpc.send_request(self.ask, method, params)
 
         def over(done: asyncio.Future[Raw]) -> None:
             if not done.cancelled():
                 done.exception()
-            elif self._peer.claim(slot):
-                self._transport.abort(slot.id)
+            elif self._peer.claim(pending):
+                self._transport.abort(pending.id)
 
         future.add_done_callback(over)
         return future
 
-    def _send_request(self, slot: PendingRequest, extra: bytes = b"") -> None:
-        name, body = slot.name, slot.body
-        headers = self._headers_of(slot.method, body, name)
+    def _send_request(self, pending: PendingRequest, extra: bytes = b"") -> None:
+        name, body = pending.name, pending.body
+        headers = self._headers_of(pending.method, body, name)
         if name is not None:
-            if slot.wants_task:
+            if pending.wants_task:
                 extra = b'"task":{}'
-            params = self.era.call_params(types.encode(name), body, slot.id, extra)
+            params = self.era.call_params(types.encode(name), body, pending.id, extra)
         else:
             if extra:
                 body = b"%s%s%s}" % (body[:-1], b"" if body == b"{}" else b",", extra)
             params = self.era.params(body)
         members = b"" if params == b"{}" else b',"params":%s' % params
-        frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (slot.id, slot.method.encode(), members)
-        if not self._recovery.is_open and slot.method != "initialize":
-            message = OutboundMessage(frame, "request", slot.id, slot.method, headers)
+        frame = b'{"jsonrpc":"2.0","id":%d,"method":"%s"%s}' % (pending.id, pending.method.encode(), members)
+        if not self._recovery.is_open and pending.method != "initialize":
+            message = OutboundMessage(frame, "request", pending.id, pending.method, headers)
             if self._recovery.hold(message):
                 return
-        self._send(frame, "request", slot.id, slot.method, headers)
+        self._send(frame, "request", pending.id, pending.method, headers)
 
     def _send(
         self,
@@ -364,6 +349,8 @@ class Client:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         """Send a frame; every outgoing frame passes here."""
+        if (recorder := self.recorder) is not None:
+            recorder.sent(frame, kind, identifier, method)
         self._transport.send(OutboundMessage(frame, kind, identifier, method, headers))
 
     def _headers_of(self, method: str, body: bytes = b"{}", name: str | None = None) -> Mapping[str, str]:
@@ -373,14 +360,16 @@ class Client:
 
     def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
         """Handle an incoming message (called by the transport); messages after the end are dropped."""
+        if (recorder := self.recorder) is not None:
+            recorder.received(line)
         if self._lost is None:
             self._peer.receive(line, origin_request_id)
 
     def undelivered(self, identifier: RequestId, error: McpError) -> None:
         """Fail a request that the transport could not deliver (called by the transport)."""
-        slot = self._peer.slot(identifier)
-        if slot is None or not isinstance(error, RpcError) or not self.interceptors.handle_error(slot, error):
-            self._peer.fail(identifier, error)
+        pending = self._peer.find(identifier)
+        if pending is None or not isinstance(error, RpcError) or not self.interceptors.handle_error(pending, error):
+            self._peer.settle(identifier, error=error)
 
     def expired(self, message: OutboundMessage) -> None:
         """Recover the session that the server has lost (called by the transport)."""
@@ -391,7 +380,7 @@ class Client:
         self._listener.unreachable(reason)
 
     def protocol_warning(self, text: str) -> None:
-        """Log a protocol violation (called by the transport)."""
+        """Log a protocol violation (called by the transport and the peer)."""
         self._listener.protocol_warning(text)
 
     def stderr(self, lines: list[str]) -> None:
@@ -409,7 +398,7 @@ class Client:
         if self.era.kind == "stateless":
             self._unexpected.request(request.method or "", origin_request_id)
         elif self._transport.queued > _MAX_UNREAD:
-            self.on_protocol_warning(
+            self.protocol_warning(
                 f"request {request.method} from the server not answered: the server does not read its input"
             )
         else:
@@ -419,60 +408,44 @@ class Client:
         """Handle a notification (called by the peer)."""
         self._notifications.dispatch(method, params)
 
-    def on_protocol_warning(self, text: str) -> None:
-        """Log a malformed message (called by the peer)."""
-        self._listener.protocol_warning(text)
-
     def _respond(self, identifier: int | str | float, member: str, value: Raw) -> None:
         frame = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (types.encode(identifier), member.encode(), bytes(value))
         with contextlib.suppress(ConnectionLost):
             self._send(frame, "response", identifier, "", self._headers_of(""))
 
     def _find(self, task: str | None, origin_request_id: RequestId | None) -> PendingRequest | None:
-        slot = self.task_slots.get(task) if task is not None else None
-        return slot or self._peer.slot(origin_request_id)
+        pending = self.running_tasks.get(task) if task is not None else None
+        return pending or self._peer.find(origin_request_id)
 
     def _cancelled(self, identifier: int | str) -> None:
         """Withdraw a server's request (handshake era), or end a subscription (stateless era)."""
         stream = self._streams.find(identifier)
         if self.era.kind == "handshake":
             self._dispatcher.withdraw(identifier)
-        elif stream is not None and self._peer.claim(stream.slot):
-            stream.slot.settle(error=ConnectionLost("the server ended the subscription"))
+        elif stream is not None and self._peer.claim(stream.pending):
+            stream.pending.settle(error=ConnectionLost("the server ended the subscription"))
 
     # -- calls of several requests -------------------------------------------------------------------------------------
 
-    def reassign_id(self, slot: PendingRequest) -> bool:
-        """Assign a new id to a request; False if it is no longer pending."""
-        return self._peer.reassign_id(slot)
-
-    def fail(self, slot: PendingRequest, error: McpError) -> None:
-        """Fail a request, if it is still pending."""
-        self._peer.fail(slot.id, error)
-
-    def succeed(self, slot: PendingRequest, result: Raw) -> None:
-        """Complete a request, if it is still pending."""
-        self._peer.succeed(slot.id, result)
-
-    def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
+    def send_again(self, pending: PendingRequest, extra: bytes) -> bool:
         """Send a request with a new id and more params; False if it is no longer pending."""
-        if not self._peer.is_pending(slot):
+        if not self._peer.is_pending(pending):
             return False
-        self._send_request(slot, extra)
+        self._send_request(pending, extra)
         return True
 
     def resend(self, message: OutboundMessage) -> None:
         """Resend a rejected request, if it is still pending."""
-        if self._peer.slot(message.id) is not None:
+        if self._peer.find(message.id) is not None:
             headers = {**message.headers, **self._headers_of("")}
             try:
                 self._send(message.frame, message.kind, message.id, message.method, headers)
             except ConnectionLost as error:
                 self.undelivered(message.id or 0, error)
 
-    def _renew_headers(self, slot: PendingRequest, error: RpcError) -> bool:
+    def _renew_headers(self, pending: PendingRequest, error: RpcError) -> bool:
         """Retry a call once after its headers were rejected: the tools may have changed, so they are listed again."""
-        return slot.name is not None and self._rounds.resend_once(slot, self._look_up_headers())
+        return pending.name is not None and self._rounds.resend_once(pending, self._look_up_headers())
 
     async def _look_up_headers(self) -> bytes:
         await self.list_tools(timeout=_LIST_TOOLS_TIMEOUT)

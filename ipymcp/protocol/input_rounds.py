@@ -24,7 +24,7 @@ from ipymcp.protocol.server_requests import ROUND_METHODS
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from ipymcp.protocol.jsonrpc import Background, PendingRequest
+    from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest
     from ipymcp.protocol.server_requests import RequestAnswers
 
 
@@ -61,10 +61,10 @@ class ResponseInterceptors:
         """Tell whether a result certainly needs no handler; from any thread."""
         return not self._words or _is_plainly_complete(line) or not any(word in line for word in self._words)
 
-    def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+    def intercept(self, pending: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Pass a response to its handler; see `Intercept`."""
         if len(error):
-            return self.handle_error(slot, rpc_error(error))
+            return self.handle_error(pending, rpc_error(error))
         if self.has_none(line):
             return False
         try:
@@ -72,17 +72,17 @@ class ResponseInterceptors:
         except ValueError:
             return False
         if answer.isError and self._tool_error is not None:
-            return self._tool_error(slot, result)
+            return self._tool_error(pending, result)
         handler = self._results.get(answer.resultType)
         if handler is None:
             return False
-        handler(slot, result)
+        handler(pending, result)
         return True
 
-    def handle_error(self, slot: PendingRequest, error: RpcError) -> bool:
+    def handle_error(self, pending: PendingRequest, error: RpcError) -> bool:
         """Pass an error to its handler; True if that failed or renewed the request."""
         handler = self._errors.get(error.code)
-        return handler is not None and handler(slot, error)
+        return handler is not None and handler(pending, error)
 
 
 class _Answer(Struct):
@@ -100,30 +100,22 @@ _SERVER_FAULT = "a fault of the server"
 
 
 class RequestOwner(Protocol):
-    """The part of a `Client` that owns pending requests."""
+    """The part of a `Client` that sends requests."""
 
     async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
         """Send a request and wait for its result."""
         ...
 
-    def reassign_id(self, slot: PendingRequest) -> bool:
-        """Assign a new id to a request; False if it is no longer pending."""
-        ...
-
-    def send_again(self, slot: PendingRequest, extra: bytes) -> bool:
+    def send_again(self, pending: PendingRequest, extra: bytes) -> bool:
         """Send a request with its new id and more params; False if it is no longer pending."""
         ...
 
-    def fail(self, slot: PendingRequest, error: McpError) -> None:
-        """Fail a request."""
-        ...
-
-    def succeed(self, slot: PendingRequest, result: Raw) -> None:
-        """Complete a request."""
-        ...
-
-    def cancel_request(self, slot: PendingRequest, reason: str) -> None:
+    def cancel_request(self, pending: PendingRequest, reason: str) -> None:
         """Cancel a request at the server."""
+        ...
+
+    def give_up(self, pending: PendingRequest, reason: str) -> bool:
+        """Abandon a request and notify the server; False if it was already settled."""
         ...
 
 
@@ -132,84 +124,86 @@ class InputRounds:
 
     Args:
         client: The client.
+        peer: Has the pending requests.
         answers: Answers requests from the server.
         background: Runs the tasks.
     """
 
-    def __init__(self, client: RequestOwner, answers: RequestAnswers, background: Background) -> None:
+    def __init__(self, client: RequestOwner, peer: Peer, answers: RequestAnswers, background: Background) -> None:
         self._client = client
+        self._peer = peer
         self._answers = answers
         self._background = background
         self._loop = asyncio.get_running_loop()
 
-    def begin(self, slot: PendingRequest, result: Raw) -> None:
+    def begin(self, pending: PendingRequest, result: Raw) -> None:
         """Handle a result whose `resultType` is `input_required`."""
-        retry = _retry_of(slot)
+        retry = _retry_of(pending)
         retry.rounds += 1
         try:
-            if slot.method not in ROUND_METHODS:
-                raise CallError(f"the server asks for input to answer {slot.method}", hint=_SERVER_FAULT)
+            if pending.method not in ROUND_METHODS:
+                raise CallError(f"the server asks for input to answer {pending.method}", hint=_SERVER_FAULT)
             required = _read(result)
             if retry.rounds > MAX_ROUNDS:
                 hint = f"{_SERVER_FAULT}; ipymcp gives up after {MAX_ROUNDS} rounds"
                 raise CallError(f"the server asked for input {MAX_ROUNDS} times and still wants more", hint=hint)
             requests = self._check(required.inputRequests or {})
         except CallError as error:
-            self._client.fail(slot, error)
+            self._peer.settle(pending.id, error=error)
             return
-        self.resend(slot, self._gather(slot, requests, required.requestState))
+        self.resend(pending, self._gather(pending, requests, required.requestState))
 
-    def resend(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> None:
+    def resend(self, pending: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> None:
         """Send a request again after `prepare` has returned the additional params."""
-        retry = _retry_of(slot)
-        if self._client.reassign_id(slot):
-            retry.work = self._background.spawn(self._send(slot, retry, prepare), f"ipymcp-round-{slot.id}")
+        retry = _retry_of(pending)
+        if self._peer.reassign_id(pending):
+            retry.work = self._background.spawn(self._send(pending, retry, prepare), f"ipymcp-round-{pending.id}")
         else:
             prepare.close()
 
-    def resend_once(self, slot: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> bool:
+    def resend_once(self, pending: PendingRequest, prepare: Coroutine[Any, Any, bytes]) -> bool:
         """Call `resend`, but at most once for each request; False if it was already tried."""
-        retry = _retry_of(slot)
+        retry = _retry_of(pending)
         if retry.headers_renewed:
             prepare.close()
             return False
         retry.headers_renewed = True
-        self.resend(slot, prepare)
+        self.resend(pending, prepare)
         return True
 
-    def withdraw(self, slot: PendingRequest, reason: str) -> None:
+    def withdraw(self, pending: PendingRequest, reason: str) -> None:
         """Cancel an abandoned request; from any thread. Message order is decided on the loop."""
-        self.on_loop(self._withdraw, slot, reason)
+        self.on_loop(self._withdraw, pending, reason)
 
-    def on_loop(self, function: Callable[[PendingRequest, str], None], slot: PendingRequest, text: str) -> None:
+    def on_loop(self, function: Callable[[PendingRequest, str], None], pending: PendingRequest, text: str) -> None:
         """Call a function on the loop; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the connection with it
-            self._loop.call_soon_threadsafe(function, slot, text)
+            self._loop.call_soon_threadsafe(function, pending, text)
 
-    def _withdraw(self, slot: PendingRequest, reason: str) -> None:
-        assert slot.retry is not None
-        if slot.retry.work is None:
-            self._client.cancel_request(slot, reason)
+    def _withdraw(self, pending: PendingRequest, reason: str) -> None:
+        assert pending.retry is not None
+        if pending.retry.work is None:
+            self._client.cancel_request(pending, reason)
         else:
-            slot.retry.work.cancel()
+            pending.retry.work.cancel()
 
-    async def _send(self, slot: PendingRequest, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
+    async def _send(self, pending: PendingRequest, retry: Retry, prepare: Coroutine[Any, Any, bytes]) -> None:
         try:
-            if self._client.send_again(slot, await prepare):
+            if self._client.send_again(pending, await prepare):
                 retry.work = None
         except McpError as error:
-            self._client.fail(slot, error)
+            self._peer.settle(pending.id, error=error)
         except Exception as error:  # a bug must not leave the caller waiting forever
-            self._client.fail(slot, CallError(f"failed because of a bug in ipymcp: {error!r}"))
+            self._peer.settle(pending.id, error=CallError(f"failed because of a bug in ipymcp: {error!r}"))
             raise
 
-    async def answer_all(self, slot: PendingRequest, requests: Mapping[str, Raw]) -> dict[str, Raw]:
+    async def answer_all(self, pending: PendingRequest, requests: Mapping[str, Raw]) -> dict[str, Raw]:
         """Answer a server's input requests, by key.
 
         Raises:
             CallError: A request is not allowed, or is refused.
         """
-        return await self._answer(slot, self._check(requests))
+        return await self._answer(pending, self._check(requests))
 
     def _check(self, requests: Mapping[str, Raw]) -> list[_Request]:
         """Check all requests before any of them is answered."""
@@ -227,16 +221,16 @@ class InputRounds:
             checked.append(_Request(key, request.method, params))
         return checked
 
-    async def _gather(self, slot: PendingRequest, requests: list[_Request], state: Raw) -> bytes:
+    async def _gather(self, pending: PendingRequest, requests: list[_Request], state: Raw) -> bytes:
         members: list[bytes] = []
         if requests:
-            responses = await self._answer(slot, requests)
+            responses = await self._answer(pending, requests)
             members.append(b'"inputResponses":%s' % types.encode(responses))
         if len(state):
             members.append(b'"requestState":%s' % bytes(state))
         return b",".join(members)
 
-    async def _answer(self, slot: PendingRequest, requests: list[_Request]) -> dict[str, Raw]:
+    async def _answer(self, pending: PendingRequest, requests: list[_Request]) -> dict[str, Raw]:
         try:
             self._answers.reserve(len(requests))
         except RpcError as error:
@@ -244,7 +238,7 @@ class InputRounds:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._answers.answer(request.method, request.params, slot))
+                    group.create_task(self._answers.answer(request.method, request.params, pending))
                     for request in requests
                 ]
         except* RpcError as errors:
@@ -283,10 +277,10 @@ def _read(result: Raw) -> _InputRequired:
     return required
 
 
-def _retry_of(slot: PendingRequest) -> Retry:
-    if slot.retry is None:
-        slot.retry = Retry()
-    return slot.retry
+def _retry_of(pending: PendingRequest) -> Retry:
+    if pending.retry is None:
+        pending.retry = Retry()
+    return pending.retry
 
 
 def _first(errors: BaseExceptionGroup[RpcError]) -> RpcError:

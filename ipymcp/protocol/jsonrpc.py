@@ -54,23 +54,23 @@ class RequestTimeouts:
         self._running: dict[PendingRequest, _PausableTimeout] = {}
 
     @contextlib.asynccontextmanager
-    async def limit(self, slot: PendingRequest, seconds: float | None) -> AsyncGenerator[None]:
+    async def limit(self, pending: PendingRequest, seconds: float | None) -> AsyncGenerator[None]:
         """Limit a block like `asyncio.timeout`, except while the request's timeout is on hold.
 
         Raises:
             TimeoutError: The time is up.
         """
         async with asyncio.timeout(seconds) as scope:
-            self._running[slot] = _PausableTimeout(scope)
+            self._running[pending] = _PausableTimeout(scope)
             try:
                 yield
             finally:
-                del self._running[slot]
+                del self._running[pending]
 
     @contextlib.contextmanager
-    def paused(self, slot: PendingRequest | None) -> Generator[None]:
-        """Pause the timeout of one request, or of all requests if `slot` is None."""
-        timeouts = [timeout for of, timeout in self._running.items() if slot is None or of is slot]
+    def paused(self, pending: PendingRequest | None) -> Generator[None]:
+        """Pause the timeout of one request, or of all requests if `pending` is None."""
+        timeouts = [timeout for of, timeout in self._running.items() if pending is None or of is pending]
         for timeout in timeouts:
             timeout.pause()
         try:
@@ -149,7 +149,7 @@ class PendingRequest:
 class Intercept(Protocol):
     """A hook that sees a response before it settles its request."""
 
-    def __call__(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+    def __call__(self, pending: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Return True if the hook has settled or renewed the request itself."""
         ...
 
@@ -165,7 +165,7 @@ class Handler(Protocol):
         """Handle a notification."""
         ...
 
-    def on_protocol_warning(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         """Log a message that violates the protocol."""
         ...
 
@@ -176,7 +176,7 @@ class Peer:
     def __init__(self, handler: Handler, session_tag: str) -> None:
         self.session_tag = session_tag
         self._handler = handler
-        self._slots: dict[int | str | float, PendingRequest] = {}
+        self._pending: dict[int | str | float, PendingRequest] = {}
         self._next_id = itertools.count(1).__next__
         self._abandoned: deque[int | str | float] = deque(maxlen=256)
         """Ids of recently abandoned requests, whose late responses are ignored."""
@@ -184,82 +184,96 @@ class Peer:
         """Called with every response before it is matched to its request."""
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._pending)
 
-    def open(self, slot: PendingRequest, method: str) -> int:
+    def open(self, pending: PendingRequest, method: str) -> int:
         """Register a request before it is sent, and assign its id."""
-        slot.id = identifier = self._next_id()
-        slot.method = method
-        self._slots[identifier] = slot
+        pending.id = identifier = self._next_id()
+        pending.method = method
+        self._pending[identifier] = pending
         return identifier
 
-    def is_pending(self, slot: PendingRequest) -> bool:
+    def is_pending(self, pending: PendingRequest) -> bool:
         """Tell whether the request is still pending."""
-        return self._slots.get(slot.id) is slot
+        return self._pending.get(pending.id) is pending
 
-    def slot(self, identifier: int | str | float | None) -> PendingRequest | None:
+    def find(self, identifier: int | str | float | None) -> PendingRequest | None:
         """Find the pending request with this id."""
-        return self._slots.get(identifier) if identifier is not None else None
+        return self._pending.get(identifier) if identifier is not None else None
 
-    def pending(self) -> list[PendingRequest]:
+    def all_pending(self) -> list[PendingRequest]:
         """List all pending requests, oldest first."""
-        return list(self._slots.values())
+        return list(self._pending.values())
 
-    def reassign_id(self, slot: PendingRequest) -> bool:
+    def reassign_id(self, pending: PendingRequest) -> bool:
         """Assign a new id before the request is sent again. False if it was settled or abandoned meanwhile.
 
         The request is registered under at least one id at every moment, so that a concurrent `claim` always finds it.
         """
-        old, new = slot.id, self._next_id()
-        self._slots[new] = slot
-        slot.id = new
-        if self._slots.pop(old, None) is not None:
+        old, new = pending.id, self._next_id()
+        self._pending[new] = pending
+        pending.id = new
+        if self._pending.pop(old, None) is not None:
             return True
-        self._slots.pop(new, None)
+        self._pending.pop(new, None)
         return False
 
-    def claim(self, slot: PendingRequest) -> bool:
+    def claim(self, pending: PendingRequest) -> bool:
         """Abandon a request. True if it was pending, so that the caller sets its outcome."""
-        identifier = slot.id
-        while self._slots.pop(identifier, None) is None:
-            if slot.id == identifier:
+        identifier = pending.id
+        while self._pending.pop(identifier, None) is None:
+            if pending.id == identifier:
                 return False
-            identifier = slot.id  # reassigned concurrently
+            identifier = pending.id  # reassigned concurrently
         self._abandoned.append(identifier)
         return True
 
-    def fail(self, identifier: int | str | float, error: McpError) -> bool:
-        """Settle one request with an error. False if it is not pending."""
-        slot = self._slots.pop(identifier, None)
-        if slot is None:
+    def settle(
+        self, identifier: int | str | float, *, result: Raw | None = None, error: McpError | None = None
+    ) -> bool:
+        """Settle one request with a result or an error. False if it is not pending."""
+        pending = self._pending.pop(identifier, None)
+        if pending is None:
             return False
-        slot.settle(error=error)
-        return True
-
-    def succeed(self, identifier: int | str | float, result: Raw) -> bool:
-        """Settle one request with a result. False if it is not pending."""
-        slot = self._slots.pop(identifier, None)
-        if slot is None:
-            return False
-        slot.settle(result=result)
+        pending.settle(result=result, error=error)
         return True
 
     def fail_all(self, error: Callable[[], McpError]) -> None:
         """Settle every request with a new error."""
-        for identifier in list(self._slots):
-            self.fail(identifier, error())
+        for identifier in list(self._pending):
+            self.settle(identifier, error=error())
 
-    def is_response_for(self, slot: PendingRequest, line: bytes | bytearray) -> bool:
-        """Tell whether a line is a result or progress for this request and nothing else."""
+    def receive_own(
+        self, line: bytes | bytearray, pending: PendingRequest, is_final: Callable[[bytes | bytearray], bool]
+    ) -> bool:
+        """Handle a line in the thread that waits for a request, if it is a result or progress of this request.
+
+        Args:
+            line: JSON.
+            pending: The request.
+            is_final: Whether a line with a result needs no interceptor.
+
+        Returns:
+            False if the line is anything else, which has to be handled on the loop.
+        """
         try:
             message = types.read_envelope(line)
             if isinstance(message, list):
                 return False
-            if message.method == "notifications/progress":
-                return types.decode(message.params, types.Progress).progressToken == slot.id
+            is_progress = message.method == "notifications/progress" and message.id is None
+            progress = types.decode(message.params, types.Progress) if is_progress else None
         except ValueError:
             return False
-        return message.method is None and message.id == slot.id and len(message.result) > 0
+        if progress is not None:
+            if progress.progressToken != pending.id or not self.is_pending(pending):
+                return False
+            pending.deliver(progress)
+            return True
+        identifier = pending.id  # the loop may give the request another one meanwhile
+        if message.method is not None or message.id != identifier or not len(message.result):
+            return False
+        has_error = len(message.error) > 0 and message.error != _NULL
+        return not has_error and is_final(line) and self.settle(identifier, result=message.result)
 
     def receive(self, line: bytes | bytearray, origin_request_id: int | str | float | None = None) -> None:
         """Handle one line from the other side: a message, or a batch of messages.
@@ -304,45 +318,45 @@ class Peer:
         error = message.error if message.error != _NULL else _ABSENT
         identifier = _own_id(message.id) if isinstance(message.id, str) else message.id
         if self.intercept is not None:
-            slot = self.slot(identifier)
-            if slot is not None and self.intercept(slot, result, error, line):
+            pending = self.find(identifier)
+            if pending is not None and self.intercept(pending, result, error, line):
                 return
-        slot = self._slots.pop(identifier, None) if identifier is not None else None
-        if slot is not None and len(error):
-            slot.settle(error=rpc_error(error))
-        elif slot is not None and len(result):
-            slot.settle(result=result)
-        elif slot is not None:
-            slot.settle(
+        pending = self._pending.pop(identifier, None) if identifier is not None else None
+        if pending is not None and len(error):
+            pending.settle(error=rpc_error(error))
+        elif pending is not None and len(result):
+            pending.settle(result=result)
+        elif pending is not None:
+            pending.settle(
                 error=CallError("the server's answer contains neither a result nor an error", hint=_SERVER_FAULT)
             )
         elif identifier in self._abandoned:
             self._abandoned.remove(identifier)
         elif len(result) or len(error):
             what = excerpt(bytes(error)) if len(error) else "a result"
-            self._handler.on_protocol_warning(f"an answer to no request in flight (id {message.id!r}): {what}")
+            self._handler.protocol_warning(f"an answer to no request in flight (id {message.id!r}): {what}")
         else:
-            self._handler.on_protocol_warning(f"not a JSON-RPC message: {excerpt(line)}")
+            self._handler.protocol_warning(f"not a JSON-RPC message: {excerpt(line)}")
 
     def _receive_progress(self, params: Raw) -> None:
         try:
             progress = types.decode(params, types.Progress)
         except ValueError:
-            self._handler.on_protocol_warning(f"progress without a usable token: {excerpt(bytes(params))}")
+            self._handler.protocol_warning(f"progress without a usable token: {excerpt(bytes(params))}")
             return
-        slot = self._slots.get(progress.progressToken)
-        if slot is not None:
-            slot.deliver(progress)
+        pending = self._pending.get(progress.progressToken)
+        if pending is not None:
+            pending.deliver(progress)
 
     def _receive_malformed(self, line: bytes | bytearray, error: ValueError) -> None:
         """Handle a line that is not JSON or not JSON-RPC. If it was meant as a response, fail that request at once."""
         identifier = find_id(line[:4096], line[-4096:])
         if identifier is not None and isinstance(error, types.InvalidJson):
             failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_SERVER_FAULT)
-            if self.fail(identifier, failure):
-                self._handler.on_protocol_warning(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
+            if self.settle(identifier, error=failure):
+                self._handler.protocol_warning(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
                 return
-        self._handler.on_protocol_warning(f"not a message: {excerpt(line)}")
+        self._handler.protocol_warning(f"not a message: {excerpt(line)}")
 
 
 def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | None:
@@ -397,14 +411,14 @@ def send_request(
     def deliver(progress: Progress | None) -> None:
         if progress is not None or future.done():
             return
-        if slot.error is not None:
-            future.set_exception(slot.error)
-        elif slot.result is not None:
-            future.set_result(slot.result)
+        if pending.error is not None:
+            future.set_exception(pending.error)
+        elif pending.result is not None:
+            future.set_result(pending.result)
 
-    slot = PendingRequest(deliver)
-    ask(slot, method, body)
-    return slot, future
+    pending = PendingRequest(deliver)
+    ask(pending, method, body)
+    return pending, future
 
 
 class Retry:

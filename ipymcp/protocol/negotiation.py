@@ -86,7 +86,7 @@ class _Negotiation:
     async def settle(self, choice: EraChoice) -> NegotiationResult:
         if choice == "legacy":
             return await self._handshake()
-        discover = self._discover()
+        discover = asyncio.ensure_future(self._discover())
         try:
             if choice == "modern":
                 return await self._modern(discover)
@@ -130,10 +130,7 @@ class _Negotiation:
                 raise ProtocolError("the server does not support the handshake era", hint=eras.OTHER_ERA) from error
             raise _no_common_version(supported) from error
 
-    def _discover(self) -> asyncio.Future[Raw]:
-        return asyncio.ensure_future(self._discovered())
-
-    async def _discovered(self) -> Raw:
+    async def _discover(self) -> Raw:
         """Send `server/discover`; if refused, once more in a version that the refusal offers."""
         try:
             return await self._discover_in(eras.STATELESS_VERSIONS[0])

@@ -44,13 +44,13 @@ class Responder(Protocol):
         """Return the `ClientCapabilities` to declare: `elicitation`, `sampling`, `roots`, `extensions`."""
         ...
 
-    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], request: PendingRequest | None) -> dict[str, Any]:
         """Answer one request. Runs in its own task and may wait for the user.
 
         Args:
             method: `elicitation/create`, `sampling/createMessage` or `roots/list`, if declared.
             params: Params of the request, with their shape checked.
-            slot: Our request that this one belongs to, if known.
+            request: Our request that this one belongs to, if known.
 
         Raises:
             RpcError: The request is refused.
@@ -114,15 +114,15 @@ class RequestAnswers:
         if (request.tools is not None or request.toolChoice is not None) and "tools" not in self.declared["sampling"]:
             raise ValueError("tools, which were not declared")
 
-    async def answer(self, method: str, params: dict[str, Any], slot: PendingRequest | None) -> Raw:
+    async def answer(self, method: str, params: dict[str, Any], pending: PendingRequest | None) -> Raw:
         """Answer a checked request as JSON, with the timeout of the call it belongs to paused.
 
         Raises:
             RpcError: The request was refused or failed.
         """
         try:
-            with self._timeouts.paused(slot):
-                result: object = await self._responder.answer(method, params, slot)
+            with self._timeouts.paused(pending):
+                result: object = await self._responder.answer(method, params, pending)
                 if not is_object(result):
                     raise TypeError(f"{type(result).__name__} is not a result object")
                 return Raw(types.encode(result))
@@ -240,8 +240,8 @@ class ServerRequestDispatcher:
             self._warn(f"the server sent {method}, {why}")
             self._refuse(identifier, error)
             return
-        slot = self._find(_related_task(params), origin_request_id)
-        work = self._answer(identifier, method, params, slot)
+        pending = self._find(_related_task(params), origin_request_id)
+        work = self._answer(identifier, method, params, pending)
         task = self._background.spawn(work, f"ipymcp-answer-{identifier}")
         self._tasks[identifier] = task
         task.add_done_callback(lambda _: self._over(identifier))
@@ -265,10 +265,10 @@ class ServerRequestDispatcher:
         self._answers.release()
 
     async def _answer(
-        self, identifier: int | str | float, method: str, params: dict[str, Any], slot: PendingRequest | None
+        self, identifier: int | str | float, method: str, params: dict[str, Any], pending: PendingRequest | None
     ) -> None:
         try:
-            result = await self._answers.answer(method, params, slot)
+            result = await self._answers.answer(method, params, pending)
         except RpcError as error:
             if error.__cause__ is not None:
                 self._warn(f"{error.message}: {error.__cause__!r}")
@@ -289,10 +289,9 @@ def _related_task(params: dict[str, Any]) -> str | None:
     return task if isinstance(task, str) else None
 
 
-_NO_CHANNEL = re.compile(
-    r"\bno back-channel\b"
-    r"|\bserver[- ](?:initiated|to[- ]client) requests?\b.{0,60}\b(?:unavailable|not (?:available|supported|possible))",
-    re.IGNORECASE | re.DOTALL,
+_NO_CHANNEL = (
+    r"(?is)\bno back-channel\b"
+    r"|\bserver[- ](?:initiated|to[- ]client) requests?\b.{0,60}\b(?:unavailable|not (?:available|supported|possible))"
 )
 _MAX_LENGTH = 1000
 """Maximum length of an SDK's refusal, including the server's prefix, in characters."""
@@ -317,37 +316,39 @@ class UnexpectedRequests:
         self._listener.protocol_warning(f"request {method} from the server is not part of this era: not answered")
         if method not in CAPABILITIES:
             return
-        slot = self._peer.slot(origin_request_id)
+        pending = self._peer.find(origin_request_id)
         candidates = (
-            [slot] if slot else [waiting for waiting in self._peer.pending() if waiting.method in ROUND_METHODS]
+            [pending]
+            if pending
+            else [waiting for waiting in self._peer.all_pending() if waiting.method in ROUND_METHODS]
         )
         what = f"asked for {method} without a handshake"
         self._fail(candidates, f"the server {what}", f"it {what.replace('asked', 'asks')}")
 
-    def error(self, slot: PendingRequest, error: RpcError) -> bool:
+    def error(self, pending: PendingRequest, error: RpcError) -> bool:
         """Handle an error -32600; False if it has another cause."""
-        if not _NO_CHANNEL.search(error.message[:_MAX_LENGTH]):
+        if not re.search(_NO_CHANNEL, error.message[:_MAX_LENGTH]):
             return False
-        self._fail([slot], error.message, "it asks for something without a handshake")
+        self._fail([pending], error.message, "it asks for something without a handshake")
         return True
 
-    def tool_error(self, slot: PendingRequest, result: Raw) -> bool:
+    def tool_error(self, pending: PendingRequest, result: Raw) -> bool:
         """Handle a tool error; False if it has another cause."""
         try:
             texts = [block.text for block in types.decode(result, _ToolError).content]
         except ValueError:
             return False
         text = " ".join(texts)
-        if len(text) > _MAX_LENGTH or not _NO_CHANNEL.search(text):
+        if len(text) > _MAX_LENGTH or not re.search(_NO_CHANNEL, text):
             return False
-        self._fail([slot], text, "it asks for something without a handshake")
+        self._fail([pending], text, "it asks for something without a handshake")
         return True
 
-    def _fail(self, slots: list[PendingRequest], message: str, reason: str) -> None:
+    def _fail(self, requests: list[PendingRequest], message: str, reason: str) -> None:
         if self.may_reopen:  # first: a caller that sees its call fail may retry at once
             self._listener.wants_handshake(reason)
-        for slot in slots:
-            self._peer.fail(slot.id, HandshakeNeeded(message, is_reopening=self.may_reopen))
+        for pending in requests:
+            self._peer.settle(pending.id, error=HandshakeNeeded(message, is_reopening=self.may_reopen))
 
 
 class _Text(Struct):

@@ -176,8 +176,8 @@ class ListenStream:
         acknowledged: The URIs of the resources that the server confirmed.
     """
 
-    def __init__(self, slot: PendingRequest, ended: asyncio.Future[Raw], wanted: Mapping[str, Any]) -> None:
-        self.slot = slot
+    def __init__(self, pending: PendingRequest, ended: asyncio.Future[Raw], wanted: Mapping[str, Any]) -> None:
+        self.pending = pending
         self.wanted = wanted
         self.ended = ended
         self.acknowledged: asyncio.Future[frozenset[str]] = ended.get_loop().create_future()
@@ -196,12 +196,12 @@ class ListenStreams:
 
     def add(self, stream: ListenStream, give_up: Callable[[PendingRequest, str], object]) -> None:
         """Track a stream until it ends; `give_up` cancels its request at the server."""
-        self._open[stream.slot.id] = stream
+        self._open[stream.pending.id] = stream
 
         def over(done: asyncio.Future[Raw]) -> None:
-            self._open.pop(stream.slot.id, None)
+            self._open.pop(stream.pending.id, None)
             if done.cancelled() or done.exception() is None:
-                give_up(stream.slot, "no longer listening")
+                give_up(stream.pending, "no longer listening")
             if not stream.acknowledged.done():
                 stream.acknowledged.cancel()
 

@@ -3,6 +3,7 @@
 The caller sees one `PendingRequest`, which receives progress and in the end the result.
 
 Source: the extension io.modelcontextprotocol/tasks (stateless era: the server decides, `resultType: "task"`); MCP
+2025-11-25 (tasks).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from ipymcp.protocol.types import is_object
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.protocol.eras import Era
     from ipymcp.protocol.input_rounds import InputRounds, RequestOwner
-    from ipymcp.protocol.jsonrpc import Background, PendingRequest
+    from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest
 
 
-EXTENSION = "io.modelcontextprotocol/tasks"
 _TIMEOUT = 30.0
 """Timeout of one request about a task, in seconds."""
 _FAILURES = 5
@@ -47,97 +48,123 @@ def takes_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
 
 
 class Tasks:
-    """The tasks of one connection. Belongs to the loop, except `detach`.
+    """The tasks of one connection. Belongs to the loop, except `resume` and `detach`.
 
     Args:
         client: The client.
+        peer: Has the pending requests.
         rounds: Answers the input requests of tasks.
         background: Runs the polling.
-        slots: Running calls by task id, filled here; requests from the server may refer to a task.
+        running: Running calls by task id, filled here; requests from the server may refer to a task.
     """
 
     def __init__(
-        self, client: RequestOwner, rounds: InputRounds, background: Background, slots: dict[str, PendingRequest]
+        self,
+        client: RequestOwner,
+        peer: Peer,
+        rounds: InputRounds,
+        background: Background,
+        running: dict[str, PendingRequest],
     ) -> None:
         self._client = client
+        self._peer = peer
         self._rounds = rounds
         self._background = background
-        self._slots = slots
+        self._running = running
         self._detached: set[str] = set()
         self._changes: dict[str, asyncio.Event] = {}
         self.is_stateless = True
+        self.are_supported = False
+        """Whether calls may become tasks."""
 
-    def intercept(self, slot: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
+    def settle(self, era: Era, capabilities: Mapping[str, Any]) -> None:
+        """Learn from the negotiation whether calls may become tasks, and of which form."""
+        self.is_stateless = era.kind == "stateless"
+        self.are_supported = self.is_stateless or takes_tasks(capabilities, era.version)
+
+    def intercept(self, pending: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Handshake era: follow the task if a response created one; see `Intercept`."""
-        if not slot.wants_task or not len(result):
+        if not pending.wants_task or not len(result):
             return False
         try:
             created = types.decode(result, _Created)
         except ValueError:
             return False  # the server answered at once
-        self._follow(slot, created.task)
+        self._follow(pending, created.task)
         return True
 
-    def begin(self, slot: PendingRequest, result: Raw) -> None:
+    def begin(self, pending: PendingRequest, result: Raw) -> None:
         """Stateless era: handle a result whose `resultType` is `task`."""
         try:
-            if slot.method != "tools/call":
-                raise ValueError(f"{slot.method} cannot be one")
+            if pending.method != "tools/call":
+                raise ValueError(f"{pending.method} cannot be one")
             state = types.decode(result, TaskState)
         except ValueError as error:
             hint = "a fault of the server"
-            self._client.fail(slot, CallError(f"the server answered with a malformed task ({error})", hint=hint))
+            failure = CallError(f"the server answered with a malformed task ({error})", hint=hint)
+            self._peer.settle(pending.id, error=failure)
             return
-        self._follow(slot, state)
+        self._follow(pending, state)
 
-    def resume(self, slot: PendingRequest, identifier: str) -> None:
-        """Follow an existing task."""
-        self._follow(slot, TaskState(identifier), is_known=False)
+    def resume(self, pending: PendingRequest, identifier: str) -> None:
+        """Follow an existing task as if it were the call that created it; from any thread."""
+        self._peer.open(pending, "tools/call")
+        self._rounds.on_loop(self._resume, pending, identifier)
 
-    def detach(self, slot: PendingRequest) -> str | None:
-        """Let a task continue when its call is abandoned next. None if the call is not a task."""
-        if slot.task is not None:
-            self._detached.add(slot.task.id)
-            return slot.task.id
-        return None
+    def _resume(self, pending: PendingRequest, identifier: str) -> None:
+        self._follow(pending, TaskState(identifier), is_known=False)
+
+    def detach(self, pending: PendingRequest) -> str | None:
+        """Stop waiting for a call that became a task, and let the task continue; from any thread.
+
+        Returns:
+            The task id; None if the call is not a task or is settled.
+        """
+        if pending.task is None:
+            return None
+        self._detached.add(pending.task.id)
+        return pending.task.id if self._client.give_up(pending, "left") else None
 
     def changed(self, identifier: str) -> None:
         """Poll a task that the server says has changed."""
         if identifier in self._changes:
             self._changes[identifier].set()
 
-    def _follow(self, slot: PendingRequest, state: TaskState, *, is_known: bool = True) -> None:
-        if not self._client.reassign_id(slot):
+    def _follow(self, pending: PendingRequest, state: TaskState, *, is_known: bool = True) -> None:
+        if not self._peer.reassign_id(pending):
             if is_known:
-                self._background.spawn(self._cancel(state.id), f"ipymcp-cancel-{slot.id}")
+                self._background.spawn(self._cancel(state.id), f"ipymcp-cancel-{pending.id}")
             return
-        slot.task = state
-        slot.retry = slot.retry or Retry()
-        slot.retry.work = self._background.spawn(self._run(slot, state, is_known), f"ipymcp-task-{slot.id}")
+        pending.task = state
+        pending.retry = pending.retry or Retry()
+        pending.retry.work = self._background.spawn(self._run(pending, state, is_known), f"ipymcp-task-{pending.id}")
 
-    async def _run(self, slot: PendingRequest, state: TaskState, is_known: bool) -> None:
+    async def _run(self, pending: PendingRequest, state: TaskState, is_known: bool) -> None:
         identifier = state.id
-        self._slots[identifier] = slot
+        self._running[identifier] = pending
         self._changes[identifier] = asyncio.Event()
-        watch = _TaskPoller(self._client, self._rounds, slot, self._changes[identifier], is_stateless=self.is_stateless)
+        watch = _TaskPoller(
+            self._client, self._rounds, pending, self._changes[identifier], is_stateless=self.is_stateless
+        )
         try:
-            await watch.run(state if is_known else None, identifier)
+            result = await watch.run(state if is_known else None, identifier)
+            self._peer.settle(pending.id, result=result)
         except ConnectionLost as error:
             error.hint = error.hint or f"its task may go on: .task({identifier!r}) of the server picks it up"
-            self._client.fail(slot, error)
+            self._peer.settle(pending.id, error=error)
         except McpError as error:
-            self._client.fail(slot, error)
+            self._peer.settle(pending.id, error=error)
             if watch.refused:  # the task would wait forever
                 await self._cancel(identifier)
         except asyncio.CancelledError:
             if identifier not in self._detached:
-                self._background.spawn(self._cancel(identifier), f"ipymcp-cancel-{slot.id}")
+                self._background.spawn(self._cancel(identifier), f"ipymcp-cancel-{pending.id}")
             raise
         finally:
             watch.close()
             self._detached.discard(identifier)
             self._changes.pop(identifier, None)
-            self._slots.pop(identifier, None)
+            self._running.pop(identifier, None)
 
     async def _cancel(self, identifier: str) -> None:
         """Cancel a task; the server may ignore it or have ended the task already."""
@@ -152,14 +179,14 @@ class _TaskPoller:
         self,
         client: RequestOwner,
         rounds: InputRounds,
-        slot: PendingRequest,
+        pending: PendingRequest,
         changes: asyncio.Event,
         *,
         is_stateless: bool,
     ) -> None:
         self._client = client
         self._rounds = rounds
-        self._slot = slot
+        self._pending = pending
         self._changes = changes
         self._is_stateless = is_stateless
         self._began = time.monotonic()
@@ -174,8 +201,8 @@ class _TaskPoller:
         for work in self._work.values():
             work.cancel()
 
-    async def run(self, state: TaskState | None, identifier: str) -> None:
-        """Poll until the task ends, and settle the call.
+    async def run(self, state: TaskState | None, identifier: str) -> Raw:
+        """Poll until the task ends, and return its result.
 
         Raises:
             McpError: The task failed, was cancelled, or cannot be followed.
@@ -184,8 +211,9 @@ class _TaskPoller:
         while True:
             if state is not None:
                 self._report_progress(state)
-                if await self._advance(state):
-                    return
+                result = await self._advance(state)
+                if result is not None:
+                    return result
                 await self._pause(state.interval)
             try:
                 state = await self._ask(identifier)
@@ -198,21 +226,17 @@ class _TaskPoller:
                     min((isinstance(error, HttpError) and error.retry_after) or POLL_INTERVAL, _TIMEOUT)
                 )
 
-    async def _advance(self, state: TaskState) -> bool:
-        """Act on the status. True once the call is settled."""
+    async def _advance(self, state: TaskState) -> Raw | None:
+        """Act on the status; return the result once there is one."""
         if state.status == "cancelled":
             raise CallCancelled(f"its task was cancelled{_because(state)}")
         if not self._is_stateless:
             if state.is_over or state.status == "input_required":
                 self._want_result(state.id)
             done = self._work.get("result")
-            if done is not None and (state.is_over or done.done()):
-                self._client.succeed(self._slot, await done)
-                return True
-            return False
+            return await done if done is not None and (state.is_over or done.done()) else None
         if state.status == "completed":
-            self._client.succeed(self._slot, state.result if len(state.result) else Raw(b"{}"))
-            return True
+            return state.result if len(state.result) else Raw(b"{}")
         if state.status == "failed":
             raise rpc_error(state.error) if len(state.error) else CallError(f"its task failed{_because(state)}")
         for key, work in tuple(self._work.items()):
@@ -221,7 +245,7 @@ class _TaskPoller:
                 self._work.pop(key)
         if state.status == "input_required" and state.inputRequests:
             self._answer(state.id, state.inputRequests)
-        return False
+        return None
 
     def _want_result(self, identifier: str) -> None:
         """Handshake era: request the result, because the server sends its input requests only meanwhile."""
@@ -242,7 +266,7 @@ class _TaskPoller:
 
     async def _gather(self, identifier: str, requests: Mapping[str, Raw]) -> None:
         try:
-            responses = await self._rounds.answer_all(self._slot, requests)
+            responses = await self._rounds.answer_all(self._pending, requests)
         except CallError:
             self.refused = True
             raise
@@ -273,12 +297,12 @@ class _TaskPoller:
 
     def _report_progress(self, state: TaskState) -> None:
         """Report progress: elapsed seconds and the server's status message."""
-        self._slot.task = state
+        self._pending.task = state
         if not state.is_over:
             words = state.status.replace("_", " ")
             message = f"{words}: {state.message}" if state.message else words
             seconds = round(time.monotonic() - self._began, 1)
-            self._slot.deliver(types.Progress(self._slot.id, seconds, message=message))
+            self._pending.deliver(types.Progress(self._pending.id, seconds, message=message))
 
 
 def _because(state: TaskState) -> str:

@@ -1,4 +1,4 @@
-"""The parts of a tool's result: text, images, audio, links, embedded resources.
+"""Results of servers and their parts: text, images, audio, links, embedded resources.
 
 Parts are plain values. Base64 is decoded at each read of `.data`.
 
@@ -10,14 +10,16 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from abc import abstractmethod
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from ipymcp.argument_checks import PATH, checked
 from ipymcp.files import write_file
-from ipymcp.protocol.types import is_object
+from ipymcp.protocol.types import decode, is_object, loads
 from ipymcp.text import one_line
 
 if TYPE_CHECKING:
@@ -187,6 +189,102 @@ def read_part(value: Any) -> Part:
     reader = _READERS.get(kind or "")
     part = reader(value) if reader else None
     return part if part is not None else Unknown(kind or "unknown", value)
+
+
+class _Meta(Struct, rename={"meta": "_meta"}):
+    meta: Raw = Raw()
+
+
+class ReceivedResult:
+    """The `result` object of a server, kept as it was received. `str` is `.text`.
+
+    It holds no reference to the server and can be kept, copied, pickled and compared. Each part is decoded at its first
+    read; a copy starts again from the received bytes.
+    """
+
+    is_untrusted: bool = True
+    """Whether it may contain content of third parties; always true of a resource and a prompt."""
+    server: str
+    """The server's name in this notebook."""
+    _raw: bytes | Raw
+
+    @property
+    @abstractmethod
+    def source(self) -> str:
+        """The origin of the result: the server and the name of the tool, resource or prompt."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The content as text, with placeholders in brackets for other content."""
+
+    @property
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments with which a copy is made, besides the bytes."""
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The whole `result` object as JSON, decoded again at each read."""
+        return loads(self._raw)
+
+    @property
+    def json_bytes(self) -> bytes:
+        """The JSON of the `result` object as it was received."""
+        return bytes(self._raw)
+
+    @property
+    def size(self) -> int:
+        """The size of the result's JSON in bytes."""
+        return memoryview(self._raw).nbytes
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The `_meta` object of the result."""
+        raw = decode(self._raw, _Meta).meta
+        meta = loads(raw) if raw else None
+        return meta if is_object(meta) else {}
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **self._arguments), (bytes(self._raw),)
+
+    def __copy__(self) -> Self:
+        made: Any = partial(type(self), **self._arguments)
+        return made(self._raw)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()
+
+
+class DataResult(ReceivedResult):
+    """The result of a tool or a resource: data, parts and text."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool reported an error; never of a resource."""
+        return False
+
+    # Of any type, because pyright does not accept a `cached_property` in place of a precise one.
+    content: Any
+    """The `Part`s, in the server's order."""
+    data: Any
+    """The result as a Python value."""
+    warnings: Any = ()
+    """Problems of a usable result, as a tuple of strings."""
+
+    @property
+    def df(self) -> Any:
+        """The data as a DataFrame of pandas if it is installed, else of polars.
+
+        Raises:
+            McpError: Neither library is installed, or the data is not a table.
+        """
+        from ipymcp.results.frames import to_frame
+
+        return to_frame(self.data, self.text, server=self.server, tool=self._arguments.get("tool"))
 
 
 def image_bundle(image: Image) -> dict[str, str]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 _DELIMITERS = ",\t;|"
+_EXACT = 2**53
+"""Integers above this lose digits as floats."""
 _MAX_LITERAL = 1_000_000
 _MAX_LITERAL_DEPTH = 20
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
@@ -266,3 +268,67 @@ def _describe(data: Any) -> str:
     if is_array(data):
         return "a list of records mixed with other values"
     return f"{type(data).__name__} {data!r}"
+
+
+# -- columns beside those of a table ----------------------------------------------------------------------------------
+
+
+def columns_frame(columns: Record) -> Any:
+    """A DataFrame of pandas, else of polars, with these columns.
+
+    Raises:
+        McpError: Neither library is installed.
+    """
+    return _from_columns(columns, _library())
+
+
+def with_columns(frame: Any, columns: Record) -> Any:
+    """A narwhals DataFrame with more columns, aligned with its rows; a name that it has gets `_result` added.
+
+    Args:
+        frame: The narwhals DataFrame.
+        columns: The values of each new column, one for each row; None where there is none.
+    """
+    taken = set(frame.columns)
+    for name, values in columns.items():
+        while name in taken:
+            name += "_result"
+        taken.add(name)
+        frame = frame.with_columns(_series(name, values, frame.implementation))
+    return frame
+
+
+def result_columns(data: Sequence[Any]) -> Record:
+    """The columns of many results: flattened members, or `result` for results without members.
+
+    Args:
+        data: The data of each result; None where there is none.
+    """
+    columns: Record = {}
+    for row, value in enumerate(data):
+        members = _flatten(value) if is_object(value) else {} if value is None else {"result": value}
+        for name, member in members.items():
+            key = f"{name}_result" if name == "error" else name  # the column of errors is called so
+            if key not in columns:
+                columns[key] = [None] * len(data)
+            columns[key][row] = member
+    return columns
+
+
+def _series(name: str, values: list[object], backend: Any) -> Any:
+    """A Series of any values; of those that the library has no column for, as JSON."""
+    import narwhals
+
+    kinds = {type(value) for value in values if value is not None}
+    is_pandas = backend.is_pandas_like()
+    if not kinds - {str}:
+        return narwhals.new_series(name, values, narwhals.String(), backend=backend)
+    if kinds == {int, float} and not any(isinstance(value, int) and abs(value) > _EXACT for value in values):
+        numbers = cast("list[float | None]", values)
+        return narwhals.new_series(name, [None if one is None else float(one) for one in numbers], backend=backend)
+    if is_pandas and kinds == {int} and None in values:
+        return narwhals.new_series(name, values, narwhals.Object(), backend=backend)  # a float would lose digits
+    if is_pandas or (len(kinds) == 1 and not kinds & {list, dict}):
+        return narwhals.new_series(name, values, backend=backend)
+    texts = [value if value is None or isinstance(value, str) else types.encode(value).decode() for value in values]
+    return narwhals.new_series(name, texts, narwhals.String(), backend=backend)

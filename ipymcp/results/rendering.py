@@ -6,23 +6,32 @@ the same bytes, so that saved notebooks have clean diffs.
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ipymcp.import_guard import is_installed
 from ipymcp.masking import masks
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results import markdown
 from ipymcp.results.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.results.frames import find_records
 from ipymcp.results.markdown import is_clearly_markdown
-from ipymcp.results.tables import cell_text, html_table, readable_numbers, text_table
-from ipymcp.text import escaped, shown_json, visible
+from ipymcp.results.records import RecordTable, cell, json_head
+from ipymcp.results.tables import (
+    NO_MATH,
+    cell_text,
+    html_members,
+    html_table,
+    more_rows,
+    readable_number,
+    text_table,
+)
+from ipymcp.text import cut, escaped, shown_json, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ipymcp.results.content import Part
+    from ipymcp.results.content import DataResult, Part
 
 
 _SHORT = (10, 1_000)
@@ -32,6 +41,12 @@ _LONG = (200, 20_000)
 _SHORT_LINE = 80
 _MAX_MARKDOWN = 50_000
 _MAX_JSON = 200_000
+_MAX_VALUE = 200
+"""Characters of a value in a line, and of a list's JSON in an object's table."""
+_MIN_MEMBER = 1_000
+"""Characters of a member that are shown even if the members before are long."""
+_MAX_MEMBERS = 100
+"""Members of an object that is shown as a table."""
 _MAX_MEDIA = 10_000_000
 """Characters of base64 in one display; media beyond that are shown as placeholders."""
 _ROWS = _COLUMNS = 20
@@ -39,42 +54,9 @@ _MAX_WRAPPING_DEPTH = 4
 # JupyterLab breaks the lines of a <pre> in the middle of words.
 _BOX = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0"
 _ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
-_NO_MATH = "tex2jax_ignore mathjax_ignore"
 
 
-class Renderable(Protocol):
-    """The part of a tool's or a resource's result that is displayed.
-
-    Some types are `Any` because pyright does not accept a `cached_property` for a property of a precise type.
-    """
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the tool answered with an error."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The text parts, joined."""
-        ...
-
-    @property
-    def data(self) -> Any:
-        """The result as a Python value."""
-        ...
-
-    @property
-    def content(self) -> Any:
-        """The `Part`s, in the server's order."""
-        ...
-
-    @property
-    def warnings(self) -> Any:
-        """Remarks about the result: a tuple of strings."""
-        ...
-
-
-def bundle(result: Renderable, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
+def bundle(result: DataResult, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
     """The MIME bundle of a result, richest forms first, always with `text/plain`.
 
     Args:
@@ -86,9 +68,17 @@ def bundle(result: Renderable, head: str, *, is_markdown: bool | None = None) ->
     return {**rich, "text/plain": _plain(result, head, *_LONG)}
 
 
-def short(result: Renderable, head: str) -> str:
+def short(result: DataResult, head: str) -> str:
     """The origin and beginning of a result in a few lines."""
     return _plain(result, head, *_SHORT)
+
+
+def html(result: DataResult) -> str:
+    """The result as HTML for a card, with its images; empty if it is only text for which another form is better."""
+    rich = _error(result) if result.is_error else _rich(result, None)
+    if "text/html" in rich:
+        return rich["text/html"]
+    return _wrap(_parts(("", part) for part in result.content)) if _has_media(result) else ""
 
 
 def captioned(parts: Iterable[tuple[str, Part]]) -> str:
@@ -101,7 +91,7 @@ def shown_text(text: str) -> str:
     return _cut(text, *_LONG)
 
 
-def is_shown_as_text(result: Renderable) -> bool:
+def is_shown_as_text(result: DataResult) -> bool:
     """Whether a result is best shown as its text: it has no other data, or the data only repeats the text.
 
     Servers that send structured content repeat it as text content, and some (the official file server) wrap plain text
@@ -110,6 +100,12 @@ def is_shown_as_text(result: Renderable) -> bool:
     if result.is_error or _has_media(result):
         return False
     return not (is_array(result.data) or is_object(result.data)) or _repeats(result.data, result.text)
+
+
+def table_records(result: DataResult) -> list[dict[str, Any]] | None:
+    """The records of a result that is shown as a table; None if it is shown otherwise."""
+    records = find_records(result.data) if _is_collection(result) else None
+    return records if records is not None and any(records) else None
 
 
 def _repeats(data: Any, text: str) -> bool:
@@ -124,29 +120,28 @@ def _repeats(data: Any, text: str) -> bool:
     return False
 
 
-def _plain(result: Renderable, head: str, lines: int, characters: int) -> str:
+def _plain(result: DataResult, head: str, lines: int, characters: int) -> str:
     body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
     body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
     return visible(head) + ("\n" if "\n" in body else " ") + body
 
 
-def _plain_data(result: Renderable, lines: int, characters: int) -> str:
+def _plain_data(result: DataResult, lines: int, characters: int) -> str:
     """Records as an aligned table, other data as JSON, in one line if it is short enough."""
     listed = _records(result, min(lines, _ROWS))
     if listed is None:
-        return _json_in_a_line(result.data) or _head_of_json(result.data, lines, characters)
+        return _head_of_json(result.data, lines, characters)
     table = text_table(listed.names, listed.rows)
-    more = [f"… {listed.more_rows:,} more rows"] if listed.more_rows else []
-    more += [f"… {listed.more_columns:,} more columns"] if listed.more_columns else []
-    return "\n".join([*table, *more, *([listed.beside] if listed.beside else [])])
+    more_columns = f"… {listed.more_columns:,} more columns" if listed.more_columns else ""
+    return "\n".join([*table, *filter(None, [_more_rows(listed), more_columns, listed.beside])])
 
 
-def _is_collection(result: Renderable) -> bool:
+def _is_collection(result: DataResult) -> bool:
     """Whether the result is data rather than text or media."""
     return not result.is_error and not _has_media(result) and not is_shown_as_text(result)
 
 
-def _has_media(result: Renderable) -> bool:
+def _has_media(result: DataResult) -> bool:
     return any(not isinstance(part, Text) for part in result.content)
 
 
@@ -157,32 +152,23 @@ def _cut(text: str, lines: int, characters: int) -> str:
     return visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
 
 
-def _json_in_a_line(data: Any) -> str:
-    """The data as one short line of JSON; empty if it is longer."""
-    line = ""
-    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(data):
-        line += piece
-        if len(line) > _SHORT_LINE:
-            return ""
-    return visible(line)
-
-
 def _head_of_json(data: Any, lines: int, characters: int) -> str:
-    """The beginning of the data as indented JSON, and the total number of items."""
-    head = ""
-    for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(data):
-        head += piece
-        if len(head) > characters + masks.longest or head.count("\n") >= lines:
-            kept = "\n".join(masks.head(head, characters).split("\n")[:lines])
-            return f"{visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
-    return visible(head)
+    """The data as JSON: one line if it is short, else the beginning with indentation and the number of all items."""
+    line, is_whole = json_head(data, _SHORT_LINE)
+    if is_whole:
+        return visible(line)
+    head, is_whole = json_head(data, characters + masks.longest, indent=2)
+    if is_whole and head.count("\n") < lines:
+        return visible(head)
+    kept = "\n".join(masks.head(head, characters).split("\n")[:lines])
+    return f"{visible(kept)}\n… {len(data):,} {'items' if is_array(data) else 'keys'} in all"
 
 
-def _rich(result: Renderable, is_markdown: bool | None) -> dict[str, Any]:
+def _rich(result: DataResult, is_markdown: bool | None) -> dict[str, Any]:
     if _has_media(result):
         return _media(result)
     if not is_shown_as_text(result):
-        return _table(result) or _json(result.data)
+        return _table(result) or _members(result) or _json(result.data)
     text = result.text
     if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
         return {"text/markdown": markdown.markdown(text)}
@@ -191,15 +177,11 @@ def _rich(result: Renderable, is_markdown: bool | None) -> dict[str, Any]:
 
 def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
     """The data for a front end's JSON tree if it is strict JSON and small enough to save with the notebook."""
-    size = 0
     try:
-        for piece in json.JSONEncoder(allow_nan=False).iterencode(data):
-            size += len(piece)
-            if size > _MAX_JSON:
-                return {}
+        _, is_small = json_head(data, _MAX_JSON, is_strict=True)
     except ValueError:
-        return {}
-    return {"application/json": shown_json(data)}
+        is_small = False
+    return {"application/json": shown_json(data)} if is_small else {}
 
 
 class _Records(NamedTuple):
@@ -213,60 +195,75 @@ class _Records(NamedTuple):
     """The other members of the dict that has the list, in one line."""
 
 
-def _records(result: Renderable, most_rows: int) -> _Records | None:
+def _records(result: DataResult, most_rows: int) -> _Records | None:
     records = find_records(result.data)
     if records is None:
         return None
-    head = records[:most_rows]
-    names = list(dict.fromkeys(name for record in head for name in record))
-    if not names:
+    table = RecordTable(records[:most_rows])
+    if not table.names:
         return None
-    shown = names[:_COLUMNS]
-    rows = readable_numbers([[_cell(record.get(name)) for name in shown] for record in head])
-    return _Records(shown, rows, len(records) - len(head), max(0, len(names) - _COLUMNS), _others(result.data, records))
+    more_columns = max(0, len(table.names) - _COLUMNS)
+    rows = table.page(0, most_rows, _COLUMNS)
+    return _Records(table.names[:_COLUMNS], rows, len(records) - len(table), more_columns, beside(result.data, records))
 
 
-def _table(result: Renderable) -> dict[str, str]:
+def _more_rows(listed: _Records) -> str:
+    """A line about the rows that are not shown; a DataFrame needs a library."""
+    has_frames = is_installed("pandas") or is_installed("polars")
+    return more_rows(listed.more_rows, f"all in {'.df' if has_frames else '.data'}")
+
+
+def beside(data: Any, records: list[dict[str, Any]]) -> str:
+    """A line with the other members of the dict that has a list of records."""
+    if not is_object(data):
+        return ""
+    others = [(name, value) for name, value in data.items() if value is not records][:_COLUMNS]
+    return visible(" · ".join(f"{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}" for name, value in others))
+
+
+def _table(result: DataResult) -> dict[str, str]:
     listed = _records(result, _ROWS)
     if listed is None:
         return {}
-    rows = [[*row, ""] for row in listed.rows] if listed.more_columns else listed.rows
-    html = html_table(listed.names, rows, more_rows=listed.more_rows, more_columns=listed.more_columns)
-    beside = f"<div>{escaped(listed.beside)}</div>" if listed.beside else ""
-    return {"text/html": _wrap(html + beside + _warnings(result))}
+    html = html_table(listed.names, listed.rows, more_columns=listed.more_columns, folds=True)
+    below = filter(None, [_more_rows(listed), listed.beside])
+    html += "".join(f"<div>{escaped(line)}</div>" for line in below)
+    return {"text/html": _wrap(html + _warnings(result))}
 
 
-def _cell(value: object) -> object:
-    """A value for a table cell: numbers and None unchanged, anything else as text."""
-    if is_array(value) or is_object(value):
-        return _head_of_json_line(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if value is None or isinstance(value, int | float) else cell_text(value)
+def _members(result: DataResult) -> dict[str, str]:
+    """An object as a table with two columns if its members are neither objects nor long lists."""
+    data = result.data
+    if not is_object(data) or not 0 < len(data) <= _MAX_MEMBERS:
+        return {}
+    members: list[tuple[str, str]] = []
+    lines, characters = _LONG
+    for name, value in data.items():
+        text = _member(value, lines, max(characters, _MIN_MEMBER))
+        if text is None:
+            return {}
+        members.append((name, text))
+        characters -= len(text)
+    return {"text/html": _wrap(html_members(members) + _warnings(result))}
 
 
-def _head_of_json_line(value: Any) -> str:
-    head = ""
-    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
-        head += piece
-        if len(head) > 200:
-            return head[:200] + "…"
-    return head
+def _member(value: object, lines: int, characters: int) -> str | None:
+    """A value for an object's table; None if it needs a tree."""
+    if isinstance(value, str):
+        return _cut(value, lines, characters)
+    if isinstance(value, float):
+        return readable_number(value)
+    if not is_array(value):
+        return None if is_object(value) else cell_text(cell(value))
+    head, is_whole = json_head(value, _MAX_VALUE)
+    return head if is_whole and not any(is_array(item) or is_object(item) for item in value) else None
 
 
-def _others(data: Any, records: list[dict[str, Any]]) -> str:
-    """A line with the other members of the dict that has the list of records."""
-    if not is_object(data):
-        return ""
-    pairs = [f"{name}: {cell_text(_cell(value))}" for name, value in data.items() if value is not records]
-    return visible(" · ".join(pairs[:_COLUMNS]))
-
-
-def _error(result: Renderable) -> dict[str, Any]:
+def _error(result: DataResult) -> dict[str, Any]:
     return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{escaped(_cut(result.text, *_LONG))}</pre>')}
 
 
-def _media(result: Renderable) -> dict[str, Any]:
+def _media(result: DataResult) -> dict[str, Any]:
     if len(result.content) == 1 and not result.warnings:
         part = result.content[0]
         image = part if isinstance(part, Image) else part.image if isinstance(part, Embedded) else None
@@ -334,9 +331,14 @@ def _pre(text: str) -> str:
     return f'<pre style="{_BOX}">{escaped(_cut(text, *_LONG))}</pre>'
 
 
-def _warnings(result: Renderable) -> str:
-    return "".join(f"<div>⚠ {escaped(warning)}</div>" for warning in result.warnings)
+def warnings(result: DataResult) -> list[str]:
+    """The result's warnings as lines."""
+    return [f"⚠ {visible(warning)}" for warning in result.warnings]
+
+
+def _warnings(result: DataResult) -> str:
+    return "".join(f"<div>{escaped(line)}</div>" for line in warnings(result))
 
 
 def _wrap(html: str) -> str:
-    return f'<div class="{_NO_MATH}">{html}</div>'
+    return f'<div class="{NO_MATH}">{html}</div>'

@@ -11,9 +11,8 @@ from ipymcp.argument_checks import PATH, checked
 from ipymcp.errors import McpError
 from ipymcp.files import write_file
 from ipymcp.protocol import types
-from ipymcp.protocol.types import is_object
 from ipymcp.results.content import Audio, Embedded, Image, Part, Text, read_part
-from ipymcp.results.tool_result import read_texts
+from ipymcp.results.tool_result import DisplayedResult, read_texts
 
 if TYPE_CHECKING:
     import os
@@ -26,19 +25,14 @@ _SVG = "image/svg+xml"
 _MARKDOWN = ("text/markdown", "text/x-markdown")
 
 
-class ResourceResult:
-    """The result of reading a resource. `str` is `.text`; it holds no reference to the server and can be pickled.
+class ResourceResult(DisplayedResult):
+    """The result of reading a resource.
 
     Args:
         raw: The JSON of the `result` object of `resources/read`.
         server: The server's name in this notebook.
         uri: The resource's URI.
     """
-
-    is_error = False
-    warnings = ()
-    is_untrusted = True
-    """Always true: nothing says that a resource has no content of third parties."""
 
     def __init__(self, raw: _Bytes | Raw, *, server: str, uri: str) -> None:
         self._raw = raw
@@ -98,33 +92,6 @@ class ResourceResult:
         except ValueError as error:
             raise McpError(f"{self.uri} is {error}", server=self.server, hint="a fault of the server") from error
 
-    @property
-    def df(self) -> Any:
-        """The content as a DataFrame of pandas if it is installed, else of polars.
-
-        Raises:
-            McpError: Neither library is installed, or the content is not a table.
-        """
-        from ipymcp.results.frames import to_frame
-
-        return to_frame(self.data, self.text, server=self.server)
-
-    @property
-    def size(self) -> int:
-        """The size of the result's JSON in bytes."""
-        return memoryview(self._raw).nbytes
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        """The whole `result` object as decoded JSON."""
-        return types.loads(self._raw)
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """The `_meta` object of the result."""
-        meta = self.raw.get("_meta")
-        return meta if is_object(meta) else {}
-
     @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the bytes to a file and return its path.
@@ -137,41 +104,19 @@ class ResourceResult:
         write_file(target, self.bytes, durable=False)
         return target
 
-    def __str__(self) -> str:
-        return self.text
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ResourceResult):
             return NotImplemented
         return (self.server, self.uri, self.contents) == (other.server, other.uri, other.contents)
 
-    __hash__ = None  # type: ignore[assignment]  # its data can be changed, as a list's
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (_Bytes(self._raw), self.server, self.uri)
-
     @property
-    def _head(self) -> str:
-        return f"ResourceResult {self.server} {self.uri}:"
-
-    def __repr__(self) -> str:
-        from ipymcp.results.rendering import short
-
-        return short(self, self._head)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        from ipymcp.results.rendering import bundle
-
-        return bundle(self, self._head, is_markdown=self._is_markdown)
+    def _arguments(self) -> dict[str, Any]:
+        return {"server": self.server, "uri": self.uri}
 
     @property
     def _is_markdown(self) -> bool:
         name = self.uri.partition("?")[0].lower()
         return self.mime_type in _MARKDOWN or (not self.mime_type and name.endswith((".md", ".markdown")))
-
-
-def _rebuild(raw: bytes, server: str, uri: str) -> ResourceResult:
-    return ResourceResult(raw, server=server, uri=uri)
 
 
 def _part(one: Embedded, *, is_alone: bool) -> Part:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ipymcp.masking import masks
-from ipymcp.text import escaped, visible
+from ipymcp.text import cut, escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,12 +58,15 @@ _MAX_ROWS = 200
 _MAX_CELL = 500
 _NARROWEST = 8
 # JupyterLab typesets $…$ in any HTML; these classes keep it away from a table of dollars.
-_NO_MATH = "tex2jax_ignore mathjax_ignore"
+NO_MATH = "tex2jax_ignore mathjax_ignore"
 _LEFT = "text-align:left;vertical-align:top"
 _RIGHT = "text-align:right;vertical-align:top"
-_ONE_LINE = ";white-space:nowrap"
+_ONE_LINE = "white-space:nowrap"
 _MAX_UNWRAPPED = 24
 """Characters of a cell, such as a date or a name with hyphens, that a browser must not break."""
+_MAX_UNFOLDED = 60
+"""Characters of a folded cell that are always shown."""
+_FOLDED_WIDTH = "max-width:40em;white-space:pre-wrap;overflow-wrap:anywhere"
 _DECIMALS = 6
 
 
@@ -112,19 +115,16 @@ class Table:
     def __repr__(self) -> str:
         lines = [visible(self.title)] if self.title else []
         lines += text_table(self.columns, self.rows[:_MAX_ROWS])
-        if len(self.rows) > _MAX_ROWS:
-            lines.append(f"… {len(self.rows) - _MAX_ROWS:,} more rows")
-        if self.note:
-            lines.append(visible(self.note))
+        lines += filter(None, [more_rows(len(self.rows[_MAX_ROWS:])), visible(self.note)])
         return "\n".join(lines)
 
     @property
     def html(self) -> str:
         """The table as escaped HTML."""
         above = f"<div><b>{escaped(self.title)}</b></div>" if self.title else ""
-        below = f"<div>{escaped(self.note)}</div>" if self.note else ""
-        table = html_table(self.columns, self.rows[:_MAX_ROWS], more_rows=max(0, len(self.rows) - _MAX_ROWS))
-        return f'<div class="{_NO_MATH}">{above}{table}{below}</div>'
+        notes = filter(None, [more_rows(len(self.rows[_MAX_ROWS:])), self.note])
+        below = "".join(f"<div>{escaped(note)}</div>" for note in notes)
+        return f'<div class="{NO_MATH}">{above}{html_table(self.columns, self.rows[:_MAX_ROWS])}{below}</div>'
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return mimebundle(self)
@@ -137,25 +137,58 @@ def mimebundle(table: Table) -> dict[str, str]:
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Aligned lines, the header first; cells are cut to fit a terminal."""
-    return _aligned([cell_text(name) for name in columns], [[cell_text(cell) for cell in row] for row in rows])
+    return _aligned(
+        [cell_text(name) for name in columns],
+        [[cell_text(cell) for cell in row] for row in rows],
+        numeric_columns(rows),
+    )
 
 
 def html_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, more_rows: int = 0, more_columns: int = 0
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, more_columns: int = 0, folds: bool = False
 ) -> str:
-    """An escaped HTML table, with the number of omitted rows and columns."""
+    """An escaped HTML table.
+
+    Args:
+        columns: The names of the columns.
+        rows: The cells of each row.
+        more_columns: The number of omitted columns, shown in a last one.
+        folds: Whether of a long cell only the beginning is shown until it is opened.
+    """
     names = [*columns, f"… {more_columns:,} more columns"] if more_columns else columns
-    styles = [_RIGHT if _is_numeric(column) else _LEFT for column in zip(*rows, strict=True)] or [_LEFT] * len(names)
-    head = "".join(f'<th style="{style}">{escaped(name)}</th>' for style, name in zip(styles, names, strict=True))
-    body = "".join(f"<tr>{''.join(map(_html_cell, styles, row))}</tr>" for row in rows)
-    table = f'<table class="{_NO_MATH}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    return table + (f"<div>… {more_rows:,} more rows</div>" if more_rows else "")
+    numeric = numeric_columns(rows) or [False] * len(columns)
+    styles = [*(_RIGHT if is_numeric else _LEFT for is_numeric in numeric), _LEFT]
+    head = "".join(f'<th style="{style}">{escaped(name)}</th>' for style, name in zip(styles, names, strict=False))
+    last = f'<td style="{_LEFT}"></td>' if more_columns else ""
+    write = _folded_cell if folds else _html_cell
+    body = "".join(f"<tr>{''.join(map(write, styles, row))}{last}</tr>" for row in rows)
+    return f'<table class="{NO_MATH}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def html_members(members: Sequence[tuple[str, str]]) -> str:
+    """Names and texts as an escaped HTML table with two columns; line breaks of the texts stay."""
+    rows = "".join(
+        f'<tr><th style="{_LEFT}">{escaped(cell_text(name))}</th>'
+        f'<td style="{_LEFT};white-space:pre-wrap;overflow-wrap:anywhere">{escaped(text)}</td></tr>'
+        for name, text in members
+    )
+    return f'<table class="{NO_MATH}"><tbody>{rows}</tbody></table>'
+
+
+def more_rows(count: int, where: str = "") -> str:
+    """A line about omitted rows, and where they are; empty if there are none."""
+    return " · ".join(filter(None, [f"… {count:,} more rows", where])) if count else ""
 
 
 def readable_numbers(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     """Format fractions like pandas: at most six decimals, the same number within a column."""
     columns = [_readable_column(column) for column in zip(*rows, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def readable_number(value: float) -> str:
+    """Format a number that stands alone like pandas."""
+    return cell_text(_readable_column([value])[0])
 
 
 class _Number(str):
@@ -166,17 +199,19 @@ class _Number(str):
 
 def _readable_column(column: Sequence[object]) -> Sequence[object]:
     fractions = [value for value in column if isinstance(value, float) and math.isfinite(value)]
-    if not fractions or not _is_numeric(column):
-        return [_Number(_fraction(value)) if isinstance(value, float) else value for value in column]
+    if not fractions:
+        return column
+    if not _is_numeric(column):
+        return [_readable_column([value])[0] if isinstance(value, float) else value for value in column]
     if any(value and not 1e-4 <= abs(value) < 1e12 for value in fractions):
         return [value if value is None else _Number(f"{value:.{_DECIMALS}g}") for value in column]
     digits = max(len(f"{value:.{_DECIMALS}f}".rstrip("0").partition(".")[2]) for value in fractions)
     return [value if value is None else _Number(f"{value:.{max(1, digits)}f}") for value in column]
 
 
-def _fraction(value: float) -> str:
-    written = repr(value)
-    return written if len(written) <= _DECIMALS + 2 else f"{value:.{_DECIMALS + 1}g}"
+def numeric_columns(rows: Sequence[Sequence[object]]) -> list[bool]:
+    """Whether each column is numeric; empty without rows."""
+    return [_is_numeric(column) for column in zip(*rows, strict=True)]
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
@@ -192,18 +227,28 @@ def cell_text(value: object) -> str:
     if value is None:
         return ""
     shown = value if isinstance(value, str) else str(value)
-    shown = visible(" ".join(masks.head(shown, 2 * _MAX_CELL).split()))
-    return shown if len(shown) <= _MAX_CELL else shown[: _MAX_CELL - 1] + "…"
+    return cut(visible(" ".join(masks.head(shown, 2 * _MAX_CELL).split())), _MAX_CELL)
 
 
 def _html_cell(style: str, value: object) -> str:
     text = cell_text(value)
-    wrapping = _ONE_LINE if 0 < len(text) <= _MAX_UNWRAPPED and not text.isalnum() else ""
+    wrapping = f";{_ONE_LINE}" if 0 < len(text) <= _MAX_UNWRAPPED and not text.isalnum() else ""
     return f'<td style="{style}{wrapping}">{escaped(text)}</td>'
 
 
-def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Header and rows with aligned columns; the widest are cut until the lines fit, if possible."""
+def _folded_cell(style: str, value: object) -> str:
+    """A cell whose text, if it is long, is shown as a whole when the cell is opened."""
+    whole = value if isinstance(value, str) else ""
+    head = cell_text(value)
+    if len(head) <= _MAX_UNFOLDED and "\n" not in whole.strip():
+        return _html_cell(style, value)
+    summary = f'<summary style="{_ONE_LINE}">{escaped(cut(head, _MAX_UNFOLDED))}</summary>'
+    text = f'<div style="{_FOLDED_WIDTH}">{escaped(whole or head)}</div>'
+    return f'<td style="{style}"><details>{summary}{text}</details></td>'
+
+
+def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[str]:
+    """Header and rows with aligned columns, numbers at the right; the widest are cut until the lines fit."""
     widths = [max(_width(cell) for cell in column) for column in zip(names, *rows, strict=True)]
     while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
         # The first column identifies the row, and users copy it: it is cut last.
@@ -211,9 +256,8 @@ def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         if widths[narrowed] <= _NARROWEST:
             break
         widths[narrowed] -= 1
-    return [
-        "  ".join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [names, *rows]
-    ]
+    rights = numeric or [False] * len(widths)
+    return ["  ".join(map(_fit, row, widths, rights)).rstrip() for row in [names, *rows]]
 
 
 def _width(cell: str) -> int:
@@ -225,10 +269,11 @@ def _width(cell: str) -> int:
     )
 
 
-def _fit(cell: str, width: int) -> str:
+def _fit(cell: str, width: int, is_right: bool) -> str:
     """Cut or pad a cell to an exact width."""
     if _width(cell) > width:
         while _width(cell) > width - 1:
             cell = cell[:-1]
         cell += "…"
-    return cell + " " * (width - _width(cell))
+    blanks = " " * (width - _width(cell))
+    return blanks + cell if is_right else cell + blanks

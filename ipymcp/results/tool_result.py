@@ -16,7 +16,8 @@ import msgspec
 from ipymcp.errors import CallError
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
-from ipymcp.results.content import Embedded, Image, Link, Part, Text, read_part
+from ipymcp.results.content import DataResult, Embedded, Image, Link, Part, Text, read_part
+from ipymcp.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -27,11 +28,31 @@ _MAX_WARNING = 300
 _MAX_ERRORS = 100
 
 
-class ToolResult:
-    """The result of a tool call. Indexing, `len`, `in` and iteration use `.data`; `str` is `.text`; it is always true.
+class DisplayedResult(DataResult):
+    """A result that a cell shows by its data, its parts or its text."""
 
-    It holds no reference to the server and can be kept, copied, pickled and compared. Each part is decoded at its first
-    read; a copy starts again from the received bytes.
+    @property
+    def _is_markdown(self) -> bool | None:
+        """Whether the text is Markdown; None if that must be guessed from the text."""
+        return None
+
+    @property
+    def _head(self) -> str:
+        return f"{type(self).__name__} {self.source}{' (error)' if self.is_error else ''}:"
+
+    def __repr__(self) -> str:
+        from ipymcp.results.rendering import short
+
+        return short(self, self._head)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        from ipymcp.results.rendering import bundle
+
+        return bundle(self, self._head, is_markdown=self._is_markdown)
+
+
+class ToolResult(DisplayedResult):
+    """The result of a tool call. Indexing, `len`, `in` and iteration use `.data`; it is always true.
 
     Args:
         raw: The JSON of the `result` object of `tools/call`. A view is kept, not copied.
@@ -40,8 +61,6 @@ class ToolResult:
         output_schema: The JSON of the tool's output schema, if it declares one.
         is_untrusted: Whether it may contain content of third parties: the tool is not known to be closed-world.
     """
-
-    is_untrusted: bool = True
 
     def __init__(
         self,
@@ -97,22 +116,6 @@ class ToolResult:
     def is_error(self) -> bool:
         """Whether the tool reported an error."""
         return bool(self._fields.isError)
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        """The whole `result` object as JSON, decoded again at each read."""
-        return types.loads(self._raw)
-
-    @property
-    def size(self) -> int:
-        """The size of the result's JSON in bytes."""
-        return memoryview(self._raw).nbytes
-
-    @cached_property
-    def meta(self) -> dict[str, Any]:
-        """The `_meta` object of the result."""
-        meta = types.loads(self._fields.meta) if self._fields.meta else None
-        return meta if is_object(meta) else {}
 
     @cached_property
     def content(self) -> list[Part]:
@@ -193,17 +196,6 @@ class ToolResult:
         return _misfits(self._schema, types.loads(self._structured))
 
     @property
-    def df(self) -> Any:
-        """The result as a DataFrame of pandas if it is installed, else of polars.
-
-        Raises:
-            McpError: Neither library is installed, or the result is not a table.
-        """
-        from ipymcp.results.frames import to_frame
-
-        return to_frame(self.data, self.text, server=self.server, tool=self.tool)
-
-    @property
     def _collection(self) -> list[Any] | dict[str, Any]:
         if is_array(self.data) or is_object(self.data):
             return self.data
@@ -224,9 +216,6 @@ class ToolResult:
 
     def __bool__(self) -> bool:
         return True
-
-    def __str__(self) -> str:
-        return self.text
 
     @property
     def __array__(self) -> Any:
@@ -251,36 +240,10 @@ class ToolResult:
         mine, theirs = self._fields, other._fields
         return _same(mine.content, theirs.content) and _same(self._structured, other._structured)
 
-    __hash__ = None  # type: ignore[assignment]  # its data can be changed, as a list's
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (bytes(self._raw), self.server, self.tool, self._output_schema, self.is_untrusted)
-
-    def __copy__(self) -> ToolResult:
-        return _rebuild(self._raw, self.server, self.tool, self._output_schema, self.is_untrusted)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ToolResult:
-        return self.__copy__()
-
     @property
-    def _head(self) -> str:
-        return f"ToolResult {self.server}.{self.tool}{' (error)' if self.is_error else ''}:"
-
-    def __repr__(self) -> str:
-        from ipymcp.results.rendering import short
-
-        return short(self, self._head)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        from ipymcp.results.rendering import bundle
-
-        return bundle(self, self._head)
-
-
-def _rebuild(
-    raw: bytes | msgspec.Raw, server: str, tool: str, output_schema: bytes | None, is_untrusted: bool = True
-) -> ToolResult:
-    return ToolResult(raw, server=server, tool=tool, output_schema=output_schema, is_untrusted=is_untrusted)
+    def _arguments(self) -> dict[str, Any]:
+        names = {"server": self.server, "tool": self.tool}
+        return {**names, "output_schema": self._output_schema, "is_untrusted": self.is_untrusted}
 
 
 def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:
@@ -315,18 +278,14 @@ def _misfits(schema: Any, data: Any) -> tuple[str, ...]:
         found = jsonschema_rs.validator_for(schema, retriever=_refuse).iter_errors(data)
         errors = list(itertools.islice(found, _MAX_ERRORS))
     except Exception as error:  # the schema is untrusted: no fault of it makes the result unusable
-        return (_shorten(f"its output schema cannot be used: {str(error).splitlines()[0]}"),)
+        return (shortened(f"its output schema cannot be used: {str(error).splitlines()[0]}", _MAX_WARNING),)
     if not errors:
         return ()
     where = ".".join(str(step) for step in errors[0].instance_path)
     more = f" (and {len(errors) - 1}{' or' if len(errors) == _MAX_ERRORS else ''} more)" if len(errors) > 1 else ""
     message = f"at {where}: {errors[0].message}" if where else errors[0].message
-    return (_shorten(f"the structured content does not fit the output schema: {message}") + more,)
+    return (shortened(f"the structured content does not fit the output schema: {message}", _MAX_WARNING) + more,)
 
 
 def _refuse(uri: str) -> Any:
     raise ValueError(f"ipymcp fetches no schemas, and this one refers to {uri}")
-
-
-def _shorten(message: str) -> str:
-    return message if len(message) <= _MAX_WARNING else message[: _MAX_WARNING - 1] + "…"

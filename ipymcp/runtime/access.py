@@ -17,13 +17,14 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ipymcp.interaction.questions import ApprovalAnswer, ApprovalQuestion, TrustAnswer, TrustQuestion
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.interaction.questions import Caller
     from ipymcp.protocol.types import ToolDefinition
     from ipymcp.runtime.call import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
-    from ipymcp.runtime.interfaces import ServerFacts
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.question_routing import QuestionRouter
+    from ipymcp.runtime.server_status import ServerFacts
     from ipymcp.security.approvals import Approvals
     from ipymcp.security.pins import Pinning
     from ipymcp.security.rules import SavedRules, Verdict
@@ -34,27 +35,27 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_FRESH = 1.0
-"""Seconds after which it is looked whether another kernel was told something."""
+_MAX_AGE = 1.0
+"""Seconds after which rules that other kernels may have saved are read again."""
 
 
 class AccessControl:
-    """Decides for a host.
+    """Decides which servers of a host may run, and which calls may be made.
 
     Args:
         loop: The background loop.
-        desk: Brings questions to the user.
-        database: Keeps what was decided.
+        questions: Asks the user.
+        database: Stores the decisions.
     """
 
-    def __init__(self, loop: BackgroundLoop, desk: QuestionRouter, database: Callable[[], Database]) -> None:
+    def __init__(self, loop: BackgroundLoop, questions: QuestionRouter, database: Callable[[], Database]) -> None:
         self.policy = Policy()
         self.untrusted = UntrustedContent()
         """Recent content of open-world tools, resources and prompts."""
         self.notify: Callable[[str], None] = _silently
-        """Tells a person who calls, in one line."""
+        """Shows a notice of one line to a user who calls."""
         self._loop = loop
-        self._desk = desk
+        self._questions = questions
         self._database = database
         self.findings: dict[str, tuple[Finding, ...]] = {}
         """Findings of the scan, by server."""
@@ -66,11 +67,11 @@ class AccessControl:
         """The servers that may run."""
         from ipymcp.security.trust import Trust
 
-        return Trust(self._database, self._ask_trust)
+        return Trust(self._database, self._questions.ask)
 
     @cached_property
     def pinning(self) -> Pinning:
-        """Whether tools are what they were."""
+        """Pins of tool definitions."""
         from ipymcp.security.pins import Pinning
 
         return Pinning(self.policy, self._database)
@@ -79,7 +80,7 @@ class AccessControl:
     def _approvals(self) -> Approvals:
         from ipymcp.security.approvals import Approvals
 
-        return Approvals(self.policy, self.remembered, self._ask_approval)
+        return Approvals(self.policy, self.remembered, self._questions.ask)
 
     def remembered(self) -> SavedRules:
         """The rules that outlive the kernel."""
@@ -88,48 +89,64 @@ class AccessControl:
         return SavedRules(self._database())
 
     async def refresh(self) -> None:
-        """Read what is remembered, on the background loop."""
+        """Read the saved rules, on the background loop."""
         self._read = time.monotonic()
         self.policy.remember(await self.remembered().rules())
         await self.pinning.refresh()
 
     def permit(
         self, session: ServerFacts, entry: ToolEntry, options: CallOptions, arguments: bytes
-    ) -> Callable[[], Coroutine[Any, Any, None]] | None:
-        """Let a call pass that may be made; from any thread, at once.
+    ) -> Callable[[Callable[[str], None]], Coroutine[Any, Any, None]] | None:
+        """Check whether a call may be made; from any thread, without waiting.
 
         Returns:
-            What asks the user, on the background loop, where that is needed.
+            A coroutine function that asks the user on the background loop, if that is needed; its argument is told the
+            question with its answer.
 
         Raises:
-            PolicyError: It may not be made.
+            PolicyError: The call is not allowed.
         """
-        if time.monotonic() - self._read > _FRESH and self._loop.is_running:
+        if time.monotonic() - self._read > _MAX_AGE and self._loop.is_running:
             self._read = time.monotonic()
             self._loop.call(self._refresh_soon)
         rights = session.rights
-        verdict = self.policy.check(entry, rights, options.caller, options.turn, options.conversation)
+        verdict = self.policy.check(entry, rights, options.caller, options.turn, options.conversation, options.batch)
         if verdict.notice:
             self._notify_once(verdict)
         if verdict.decision == "ask":
             from ipymcp.security.approvals import PendingApproval
 
-            wish = PendingApproval(
-                entry, rights, options.caller, options.turn, arguments, options.conversation, options.card
+            pending = PendingApproval(
+                entry,
+                rights,
+                options.caller,
+                options.turn,
+                arguments,
+                options.conversation,
+                options.card,
+                options.batch,
             )
-            return lambda: self._approvals.obtain(wish)
+            return partial(self._approvals.obtain, pending)
         return None
 
+    def is_denied(self, session: ServerFacts, entry: ToolEntry, caller: Caller = "user") -> bool:
+        """Whether policy denies a tool to a caller, whatever the user answers."""
+        return self.policy.verdict(entry, session.rights, caller).decision == "deny"
+
+    def trusts(self, definition: ServerDefinition) -> bool:
+        """Whether a definition may run without a question, in any thread but the loop's."""
+        return self._loop.run(self.trust.allows(definition))
+
     def on_behalf(self, entry: ToolEntry, options: CallOptions) -> CallOptions:
-        """The options of a call, which is made by whoever the code that makes it acts for.
+        """The options of a call with the caller on whose behalf the current code runs.
 
         Raises:
-            PolicyError: It is made by a model's code, which was not given this tool.
+            PolicyError: The code of a model calls a tool that the model was not given.
         """
         actor = current_actor()
         if actor is None:
             return options
-        if actor.caller != "model":  # a function of the user's, called by a model
+        if actor.caller != "model":  # a function of the user, called by a model
             if options.conversation is not None:
                 return options
             return msgspec.structs.replace(options, conversation=actor.conversation)
@@ -137,30 +154,22 @@ class AccessControl:
             raise PolicyError("is not among the tools that the model may use", server=entry.server, tool=entry.name)
         return msgspec.structs.replace(options, caller="model", turn=actor.turn, conversation=actor.conversation)
 
-    def receiver(
-        self, session: ServerFacts, entry: ToolEntry, conversation: Conversation | None
-    ) -> Callable[[bytes | memoryview], None] | None:
-        """The function that takes note of a call's result; None for a tool that works on its own data only."""
-        if not self.policy.is_open_world(entry, session.rights):
-            return None
-        return partial(self.received, f"{session.name}.{entry.name}", conversation)
-
     def received(self, source: str, conversation: Conversation | None, content: bytes | memoryview) -> None:
-        """An untrusted source has said something, in a conversation or to the user; from any thread."""
+        """Record untrusted content, in a conversation or for the user; from any thread."""
         self.untrusted.add(source, content)
         if conversation is not None:
             conversation.received(source)
 
     def heard(self, source: str, content: bytes | memoryview) -> None:
-        """The same, of what no call brings, where it is asked for: whoever that acts for has received it."""
+        """Record untrusted content that came without a call, for the caller on whose behalf the current code runs."""
         actor = current_actor()
         self.received(source, actor.conversation if actor is not None else None, content)
 
     async def examine(self, session: ServerFacts, tools: list[ToolDefinition]) -> None:
-        """Look at a server's tools before anybody may call them: against their pins, and for what should not be there.
+        """Check a server's tools before they may be called: compare them with their pins, and scan their texts.
 
         Raises:
-            PolicyError: The server is starting, and is not what the lock file says.
+            PolicyError: The server is starting, and is not as the lock file says.
         """
         from ipymcp.security.scanner import scan
 
@@ -183,12 +192,6 @@ class AccessControl:
         if verdict.notice not in self._notified:
             self._notified.add(verdict.notice)
             self.notify(verdict.notice)
-
-    async def _ask_trust(self, question: TrustQuestion) -> TrustAnswer | None:
-        return await self._desk.ask("trust", lambda interaction: interaction.trust(question), None)
-
-    async def _ask_approval(self, question: ApprovalQuestion) -> ApprovalAnswer | None:
-        return await self._desk.ask("approval", lambda interaction: interaction.approve(question), None)
 
 
 def _silently(text: str) -> None: ...

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from ipymcp.argument_checks import TIMEOUT, checked
-from ipymcp.errors import CallCancelled, CallError, CallTimeout, LoopError, McpError, render_briefly
+from ipymcp.errors import (
+    CallCancelled,
+    CallError,
+    CallInterrupted,
+    CallTimeout,
+    LoopError,
+    McpError,
+    render_briefly,
+)
 from ipymcp.names import expression
 from ipymcp.protocol.jsonrpc import HandshakeNeeded, PendingRequest
 from ipymcp.runtime.interrupts import Interrupts, Waiter
@@ -33,21 +41,67 @@ if TYPE_CHECKING:
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.jsonrpc import TaskState
     from ipymcp.protocol.types import Progress
-    from ipymcp.runtime.interfaces import CallTarget
+    from ipymcp.runtime.client_handlers import ClientHandlers
     from ipymcp.runtime.loop import BackgroundLoop
-    from ipymcp.runtime.server_requests import ClientHandlers
+    from ipymcp.runtime.server_status import CallTarget
+    from ipymcp.security.rules import CallBatch
     from ipymcp.security.untrusted import Conversation
     from ipymcp.storage.history import History
+
+
+class RunningCall(Protocol):
+    """A call in progress, or a map of many calls.
+
+    Attributes:
+        number: Names it in this notebook.
+        tool: The tool's exact name.
+        arguments: A JSON object; of a map, the first row's.
+        questions: What the user was asked for it, with the answers.
+        options: How it is called.
+        started: Start on the clock of `time.monotonic`.
+        cell: The execution count of the calling cell.
+    """
+
+    number: int
+    tool: str
+    arguments: bytes
+    questions: tuple[str, ...]
+    options: CallOptions
+    started: float
+    cell: int | None
+
+    @property
+    def session(self) -> CallTarget:
+        """The server."""
+        ...
+
+    @property
+    def progress(self) -> Progress | None:
+        """The last progress reported."""
+        ...
+
+    @property
+    def task(self) -> TaskState | None:
+        """The task that it has become, if it has."""
+        ...
+
+    def cancel(self) -> bool:
+        """Give it up, from any thread. False if it was over already."""
+        ...
+
+    def end_if_late(self) -> None:
+        """Give it up if its time has passed."""
+        ...
 
 
 class Presenter(Protocol):
     """Shows the user a call that takes long. Called where the caller waits."""
 
-    def progress(self, call: Call[Any]) -> None:
+    def progress(self, call: RunningCall) -> None:
         """The call reported progress."""
         ...
 
-    def finished(self, call: Call[Any]) -> None:
+    def finished(self, call: RunningCall) -> None:
         """A call that had reported progress is over."""
         ...
 
@@ -64,6 +118,8 @@ class CallOptions(msgspec.Struct, frozen=True):
         turn: Names the model's answer that it is a part of, so that one consent may cover all of that.
         conversation: That the answer is a part of.
         card: Shows it, and is told what the user is asked about it.
+        origin: Where it is made, if not in a cell: `panel`.
+        batch: The map that it belongs to.
     """
 
     timeout: float = 30.0
@@ -74,6 +130,8 @@ class CallOptions(msgspec.Struct, frozen=True):
     turn: str = ""
     conversation: Conversation | None = None
     card: Card | None = None
+    origin: str = ""
+    batch: CallBatch | None = None
 
     def changed(
         self,
@@ -97,14 +155,15 @@ class CallServices(msgspec.Struct, eq=False):
 
     loop: BackgroundLoop
     handlers: BackgroundLoop
-    running: dict[int, Call[Any]]
-    answers: ClientHandlers
+    running: dict[int, RunningCall]
+    client_handlers: ClientHandlers
     history: History
     presenter: Presenter | None = None
 
 
 if TYPE_CHECKING:
-    Consent: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+    Consent: TypeAlias = Callable[[Callable[[str], None]], Coroutine[Any, Any, None]]
+    """Asks the user whether a call may be made; its argument is told the question with its answer."""
 
 
 T = TypeVar("T")
@@ -135,7 +194,7 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_cell",
+        "_asking",
         "_client",
         "_consent",
         "_convert",
@@ -145,18 +204,21 @@ class Call(Generic[T]):
         "_owing",
         "_paused_for",
         "_paused_since",
+        "_pending",
         "_receiver",
         "_repeating",
         "_services",
-        "_slot",
         "arguments",
+        "cell",
         "done",
         "number",
         "options",
         "progress",
+        "questions",
         "session",
         "started",
         "tool",
+        "was_sent",
     )  # fmt: skip
 
     def __init__(
@@ -179,20 +241,27 @@ class Call(Generic[T]):
         self.progress: Progress | None = None
         """The last progress reported."""
         self.done = False
+        self.was_sent = False
+        """Whether the server may have received it."""
         self.started = self._last_activity = time.monotonic()
         self._owing = 0
         self._paused_for = self._paused_since = 0.0
         self._convert = convert
         self._services = services
-        self._slot = PendingRequest(self._deliver)
+        self._pending = PendingRequest(self._deliver)
         self._repeating: threading.RLock | None = None
         """Lock of a call that is sent again, held while it is sent or given up."""
         self._is_waiting = False
         """Whether it is to be sent again once the session is open."""
         self._client: Client | None = None
         self._consent = consent
+        self._asking: asyncio.Task[None] | None = None
+        """Asks for the user's consent, while that is open."""
         self._receiver = receiver
-        self._cell = services.history.cell()
+        self.cell = None if options.origin else services.history.cell()
+        """The execution count of the calling cell."""
+        self.questions: tuple[str, ...] = ()
+        """Questions that the user was asked for it, with the answers."""
         self._listeners: list[Callable[[Progress | None], None]] = []
 
     def __repr__(self) -> str:
@@ -209,7 +278,7 @@ class Call(Generic[T]):
             McpError: It failed.
         """
         self._services.loop.refuse_own_thread()
-        if self._services.answers.nested_loop == "always" and asyncio._get_running_loop() is not None:
+        if self._services.client_handlers.nested_loop == "always" and asyncio._get_running_loop() is not None:
             return run_nested(self.arun())
         if self._consent is not None:
             self._services.loop.run(self._ask())
@@ -309,7 +378,7 @@ class Call(Generic[T]):
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
         ended = asyncio.Event()
-        self._listeners.append(lambda progress: None if progress else self._services.loop.call(ended.set))
+        self.when_over(ended.set)
         self._begin()
         self._services.loop.start_beat()
         await ended.wait()
@@ -326,8 +395,8 @@ class Call(Generic[T]):
             KeyboardInterrupt: The user interrupted the waiting; the call goes on.
             McpError: It failed.
         """
-        self._services.loop.refuse_own_thread()
         if not self.done:
+            self._services.loop.refuse_own_thread()
             waiter = Waiter()
             self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
             end = None if timeout is None else time.monotonic() + timeout
@@ -369,14 +438,21 @@ class Call(Generic[T]):
         Returns:
             False if it was over already.
         """
-        error = CallCancelled(f"call {self.number} was cancelled")
+        asking = self._asking
+        if asking is not None:
+            self._asking = None  # now: the answer may be on its way
+            self._services.loop.call(asking.cancel)
+            return True
         with Interrupts():
-            return self._give_up("the user cancelled it", error)
+            return self._give_up("the user cancelled it", self._cancelled())
+
+    def _cancelled(self) -> CallCancelled:
+        return CallCancelled(f"call {self.number} was cancelled")
 
     @property
     def task(self) -> TaskState | None:
         """The task that it has become, if it has: `.id`, `.status`, `.message`, as the server last told of it."""
-        return self._slot.task
+        return self._pending.task
 
     def leave(self) -> str:
         """Stop waiting for a call that has become a task. The task goes on.
@@ -388,9 +464,9 @@ class Call(Generic[T]):
             CallError: It is no task (yet), or is over.
         """
         with Interrupts():
-            task = self._client.detach_task(self._slot) if self._client is not None else None
+            task = self._client.tasks.detach(self._pending) if self._client is not None else None
             if task is not None:
-                self._slot.settle(error=_left(self, task))
+                self._pending.settle(error=_left(self, task))
                 return task
         is_over = "is over" if self.done else "has not become a task"
         hint = (
@@ -406,8 +482,8 @@ class Call(Generic[T]):
         if self._owing:
             return time.monotonic() + _OWING_POLL
         timeout = self.options.timeout
-        if self._slot.task is not None:  # it is silent between two questions
-            timeout = max(timeout, _MISSED * self._slot.task.interval)
+        if self._pending.task is not None:  # it is silent between two questions
+            timeout = max(timeout, _MISSED * self._pending.task.interval)
         return min(self._last_activity + timeout, self.started + self._paused_for + self.options.max_timeout)
 
     @contextlib.contextmanager
@@ -424,21 +500,41 @@ class Call(Generic[T]):
                 self._paused_for += self._last_activity - self._paused_since
             self._owing -= 1
 
-    def is_at(self, slot: PendingRequest) -> bool:
+    def note_question(self, summary: str) -> None:
+        """Record a question that the user was asked for the call, with its answer and without secrets."""
+        self.questions = (*self.questions, summary)
+
+    def when_over(self, function: Callable[[], object]) -> None:
+        """Run a function on the background loop once the call is over."""
+        self._listen(lambda progress: None if progress else self._services.loop.call(function))
+
+    def is_at(self, pending: PendingRequest) -> bool:
         """Whether that is its request on the wire."""
-        return slot is self._slot
+        return pending is self._pending
 
     # -- one life -----------------------------------------------------------------------------------------------------
 
     async def _ask(self) -> None:
         """Wait for the user's consent; its time counts from then on."""
         assert self._consent is not None
+        asking = self._asking = asyncio.ensure_future(self._consent(self.note_question))
         try:
-            await self._consent()
-        except McpError as error:
+            await asking
+            if self._asking is not asking:  # cancelled while the answer came
+                raise self._cancelled()
+        except (McpError, asyncio.CancelledError) as error:
             self.done = True
-            self._record(error)
-            raise
+            task = asyncio.current_task()
+            if isinstance(error, McpError):
+                failure = error
+            elif task is not None and task.cancelling():
+                failure = CallInterrupted(_INTERRUPTED)
+            else:
+                failure = self._cancelled()
+            self._services.history.add(CallRecord.of(self, self._pending.result, failure))
+            raise error if isinstance(failure, CallInterrupted) else failure from None
+        finally:
+            self._asking = None
         self.started = self._last_activity = time.monotonic()
 
     def _has_room(self) -> bool:
@@ -447,7 +543,7 @@ class Call(Generic[T]):
             try:
                 client = self._client = self.session.require()
             except McpError as error:
-                self._record(error)
+                self._services.history.add(CallRecord.of(self, self._pending.result, error))
                 raise
         if not client.queued or client.queued + len(self.arguments) <= MAX_QUEUED:
             return True
@@ -457,7 +553,7 @@ class Call(Generic[T]):
                 f"not sent: the server has not read what was sent before within {self.options.timeout:g} s",
                 hint=f"{self._longer(self.options.timeout)}, or %mcp restart {quoted(self.session.name)}",
             )
-            self._record(error)
+            self._services.history.add(CallRecord.of(self, self._pending.result, error))
             raise self._explain(error)
         return False
 
@@ -467,13 +563,15 @@ class Call(Generic[T]):
         self.session.calls += 1
         self._services.running[self.number] = self
         try:
+            self.was_sent = True
             self._send(client)
         except McpError as error:
+            self.was_sent = False
             self._finish(error)
             raise self._explain(error) from error
 
     def _send(self, client: Client) -> None:
-        client.call_tool(self._slot, self.tool, self.arguments, as_task=self.options.as_task)
+        client.call_tool(self._pending, self.tool, self.arguments, as_task=self.options.as_task)
 
     def _begin_and_attend(self) -> None:
         """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
@@ -481,7 +579,7 @@ class Call(Generic[T]):
         try:
             self._begin()
             if turn is not None and self._client is not None:
-                self._client.read_directly(self._slot, turn, _DIRECT_READ_TIMEOUT)
+                self._client.read_directly(self._pending, turn, _DIRECT_READ_TIMEOUT)
         finally:
             if turn is not None:
                 turn.give_back()
@@ -490,20 +588,20 @@ class Call(Generic[T]):
         if progress is None and self._is_repeated():
             return
         if progress is None:
-            self._finish(self._slot.error)
-            self.session.answered(self._slot.error)
+            self._finish(self._pending.error)
+            self.session.answered(self._pending.error)
         else:
             self.progress = progress
             self._last_activity = time.monotonic()
         for listener in tuple(self._listeners):
             listener(progress)
-        if progress is None:  # call and slot know each other: without this only the collector would free them
-            self._slot.deliver = _ignore
+        if progress is None:  # call and pending know each other: without this only the collector would free them
+            self._pending.deliver = _ignore
             self._listeners.clear()
 
     def _is_repeated(self) -> bool:
         """Have a call sent again that needs a handshake, where it can have changed nothing; false for any other."""
-        error = self._slot.error
+        error = self._pending.error
         if not isinstance(error, HandshakeNeeded) or not error.is_reopening or self._repeating is not None:
             return False
         entry = self.session.catalog.tools.get(self.tool)
@@ -520,34 +618,27 @@ class Call(Generic[T]):
         with lock:
             if not self._is_waiting:
                 return  # given up meanwhile
-            self._is_waiting, self._slot.error = False, None
+            self._is_waiting, self._pending.error = False, None
             try:
                 self._client = self.session.require()
                 self._send(self._client)
             except McpError as failure:
                 failure.hint = failure.hint or error.hint
-                self._slot.settle(error=failure)
+                self._pending.settle(error=failure)
 
     def _finish(self, error: McpError | None) -> None:
         self.done = True
         self._services.running.pop(self.number, None)
-        self._record(error)
-
-    def _record(self, error: McpError | None) -> None:
-        result = self._slot.result
-        received = 0 if result is None else memoryview(result).nbytes
-        self._services.history.add(CallRecord(
-            self.started, time.monotonic(), self.options.caller, self.session.name, self.tool, self.arguments,
-            received, result, error, self._cell,
-        ))  # fmt: skip
+        self._services.history.add(CallRecord.of(self, self._pending.result, error))
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
         with self._repeating or contextlib.nullcontext():
             if self._is_waiting:
                 self._is_waiting = False
-            elif self._client is None or not self._client.give_up(self._slot, reason):
+            elif self._client is None or not self._client.give_up(self._pending, reason):
                 return False
-        self._slot.settle(error=error or CallCancelled(reason))
+        kind = CallInterrupted if reason == _INTERRUPTED else CallCancelled
+        self._pending.settle(error=error or kind(reason))
         return True
 
     def _abandon(self, error: BaseException) -> None:
@@ -560,12 +651,12 @@ class Call(Generic[T]):
     def _expire(self) -> None:
         """Fail the call with a timeout. A task goes on at the server: it may take longer than any caller waits."""
         error = self._timed_out()
-        task = self._client.detach_task(self._slot) if self._client is not None else None
+        task = self._client.tasks.detach(self._pending) if self._client is not None else None
         if task is None:
             self._give_up("no answer in time", error)
         else:
             error.hint = f"its task goes on: {_picking_up(self, task)}"
-            self._slot.settle(error=error)
+            self._pending.settle(error=error)
 
     def _timed_out(self) -> CallTimeout:
         total = time.monotonic() - self.started - self._paused_for
@@ -588,7 +679,7 @@ class Call(Generic[T]):
             self._expire()
 
     def _outcome(self) -> T:
-        error, result = self._slot.error, self._slot.result
+        error, result = self._pending.error, self._pending.result
         if error is not None:
             explained = self._explain(error)
             if quotes_server(explained):

@@ -17,20 +17,16 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Noise = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 class ToolEntry(Struct, frozen=True, gc=False):
-    """One tool: the server's definition and the name a user types."""
+    """One tool: its exact name, the name a user types, and the server's definition."""
 
     server: str
+    name: str
     alias: str
     definition: ToolDefinition
-
-    @property
-    def name(self) -> str:
-        """The server's own name for it."""
-        return self.definition.name
 
     @property
     def first_line(self) -> str:
@@ -48,20 +44,20 @@ class PromptEntry(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """The server's own name for it."""
+        """The exact name."""
         return self.definition.name
 
 
 class Catalog(Struct, frozen=True):
-    """The tools, resources and prompts of one server. Tools are known while it runs, the rest after the first look.
+    """The tools, resources and prompts of one server. Tools are known while it runs, the rest after their first use.
 
     Attributes:
         tools: By exact name, in the server's order.
-        aliases: The tools by what a user types.
+        aliases: The tools by alias.
         resources: By URI, in the server's order.
         templates: By URI template.
         prompts: By exact name.
-        prompt_aliases: The prompts by what a user types.
+        prompt_aliases: The prompts by alias.
     """
 
     tools: Mapping[str, ToolEntry] = {}
@@ -79,30 +75,30 @@ class Catalog(Struct, frozen=True):
         """A prompt by its exact name, else by its alias."""
         return self.prompts.get(name) or self.prompt_aliases.get(name)
 
-    def with_tools(self, server: str, found: Iterable[ToolDefinition], noise: Noise) -> Catalog:
-        """The same with these tools. Of two of one name the first is kept, and `noise` is told."""
-        first = _by_name(found, lambda tool: tool.name, "tool", noise)
+    def with_tools(self, server: str, found: Iterable[ToolDefinition], warn: Warn) -> Catalog:
+        """The catalog with other tools. Of two tools of one name the first is kept, and `warn` is called."""
+        first = _by_name(found, lambda tool: tool.name, "tool", warn)
         typed = aliases(first, RESERVED_SERVER)
-        tools = {name: ToolEntry(server, typed[name], definition) for name, definition in first.items()}
+        tools = {name: ToolEntry(server, name, typed[name], definition) for name, definition in first.items()}
         return replace(self, tools=tools, aliases={entry.alias: entry for entry in tools.values()})
 
-    def with_resources(self, found: Iterable[ResourceDefinition], noise: Noise) -> Catalog:
-        """The same with these resources."""
-        return replace(self, resources=_by_name(found, lambda resource: resource.uri, "resource", noise))
+    def with_resources(self, found: Iterable[ResourceDefinition], warn: Warn) -> Catalog:
+        """The catalog with other resources."""
+        return replace(self, resources=_by_name(found, lambda resource: resource.uri, "resource", warn))
 
-    def with_templates(self, found: Iterable[TemplateDefinition], noise: Noise) -> Catalog:
-        """The same with these templates."""
-        return replace(self, templates=_by_name(found, lambda template: template.uriTemplate, "template", noise))
+    def with_templates(self, found: Iterable[TemplateDefinition], warn: Warn) -> Catalog:
+        """The catalog with other templates."""
+        return replace(self, templates=_by_name(found, lambda template: template.uriTemplate, "template", warn))
 
-    def with_prompts(self, server: str, found: Iterable[PromptDefinition], noise: Noise) -> Catalog:
-        """The same with these prompts."""
-        first = _by_name(found, lambda prompt: prompt.name, "prompt", noise)
+    def with_prompts(self, server: str, found: Iterable[PromptDefinition], warn: Warn) -> Catalog:
+        """The catalog with other prompts."""
+        first = _by_name(found, lambda prompt: prompt.name, "prompt", warn)
         typed = aliases(first, RESERVED_PROMPTS)
         prompts = {name: PromptEntry(server, typed[name], definition) for name, definition in first.items()}
         return replace(self, prompts=prompts, prompt_aliases={entry.alias: entry for entry in prompts.values()})
 
     def filled(self, other: Catalog) -> Catalog:
-        """The same, with another's tools, resources, templates and prompts where it has none."""
+        """The catalog with the lists of another one where it has none."""
         own = {name: value for name in Catalog.__struct_fields__ if (value := getattr(self, name))}
         return replace(other, **own)
 
@@ -118,12 +114,12 @@ def remembered(server: str, definitions: Mapping[str, Iterable[Any]]) -> Catalog
     return catalog.with_prompts(server, definitions.get("prompts", ()), _silently)
 
 
-def _by_name(found: Iterable[T], name_of: Callable[[T], str], kind: str, noise: Noise) -> dict[str, T]:
+def _by_name(found: Iterable[T], name_of: Callable[[T], str], kind: str, warn: Warn) -> dict[str, T]:
     first: dict[str, T] = {}
     for definition in found:
         name = name_of(definition)
         if name in first:
-            noise(f"two {kind}s are named {name!r}; the first is used")
+            warn(f"two {kind}s are named {name!r}; the first is used")
         else:
             first[name] = definition
     return first

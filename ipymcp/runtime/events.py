@@ -1,19 +1,23 @@
-"""Changes that the host announces to its subscribers, and notices for the user's next cell."""
+"""Events for the host's subscribers, notices for the user's next cell, and the servers' rolling logs."""
 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections import deque
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ipymcp.masking import mask
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class ServerChanged(msgspec.Struct, frozen=True):
-    """A server is in another state, or there is news of the one it is in."""
+    """A server has entered another state, or there is news about its current one."""
 
     server: str
     state: str
@@ -21,21 +25,21 @@ class ServerChanged(msgspec.Struct, frozen=True):
 
 
 class ToolsChanged(msgspec.Struct, frozen=True):
-    """A server has other tools than before; names as the server has them."""
+    """A server's tools have changed; names as the server has them."""
 
     server: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
 
-class OffersChanged(msgspec.Struct, frozen=True):
-    """A server says that it has other resources or prompts than before; who shows them looks again."""
+class ListChanged(msgspec.Struct, frozen=True):
+    """A server announced that its resources or prompts changed; views that show them list them again."""
 
     server: str
     kind: Literal["resources", "prompts"]
 
 
-Event: TypeAlias = ServerChanged | ToolsChanged | OffersChanged
+Event: TypeAlias = ServerChanged | ToolsChanged | ListChanged
 
 
 class Events:
@@ -45,10 +49,10 @@ class Events:
         self._subscribers: tuple[Callable[[Event], None], ...] = ()
 
     def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
-        """Have it called with every event from now on.
+        """Call a function with every event from now on.
 
         Returns:
-            What ends that.
+            A function that ends the subscription.
         """
         self._subscribers = (*self._subscribers, subscriber)
 
@@ -58,31 +62,142 @@ class Events:
         return unsubscribe
 
     def emit(self, event: Event) -> None:
-        """Tell everybody."""
+        """Call every subscriber with an event."""
         for subscriber in self._subscribers:
             subscriber(event)
 
 
 _LOGGER = logging.getLogger("ipymcp")
-_LOGGER.addHandler(logging.NullHandler())  # else logging would print it, too, where the user has not set it up
-_MAX_COUNT = 20
+_LOGGER.addHandler(logging.NullHandler())  # without a handler, logging prints warnings to stderr
+_MAX_NOTICES = 20
 
 
 class UserNotices:
-    """Pending notices. May be used from any thread."""
+    """Notices that are shown below the user's next cell. May be used from any thread."""
 
     def __init__(self) -> None:
-        self._waiting: deque[str] = deque(maxlen=_MAX_COUNT)
+        self._pending: deque[str] = deque(maxlen=_MAX_NOTICES)
 
     def add(self, text: str) -> None:
-        """Have it told, once if it is the same again; it is logged now."""
+        """Log a notice and show it later, once if the same one is already pending."""
         _LOGGER.warning("%s", text)
-        if text not in self._waiting:
-            self._waiting.append(text)
+        if text not in self._pending:
+            self._pending.append(text)
 
     def take(self) -> list[str]:
-        """Take the pending notices, oldest first."""
+        """Remove and return the pending notices, oldest first."""
         taken: list[str] = []
-        while self._waiting:
-            taken.append(self._waiting.popleft())
+        while self._pending:
+            taken.append(self._pending.popleft())
         return taken
+
+
+MAX_LINE = 1000
+"""Maximum length of a log line in characters."""
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "alert": logging.CRITICAL,
+    "emergency": logging.CRITICAL,
+}
+
+
+class LogLine(NamedTuple):
+    """One line of a log."""
+
+    time: float
+    """Seconds since the epoch."""
+    source: str
+    """`stderr`, `server` (by protocol) or `host`."""
+    level: str
+    """An MCP log level; `info` for stderr."""
+    text: str
+
+
+class RollingLog:
+    """The last lines of one server, mirrored to `logging.getLogger("ipymcp.server.NAME")`.
+
+    Standard error is kept as it arrives and converted to lines when the log is read: most lines of a flood are dropped
+    before that. Written on the background loop, read from any thread.
+
+    Args:
+        server: The server's name.
+        lines: Maximum number of lines.
+    """
+
+    def __init__(self, server: str, lines: int) -> None:
+        self._lines: deque[LogLine] = deque(maxlen=lines)
+        self._raw: deque[tuple[float, Sequence[str]]] = deque()
+        """Unconverted lines, which follow `_lines`, with the time of each group."""
+        self._raw_count = 0
+        self._lock = threading.Lock()
+        self._logger = logging.getLogger(f"ipymcp.server.{server}")
+        self.total = 0
+        """Number of lines ever logged, including dropped ones."""
+
+    def __len__(self) -> int:
+        return len(self._converted())
+
+    def add(self, source: str, level: str, text: str) -> None:
+        """Add one line; a long one is truncated."""
+        with self._lock:
+            self._convert()
+            self._append(time.time(), source, level, text)
+            self.total += 1
+
+    def add_stderr(self, lines: Sequence[str]) -> None:
+        """Add lines that the server wrote to its standard error."""
+        with self._lock:
+            self._raw.append((time.time(), lines))
+            self._raw_count += len(lines)
+            self.total += len(lines)
+            if self._logger.isEnabledFor(logging.INFO) or max(map(len, lines), default=0) > MAX_LINE:
+                self._convert()
+            while self._raw and self._raw_count - len(self._raw[0][1]) >= (self._lines.maxlen or 0):
+                self._raw_count -= len(self._raw.popleft()[1])
+
+    def tail(self, count: int | None = None, source: str | None = None) -> list[LogLine]:
+        """The last lines, oldest first.
+
+        Args:
+            count: Maximum number of lines; None for all.
+            source: Only lines of this source.
+        """
+        lines = [line for line in self._converted() if source is None or line.source == source]
+        return lines if count is None else lines[-count:] if count > 0 else []
+
+    def last_stderr(self, count: int = 5, *, since: int = 0) -> tuple[str, ...]:
+        """The last lines of standard error that are not blank, for an error message.
+
+        Args:
+            count: Maximum number of lines.
+            since: A former value of `total`; only later lines are considered.
+        """
+        recent = self.tail(max(self.total - since, 0))
+        texts = [line.text.strip() for line in recent if line.source == "stderr"]
+        return tuple([text for text in texts if text][-count:])
+
+    def _converted(self) -> deque[LogLine]:
+        with self._lock:
+            self._convert()
+            return self._lines.copy()
+
+    def _convert(self) -> None:
+        for now, lines in self._raw:
+            for line in lines:
+                self._append(now, "stderr", "info", line)
+        self._raw.clear()
+        self._raw_count = 0
+
+    def _append(self, now: float, source: str, level: str, text: str) -> None:
+        text = mask(text)
+        if len(text) > MAX_LINE:
+            text = f"{text[:MAX_LINE]}… ({len(text):,} characters)"
+        self._lines.append(LogLine(now, source, level, text))
+        number = _LEVELS.get(level, logging.INFO)
+        if self._logger.isEnabledFor(number):
+            self._logger.log(number, "%s: %s", source, text)

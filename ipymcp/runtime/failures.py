@@ -1,4 +1,4 @@
-"""The meaning of a failure: the message for the user, and whether another attempt is worthwhile."""
+"""The error message and hint for a failure, and whether another attempt is worthwhile."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ _VISIT_FIRST = -32042
 """The call needs the user to have been at an address (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
 
 
-_NOT_THERE = re.compile(
+_NOT_THERE = (
     r"^\s*(?:\w+\.)*(?:ModuleNotFoundError|ImportError|SyntaxError): |No module named |Cannot find (?:module|package) "
     r"|ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|^npm (?:error|ERR!) code E(?:404|TARGET|INVALIDTAGNAME)"
     r"|^error: unrecognized|[Uu]nknown option|[Nn]o such option|unrecognized arguments?\b|^\s*[Uu]sage: "
 )
 """Output of programs that lack a module or do not accept their command line."""
 _SHELLS_REFUSALS = frozenset({126, 127})
-"""How a shell exits that cannot run a command, or does not find it."""
+"""Exit codes of a shell that cannot run or find a command."""
 
 
 _MISSING_MODULE = r"No module named '?([\w.]+)"
 
 
-def cannot_get_better(exit_code: int | None, last_words: tuple[str, ...]) -> bool:
+def cannot_improve(exit_code: int | None, stderr: tuple[str, ...]) -> bool:
     """Whether a program has ended in a way that another start would not change.
 
     Args:
-        exit_code: Of its process; None while it runs.
-        last_words: The last lines of its standard error.
+        exit_code: The exit code of its process; None while it runs.
+        stderr: The last lines of its standard error.
     """
     if exit_code is None or exit_code == 0:
         return False
-    return exit_code in _SHELLS_REFUSALS or any(_NOT_THERE.search(line) for line in last_words)
+    return exit_code in _SHELLS_REFUSALS or any(re.search(_NOT_THERE, line) for line in stderr)
 
 
 def start_failure(error: McpError, definition: ServerDefinition, exit_code: int | None = None) -> McpError:
@@ -77,9 +77,9 @@ def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first
     """Whether a start that failed so may succeed when it is tried again.
 
     Args:
-        error: How it failed.
-        exit_code: Of its process, where that has ended.
-        is_first: Whether it never ran before: then who ended without a fault, or is not there, is taken at its word.
+        error: The error of the start.
+        exit_code: The exit code of its process, if that has ended.
+        is_first: Whether the server never ran before: a regular end or a missing host is then final.
     """
     if is_first and (exit_code == 0 or hasattr(error.__cause__, "may_pass")):
         return False
@@ -90,25 +90,23 @@ def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first
     return isinstance(error, RpcError)
 
 
-def explain(
-    error: McpError, definition: ServerDefinition, last_words: tuple[str, ...], exit_code: int | None
-) -> McpError:
-    """The same error, with the server's name and, where the server is to blame, what it last said.
+def explain(error: McpError, definition: ServerDefinition, stderr: tuple[str, ...], exit_code: int | None) -> McpError:
+    """Add the server's name to an error and, where the server is to blame, its last output.
 
     Args:
-        error: Of this server.
-        definition: Of the server.
-        last_words: The last lines of its standard error.
-        exit_code: Of its process, where that has ended.
+        error: The error.
+        definition: The definition of the server.
+        stderr: The last lines of its standard error.
+        exit_code: The exit code of its process, if that has ended.
     """
     error.server = error.server or definition.name
-    if error.hint:  # those below the runtime do not know what the user calls the server
+    if error.hint:  # lower layers do not know the server's name
         error.hint = error.hint.replace("%mcp start NAME", f"%mcp start {quoted(definition.name)}")
     if isinstance(error, RpcError) and error.code == _VISIT_FIRST and error.hint is None:
         _name_addresses(error)
     if not isinstance(error, ServerError) or isinstance(error, (CommandNotFound, TrustError)) or error.stderr:
         return error
-    error.stderr = last_words
+    error.stderr = stderr
     error.exit_code = exit_code if error.exit_code is None else error.exit_code
     if error.stderr and not isinstance(error, ProtocolError):
         error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
@@ -118,7 +116,7 @@ def explain(
 
 
 def _name_addresses(error: RpcError) -> None:
-    """Say where to go, in full and with the domain; going there is the user's to do, and so is calling again."""
+    """Name the URLs to visit, with their domains, in the message; the user visits them and calls again."""
     asked = error.data.get("elicitations") if is_object(error.data) else None
     urls = [each.get("url") for each in asked if is_object(each)] if is_array(asked) else []
     shown = [f"{url} (at {domain(url)})" for url in urls if isinstance(url, str) and is_web_address(url)]

@@ -1,15 +1,15 @@
 """Blocked threads and awaiting tasks that wait for the background loop, so that an interrupt always ends the wait.
 
-While the main thread waits, SIGINT only sets a flag and wakes the waiter; `KeyboardInterrupt` is raised at one place.
-Raised anywhere else it would tear frames and leave locks held: in a storm of interrupts the naive way broke one frame
-in seventeen. The user's own code, where it runs meanwhile, is interrupted where it stands.
+While the main thread waits, SIGINT only sets a flag and wakes the waiter; `KeyboardInterrupt` is raised at one point.
+Raised anywhere else, it would truncate frames and leave locks held: without this, interrupts in quick succession broke
+one frame in seventeen. The user's own code, if it runs meanwhile, is interrupted at once.
 
-Two kinds of foreign loops fail their tasks. ipykernel's SIGINT handler cancels the cell's task without waking the loop
-that would notice: an idle loop would sleep through the interrupt until the answer comes. And where SIGINT raises
-`KeyboardInterrupt` (a terminal's IPython), it breaks out of the running loop and leaves the task pending for ever.
+Two kinds of foreign loops need help. ipykernel's SIGINT handler cancels the cell's task without waking its loop: an
+idle loop would notice the interrupt only when the answer arrives. Where SIGINT raises `KeyboardInterrupt` (IPython in a
+terminal), it breaks out of the running loop and leaves the task pending forever.
 
-Threads get no signals at all. A library that runs tools in worker threads joins them before it lets the interrupt
-through (`ThreadPoolExecutor.__exit__`), so the calls have to be cancelled while the main thread waits.
+Threads receive no signals. A library that runs tools in worker threads joins them before it raises the interrupt
+(`ThreadPoolExecutor.__exit__`), so the calls have to be cancelled while the main thread waits.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ INTERRUPTED: Final = "interrupted"
 """The message of an interrupt that needs no details."""
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
-# The C functions below the `signal` module: converting to enums and back costs more than all the rest of a wait.
+# The C functions below the `signal` module: its conversion to enums costs more than the rest of a wait.
 _raw: Any = importlib.import_module("_signal")
 set_signal: Final[Callable[[int, Any], object]] = _raw.signal
 get_signal: Final[Callable[[int], Any]] = _raw.getsignal
 
 
 class Interrupts:
-    """While entered on the main thread, SIGINT is put off to where it does no harm: to the leaving at the latest.
+    """Context manager that defers SIGINT on the main thread to a safe point, at the latest its exit.
 
-    The handler is swapped only on entering and leaving. In between a flag tells whose turn it is: setting that cannot
-    be interrupted, calling `signal.signal` can.
+    The handler is replaced only on entry and exit. In between, a flag tells whether the user's code runs: setting a
+    flag cannot be interrupted, while calling `signal.signal` can.
 
     Args:
-        queue: Of the waiter to wake. Without one this is a short stretch of code that must not be torn.
+        queue: The queue of the waiter to wake; None for a short block of code that must not be interrupted.
     """
 
     __slots__ = ("_due", "_mine", "_previous", "_queue", "_users_turn")
@@ -82,7 +82,7 @@ class Interrupts:
             self.act_if_due()
 
     def act_if_due(self) -> None:
-        """Do now what SIGINT would have done when it came.
+        """Handle a deferred SIGINT now.
 
         Raises:
             KeyboardInterrupt: In most cases.
@@ -96,7 +96,7 @@ class Interrupts:
                 raise
 
     def run_users_code(self, function: Callable[[], None]) -> None:
-        """Run what may be interrupted anywhere, as the user's code may."""
+        """Run the user's code, which may be interrupted at any point."""
         try:
             self._users_turn = self._mine
             function()
@@ -115,10 +115,10 @@ class Interrupts:
             self._queue.put(_INTERRUPTED)
 
     def _act(self) -> None:
-        """Do as the previous signal handler does, with two exceptions.
+        """Call the previous signal handler, with two exceptions.
 
-        One that only asks a running loop to cancel something (ipykernel's in a cell with an await, asyncio's own) would
-        wait for us, who block that loop. And the system's default would end the process.
+        A handler that asks a running loop to cancel a task (ipykernel's in a cell with an await, asyncio's own) has no
+        effect while this thread blocks that loop. The system's default handler would end the process.
         """
         if (self._queue is not None and _loop_runs_here()) or not callable(self._previous):
             raise KeyboardInterrupt("Interrupted by user")
@@ -126,7 +126,7 @@ class Interrupts:
 
 
 class Waiter:
-    """One thread, waiting. Others `put` functions for it to run meanwhile, and `DONE` in the end."""
+    """The wait of one thread. Others `put` functions for it to run meanwhile, and `DONE` at the end."""
 
     DONE: Final = object()
 
@@ -143,8 +143,8 @@ class Waiter:
         """Wait for `DONE`.
 
         Args:
-            deadline: When to give up, on `time.monotonic`'s clock; asked again whenever it seems to have passed.
-            interrupts: Those already entered; without, they are entered here.
+            deadline: Gets the time to give up, on `time.monotonic`'s clock; called again when that time has passed.
+            interrupts: Deferred interrupts that are already entered; None to enter them here.
 
         Returns:
             False if the deadline passed.
@@ -161,7 +161,7 @@ class Waiter:
             if timeout is not None and timeout <= 0:
                 return False
             try:
-                item = self.queue.get(timeout=_patience(timeout))
+                item = self.queue.get(timeout=_wait_timeout(timeout))
             except Empty:
                 continue
             if item is Waiter.DONE:
@@ -170,8 +170,8 @@ class Waiter:
                 interrupts.run_users_code(item)
 
 
-def _patience(timeout: float | None) -> float | None:
-    """On Windows a wait cannot be interrupted, so it is made of short ones."""
+def _wait_timeout(timeout: float | None) -> float | None:
+    """The timeout of one wait: short on Windows, where a wait cannot be interrupted."""
     if sys.platform == "win32":
         return _WINDOWS_POLL if timeout is None else min(timeout, _WINDOWS_POLL)
     return timeout
@@ -186,11 +186,11 @@ def _loop_runs_here() -> bool:
 
 
 if TYPE_CHECKING:
-    Errand: TypeAlias = Callable[[], None]
+    Action: TypeAlias = Callable[[], None]
 
 
 class WaitingCallers:
-    """All who wait now."""
+    """The threads and tasks that wait now."""
 
     def __init__(self) -> None:
         self.known: dict[int, WaitingCaller] = {}
@@ -198,30 +198,30 @@ class WaitingCallers:
     def __iter__(self) -> Iterator[WaitingCaller]:
         """The main thread's callers first, then by age, oldest first.
 
-        Without those that have no ear: what a thread waits for while it does something at another place of its own.
+        Callers of a thread that waits for something else meanwhile, and so cannot run functions, are left out.
         """
-        hearing: list[WaitingCaller] = []
+        available: list[WaitingCaller] = []
         blocked: set[threading.Thread] = set()
-        for place in reversed([*self.known.values()]):
-            if place.thread not in blocked:
-                hearing.append(place)
-            if place.is_blocked:
-                blocked.add(place.thread)
-        hearing.reverse()
-        return iter(sorted(hearing, key=lambda place: not place.is_main))
+        for caller in reversed([*self.known.values()]):
+            if caller.thread not in blocked:
+                available.append(caller)
+            if caller.is_blocked:
+                blocked.add(caller.thread)
+        available.reverse()
+        return iter(sorted(available, key=lambda caller: not caller.is_main))
 
     def blocked(self, waiter: Waiter, subject: object = None) -> WaitingCaller:
-        """To be entered round the wait of a thread, in that thread.
+        """Context manager for the wait of the current thread.
 
         Args:
-            waiter: With which it waits.
-            subject: What it waits for, if that is a call.
+            waiter: The thread's waiter.
+            subject: The call that the thread waits for, if any.
         """
         return _BlockedThread(self, waiter, subject)
 
 
 class WaitingCaller:
-    """One thread or task that waits, entered for as long as it does."""
+    """One thread or task that waits; entered during the wait."""
 
     __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject", "thread")
 
@@ -229,7 +229,7 @@ class WaitingCaller:
         self, places: WaitingCallers, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
     ) -> None:
         self._places = places
-        self._given_up: list[Errand] = []
+        self._given_up: list[Action] = []
         self._left = False
         self.subject = subject
         """The call that is waited for, if it is one."""
@@ -250,21 +250,21 @@ class WaitingCaller:
         while self._given_up:
             self._given_up.pop(0)()
 
-    def post(self, errand: Errand, give_up: Errand | None = None) -> None:
-        """Have something done here, soon; from any thread.
+    def post(self, task: Action, give_up: Action | None = None) -> None:
+        """Run a function in the waiting thread or task, soon; from any thread.
 
         Args:
-            errand: What.
-            give_up: Called when the waiting ends, which may be before, during or after it; None where nobody minds.
+            task: The function.
+            give_up: Called when the wait ends, which may be before, during or after the function runs.
         """
         if give_up is not None:
             self._given_up.append(give_up)
-        self._put(errand)
+        self._put(task)
         if self._left and give_up is not None:
             give_up()
 
-    def _put(self, errand: Errand) -> None:
-        """Have it done."""
+    def _put(self, task: Action) -> None:
+        """Run a function in the waiting thread or task."""
         raise NotImplementedError
 
 
@@ -277,12 +277,12 @@ class _BlockedThread(WaitingCaller):
         super().__init__(places, subject, asyncio._get_running_loop(), is_blocked=True)
         self._waiter = waiter
 
-    def _put(self, errand: Errand) -> None:
-        self._waiter.put(errand)
+    def _put(self, task: Action) -> None:
+        self._waiter.put(task)
 
 
-def in_task(task: asyncio.Task[Any] | None, function: Errand) -> None:
-    """Run it as if the task did: an interrupt cancels the task, as the kernel's own handler would.
+def in_task(task: asyncio.Task[Any] | None, function: Action) -> None:
+    """Run a function on behalf of a task: an interrupt cancels the task, as the kernel's own handler would.
 
     Raised through a loop's callback, `KeyboardInterrupt` would end the loop, which is the kernel's.
     """
@@ -296,12 +296,12 @@ def in_task(task: asyncio.Task[Any] | None, function: Errand) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Generator[None]:
-    """Have SIGINT raise `KeyboardInterrupt` where the main thread stands, whatever it would do now."""
+    """Make SIGINT raise `KeyboardInterrupt` in the main thread, whatever its handler is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = get_signal(signal.SIGINT)
-    if previous is None:  # not set from Python: not ours to replace
+    if previous is None:  # not set from Python, so it cannot be restored
         yield
         return
     set_signal(signal.SIGINT, signal.default_int_handler)
@@ -339,9 +339,9 @@ class LoopRunner(Protocol):
 class ThreadCalls:
     """The calls that other libraries make in threads of theirs.
 
-    An interrupt cancels those in threads that the cell has started: its code is likely to wait for them. A thread that
-    was there before belongs to something else, such as an app's server. In a script all that counts is whether it was
-    there before the tools were made.
+    An interrupt cancels the calls in threads that the cell has started, because its code probably waits for them. An
+    older thread belongs to something else, such as an app's server. In a script, threads count that are newer than the
+    tools.
 
     Args:
         background: The loop that makes the calls.
@@ -357,7 +357,7 @@ class ThreadCalls:
 
     @property
     def is_watching(self) -> bool:
-        """Whether an interrupt now is to cancel calls."""
+        """Whether an interrupt would cancel calls now."""
         return self._older is not None and len(self._callers) > 0
 
     def watch(self, caller: object) -> None:
@@ -391,7 +391,7 @@ class ThreadCalls:
         thread, waiter = threading.current_thread(), Waiter()
         self._waiting[id(waiter)] = (thread, waiter, name)
         try:
-            if thread in self._interrupted:  # whoever joins it would wait for all that is still queued
+            if thread in self._interrupted:  # joining this thread would wait for all queued calls
                 coroutine.close()
                 raise _cancelled(name)
             return self._background.run(coroutine, waiter)
@@ -429,12 +429,12 @@ def _nothing() -> None: ...
 
 
 class AwaitingTask(WaitingCaller):
-    """One task that awaits us, and where its user can be asked something.
+    """One task that awaits the background loop; its user can be asked questions there.
 
     Args:
-        awaiting: Who awaits us.
-        give_up: Called on the background loop when the awaiting loop was broken out of.
-        subject: What is awaited, if that is a call.
+        awaiting: The registry of awaiting tasks.
+        give_up: Called on the background loop after an interrupt has broken out of the awaiting loop.
+        subject: The call that is awaited, if any.
     """
 
     __slots__ = ("_awaiting", "_context", "give_up", "task")
@@ -455,16 +455,16 @@ class AwaitingTask(WaitingCaller):
         self._awaiting.remove(self)
         super().__exit__()
 
-    def _put(self, errand: Callable[[], None]) -> None:
+    def _put(self, task: Callable[[], None]) -> None:
         assert self.loop is not None
-        self._awaiting.background.tell(self.loop, lambda: self._context.run(in_task, self.task, errand))
+        self._awaiting.background.tell(self.loop, lambda: self._context.run(in_task, self.task, task))
 
 
 class AwaitingTasks:
     """The tasks on other loops that wait for the background loop.
 
     Args:
-        background: Where what they await runs.
+        background: The background loop.
     """
 
     def __init__(self, background: LoopRunner) -> None:
@@ -475,47 +475,47 @@ class AwaitingTasks:
         """The handler that ours was installed over."""
 
     def begin_cell(self) -> None:
-        """Have interrupts of this cell reach the threads it starts, if any tools were made that may run in threads."""
+        """Pass interrupts of this cell to the threads it starts, if tools exist that may run in threads."""
         if threading.current_thread() is not threading.main_thread():  # a subshell's
             return
         self.threads.begin_cell()
         self._take_sigint_for_threads()
 
     def end_cell(self) -> None:
-        """Handle SIGINT no longer for threads."""
+        """Stop handling SIGINT for threads."""
         if threading.current_thread() is not threading.main_thread():
             return
         self.threads.end_cell()
         self._give_sigint_back()
 
     def watch_threads(self, caller: object) -> None:
-        """Have interrupts reach the calls that other threads make with these tools, as long as the tools exist.
+        """Pass interrupts to the calls that other threads make with these tools, as long as the tools exist.
 
         Args:
-            caller: What makes the calls; held weakly.
+            caller: The object that makes the calls; held weakly.
         """
         self.threads.watch(caller)
         self._take_sigint_for_threads()
 
     def entered(self, give_up: Callable[[], object] = _nothing, subject: object = None) -> AwaitingTask:
-        """Round an await, on the loop of the task that awaits. Arguments as `AwaitingTask`."""
+        """Context manager for an await, on the loop of the awaiting task. Arguments as for `AwaitingTask`."""
         return AwaitingTask(self, give_up, subject)
 
     def add(self, wait: AwaitingTask) -> None:
-        """Somebody begins to await."""
+        """Add a task that begins to await."""
         self._waits[id(wait)] = wait
         self.background.start_beat()
         if self._previous is None and wait.is_main and get_signal(signal.SIGINT) is signal.default_int_handler:
             self._take_sigint()
 
     def remove(self, wait: AwaitingTask) -> None:
-        """Somebody awaits no more."""
+        """Remove a task that no longer awaits."""
         self._waits.pop(id(wait), None)
         if not self._waits and not self.threads.is_watching and threading.current_thread() is threading.main_thread():
             self._give_sigint_back()
 
     def wake(self) -> bool:
-        """At every beat: wake the loops on which something of ours is awaited. False if there are none."""
+        """Wake the loops of awaiting tasks, at every beat. False if there are none."""
         for key, wait in tuple(self._waits.items()):
             if wait.loop is None or wait.loop.is_closed():
                 self._waits.pop(key, None)
@@ -539,7 +539,7 @@ class AwaitingTasks:
             raise
 
     def _break_off(self) -> bool:
-        """Give up what is awaited on the loop that runs here. False if nothing is."""
+        """Give up everything that is awaited on the loop of this thread. False if there is nothing."""
         broken: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
         waits = [wait for wait in tuple(self._waits.values()) if broken is not None and wait.loop is broken]
         for wait in waits:

@@ -1,12 +1,12 @@
 """The background event loop, and coroutines of the user run on a loop that a synchronous call blocks.
 
-The wire's loop runs only our code and never waits for anything else. Both start at their first use, in an empty
-`contextvars.Context` (so that nothing they do belongs to the cell that happened to come first), and belong to the
-process that started them: a forked child is refused.
+The background loop runs only our own code and never blocks. Loops start at their first use, in an empty
+`contextvars.Context` (so that their output does not belong to the first cell), and belong to the process that started
+them: a forked child cannot use them.
 
-Waiting that way is never the default: nested waits stack, and an interrupt may lose the cell. And nest_asyncio 1.6
-under ipykernel 7 drops queued cells, so there only nest_asyncio2 >= 1.7.3 is used; where a notebook has applied the
-harmful pair already, it is refused.
+Nested loops are never the default: nested waits stack, and an interrupt may lose the cell. nest_asyncio 1.6 drops
+queued cells under ipykernel 7, so only nest_asyncio2 >= 1.7.3 is used there; a notebook that has applied the older one
+gets an error.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_PULSE = 0.2
+_BEAT_INTERVAL = 0.2
 _WORKERS = 4
-_FREEZING = 0.3
+_FREEZE_TIMEOUT = 0.3
 
 
 class BackgroundLoop:
@@ -49,25 +49,25 @@ class BackgroundLoop:
         self._pid = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self.awaiting = AwaitingTasks(self)
-        """Entered round every await, on another loop, of something of this one's."""
+        """Tasks on other loops that await something of this loop."""
         self.places = WaitingCallers()
         """Callers that wait for something on this loop."""
         self._watchers: tuple[Callable[[], bool], ...] = (self.awaiting.wake,)
-        self._parcels: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
-        self._pulsing = False
+        self._outgoing: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
+        self._is_beating = False
         self._next_beat: asyncio.TimerHandle | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, in this process, and not stopped."""
+        """Whether the loop was started in this process and not stopped."""
         return self._loop is not None and self._pid == os.getpid()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, started now if it was not.
+        """The loop; started at its first use.
 
         Raises:
-            LoopError: It was started by the process this one was forked from.
+            LoopError: The loop was started before this process was forked.
         """
         loop = self._loop
         if loop is not None:
@@ -81,12 +81,12 @@ class BackgroundLoop:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether this is the thread that it runs in, where waiting for it would be waiting for oneself."""
+        """Whether this is the loop's own thread, which must not wait for the loop."""
         return threading.current_thread() is self._thread
 
     def refuse_own_thread(self) -> None:
-        """Raise where waiting for this loop would be waiting for oneself."""
-        if self.is_own_thread:
+        """Raise on the loop's own thread, which must not wait for the loop."""
+        if self._thread is not None and threading.get_ident() == self._thread.ident:
             raise LoopError("a call that waits, made on ipymcp's own loop", hint="await its .aio instead")
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -105,7 +105,7 @@ class BackgroundLoop:
 
         Args:
             coroutine: Ours.
-            waiter: The waiter to use, where somebody else has things to do in this thread meanwhile.
+            waiter: The waiter to use, if others have functions to run in this thread meanwhile.
 
         Raises:
             KeyboardInterrupt: The user interrupted.
@@ -142,34 +142,34 @@ class BackgroundLoop:
                 raise
 
     def watch(self, watcher: Callable[[], bool]) -> None:
-        """Have a function called at every beat; the beat goes on as long as it returns true."""
+        """Call a function at every beat; the beat continues while it returns True."""
         self._watchers = (*self._watchers, watcher)
 
     def start_beat(self) -> None:
-        """Begin to beat, five times a second, until nobody needs it; from any thread."""
-        if not self._pulsing:
-            self._pulsing = True
+        """Start the beat: call the watchers five times a second until none needs it; from any thread."""
+        if not self._is_beating:
+            self._is_beating = True
             self.loop.call_soon_threadsafe(self._beat)
 
     def tell(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
         """Run a function on a foreign loop, soon.
 
-        What one turn of our loop has to tell it travels together: waking a loop costs more than an answer.
+        Functions of one iteration of our loop are sent together, because waking a loop is expensive.
         """
         if threading.current_thread() is not self._thread:
             _deliver(foreign, [function])
             return
-        if not self._parcels:
-            self.loop.call_soon(self._send_parcels)
-        self._parcels.setdefault(foreign, []).append(function)
+        if not self._outgoing:
+            self.loop.call_soon(self._send_outgoing)
+        self._outgoing.setdefault(foreign, []).append(function)
 
     def stop(self) -> None:
-        """Stop the loop and its thread. It starts anew at the next use."""
+        """Stop the loop and its thread. The next use starts it again."""
         self.awaiting.end_cell()
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = self._next_beat = None
-            self._pulsing = False
+            self._is_beating = False
         if loop is None or thread is None or self._pid != os.getpid():
             return
         loop.call_soon_threadsafe(loop.stop)
@@ -177,7 +177,7 @@ class BackgroundLoop:
             thread.join(timeout=2)
 
     def freeze(self) -> None:
-        """At the interpreter's exit: have the loop do nothing any more; what it awaits has no threads to run in."""
+        """Suspend the loop at the interpreter's exit, when its executor has no threads any more."""
         frozen = threading.Event()
 
         def freeze() -> None:
@@ -185,22 +185,22 @@ class BackgroundLoop:
             threading.Event().wait()
 
         self.call(freeze)
-        frozen.wait(_FREEZING)
+        frozen.wait(_FREEZE_TIMEOUT)
 
-    def _send_parcels(self) -> None:
-        parcels, self._parcels = self._parcels, {}
-        for foreign, functions in parcels.items():
+    def _send_outgoing(self) -> None:
+        outgoing, self._outgoing = self._outgoing, {}
+        for foreign, functions in outgoing.items():
             _deliver(foreign, functions)
 
     def _beat(self) -> None:
         if self._next_beat is not None:
             self._next_beat.cancel()
-        # The flag goes down before anybody is asked: who comes now either finds it down or is seen here.
-        self._pulsing = False
+        # The flag is cleared before the watchers are called, so that a concurrent `start_beat` is never lost.
+        self._is_beating = False
         needed = [watcher() for watcher in self._watchers]
         if any(needed):
-            self._pulsing = True
-            self._next_beat = self.loop.call_later(_PULSE, self._beat)
+            self._is_beating = True
+            self._next_beat = self.loop.call_later(_BEAT_INTERVAL, self._beat)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
@@ -209,7 +209,7 @@ class BackgroundLoop:
             target=contextvars.Context().run, args=(_run_forever, loop), name=self._name, daemon=True
         )
         thread.start()
-        self._pulsing, self._next_beat, self._parcels = False, None, {}  # what the last loop had left to do
+        self._is_beating, self._next_beat, self._outgoing = False, None, {}  # pending work of the last loop
         self._thread, self._pid, self._loop = thread, os.getpid(), loop
         return loop
 
@@ -229,7 +229,7 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _deliver(foreign: asyncio.AbstractEventLoop, functions: list[Callable[[], None]]) -> None:
-    with contextlib.suppress(RuntimeError):  # closed: nobody waits there any more
+    with contextlib.suppress(RuntimeError):  # closed: no one waits there any more
         foreign.call_soon_threadsafe(_run_all, functions)
 
 
@@ -244,10 +244,10 @@ _INSTALL = "pip install 'nest-asyncio2>=1.7.3', then restart the kernel; or %con
 
 
 def run_nested(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop that runs in this thread, whose current turn has not ended.
+    """Run a coroutine on the loop that runs in this thread, within its current iteration.
 
     Raises:
-        LoopError: There is no package here that does this without losing cells.
+        LoopError: No installed package does this without losing cells.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -260,13 +260,13 @@ def run_nested(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(coroutine)
     finally:
-        # A turn of the loop that began before the patch pops as many handles as there were; the nested run took some.
+        # The iteration that began before the patch pops as many handles as there were; the nested run took some.
         for _ in range(before - len(ready)):
             loop.call_soon(_nothing)
 
 
 def is_harmfully_patched() -> bool:
-    """Whether nest_asyncio 1.x is at work under ipykernel 7, where it loses cells."""
+    """Whether nest_asyncio 1.x is applied under ipykernel 7, where it loses cells."""
     return hasattr(asyncio, "_nest_patched") and not hasattr(asyncio, "_nest_asyncio2") and _kernel_is_new()
 
 

@@ -20,12 +20,11 @@ from ipymcp.protocol.types import is_object
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ipymcp.protocol.oauth.settings import LoginRequest, RedirectSource
-    from ipymcp.protocol.transports.addresses import Zone
-    from ipymcp.runtime.interfaces import LoginOwner
+    from ipymcp.protocol.oauth.interfaces import LoginRequest, RedirectSource
     from ipymcp.runtime.question_routing import QuestionRouter
+    from ipymcp.runtime.server_status import LoginOwner
 
 
 _PATH: Final = "/ipymcp/oauth/callback"
@@ -129,16 +128,16 @@ def _is_usable(uri: object) -> bool:
 
 
 class SessionUser:
-    """A `LoginUser` who is asked over the desk. The session needs a login meanwhile, and all of its clocks stand still.
+    """A `LoginUser` who is asked a `LoginQuestion`; meanwhile the session needs a login, and its timeouts are paused.
 
     Args:
         session: Whose server asks.
-        desk: Asks the user.
+        questions: Asks the user.
     """
 
-    def __init__(self, session: LoginOwner, desk: QuestionRouter) -> None:
+    def __init__(self, session: LoginOwner, questions: QuestionRouter) -> None:
         self._session = session
-        self._desk = desk
+        self._questions = questions
 
     async def login(self, request: LoginRequest) -> str:
         """Show where to log in, and wait for the browser to come back, or for the address it ended at."""
@@ -156,7 +155,7 @@ class SessionUser:
                 site=request.site,
                 answer_to=request.answer_to,
                 gives_secret=request.gives_secret,
-                slip=request.paste_error,
+                paste_error=request.paste_error,
             )
             try:
                 return await self._answer(question, arriving)
@@ -165,20 +164,11 @@ class SessionUser:
                     arriving.cancel()
 
     async def _answer(self, question: LoginQuestion, arriving: asyncio.Future[str] | None) -> str:
-        desk = self._desk
+        questions = self._questions
         hint = f"%mcp start {quoted(self._session.name)}"
-        if not desk.can_ask("login"):
-            raise AuthError(f"wants a login at {question.domain}, and there is nobody to ask", hint=hint)
-        answer = await desk.ask("login", lambda interaction: interaction.login(question), None)
+        if not questions.can_ask("login"):
+            raise AuthError(f"needs a login at {question.domain}, and no one can be asked", hint=hint)
+        answer = await questions.ask(question)
         if answer is None:
             raise AuthError(f"the login at {question.domain} was not made", hint=hint)
         return answer or (await arriving if arriving is not None else "")
-
-
-async def fetch(
-    method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
-) -> tuple[int, Mapping[str, str], bytes]:
-    """A `Fetch` that imports its HTTP client when it is first used: most servers want no login."""
-    from ipymcp.protocol.oauth.fetch import fetch as send
-
-    return await send(method, url, headers, body, reach=reach)

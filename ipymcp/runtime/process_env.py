@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.paths import state_folder
+from ipymcp.config.programs import program
 from ipymcp.config.redaction import secret_variables
 from ipymcp.errors import CommandNotFound, StartError
 from ipymcp.files import make_private_folder
@@ -51,19 +52,19 @@ def program_folder(definition: ServerDefinition, folder: str) -> str:
 
 
 def made_folder(definition: ServerDefinition, folder: str) -> str:
-    """The same as `folder_of`, and it is there; a private one is made.
+    """Like `folder_of`, but check that the folder exists; a private one is created.
 
     Raises:
-        StartError: It is not there, or cannot be made.
+        StartError: The folder does not exist, or cannot be created.
     """
     path = folder_of(definition, folder)
     if not _is_private(definition):
         if not os.path.isdir(path):
-            raise StartError(f"its folder does not exist: {path}", hint="mend cwd in its definition")
+            raise StartError(f"its folder does not exist: {path}", hint="correct cwd in its definition")
         return path
     try:
         make_private_folder(Path(path))
-        os.chmod(path, 0o700)  # fails where it belongs to somebody else
+        os.chmod(path, 0o700)  # fails if it belongs to another user
     except OSError as error:
         hint = "give it a cwd in its definition, or name another folder in IPYMCP_STATE_DIR"
         raise StartError(f"no private folder for it: {path}: {error.strerror}", hint=hint) from None
@@ -103,14 +104,6 @@ PASSED_ON = frozenset(
 )
 """The kernel's variables every server gets, besides those that begin with `LC_`."""
 
-_HINTS = {
-    "npx": "install Node.js, or name the program's full path",
-    "npm": "install Node.js, or name the program's full path",
-    "node": "install Node.js, or name the program's full path",
-    "uvx": "pip install uv, or run the server's own module: -- python -m …",
-    "uv": "pip install uv, or run the server's own module: -- python -m …",
-    "docker": "install Docker, or name the program's full path",
-}
 _OWN_PYTHON = frozenset({"python", "python3"})
 """Typed in a notebook or a script, these mean this interpreter, with what `%pip` has installed."""
 _ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
@@ -163,7 +156,7 @@ def _environment(definition: ServerDefinition) -> dict[str, str]:
 
 
 def _safe_path(path: str) -> str:
-    """Without empty and relative entries, which would let a stranger's folder stand in for the system's."""
+    """A path without empty and relative entries, which could name a folder that others control."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
 
@@ -180,6 +173,6 @@ def _find(command: str, path: str, cwd: str) -> str:
     if found is None:
         raise CommandNotFound(
             f"there is no program {command!r} (looked for {where})",
-            hint=_HINTS.get(command.removesuffix(".exe"), "install it, or name its full path"),
+            hint=program(command.removesuffix(".exe")).install or "install it, or name its full path",
         )
     return found

@@ -1,8 +1,8 @@
-"""The router that brings each question to the user to where the user waits.
+"""Router of questions to the front end and the caller where the user waits.
 
-A question is asked where somebody waits: in the thread of a call, in the task that awaits one, in a `%mcp load`. One
-that names no call goes to the oldest wait there is, the main thread's first. Where nobody waits, or nobody can answer
-(a notebook that is executed by a program), it is cancelled at once.
+A question is asked in the thread of the waiting call, in the task that awaits it, or in a `%mcp load`. A question of no
+call goes to the caller that has waited longest, the main thread first. Without a waiting caller, or without a front end
+that accepts input (a notebook that a program executes), it is cancelled immediately.
 """
 
 from __future__ import annotations
@@ -12,40 +12,45 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ipymcp.interaction.questions import UserInterface
-
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from ipymcp.interaction.questions import QuestionKind
+    from ipymcp.interaction.questions import A, Question, QuestionKind, UserInterface
     from ipymcp.runtime.interrupts import WaitingCaller, WaitingCallers
 
 
 T = TypeVar("T")
+A_co = TypeVar("A_co", covariant=True)
 
 
-class QuestionHandle(UserInterface, Protocol):
-    """Asks one question. Its methods are called in a thread that nobody else uses."""
+class QuestionHandle(Protocol[A_co]):
+    """One question that a `QuestionUI` asks."""
+
+    def answer(self) -> A_co:
+        """Ask, and block until the question is answered or withdrawn; called in a thread of its own."""
+        ...
 
     def withdraw(self) -> None:
-        """Nobody wants to know any more; from any thread, also before it is asked."""
+        """Withdraw the question; thread-safe, also before `answer`."""
         ...
 
 
 class QuestionUI(Protocol):
-    """Asks in a place of its own, such as a panel, while the user waits somewhere, or nowhere."""
+    """A front end that asks on its own, such as a panel, wherever the user waits."""
 
-    def reaches(self, kind: QuestionKind, place: WaitingCaller | None, subject: object) -> bool:
-        """Whether somebody who may answer such a question of this call would see it, and could answer meanwhile."""
+    def reaches(self, kind: QuestionKind, caller: WaitingCaller | None, subject: object) -> bool:
+        """Whether a user who may answer questions of this kind sees them, and can answer while the caller waits."""
         ...
 
-    def begin(self, kind: QuestionKind, rests: Callable[[], object], place: WaitingCaller | None) -> QuestionHandle:
-        """Ask a question.
+    def begin(
+        self, question: Question[A], caller: WaitingCaller | None, next_may_start: Callable[[], object]
+    ) -> QuestionHandle[A]:
+        """Prepare to ask a question.
 
         Args:
-            kind: What it is about.
-            rests: Called, from any thread, once it only waits for a browser: the next one may be asked.
-            place: Where the user waits for it; None where nobody does.
+            question: The question.
+            caller: The caller that waits for the answer; None if there is none.
+            next_may_start: Called from any thread once the question only waits for a browser.
         """
         ...
 
@@ -55,88 +60,78 @@ class CallerGone(Exception):
 
 
 class CellFormFactory(Protocol):
-    """Draws a form for one question where the user waits, if a page there shows forms."""
+    """Displays a form for one question in the waiting cell."""
 
-    async def draw(self, kind: QuestionKind, place: WaitingCaller) -> QuestionUI | None:
-        """Draw one, on the background loop; None where nobody would see it, or its answer would not come through.
-
-        Args:
-            kind: What the question is about.
-            place: Where the user waits.
+    async def draw(self, kind: QuestionKind, caller: WaitingCaller) -> QuestionUI | None:
+        """Display a form, on the background loop; None if it would not be seen or its answer could not arrive.
 
         Raises:
-            CallerGone: The user waits no more.
+            CallerGone: The caller no longer waits.
         """
         ...
 
 
 class QuestionRouter:
-    """Brings questions to where the user waits, one at a time; beside one that only waits for a browser, the next.
+    """Asks questions one at a time; while one only waits for a browser, the next is asked.
 
     Args:
-        places: Who waits now.
+        callers: The callers that wait now.
     """
 
-    def __init__(self, places: WaitingCallers) -> None:
-        self.interaction: UserInterface | None = None
-        """The interface that asks; without one every question is cancelled."""
-        self.elsewhere: QuestionUI | None = None
-        """The interface that asks instead, if it reaches the user."""
-        self.forms: CellFormFactory | None = None
-        """The factory that draws a form where no such interface exists yet."""
-        self._places = places
+    def __init__(self, callers: WaitingCallers) -> None:
+        self.terminal: Callable[[], UserInterface] | None = None
+        """Returns the front end in the thread of the caller; without it, questions are cancelled."""
+        self.panel: QuestionUI | None = None
+        """The front end that is preferred, if it reaches the user."""
+        self.cell_forms: CellFormFactory | None = None
+        """Displays a form if the panel does not reach the user."""
+        self._callers = callers
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def can_ask(self, kind: QuestionKind) -> bool:
-        """Whether such a question would reach anybody now."""
-        if self.elsewhere is not None and self.elsewhere.reaches(kind, self.place(), None):
+        """Whether a question of this kind would reach the user now."""
+        if self.panel is not None and self.panel.reaches(kind, self.caller(), None):
             return True
-        return self.interaction is not None and self.place() is not None and self.interaction.can_ask()
+        return self.terminal is not None and self.caller() is not None and self.terminal().can_ask()
 
     async def ask(
-        self,
-        kind: QuestionKind,
-        question: Callable[[UserInterface], T],
-        otherwise: T,
-        subject: object = None,
-        *,
-        unanswered: T | None = None,
-    ) -> T:
-        """Ask, on the background loop.
+        self, question: Question[A], subject: object = None, *, is_current: Callable[[], bool] = lambda: True
+    ) -> A:
+        """Ask a question, on the background loop.
 
         Args:
-            kind: What it is about: not everybody may answer everything.
-            question: Asks it, where the user waits.
-            otherwise: The answer where nobody can be asked, or the user stops waiting.
-            subject: The call it belongs to, where that is known.
-            unanswered: The answer where nobody can be asked, if it is another.
+            question: The question.
+            subject: The call that the question belongs to, if known.
+            is_current: Whether the question is still needed, called when no other question is open; if not, it counts
+                as withdrawn.
         """
         async with self._turn() as end_turn:
-            interaction = self.interaction
-            place = self.place(subject)
-            if self.elsewhere is not None and self.elsewhere.reaches(kind, place, subject):
-                return await _ask_elsewhere(self.elsewhere, kind, question, otherwise, place, subject, end_turn)
-            if interaction is None or place is None or not interaction.can_ask():
-                return otherwise if unanswered is None else unanswered
-            try:
-                form = await self.forms.draw(kind, place) if self.forms is not None else None
-            except CallerGone:
-                return otherwise
-            if form is not None:
-                return await _ask_elsewhere(form, kind, question, otherwise, place, subject, end_turn)
-            errand = CrossThreadTask(lambda: question(interaction), otherwise)
-            place.post(errand.run, errand.give_up)
-            return await errand.outcome
+            if not is_current():
+                return question.withdrawn
+            terminal, caller = self.terminal and self.terminal(), self.caller(subject)
+            ui = self.panel
+            if ui is None or not ui.reaches(question.kind, caller, subject):
+                if terminal is None or caller is None or not terminal.can_ask():
+                    return question.unanswered
+                try:
+                    ui = await self.cell_forms.draw(question.kind, caller) if self.cell_forms is not None else None
+                except CallerGone:
+                    return question.withdrawn
+                if ui is None:
+                    task = CrossThreadTask(lambda: terminal.ask(question), question.withdrawn)
+                    caller.post(task.run, task.give_up)
+                    return await task.outcome
+            return await _ask_in_thread(ui, question, caller, subject, end_turn)
 
-    def place(self, subject: object = None) -> WaitingCaller | None:
+    def caller(self, subject: object = None) -> WaitingCaller | None:
         """The caller to ask: the one that waits for the question's call, else the first."""
-        places = list(self._places)
-        own = (place for place in places if subject is not None and place.subject is subject)
-        return next(own, places[0] if places else None)
+        callers = list(self._callers)
+        own = (caller for caller in callers if subject is not None and caller.subject is subject)
+        return next(own, callers[0] if callers else None)
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncGenerator[Callable[[], None]]:
-        """Wait until nobody else asks; gives what lets the next one ask before this turn is over."""
+        """Wait until no other question is open. Yields a function that lets the next question be asked early."""
         loop = asyncio.get_running_loop()
         if self._lock is None or self._lock[0] is not loop:
             self._lock = loop, asyncio.Lock()
@@ -147,38 +142,32 @@ class QuestionRouter:
             yield turn.close
 
 
-async def _ask_elsewhere(
-    elsewhere: QuestionUI,
-    kind: QuestionKind,
-    question: Callable[[UserInterface], T],
-    otherwise: T,
-    place: WaitingCaller | None,
-    subject: object,
-    end_turn: Callable[[], None],
-) -> T:
-    """Ask in a thread, which is not the user's; the question is withdrawn with the wait that it belongs to."""
+async def _ask_in_thread(
+    ui: QuestionUI, question: Question[A], caller: WaitingCaller | None, subject: object, end_turn: Callable[[], None]
+) -> A:
+    """Ask in a new thread; the question is withdrawn when the caller stops waiting."""
     loop = asyncio.get_running_loop()
-    waits = place if place is not None and subject in (None, place.subject) else None
-    asking = elsewhere.begin(kind, lambda: loop.call_soon_threadsafe(end_turn), waits)
-    errand = CrossThreadTask(lambda: question(asking), otherwise)
-    if place is not None:
-        place.post(_nothing, errand.give_up)
-    threading.Thread(target=errand.run, name="ipymcp-question", daemon=True).start()
+    waiting = caller if caller is not None and subject in (None, caller.subject) else None
+    handle = ui.begin(question, waiting, lambda: loop.call_soon_threadsafe(end_turn))
+    task = CrossThreadTask(handle.answer, question.withdrawn)
+    if caller is not None:
+        caller.post(_nothing, task.give_up)
+    threading.Thread(target=task.run, name="ipymcp-question", daemon=True).start()
     try:
-        return await errand.outcome
+        return await task.outcome
     finally:
-        asking.withdraw()
+        handle.withdraw()
 
 
 def _nothing() -> None: ...
 
 
 class CrossThreadTask(Generic[T]):
-    """Something done in another thread, with the outcome awaited on the loop that this is made on.
+    """A function that is called in another thread; its outcome is awaited on the loop that creates the task.
 
     Args:
-        function: What to do.
-        otherwise: The outcome if it is never done, or interrupted.
+        function: The function.
+        otherwise: The outcome if the function is never called, or interrupted.
     """
 
     def __init__(self, function: Callable[[], T], otherwise: T) -> None:
@@ -189,7 +178,7 @@ class CrossThreadTask(Generic[T]):
         """The outcome of the task."""
 
     def run(self) -> None:
-        """Do it, here. What it raises is the outcome; an interrupt is raised here as well."""
+        """Call the function. An exception becomes the outcome; an interrupt is also raised here."""
         if self.outcome.done():
             return
         try:
@@ -203,7 +192,7 @@ class CrossThreadTask(Generic[T]):
             self._settle(self._succeed, value)
 
     def give_up(self) -> None:
-        """Give up the task; from any thread."""
+        """End the task with the outcome `otherwise`; thread-safe."""
         self._settle(self._succeed, self._otherwise)
 
     def _settle(self, settle: Callable[[Any], None], value: object) -> None:

@@ -1,4 +1,4 @@
-"""No process of a server outlives the kernel: the kernel's side of the reaper, and the interpreter's exit."""
+"""The kernel's side of the reaper, and the end of all server processes at the interpreter's exit."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ class Reaper:
         return list(self._processes.values())
 
     def starting(self) -> None:
-        """A process is about to be made: be there before it is."""
+        """Start the reaper before a process is started."""
         self._tell("")
 
     def started(self, process: ServerProcess) -> None:
-        """Put its group on the list."""
+        """Add a process group to the list."""
         self._processes[process.pid] = process
         self._tell(f"+ {process.pid} {reaper_child.start_time(process.pid)}\n")
 
     def ended(self, process: ServerProcess) -> None:
-        """Take its group off the list."""
+        """Remove a process group from the list."""
         self._processes.pop(process.pid, None)
-        if self._pipe is not None:  # else it was closed meanwhile, and has nothing to forget
+        if self._pipe is not None:  # otherwise it was closed meanwhile
             self._tell(f"- {process.pid}\n")
 
     def end_all(self, close_inputs: Iterable[Callable[[], None]]) -> None:
-        """At the interpreter's exit: end all processes, strays too, within two seconds.
+        """End all processes and their escaped descendants within two seconds, at the interpreter's exit.
 
         Args:
-            close_inputs: Each closes one server's input.
+            close_inputs: Functions that each close one server's input.
         """
         processes = self.processes
         strays = (
@@ -85,7 +85,7 @@ class Reaper:
                 self.ended(process)
 
     def close(self) -> None:
-        """Let the reaper go; it ends whatever is still on its list."""
+        """Close the pipe to the reaper, which then ends the remaining processes on its list."""
         with self._lock:
             pipe, self._pipe = self._pipe, None
             process, self._process = self._process, None
@@ -94,11 +94,11 @@ class Reaper:
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.5)
-            process.returncode = process.returncode or 0  # it ends by itself; nobody waits for it any more
+            process.returncode = process.returncode or 0  # it ends by itself and is not waited for
 
     def close_in_fork(self) -> None:
-        """In a forked child: let go of the pipe, or the reaper would outlive the kernel with it."""
-        self._lock = threading.Lock()  # another thread of the parent may hold the old one, for ever
+        """Close the pipe in a forked child, which would otherwise keep the reaper alive after the kernel."""
+        self._lock = threading.Lock()  # a thread of the parent may have held the old one
         pipe, self._pipe = self._pipe, None
         self._process = None
         self._processes = {}
@@ -115,7 +115,7 @@ class Reaper:
                     self._pipe = self._start()
                 os.write(self._pipe, line.encode())
             except OSError:
-                # The reaper itself was killed. A new one takes over the whole list.
+                # The reaper was killed: a new one gets the whole list.
                 with contextlib.suppress(OSError):
                     self._restart()
 

@@ -1,16 +1,16 @@
-"""Resources, templates and prompts over one connection, and resources that are kept fresh.
+"""The cache of a connection's resources, templates and prompts, and subscriptions to resources.
 
-Nothing is asked before somebody looks, so that a server starts no slower for what nobody uses; but a definition that
-was never looked at is listed once, some time after its start, to be known when it does not run. A list is read again,
-when somebody looks, once it is stale: the server said that it changed, or the time that it gave (`ttlMs`) has passed.
-Where a server gives no time, its list is fresh until it announces a change if it says that it announces them, and for a
-second if not. What is read is kept for its own `ttlMs`, until the server says that it changed.
+A list is requested when it is first used, so that starting a server does not take longer. Lists that no kernel ever
+requested for a definition are requested some time after a start, so that they are known while the server is stopped. A
+list is requested again when it is used and stale: the server announced a change, or its `ttlMs` has passed. Without a
+`ttlMs`, a list is fresh until a change is announced if the server announces changes, and for one second otherwise. A
+resource that was read is cached for its own `ttlMs`, unless the server announces a change.
 
-Source: MCP 2026-07-28, utilities/caching. Nothing here outlives the connection, so `cacheScope` never matters.
+Source: MCP 2026-07-28, utilities/caching. Nothing is cached beyond the connection, so `cacheScope` is irrelevant.
 
-A subscription outlives the connection it was made on: the next one takes it up again, and reads what may have changed
-meanwhile. The handshake era asks for each resource, the stateless era listens to all of them at once, anew whenever
-their set changes or the server ends it.
+A subscription outlives its connection: the next connection subscribes again and reads the resource again. In the
+handshake era each resource has its own request; in the stateless era one request covers all of them and is replaced
+when their set changes or the server ends it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,19 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from ipymcp.errors import CallError, ConnectionLost, McpError, ServerError
 from ipymcp.protocol import listing
-from ipymcp.protocol import listing as requests
 from ipymcp.protocol.subscriptions import announces
 from ipymcp.protocol.types import is_object
-from ipymcp.runtime.events import OffersChanged
-from ipymcp.runtime.interfaces import ServerFacts
+from ipymcp.runtime.events import ListChanged
+from ipymcp.runtime.server_status import ServerFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping
-    from typing import Any
+    from collections.abc import Callable, Generator, Mapping
 
     from msgspec import Raw
 
@@ -42,7 +39,8 @@ if TYPE_CHECKING:
     from ipymcp.protocol.subscriptions import ListenStream
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.context import Timing
-    from ipymcp.runtime.events import Event
+    from ipymcp.runtime.events import Events
+    from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.storage.known_servers import KnownServers
 
 
@@ -52,32 +50,27 @@ _ANNOUNCED_AS: dict[Kind, Literal["resources", "prompts"]] = {
     "templates": "resources",
     "prompts": "prompts",
 }
-_LEAST_TTL = 1.0
-"""Seconds a list is fresh at least: showing it looks more than once."""
+_MIN_TTL = 1.0
+"""Minimum seconds for which a list is fresh: displaying it uses it more than once."""
 _MAX_READS = 200
 _MAX_BYTES = 20_000_000
-"""Cached reads of one server, in bytes."""
+"""Maximum size of the cached reads of one server."""
 
 
 class _List(msgspec.Struct):
-    """How fresh one list is."""
+    """The freshness of one list."""
 
     is_known: bool = False
     fresh_until: float = 0.0
     lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    """Concurrent readers share one read."""
+    """Makes concurrent readers share one request."""
 
 
 class ResourceOwner(ServerFacts, Protocol):
-    """The server whose resources these are, on the background loop."""
+    """The server that offers the resources, on the background loop."""
 
     @property
-    def timing(self) -> Timing:
-        """The host's intervals and timeouts."""
-        ...
-
-    @property
-    def offers(self) -> ResourceCache:
+    def resources(self) -> ResourceCache:
         """The resources of the live connection.
 
         Raises:
@@ -85,55 +78,49 @@ class ResourceOwner(ServerFacts, Protocol):
         """
         ...
 
-    def spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> object:
-        """Start a task on the loop."""
-        ...
-
-    def emit(self, event: Event) -> None:
-        """Announce a change to the host's subscribers."""
-        ...
-
 
 class ResourceCache:
     """Resources, templates and prompts of one connection. Belongs to the loop.
 
     Args:
-        session: Whose catalog is filled.
+        session: The server; its catalog receives the lists.
         client: The connection.
-        known: Where what was listed is kept.
+        known: Stores the lists beyond this kernel.
+        events: Announces changes.
     """
 
-    def __init__(self, session: ResourceOwner, client: Client, known: KnownServers) -> None:
+    def __init__(self, session: ServerFacts, client: Client, known: KnownServers, events: Events) -> None:
         self._session = session
         self._known = known
+        self._events = events
         self._client = client
         self._lists: dict[Kind, _List] = {"resources": _List(), "templates": _List(), "prompts": _List()}
         self._reads: OrderedDict[str, tuple[float, Raw]] = OrderedDict()
         self._read_bytes = 0
         self._changes = 0
-        """How often the server said that something changed."""
+        """Number of changes that the server announced."""
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- lists --------------------------------------------------------------------------------------------------------
 
     async def look(self, *kinds: Kind, timeout: float | None = None) -> Catalog:
-        """The catalog, in which these lists are fresh.
+        """Get the catalog with fresh lists of these kinds.
 
         Args:
-            kinds: Which.
-            timeout: Seconds for each page; the server's own by default.
+            kinds: The lists that have to be fresh.
+            timeout: Seconds for each page; the server's own timeout by default.
 
         Raises:
-            McpError: One could not be listed, and never was before.
+            McpError: A list was never received before, and cannot be requested now.
         """
-        with self._explained():
+        with self._with_server_name():
             await asyncio.gather(*(self._refresh(kind, timeout) for kind in kinds))
         return self._session.catalog
 
     async def prefetch(self, after: float) -> None:
-        """Have what was never listed for this definition, in any kernel, listed and kept; what fails is in the log.
+        """Request and store the lists that no kernel has requested for this definition; failures are logged.
 
         Args:
-            after: Seconds in which the user does what the server was loaded for.
+            after: Seconds to wait, so that the user's first calls are not delayed.
         """
         await asyncio.sleep(after)
         kept = await self._known.kinds(self._session.digest)
@@ -142,10 +129,10 @@ class ResourceCache:
                 try:
                     await self._refresh(kind, None)
                 except McpError as error:
-                    self._noise(f"its {kind} could not be listed: {error.message}")
+                    self._warn(f"its {kind} could not be listed: {error.message}")
 
     def knows(self, *kinds: Kind) -> bool:
-        """Whether all of these were listed over this connection, however long ago."""
+        """Whether all of these lists were requested over this connection, however long ago."""
         return all(self._lists[kind].is_known for kind in kinds)
 
     async def _refresh(self, kind: Kind, timeout: float | None) -> None:
@@ -160,58 +147,58 @@ class ResourceCache:
                 state.fresh_until = 0.0
                 if not isinstance(error, McpError) or not state.is_known:
                     raise
-                self._noise(f"its {kind} could not be listed anew: {error.message}")
+                self._warn(f"its {kind} could not be listed again: {error.message}")
                 return
             state.is_known = True
             if ttl is not None:
                 state.fresh_until = min(state.fresh_until, time.monotonic() + ttl)
 
     async def _list(self, kind: Kind, timeout: float) -> float | None:
-        """List it and give the seconds for which it is fresh; None where the server will say when it is not."""
+        """Request a list; return the seconds for which it is fresh, or None if the server will announce changes."""
         session = self._session
         if kind == "prompts":
             prompts, ttl = await listing.list_all(self._client, listing.PROMPTS, timeout=timeout)
             self._known.listed(session.digest, kind, prompts)
-            session.catalog = session.catalog.with_prompts(session.name, prompts, self._noise)
+            session.catalog = session.catalog.with_prompts(session.name, prompts, self._warn)
         elif kind == "templates":
             templates, ttl = await listing.list_all(self._client, listing.TEMPLATES, timeout=timeout)
             self._known.listed(session.digest, kind, templates)
-            session.catalog = session.catalog.with_templates(templates, self._noise)
+            session.catalog = session.catalog.with_templates(templates, self._warn)
         else:
             resources, ttl = await listing.list_all(self._client, listing.RESOURCES, timeout=timeout)
             self._known.listed(session.digest, kind, resources)
-            session.catalog = session.catalog.with_resources(resources, self._noise)
+            session.catalog = session.catalog.with_resources(resources, self._warn)
         if ttl:
-            return max(ttl, _LEAST_TTL)
-        return None if announces(self._client.capabilities, _ANNOUNCED_AS[kind]) else _LEAST_TTL
+            return max(ttl, _MIN_TTL)
+        return None if announces(self._client.capabilities, _ANNOUNCED_AS[kind]) else _MIN_TTL
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def read(self, uri: str) -> Raw:
-        """The JSON of the answer to `resources/read`: kept from before while that is fresh, else read now.
+        """The JSON result of `resources/read`, from the cache while it is fresh.
 
         Raises:
-            McpError: It could not be read.
+            McpError: The resource could not be read.
         """
         kept = self._reads.get(uri)
         if kept is not None and time.monotonic() < kept[0]:
             return kept[1]
         changes = self._changes
-        with self._explained():
-            raw, ttl = await requests.read_resource(self._client, uri, timeout=self._session.definition.timeout)
+        with self._with_server_name():
+            raw, ttl = await listing.read_resource(self._client, uri, timeout=self._session.definition.timeout)
         self._forget(uri)
-        if ttl and changes == self._changes:  # else what was read may be what it was before
+        if ttl and changes == self._changes:  # otherwise the result may be outdated already
             self._keep(uri, raw, time.monotonic() + ttl)
         return raw
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Raw:
-        """The JSON of the answer to `prompts/get`.
+        """The JSON result of `prompts/get`.
 
         Raises:
             McpError: The server refused.
         """
-        with self._explained():
-            return await requests.get_prompt(self._client, name, arguments, timeout=self._session.definition.timeout)
+        with self._with_server_name():
+            return await listing.get_prompt(self._client, name, arguments, timeout=self._session.definition.timeout)
 
     async def suggestions(
         self, reference: Mapping[str, str], argument: str, typed: str, others: Mapping[str, str], *, timeout: float
@@ -219,9 +206,9 @@ class ResourceCache:
         """The server's suggestions for an argument.
 
         Raises:
-            McpError: It refused, or does not answer in time.
+            McpError: The server refused, or did not answer in time.
         """
-        return await requests.complete(self._client, reference, argument, typed, others, timeout=timeout)
+        return await listing.complete(self._client, reference, argument, typed, others, timeout=timeout)
 
     def _keep(self, uri: str, raw: Raw, until: float) -> None:
         self._reads[uri] = until, raw
@@ -234,10 +221,10 @@ class ResourceCache:
         if kept is not None:
             self._read_bytes -= memoryview(kept[1]).nbytes
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def changed(self, kind: Literal["resources", "prompts"]) -> None:
-        """The server says that these are not what they were."""
+        """Mark lists as stale that the server says have changed."""
         for listed, announced in _ANNOUNCED_AS.items():
             if announced == kind:
                 self._lists[listed].fresh_until = 0.0
@@ -245,18 +232,18 @@ class ResourceCache:
             self._reads.clear()
             self._read_bytes = 0
             self._changes += 1
-        self._session.emit(OffersChanged(self._session.name, kind))
+        self._events.emit(ListChanged(self._session.name, kind))
 
     def updated(self, uri: str) -> None:
-        """The server says that this resource has changed."""
+        """Drop a resource from the cache that the server says has changed."""
         self._forget(uri)
         self._changes += 1
 
-    def _noise(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         self._session.log.add("host", "warning", text)
 
-    @contextmanager
-    def _explained(self) -> Generator[None, None, None]:
+    @contextlib.contextmanager
+    def _with_server_name(self) -> Generator[None, None, None]:
         try:
             yield
         except McpError as error:
@@ -264,90 +251,95 @@ class ResourceCache:
             raise
 
 
-Heard: TypeAlias = "Callable[[Raw | McpError, bool], None]"
-"""Told, on the loop, what was read or why it could not be, and whether that is news: False for the first reading."""
-_INTERVAL = 0.1
-"""Seconds between two readings of a resource that changes all the time."""
-_SLOWEST = 60.0
+ResourceListener: TypeAlias = "Callable[[Raw | McpError, bool], None]"
+"""Called on the loop with the content or the error, and whether it is an update: False for the first read."""
+_MIN_READ_INTERVAL = 0.1
+"""Seconds between two reads of a resource that changes all the time."""
+MAX_LISTEN_DELAY = 60.0
+"""Seconds before a subscription that the server keeps ending is opened again."""
 
 
 class _Watched(msgspec.Struct, eq=False):
-    """One resource, and who wants to hear of it."""
+    """One resource and its listeners."""
 
     uri: str
-    hearers: list[Heard] = msgspec.field(default_factory=list["Heard"])
+    listeners: list[ResourceListener] = msgspec.field(default_factory=list["ResourceListener"])
     confirmed: asyncio.Future[None] | None = None
-    """While the server has not been asked: done when it has agreed, with its error if it has not."""
+    """Set until the server has answered the subscription; done with its agreement or its error."""
     raw: Raw | None = None
     is_reading: bool = False
     is_stale: bool = False
-    """Whether it is to be read (again)."""
+    """Whether the resource has to be read (again)."""
     is_announced: bool = False
-    """Whether that is because the server said so: it is news then, whatever is read."""
+    """Whether the server announced the change: listeners are then called even if the content is the same."""
 
 
 class Subscriptions:
     """The subscribed resources of one server. Belongs to the loop.
 
     Args:
-        session: Their server's.
+        session: The server's session.
+        loop: Runs the reads.
+        timing: The host's intervals.
     """
 
-    def __init__(self, session: ResourceOwner) -> None:
+    def __init__(self, session: ResourceOwner, loop: BackgroundLoop, timing: Timing) -> None:
         self._session = session
+        self._loop = loop
+        self._timing = timing
         self._watched: dict[str, _Watched] = {}
         self._held: set[str] = set()
-        """Handshake era: those the server has been asked for."""
+        """Handshake era: URIs that were requested."""
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._watched)
 
     def move_to(self, session: ResourceOwner) -> Subscriptions:
-        """The server's definition has changed: they are those of its next session."""
+        """Continue the subscriptions in another session, after the server's definition has changed."""
         self._session = session
         return self
 
-    async def add(self, uri: str, heard: Heard) -> None:
-        """Subscribe, and have the resource read a first time.
+    async def add(self, uri: str, listener: ResourceListener) -> None:
+        """Subscribe, and read the resource a first time.
 
         Raises:
-            McpError: The server does not offer it, refused, or cannot read it.
+            McpError: The server has no subscriptions, refused, or cannot read the resource.
         """
-        offers = self._session.offers
+        resources = self._session.resources
         watched = self._watched.get(uri)
         if watched is None:
             watched = self._watched[uri] = _Watched(uri, confirmed=asyncio.get_running_loop().create_future())
             self._changed.set()
-        watched.hearers.append(heard)
+        watched.listeners.append(listener)
         try:
             if watched.confirmed is not None:
                 await asyncio.shield(watched.confirmed)
-            watched.raw = await offers.read(uri)
-            heard(watched.raw, False)
+            watched.raw = await resources.read(uri)
+            listener(watched.raw, False)
         except BaseException:
-            self.remove(uri, heard)
+            self.remove(uri, listener)
             raise
 
-    def remove(self, uri: str, heard: Heard) -> None:
-        """End it for this hearer; for the last one, on the server too."""
+    def remove(self, uri: str, listener: ResourceListener) -> None:
+        """Remove a listener; after the last one, unsubscribe."""
         watched = self._watched.get(uri)
-        if watched is None or heard not in watched.hearers:
+        if watched is None or listener not in watched.listeners:
             return
-        watched.hearers.remove(heard)
-        if not watched.hearers:
+        watched.listeners.remove(listener)
+        if not watched.listeners:
             self._watched.pop(uri)
             self._changed.set()
 
     def updated(self, uri: str) -> None:
-        """The server says that this resource, or a part of one of ours (2025-11-25, schema), has changed."""
+        """Read a resource again that has changed, or of which a part has (2025-11-25, schema)."""
         found = [watched for watched in self._watched.values() if _same(watched.uri, uri)]
         for watched in found or [each for each in self._watched.values() if uri.startswith(each.uri)]:
             watched.is_announced = True
             self._read_again(watched)
 
     def lost(self) -> None:
-        """Handshake era: the server has forgotten all of them."""
+        """Handshake era: subscribe again after the server has lost its session."""
         self._held.clear()
         for watched in self._watched.values():
             watched.confirmed = watched.confirmed or asyncio.get_running_loop().create_future()
@@ -356,7 +348,7 @@ class Subscriptions:
     # -- over one connection ------------------------------------------------------------------------------------------
 
     async def keep(self, client: Client) -> None:
-        """Hold them on the server for as long as this connection lives."""
+        """Keep the server subscribed for as long as this connection lives."""
         self._changed = asyncio.Event()
         for watched in self._watched.values():
             watched.confirmed = watched.confirmed or asyncio.get_running_loop().create_future()
@@ -368,7 +360,7 @@ class Subscriptions:
                 await self._subscribe(client)
 
     async def _subscribe(self, client: Client) -> None:
-        """Handshake era: one request for each."""
+        """Handshake era: send one request for each resource."""
         held = self._held = set[str]()
         timeout = self._session.definition.timeout
         while True:
@@ -377,12 +369,12 @@ class Subscriptions:
             for uri in held - self._watched.keys():
                 held.discard(uri)
                 with contextlib.suppress(McpError):
-                    await requests.unsubscribe(client, uri, timeout=timeout)
+                    await listing.unsubscribe(client, uri, timeout=timeout)
             for watched in [each for uri, each in self._watched.items() if uri not in held]:
                 held.add(watched.uri)
                 try:
                     _check_offered(client)
-                    await requests.subscribe(client, watched.uri, timeout=timeout)
+                    await listing.subscribe(client, watched.uri, timeout=timeout)
                 except ConnectionLost:
                     raise
                 except McpError as error:
@@ -391,72 +383,73 @@ class Subscriptions:
                     self._settle(watched, None)
 
     async def _listen(self, client: Client) -> None:
-        """Stateless era: one request for all, which stays open; the next one before the last is ended."""
-        timing = self._session.timing
-        listening: ListenStream | None = None
-        delay = timing.listen_again
+        """Stateless era: keep one request for all resources open; open the next one before the last is ended."""
+        stream: ListenStream | None = None
+        delay = self._timing.listen_again
         try:
             while True:
-                await self._change(listening)
-                if listening is not None and listening.ended.done():
+                await self._change(stream)
+                if stream is not None and stream.ended.done():
                     await asyncio.sleep(delay)
-                    delay = min(delay * 2, _SLOWEST)
+                    delay = min(delay * 2, MAX_LISTEN_DELAY)
                 self._changed.clear()
-                previous, listening = listening, None
+                previous, stream = stream, None
                 if self._watched:
-                    listening = await self._listen_to(client, list(self._watched.values()))
+                    stream = await self._listen_to(client, list(self._watched.values()))
                 if previous is not None:
                     previous.ended.cancel()
         finally:
-            if listening is not None:
-                listening.ended.cancel()
+            if stream is not None:
+                stream.ended.cancel()
 
-    async def _change(self, listening: ListenStream | None) -> None:
-        """Until the set changes or the server ends the listening."""
+    async def _change(self, stream: ListenStream | None) -> None:
+        """Wait until the set changes or the server ends the subscription."""
         changed = asyncio.ensure_future(self._changed.wait())
         try:
-            await asyncio.wait({changed, *([listening.ended] if listening else [])}, return_when="FIRST_COMPLETED")
+            await asyncio.wait({changed, *([stream.ended] if stream else [])}, return_when="FIRST_COMPLETED")
         finally:
             changed.cancel()
 
     async def _listen_to(self, client: Client, watched: list[_Watched]) -> ListenStream | None:
         try:
             _check_offered(client)
-            listening = client.listen({"resourceSubscriptions": [each.uri for each in watched]})
+            stream = client.listen({"resourceSubscriptions": [each.uri for each in watched]})
             done = await asyncio.wait(
-                {listening.acknowledged, listening.ended},
+                {stream.acknowledged, stream.ended},
                 timeout=self._session.definition.timeout,
                 return_when="FIRST_COMPLETED",
             )
-            if listening.ended in done[0]:
-                listening.ended.result()
-            if listening.acknowledged not in done[0]:
-                listening.ended.cancel()
-                raise CallError("does not acknowledge the subscription", hint="a fault of the server: read it instead")
+            if stream.ended in done[0]:
+                stream.ended.result()
+            if stream.acknowledged not in done[0]:
+                stream.ended.cancel()
+                raise CallError(
+                    "does not acknowledge the subscription", hint="a fault of the server; read the resource instead"
+                )
         except ConnectionLost:
             raise
         except McpError as error:
             for each in watched:
                 self._settle(each, error)
             return None
-        honoured = listening.acknowledged.result()
+        honoured = stream.acknowledged.result()
         for each in watched:
             agreed = any(_same(uri, each.uri) for uri in honoured)
             self._settle(each, None if agreed else _refused(each.uri))
-        return listening
+        return stream
 
     def _settle(self, watched: _Watched, error: McpError | None) -> None:
-        """The server has agreed to tell of this one, or has not."""
+        """Take note that the server has agreed to a subscription, or of its error."""
         confirmed, watched.confirmed = watched.confirmed, None
         if confirmed is None:
             return
-        if error is not None and watched.raw is None:  # nobody has it yet
+        if error is not None and watched.raw is None:  # it was never read
             confirmed.set_exception(self._session.explain(error))
-            confirmed.exception()  # whoever waits may have gone
+            confirmed.exception()  # the subscriber may have gone
             return
         confirmed.set_result(None)
         if error is not None:
-            self._say(watched, error)
+            self._report(watched, error)
         elif watched.raw is not None:
             self._read_again(watched)
 
@@ -466,47 +459,47 @@ class Subscriptions:
         watched.is_stale = True
         if not watched.is_reading:
             watched.is_reading = True
-            self._session.spawn(self._read(watched), "read")
+            self._loop.spawn(self._read(watched), f"ipymcp-read-{self._session.name}")
 
     async def _read(self, watched: _Watched) -> None:
         try:
-            while watched.is_stale and watched.hearers:
-                is_news, watched.is_stale, watched.is_announced = watched.is_announced, False, False
+            while watched.is_stale and watched.listeners:
+                is_update, watched.is_stale, watched.is_announced = watched.is_announced, False, False
                 try:
-                    raw = await self._session.offers.read(watched.uri)
-                except ServerError:  # the next connection reads it again
+                    raw = await self._session.resources.read(watched.uri)
+                except ServerError:  # the next connection will read it again
                     return
                 except McpError as error:
-                    self._say(watched, error)
+                    self._report(watched, error)
                 else:
-                    is_news = is_news or raw != watched.raw
+                    is_update = is_update or raw != watched.raw
                     watched.raw = raw
-                    if is_news:
-                        _tell(watched, raw)
-                await asyncio.sleep(_INTERVAL)
+                    if is_update:
+                        _notify(watched, raw)
+                await asyncio.sleep(_MIN_READ_INTERVAL)
         finally:
             watched.is_reading = False
 
-    def _say(self, watched: _Watched, error: McpError) -> None:
-        _tell(watched, error)
+    def _report(self, watched: _Watched, error: McpError) -> None:
+        _notify(watched, error)
         self._session.log.add("host", "warning", f"{watched.uri}, subscribed to: {error.message}")
 
 
-def _tell(watched: _Watched, news: Raw | McpError) -> None:
-    for heard in tuple(watched.hearers):
-        heard(news, True)
+def _notify(watched: _Watched, update: Raw | McpError) -> None:
+    for listener in tuple(watched.listeners):
+        listener(update, True)
 
 
 def _check_offered(client: Client) -> None:
     declared = client.capabilities.get("resources")
     if not (is_object(declared) and declared.get("subscribe")):
-        raise CallError("does not tell when its resources change", hint="read the resource again instead")
+        raise CallError("does not announce changes of its resources", hint="read the resource again instead")
 
 
 def _refused(uri: str) -> CallError:
-    return CallError(f"does not tell when {uri} changes", hint="read the resource again instead")
+    return CallError(f"does not announce changes of {uri}", hint="read the resource again instead")
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two URIs are the same but for the slash that some libraries put at the end."""
+    """Whether two URIs are equal but for the slash that some libraries append."""
     return one == other or one.rstrip("/") == other.rstrip("/")

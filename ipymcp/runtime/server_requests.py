@@ -1,4 +1,4 @@
-"""Handlers that answer a server's requests: elicitation, sampling, roots.
+"""Responses to one server's requests: elicitation, sampling, roots.
 
 Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, client/sampling, client/roots.
 """
@@ -6,229 +6,167 @@ Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, client/sampling, clie
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
+import contextlib
+from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
-from ipymcp.argument_checks import is_async, shown
-from ipymcp.errors import ArgumentError
-from ipymcp.runtime.loop import run_nested
-from ipymcp.runtime.question_routing import CrossThreadTask
-from ipymcp.text import one_line
+from ipymcp.errors import ArgumentError, RpcError
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.runtime.call import Call
+from ipymcp.runtime.client_handlers import SamplingRequest
+from ipymcp.runtime.process_env import folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import TypeAlias
-
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.runtime.loop import BackgroundLoop, NestedMode
-    from ipymcp.runtime.question_routing import QuestionRouter
+    from ipymcp.interaction.elicitation import ElicitationAnswer
+    from ipymcp.interaction.questions import Question
+    from ipymcp.protocol.jsonrpc import PendingRequest
+    from ipymcp.runtime.context import RuntimeContext
+    from ipymcp.runtime.server_status import ServerFacts
 
 
-if TYPE_CHECKING:
-    Root: TypeAlias = str | os.PathLike[str] | Mapping[str, str]
-    Roots: TypeAlias = Root | Iterable[Root]
+_REJECTED = -1
+_INTERNAL = -32603
+_METHOD_NOT_FOUND = -32601
+_LOGIN_EXTENSIONS = {
+    "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
+    "enterprise": "io.modelcontextprotocol/enterprise-managed-authorization",
+}
+"""MCP extensions by type of login (2026-07-28, extensions/auth)."""
+_ANSWER_IN_CODE = "answer in code with mcp.on_elicitation(function)"
 
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""The scheme of a URI; a single letter is a Windows drive."""
-_SHOWN: Final = 200
-
-
-class ClientHandlers:
-    """Handlers and roots that the user has set for all servers of a host.
+class SessionResponder:
+    """Answers the requests of one session's server.
 
     Args:
-        folder: The notebook's: the root, unless told otherwise.
-        handlers: The loop that the user's own functions run on.
-        desk: Knows where the user waits.
+        session: The server.
+        expanded: Its definition with the values of its variables.
+        context: The host's services.
     """
 
-    def __init__(self, folder: str, handlers: BackgroundLoop, desk: QuestionRouter) -> None:
-        self._handlers = handlers
-        self._desk = desk
-        self.sampling: Callable[[Any], Any] | None = None
-        """Answers a server that asks for a model's words; without one, sampling is not declared."""
-        self.samples_tools = False
-        """Whether what answers that takes tools of the server's."""
-        self.elicitation: Callable[[Any], Any] | None = None
-        """Answers a server's questions instead of the user."""
-        self._default = [as_root(folder)]
-        self._roots: list[dict[str, str]] | None = None
-        self.nested_loop: NestedMode = "off"
-        """The loop of the user's coroutines: ipymcp's own, or the caller's, nested if that is blocked."""
+    def __init__(self, session: ServerFacts, expanded: ServerDefinition, context: RuntimeContext) -> None:
+        self._session = session
+        self._expanded = expanded
+        self._context = context
 
     def capabilities(self) -> dict[str, Any]:
-        """The `ClientCapabilities` to declare."""
-        declared: dict[str, Any] = {"roots": {"listChanged": True}}
-        if self.elicitation is not None or self._desk.interaction is not None:
-            declared["elicitation"] = {"form": {}, "url": {}}
-        if self.sampling is not None:
-            declared["sampling"] = {"tools": {}} if self.samples_tools else {}
-        return declared
+        """The capabilities to declare, with the MCP extension used to log in to this server."""
+        declared = self._context.client_handlers.capabilities()
+        extension = _LOGIN_EXTENSIONS.get(self._session.definition.auth.get("type", ""))
+        return declared | ({"extensions": {extension: {}}} if extension else {})
 
-    async def run(self, function: Callable[[Any], Any], argument: object, subject: object = None) -> Any:
-        """Call one of the user's functions, on the background loop; a coroutine function runs on a loop of its own.
+    async def answer(self, method: str, params: dict[str, Any], request: PendingRequest | None) -> dict[str, Any]:
+        """Get the result for one request of the server, while the clocks of the calls that wait for it stand still.
 
         Args:
-            function: Takes the argument.
-            argument: What it is to answer.
-            subject: The call it belongs to, where that is known.
-
-        Raises:
-            Exception: Whatever it raises.
+            method: The method of the server's request.
+            params: The params of the server's request.
+            request: Our request whose response stream carried it, if known.
         """
-        if not is_async(function):
-            return await self._on_handlers(asyncio.to_thread(function, argument))
-        place = self._desk.place(subject) if self.nested_loop != "off" else None
-        if place is None or place.loop is None:
-            return await self._on_handlers(function(argument))
-        if not place.is_blocked:
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_held(function(argument)), place.loop))
-        errand = CrossThreadTask[Any](lambda: run_nested(function(argument)), None)
-        place.post(errand.run, errand.give_up)
-        return await errand.outcome
+        call, waiting = self._calls_concerned(request)
+        with contextlib.ExitStack() as clocks:
+            for each in waiting:
+                clocks.enter_context(each.pause_timeout())
+            if method == "roots/list":
+                folder = folder_of(self._expanded, self._context.folder)
+                return {"roots": self._context.client_handlers.roots_for(self._expanded, folder)}
+            if method == "elicitation/create":
+                return _as_result(await self._elicit(params, call))
+            if method == "sampling/createMessage":
+                return await self._sample(params, call)
+        raise RpcError(f"{method} is not supported by this host", code=_METHOD_NOT_FOUND)
 
-    async def _on_handlers(self, coroutine: Any) -> Any:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_held(coroutine), self._handlers.loop))
+    def _calls_concerned(self, request: PendingRequest | None) -> tuple[Call[Any] | None, list[Call[Any]]]:
+        """The call that caused a request, if known, and the calls that cannot continue before it is answered."""
+        calls = [cast("Call[Any]", call) for call in self._context.running.copy().values() if isinstance(call, Call)]
+        running = [call for call in calls if call.session is self._session]
+        asking = next((call for call in running if request is not None and call.is_at(request)), None)
+        if asking is None and request is None and len(running) == 1:
+            asking = running[0]
+        return asking, running if asking is None else [asking]
 
-    @property
-    def roots(self) -> list[dict[str, str]]:
-        """The folders servers may look at, as the protocol has them."""
-        return self._default if self._roots is None else self._roots
+    async def _elicit(self, params: dict[str, Any], call: Call[Any] | None) -> ElicitationAnswer:
+        from ipymcp.interaction.elicitation import UNANSWERED, ElicitationAnswer, read_elicitation
 
-    def set_roots(self, roots: Roots | None) -> None:
-        """Tell servers of these folders instead; None for the usual ones.
+        question = read_elicitation(self._session.name, call.tool if call else None, params)
+        if isinstance(question, ElicitationAnswer):
+            return self._logged(question)
+        handler = self._context.client_handlers.elicitation
+        if handler is None:
+            answer = self._logged(await self._ask(question, call))
+            if call is not None:
+                call.note_question(question.summary(answer))
+            if answer is UNANSWERED:
+                self._notify(call, "asked a question, which was cancelled because no one can be asked", _ANSWER_IN_CODE)
+            return answer
+        try:
+            return await self._context.client_handlers.run(handler, question, call)
+        except Exception as error:
+            reason = str(error) if isinstance(error, ArgumentError) else f"on_elicitation raised {error!r}"
+            self._notify(call, "asked a question that was cancelled", reason)
+            return self._logged(ElicitationAnswer("cancel", note=reason))
 
-        Raises:
-            ArgumentError: As `as_roots`; the folders stay as they were.
-        """
-        self._roots = None if roots is None else as_roots(roots)
+    async def _ask(self, question: Question[ElicitationAnswer], call: Call[Any] | None) -> ElicitationAnswer:
+        """Ask the user; the question is withdrawn when its call is over, which not every server does."""
+        asking = asyncio.ensure_future(self._context.questions.ask(question, call))
+        if call is not None:
+            call.when_over(asking.cancel)
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return question.withdrawn
 
-    def roots_for(self, definition: ServerDefinition, folder: str) -> list[dict[str, str]]:
-        """The folders one server is told of: those the user set; else those its own command names; else the notebook's.
+    async def _sample(self, params: dict[str, Any], call: Call[Any] | None) -> dict[str, Any]:
+        handler = self._context.client_handlers.sampling
+        if handler is None:
+            raise RpcError("sampling/createMessage is not supported by this host", code=_METHOD_NOT_FOUND)
+        messages, limit, prompt = params.get("messages"), params.get("maxTokens"), params.get("systemPrompt")
+        request = SamplingRequest(
+            self._session.name,
+            call.tool if call else None,
+            [message for message in messages if is_object(message)] if is_array(messages) else [],
+            prompt if isinstance(prompt, str) else None,
+            limit if isinstance(limit, int) else None,
+            params,
+        )
+        try:
+            response = await self._context.client_handlers.run(handler, request, call)
+        except RpcError:
+            raise
+        except Exception as error:
+            self._session.log.add("host", "error", f"on_sampling raised {error!r}")
+            self._notify(call, "asked for a model's response and got none", f"on_sampling raised {error!r}")
+            raise RpcError("the host's handler failed", code=_INTERNAL) from error
+        if response is None:
+            raise RpcError("the user rejected the request", code=_REJECTED)
+        return _as_message(response)
 
-        A server that is started on some folders takes the roots in their place (server-filesystem does): told of
-        another, it would refuse what it was started for.
+    def _notify(self, call: Call[Any] | None, event: str, reason: str) -> None:
+        """Show below the cell what the server's own answer may not mention."""
+        asker = f"{self._session.name}.{call.tool}" if call else self._session.name
+        self._context.notices.add(f"{asker} {event}: {reason}")
 
-        Args:
-            definition: Of the server.
-            folder: Where it runs.
-        """
-        if self._roots is not None:
-            return self._roots
-        named = [path for argument in definition.args if (path := _folder(argument, folder))]
-        return [as_root(path) for path in named] or self._default
-
-
-async def _held(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Await it; `exit()` and the like in it are errors as others are: raised on a loop, they would end the loop."""
-    try:
-        return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(repr(error)) from error
-
-
-def _folder(argument: str, base: str) -> str | None:
-    """The folder that an argument of a command names, if it is one and looks it."""
-    if os.sep not in argument and argument not in (".", ".."):
-        return None
-    path = os.path.join(base, os.path.expanduser(argument))
-    return os.path.normpath(path) if os.path.isdir(path) else None
-
-
-def as_root(folder: str) -> dict[str, str]:
-    """A folder as the protocol has it."""
-    path = Path(os.path.abspath(os.path.expanduser(folder)))
-    return {"uri": path.as_uri(), "name": path.name or str(path)}
-
-
-def as_roots(given: object) -> list[dict[str, str]]:
-    """Folders that the user names, as the protocol has them.
-
-    Args:
-        given: A path, a `file://` URI, a mapping with `uri` and perhaps `name`, or several of these. Relative paths
-            start at the working folder.
-
-    Raises:
-        ArgumentError: It is something else, or one of them is not an existing folder.
-    """
-    if isinstance(given, str | os.PathLike | Mapping):
-        return [_given_root(cast("object", given))]
-    if isinstance(given, bytes | bytearray | memoryview) or not isinstance(given, Iterable):
-        raise _no_root(cast("object", given))
-    return [_given_root(one) for one in cast("Iterable[object]", given)]
-
-
-def _given_root(given: object) -> dict[str, str]:
-    if isinstance(given, Mapping):
-        named = cast("Mapping[object, object]", given)
-        uri, name = named.get("uri"), named.get("name")
-        unknown = [key for key in named if key not in ("uri", "name")]
-        if unknown or not isinstance(uri, str) or not isinstance(name, str | None):
-            raise _no_root(named)
-        root = {"uri": uri} if _folder_of(uri) else {}
-        return root | ({"name": name} if name else {})
-    path: object = os.fspath(cast("os.PathLike[Any]", given)) if isinstance(given, os.PathLike) else given
-    if not isinstance(path, str) or not path:
-        raise _no_root(cast("object", given))
-    if not _SCHEME.match(path):
-        return as_root(_existing(path, os.path.abspath(os.path.expanduser(path))))
-    folder = _folder_of(path)
-    return {"uri": path, "name": os.path.basename(folder.rstrip(os.sep)) or folder}
+    def _logged(self, answer: ElicitationAnswer) -> ElicitationAnswer:
+        if answer.note:
+            self._session.log.add("host", "warning", f"its question was answered {answer.action!r}: {answer.note}")
+        return answer
 
 
-def _folder_of(uri: str) -> str:
-    """The folder that a `file://` URI names.
-
-    Raises:
-        ArgumentError: It is another kind of URI, or names no existing folder of this machine.
-    """
-    from urllib.request import url2pathname  # with all of urllib's HTTP: not at %load_ext
-
-    try:
-        scheme, host, path, query, fragment = urlsplit(uri)
-    except ValueError:
-        scheme = host = path = query = fragment = ""
-    if scheme != "file" or host not in ("", "localhost") or not path.startswith("/") or query or fragment:
-        message = f"mcp.roots: {uri[:_SHOWN]!r} is not the URI of a folder on this machine"
-        raise ArgumentError(message, hint="such a URI is file:///path/of/the/folder")
-    return _existing(uri, url2pathname(path))
+def _as_result(answer: ElicitationAnswer) -> dict[str, Any]:
+    result: dict[str, Any] = {"action": answer.action}
+    if answer.action == "accept" and answer.content is not None:
+        result["content"] = answer.content
+    return result
 
 
-def _existing(given: str, path: str) -> str:
-    """The path, which must be that of a folder."""
-    if os.path.isdir(path):
-        return path
-    what = "is not a folder" if os.path.exists(path) else "does not exist"
-    hint = "name the folder that it is in" if os.path.exists(path) else f"a relative path starts at {os.getcwd()}"
-    raise ArgumentError(f"mcp.roots: {given[:_SHOWN]!r} {what}", hint=hint)
-
-
-def _no_root(given: object) -> ArgumentError:
-    return ArgumentError(
-        f"mcp.roots: expected folders, got {shown(given)}",
-        hint="give a path, {'uri': 'file:///…', 'name': '…'}, or a list of them; None for the usual folders",
-    )
-
-
-class SamplingRequest(msgspec.Struct, frozen=True):
-    """A server wants a model's words."""
-
-    server: str
-    tool: str | None
-    """The tool whose call asks, where that is known."""
-    messages: list[dict[str, Any]]
-    """`role` and `content`, as the protocol has them."""
-    system_prompt: str | None
-    max_tokens: int | None
-    params: dict[str, Any]
-    """All of the request's params: `modelPreferences`, `temperature`, `stopSequences`, …"""
-
-    def __repr__(self) -> str:
-        return one_line(f"<SamplingRequest of {self.server}, {len(self.messages)} messages>")
+def _as_message(response: object) -> dict[str, Any]:
+    """A handler's return value as a `CreateMessageResult`: from text, a content block, or the result itself."""
+    message: dict[str, Any] = {"role": "assistant", "model": "unknown", "stopReason": "endTurn"}
+    if is_object(response) and "content" in response:
+        return {**message, **response}
+    if is_object(response) and "type" in response:
+        return {**message, "content": response}
+    return {**message, "content": {"type": "text", "text": str(response)}}

@@ -1,4 +1,4 @@
-"""Type annotations, signatures and docstrings made from schemas."""
+"""Type annotations, signatures, docstrings and callable classes made from schemas."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import textwrap
 import unicodedata
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from ipymcp.masking import mask, masks
+from ipymcp.names import unused
+from ipymcp.protocol.types import is_object
 from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, form_kinds, listed_values, properties
-from ipymcp.schema.validation import listing, shortened
+from ipymcp.schema.validation import listing
+from ipymcp.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -205,7 +209,7 @@ class ParameterList(msgspec.Struct, frozen=True):
             for each in self.parameters
         ]
         if self.shows_open:
-            rest = _free("arguments", {each.alias for each in self.parameters})
+            rest = unused("arguments", {each.alias for each in self.parameters})
             listed.append(_ShownParameter(rest, inspect.Parameter.VAR_KEYWORD, annotation=Annotation("Any")))
         return inspect.Signature(listed, return_annotation=Annotation("ToolResult"))
 
@@ -226,7 +230,7 @@ def read_parameters(tree: SchemaTree) -> ParameterList:
 
 
 def _parameter(tree: SchemaTree, name: str, alias: str, schema: Any, *, required: bool) -> Parameter:
-    own = cast("Schema", schema) if isinstance(schema, dict) else ANYTHING
+    own: Schema = schema if is_object(schema) else ANYTHING
     default = inspect.Parameter.empty if required else own.get("default")
     annotation = annotate(tree, schema, nullable=not required and default is None)
     return Parameter(
@@ -268,7 +272,7 @@ def _aliases(names: list[str]) -> dict[str, str]:
     taken = set(found.values())
     for name in names:
         if name not in found:
-            found[name] = _free(_identifier(name), taken)
+            found[name] = unused(_identifier(name), taken)
             taken.add(found[name])
     return found
 
@@ -283,26 +287,18 @@ def _identifier(name: str) -> str:
     return f"{word}_" if keyword.iskeyword(word) or word == "__debug__" else word
 
 
-def _free(word: str, taken: set[str]) -> str:
-    number, free = 1, word
-    while free in taken:
-        number += 1
-        free = f"{word}_{number}"
-    return free
-
-
 _WIDTH: Final = 100
 _MAX_TEXT: Final = 20_000
 _NEWLINES: Final = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _DROPPED: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
 _HINTS: Final = (
-    ("readOnlyHint", True, "only reads"),
-    ("readOnlyHint", False, "changes things"),
-    ("destructiveHint", True, "may destroy or overwrite"),
-    ("destructiveHint", False, "only adds"),
-    ("idempotentHint", True, "changes nothing more when called again"),
-    ("openWorldHint", True, "reaches outside, such as the web"),
-    ("openWorldHint", False, "stays within its own data"),
+    ("readOnlyHint", True, "read-only"),
+    ("readOnlyHint", False, "writes"),
+    ("destructiveHint", True, "destructive"),
+    ("destructiveHint", False, "not destructive"),
+    ("idempotentHint", True, "idempotent"),
+    ("openWorldHint", True, "open world"),
+    ("openWorldHint", False, "closed world"),
 )
 
 
@@ -349,7 +345,7 @@ def docstring(
     about = textwrap.dedent(printable((description or "")[:_MAX_TEXT])).strip()
     name = shortened(printable(title or ""), _WIDTH)
     heading = [name] if name and not about.casefold().startswith(name.casefold()) else []
-    sections = [*heading, about, _arguments(parameters), _returns(output_schema), _claims(annotations)]
+    sections = [*heading, about, _arguments(parameters), _returns(output_schema), _hints(annotations)]
     source = f"{kind} {shortened(printable(tool), 80)!r} of the MCP server {shortened(printable(server), 80)!r}."
     return "\n\n".join([section for section in sections if section] + [source])
 
@@ -393,11 +389,50 @@ def _returns(output_schema: Mapping[str, Any] | None) -> str:
     return "\n".join(["Returns:", "    A ToolResult; its .data has", *(f"    {line}" for line in lines)])
 
 
-def _claims(annotations: Mapping[str, Any] | None) -> str:
-    """The hints as a sentence. For a read-only tool the hints about changes do not apply."""
+def hint_words(annotations: Mapping[str, Any] | None) -> str:
+    """Describe a tool's hints in MCP's terms. For a read-only tool the hints about changes do not apply."""
     given = dict(annotations or {})
     if given.get("readOnlyHint") is True:
         given.pop("destructiveHint", None)
         given.pop("idempotentHint", None)
-    claims = [words for key, value, words in _HINTS if given.get(key) is value]
-    return f"The server says that it {', '.join(claims)}." if claims else ""
+    return ", ".join(words for key, value, words in _HINTS if given.get(key) is value)
+
+
+def _hints(annotations: Mapping[str, Any] | None) -> str:
+    words = hint_words(annotations)
+    return f"The server's hints: {words}." if words else ""
+
+
+def callable_subclass(base: type[Any], name: str, module: str, signature: inspect.Signature, text: str) -> type[Any]:
+    """Make a subclass whose call, and whose `aio` if that is a method, has this signature.
+
+    IPython, jedi and `inspect` read the signature and the docstring from the class. The call itself has no docstring:
+    `?` would show the same text twice.
+
+    Args:
+        base: The class.
+        name: The subclass's name.
+        module: A module name without a source file, so that `?` shows no unrelated source.
+        signature: The signature of the call.
+        text: The docstring.
+    """
+    members: dict[str, Any] = {"__doc__": text, "__module__": module, "__signature__": signature}
+    # Attributes that libraries expect of a function. `__qualname__` is set on the instance: a class needs a string.
+    members["__name__"], members["__annotations__"] = name, _types(signature)
+    members["__call__"] = _with_signature(base.__call__, "__call__", signature)
+    if inspect.isfunction(base.__dict__.get("aio")):
+        members["aio"] = _with_signature(base.aio, "aio", signature)
+    return type(name, (base,), members)
+
+
+def _with_signature(inherited: Any, name: str, signature: inspect.Signature) -> Any:
+    free = next(name for name in ("self", "_self", "__self") if name not in signature.parameters)
+    receiver = inspect.Parameter(free, inspect.Parameter.POSITIONAL_ONLY)
+    own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code: no second call on the way
+    own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
+    own.__name__, own.__doc__, own.__annotations__ = name, "", _types(signature)
+    return own
+
+
+def _types(signature: inspect.Signature) -> dict[str, Any]:
+    return {name: parameter.annotation for name, parameter in signature.parameters.items()}

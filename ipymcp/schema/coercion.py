@@ -6,10 +6,11 @@ returned unchanged, and the validator reports the error.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
+from ipymcp.protocol.types import is_array, is_object
 from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.schema.tree import (
     ANYTHING,
@@ -64,13 +65,13 @@ class Fit:
         kinds = form_kinds(form)
         if kinds is not None and not has_json_type(value, kinds):
             return False
-        if isinstance(value, list):
+        if is_array(value):
             self.budget.spend()
             item_of = item_schemas(form)
-            return all(self.fits(item, item_of(at)) for at, item in enumerate(cast("list[Any]", value)[:50]))
-        if isinstance(value, dict):
+            return all(self.fits(item, item_of(at)) for at, item in enumerate(value[:50]))
+        if is_object(value):
             self.budget.spend()
-            return self._members_fit(cast("Schema", value), form)
+            return self._members_fit(value, form)
         return True
 
     def _members_fit(self, value: Schema, form: Schema) -> bool:
@@ -141,12 +142,10 @@ class _Coercion:
             value = value if decoded is _NOT_DECODED else decoded
         if isinstance(value, float):
             return int(value) if "integer" in kinds and "number" not in kinds and value.is_integer() else value
-        if isinstance(value, list) and "array" in kinds:
+        if is_array(value) and "array" in kinds:
             item_of = item_schemas(form)
-            return [self.coerce(item, item_of(at), trials) for at, item in enumerate(cast("list[Any]", value))]
-        if isinstance(value, dict) and "object" in kinds:
-            return self._members(cast("Schema", value), form, trials)
-        return cast("Any", value)
+            return [self.coerce(item, item_of(at), trials) for at, item in enumerate(value)]
+        return self._members(value, form, trials) if is_object(value) and "object" in kinds else value
 
     def _members(self, value: Schema, form: Schema, trials: int) -> Schema:
         known = properties(form)

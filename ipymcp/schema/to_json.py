@@ -15,6 +15,8 @@ from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, cast
 
+from ipymcp.text import cut
+
 _MAX_DEPTH: Final = 100
 _HINTS: Final = (
     ("set", "give a list, such as sorted(…)"),
@@ -111,7 +113,7 @@ def _members(value: Mapping[Any, Any], path: tuple[str | int, ...], depth: int) 
     for key, item in value.items():
         name = key.value if isinstance(key, enum.Enum) else key
         if not isinstance(name, str):
-            raise NotJson(path, f"has the key {_short(key)}; JSON's keys are text", "make it text: str(key)")
+            raise NotJson(path, f"has the key {cut(repr(key), 40)}; JSON's keys are text", "make it text: str(key)")
         members[_text(str(name), path)] = to_json(item, (*path, name), depth - 1)
     return members
 
@@ -186,8 +188,3 @@ def _array(value: Any) -> Any:
     if kind == "M" and type(value).__module__ == "numpy":
         return None if (value != value).any() else value.astype(str).tolist()
     return value.tolist()
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -4,25 +4,24 @@ Schemas are untrusted: they may be circular, enormous or invalid. Every walk her
 be interpreted counts as "any value", so that the server validates it and the tool stays callable. Only references into
 the schema itself are followed (`#/…`, `#anchor`, the `$id` of a subschema); nothing is ever fetched.
 
-A schema of a few lines can require millions of checks of one value: forty definitions, each `anyOf` twice the next one;
-or thirty alternatives that each contain themselves, and a value twenty levels deep.
-
 Source: JSON Schema 2020-12, core sections 8 and 10, validation section 6; draft-07 spellings are read as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urljoin
 
+import msgspec
 from msgspec import Struct
 
+from ipymcp.protocol.types import is_array, is_object
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 Schema = dict[str, Any]
@@ -43,8 +42,11 @@ _SCALAR_TYPES: Final[dict[str, tuple[type, ...]]] = {
 }
 _BRANCHES: Final = ("anyOf", "oneOf")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_REFERENCE_KEYS: Final = tuple(f'"{word}":'.encode() for word in _REFERENCES)
+COMPOSING: Final = frozenset({*_REFERENCES, "allOf", *_BRANCHES})
+"""Keywords that make one schema of several."""
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
-_DATA: Final = frozenset(("enum", "const", "default", "examples"))
+DATA: Final = frozenset(("enum", "const", "default", "example", "examples"))
 """Keywords whose values are data, even where they look like schemas."""
 _MAX_UNION: Final = 400
 _NOTES: Final = frozenset(
@@ -124,6 +126,15 @@ class SchemaTree:
         self._scalar_types: dict[int, tuple[Any, frozenset[type]]] = {}
         self._kinds: dict[int, tuple[Any, frozenset[str] | None]] = {}
 
+    @property
+    def has_references(self) -> bool:
+        """Whether the key of a reference occurs anywhere, even as a property's name or within data."""
+        try:
+            text = msgspec.json.encode(self.root)
+        except (RecursionError, TypeError, ValueError):  # not JSON, or nested too deeply
+            return True
+        return any(word in text for word in _REFERENCE_KEYS)
+
     def pointer(self, reference: str) -> Any:
         """Resolve a reference such as `#/…`.
 
@@ -156,13 +167,7 @@ class SchemaTree:
         own = self.root.get("$id")
         found[own.partition("#")[0] if isinstance(own, str) else ""] = self.root
 
-        def walk(node: Any, base: str) -> None:
-            if isinstance(node, list):
-                for each in cast("list[Any]", node):
-                    walk(each, base)
-            if not isinstance(node, dict):
-                return
-            schema = cast("Schema", node)
+        def add(schema: Schema, base: str) -> None:
             own = schema.get("$id")
             if isinstance(own, str):
                 address, _, anchor = urljoin(base, own).partition("#")
@@ -171,10 +176,10 @@ class SchemaTree:
             for word in _ANCHORS:
                 if isinstance(schema.get(word), str):
                     found.setdefault(f"{base}#{schema[word]}", schema)
-            for each in parts_of(schema):
-                walk(each, base)
+            for each in subschemas(schema):
+                add(each, base)
 
-        walk(self.root, next(iter(found)))
+        add(self.root, next(iter(found)))
         return found
 
     def alternatives(self, schema: Any) -> tuple[Schema, ...]:
@@ -196,19 +201,18 @@ class SchemaTree:
 
     def _expand(self, schema: Any, budget: Budget, left: int) -> list[Schema]:
         budget.spend()
-        if not isinstance(schema, dict):
+        if not is_object(schema):
             return [{"not": {}} if schema is False else ANYTHING]
-        own = cast("Schema", schema)
         if left <= 0:
             raise RecursionError
-        forms = [own]
-        reference = reference_of(own)
+        forms = [schema]
+        reference = reference_of(schema)
         if reference is not None:
             forms = _combine(forms, self._expand(self.pointer(reference), budget, left - 1))
-        for part in _listed(own, "allOf"):
+        for part in list_at(schema, "allOf"):
             forms = _combine(forms, self._expand(part, budget, left - 1))
         for keyword in _BRANCHES:
-            branches = _listed(own, keyword)
+            branches = list_at(schema, keyword)
             if branches:
                 expanded = [form for branch in branches for form in self._expand(branch, budget, left - 1)]
                 forms = _combine(forms, expanded)
@@ -242,37 +246,40 @@ class SchemaTree:
         return (
             _RECORD_KEYWORDS.issuperset(self.root)
             and self.root.get("type") == "object"
-            and isinstance(members, dict)
-            and isinstance(required, list)
+            and is_object(members)
+            and is_array(required)
             and isinstance(self.root.get("additionalProperties", True), bool)
-            and all(isinstance(name, str) and name in members for name in cast("list[Any]", required))
+            and all(isinstance(name, str) and name in members for name in required)
         )
 
     @cached_property
     def record(self) -> Record:
         """The object that the root declares; only its direct members if a limit is exceeded."""
-        own = Record(properties(self.root), required_names(self.root))
         try:
-            return self._record(self.root, Budget(_MAX_MEMBERS), _MAX_REFERENCES) or own
+            found = self._record(self.root, Budget(_MAX_MEMBERS), _MAX_REFERENCES)
         except RecursionError:
-            return own
+            found = None
+        return found or Record(properties(self.root), required_names(self.root))
 
     def _record(self, schema: Any, budget: Budget, left: int) -> Record | None:
         """Read a record; None if the schema does not accept objects."""
         budget.spend()
-        if not isinstance(schema, dict):
+        if not is_object(schema):
             return None if schema is False else Record({}, [])
-        own = cast("Schema", schema)
-        kinds = form_kinds(own)
+        kinds = form_kinds(schema)
         if left <= 0:
             raise RecursionError
-        if own.get("not") == {} or (kinds is not None and "object" not in kinds):
+        if schema.get("not") == {} or (kinds is not None and "object" not in kinds):
             return None
-        is_closed = own.get("additionalProperties") is False and "patternProperties" not in own
-        text = own.get("description", own.get("title"))
-        found = Record(properties(own), required_names(own), is_closed, about=text if isinstance(text, str) else "")
-        parts = list(_listed(own, "allOf"))
-        reference = reference_of(own)
+        is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+        text = schema.get("description", schema.get("title"))
+        found = Record(
+            properties(schema), required_names(schema), is_closed, about=text if isinstance(text, str) else ""
+        )
+        if COMPOSING.isdisjoint(schema):
+            return found
+        parts = list(list_at(schema, "allOf"))
+        reference = reference_of(schema)
         if reference is not None:
             with suppress(LookupError):
                 parts.append(self.pointer(reference))
@@ -282,7 +289,7 @@ class SchemaTree:
                 return None
             found = _both(found, other)
         for keyword in _BRANCHES:
-            variants = [self._record(branch, budget, left - 1) for branch in _listed(own, keyword)]
+            variants = [self._record(branch, budget, left - 1) for branch in list_at(schema, keyword)]
             if some := [each for each in variants if each is not None]:
                 found = _both(found, _any_of(some))
         return found
@@ -302,20 +309,20 @@ class SchemaTree:
 
 def constrains_only_types(schema: Any) -> bool:
     """Whether a schema constrains nothing but the type; `format` is not asserted."""
-    if not isinstance(schema, dict) or not _NOTES.issuperset(cast("Schema", schema).keys() - {"type"}):
+    if not is_object(schema) or not _NOTES.issuperset(schema.keys() - {"type"}):
         return False
-    declared = cast("Schema", schema).get("type")
-    names: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+    declared = schema.get("type")
+    names = declared if is_array(declared) else [declared]
     return bool(names) and all(name in KINDS for name in names)
 
 
 def form_kinds(form: Schema) -> frozenset[str] | None:
     """The types that one form accepts; None if it accepts all."""
-    listed = listed_values(form)
-    if listed is not None:
-        return frozenset(json_type(value) for value in listed)
+    values = listed_values(form)
+    if values is not None:
+        return frozenset(json_type(value) for value in values)
     declared = form.get("type")
-    names: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+    names = declared if is_array(declared) else [declared]
     kinds = frozenset(name for name in names if isinstance(name, str) and name in KINDS)
     if kinds:
         return kinds
@@ -329,28 +336,27 @@ def listed_values(form: Schema) -> list[Any] | None:
     """The values of `enum` or `const`; None if the form has neither."""
     if "const" in form:
         return [form["const"]]
-    listed = form.get("enum")
-    return cast("list[Any]", listed) if isinstance(listed, list) and listed else None
+    return list_at(form, "enum") or None
 
 
 def properties(form: Schema) -> Schema:
     """The declared members by their exact names."""
     found = form.get("properties")
-    return cast("Schema", found) if isinstance(found, dict) else {}
+    return found if is_object(found) else {}
 
 
 def required_names(form: Schema) -> list[str]:
     """The required members without duplicates, in the schema's order."""
-    return list(dict.fromkeys(name for name in _listed(form, "required") if isinstance(name, str)))
+    return list(dict.fromkeys(name for name in list_at(form, "required") if isinstance(name, str)))
 
 
 def item_schemas(form: Schema) -> Callable[[int], Any]:
     """A function from an index to the schema of that item (`prefixItems`, `items`; draft-07's list of `items`)."""
     items = form.get("items", ANYTHING)
-    first = _listed(form, "prefixItems")
+    first = list_at(form, "prefixItems")
     rest = items
-    if isinstance(items, list):
-        first, rest = cast("list[Any]", items), form.get("additionalItems", ANYTHING)
+    if is_array(items):
+        first, rest = items, form.get("additionalItems", ANYTHING)
     return partial(_item_schema, first, rest)
 
 
@@ -358,9 +364,10 @@ def _item_schema(first: list[Any], rest: Any, index: int) -> Any:
     return first[index] if index < len(first) else rest
 
 
-def _listed(schema: Schema, keyword: str) -> list[Any]:
+def list_at(schema: Schema, keyword: str) -> list[Any]:
+    """The value of a keyword; empty if it is no list."""
     found = schema.get(keyword)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    return found if is_array(found) else []
 
 
 def _combine(forms: list[Schema], others: list[Schema]) -> list[Schema]:
@@ -403,13 +410,12 @@ def _tighter(word: str, one: Any, other: Any) -> Any:
         limits = [each for each in (one, other) if isinstance(each, int | float) and not isinstance(each, bool)]
         return (min if word in _UPPER else max)(limits) if limits else None
     if word == "required":
-        return required_names({"required": [*_listed({word: one}, word), *_listed({word: other}, word)]})
+        return required_names({"required": [*list_at({word: one}, word), *list_at({word: other}, word)]})
     if word == "type":
         kinds, more = form_kinds({"type": one}), form_kinds({"type": other})
         return _named_kinds(kinds, more) if kinds and more else None
-    if word == "properties" and isinstance(one, dict) and isinstance(other, dict):
-        mine, its = cast("Schema", one), cast("Schema", other)
-        return {**mine, **its, **{name: _all_of(mine[name], its[name]) for name in mine if name in its}}
+    if word == "properties" and is_object(one) and is_object(other):
+        return {**one, **other, **{name: _all_of(one[name], other[name]) for name in one if name in other}}
     if word in ("items", "additionalProperties"):
         return _all_of(one, other) if not isinstance(one, list) and not isinstance(other, list) else None
     if word in ("uniqueItems", "nullable") and isinstance(one, bool) and isinstance(other, bool):
@@ -485,7 +491,7 @@ def union(schemas: list[Any]) -> Any:
     texts = [text for each in distinct if isinstance(text := _as_schema(each).get("description"), str)]
     text = " / ".join(dict.fromkeys(texts))
     about = {"description": text if len(text) <= _MAX_UNION else texts[0]} if texts else {}
-    return {**cast("Schema", alternatives[0]), **about} if isinstance(alternatives[0], dict) else alternatives[0]
+    return {**alternatives[0], **about} if is_object(alternatives[0]) else alternatives[0]
 
 
 def _distinct(values: list[Any]) -> list[Any]:
@@ -494,7 +500,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 def _as_schema(schema: Any) -> Schema:
-    return cast("Schema", schema) if isinstance(schema, dict) else ANYTHING
+    return schema if is_object(schema) else ANYTHING
 
 
 def _is_choice(schema: Schema) -> bool:
@@ -503,31 +509,50 @@ def _is_choice(schema: Schema) -> bool:
 
 def _without_notes(schema: Any) -> Any:
     """A schema without its annotations."""
-    if not isinstance(schema, dict):
+    if not is_object(schema):
         return schema
-    return {word: value for word, value in cast("Schema", schema).items() if word == "format" or word not in _NOTES}
+    return {word: value for word, value in schema.items() if word == "format" or word not in _NOTES}
 
 
-def parts_of(schema: Schema, without: tuple[str, ...] = ()) -> Iterator[Any]:
-    """Values in a schema that may be subschemas or lists of them.
+def subschemas(schema: Schema, *, definitions: bool = True) -> Iterator[Schema]:
+    """The schemas directly within a schema.
 
     A property may have the name of a keyword, so members of `properties` and its like are always included.
 
     Args:
         schema: Any schema.
-        without: Keywords to skip.
+        definitions: Whether to include those that only references use.
     """
     for word, value in schema.items():
-        if word in _MAPS and isinstance(value, dict):
-            if word not in without:
-                yield from cast("Schema", value).values()
-        elif word not in _DATA:
-            yield value
+        if word in DATA or (word in _DEFINITIONS and not definitions):
+            continue
+        parts = value.values() if word in MAPS and is_object(value) else value if is_array(value) else (value,)
+        yield from filter(is_object, parts)
+
+
+def walk(schema: Schema, budget: Budget, *, definitions: bool = True) -> Iterator[Schema]:
+    """The schema and all schemas within, outer ones first, without following references.
+
+    Args:
+        schema: Any schema.
+        budget: Spent by one for each schema.
+        definitions: Whether to include those that only references use.
+    """
+    ahead = [schema]
+    while ahead:
+        budget.spend()
+        each = ahead.pop()
+        yield each
+        ahead += reversed([*subschemas(each, definitions=definitions)])
 
 
 def reference_of(schema: Schema) -> str | None:
     """The target of a schema's `$ref` or its like; None if it has none."""
-    return next((schema[word] for word in _REFERENCES if isinstance(schema.get(word), str)), None)
+    for word in _REFERENCES:
+        target = schema.get(word)
+        if isinstance(target, str):
+            return target
+    return None
 
 
 def _part(schema: Any, path: str) -> Any:
@@ -535,120 +560,19 @@ def _part(schema: Any, path: str) -> Any:
     found = schema
     for part in path[1:].split("/") if path else ():
         key = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and re.fullmatch("[0-9]{1,6}", key):
-            found = cast("list[Any]", found)[int(key)]
-        elif isinstance(found, dict):
-            found = cast("Schema", found)[key]
+        if is_array(found) and re.fullmatch("[0-9]{1,6}", key):
+            found = found[int(key)]
+        elif is_object(found):
+            found = found[key]
         else:
             raise LookupError(path)
     return found
 
 
-_MAPS: Final = frozenset(
-    ("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
-)
-_EXPANDED: Final = frozenset({*_REFERENCES, "allOf", *_BRANCHES, "$defs", "definitions"})
+_DEFINITIONS: Final = frozenset(("$defs", "definitions"))
+MAPS: Final = _DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
+"""Keywords with schemas by name."""
+_EXPANDED: Final = COMPOSING | _DEFINITIONS
 _UPPER: Final = frozenset(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"))
 _LOWER: Final = frozenset(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"))
 _CHOICE_KEYWORDS: Final = frozenset(("type", "enum", "const"))
-
-
-_MAX_CHECKS: Final = 2_000
-_MAX_PATHS: Final = 50_000
-_SUBSCHEMA_LISTS: Final = ("allOf", "anyOf", "oneOf")
-_CONDITIONS: Final = ("not", "if", "then", "else")
-_LISTED: Final = ("prefixItems", "items")
-_SINGLE: Final = ("items", "additionalItems", "additionalProperties", "contains", "propertyNames", "unevaluatedItems")
-_NAMED: Final = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-_UNBOUNDED: Final = float("inf")
-
-Children = Callable[[Schema], Iterator[Any]]
-
-
-class SchemaCost:
-    """An upper bound for the cost of validating values against a schema.
-
-    Args:
-        schema: A schema whose references all resolve within itself.
-
-    Raises:
-        RecursionError: The schema would check one value thousands of times, or forever.
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self._tree = SchemaTree(schema)
-        counted: dict[int, float] = {}
-        self._paths = self._count(self._tree.root, self._all_children, {}, _UNBOUNDED)
-        """The number of paths from the root to all subschemas; infinite if the schema is recursive."""
-        self._checks = max(
-            self._count(part, self._in_place, counted, _MAX_CHECKS) for part in self._parts(self._tree.root)
-        )
-        """The largest number of checks of one value by any subschema."""
-
-    def affords(self, value: Any) -> bool:
-        """Whether validating this value is cheap enough."""
-        if self._paths <= _MAX_PATHS:
-            return True
-        return self._checks ** _depth(value) <= _MAX_PATHS
-
-    def _count(self, part: Any, children: Children, known: dict[int, float], most: float) -> float:
-        if not isinstance(part, dict):
-            return 1
-        own = cast("Schema", part)
-        count = known.get(id(own))
-        if count is not None:
-            return self._checked(count, most)
-        known[id(own)] = _UNBOUNDED  # found again below itself: a cycle
-        known[id(own)] = total = max(1, sum(self._count(child, children, known, most) for child in children(own)))
-        return self._checked(total, most)
-
-    @staticmethod
-    def _checked(count: float, most: float) -> float:
-        if count > most:
-            raise RecursionError("the schema branches too often")
-        return count
-
-    def _in_place(self, schema: Schema) -> Iterator[Any]:
-        """Subschemas that apply to the same value."""
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            # A dangling reference here is data, such as a part of a default.
-            with suppress(LookupError):
-                yield self._tree.pointer(reference)
-        for keyword in _SUBSCHEMA_LISTS:
-            yield from _listed(schema, keyword)
-        yield from (schema[keyword] for keyword in _CONDITIONS if keyword in schema)
-
-    def _all_children(self, schema: Schema) -> Iterator[Any]:
-        """Subschemas that apply to the same value or to its items and members."""
-        yield from self._in_place(schema)
-        yield from _below(schema)
-
-    def _parts(self, schema: Any) -> Iterator[Schema]:
-        """All subschemas, without following references."""
-        if isinstance(schema, dict):
-            own = cast("Schema", schema)
-            yield own
-            for child in own.values():
-                yield from self._parts(child)
-        elif isinstance(schema, list):
-            for child in cast("list[Any]", schema):
-                yield from self._parts(child)
-
-
-def _below(schema: Schema) -> Iterator[Any]:
-    for keyword in _LISTED:
-        yield from _listed(schema, keyword)
-    yield from (schema[keyword] for keyword in _SINGLE if keyword in schema)
-    for keyword in _NAMED:
-        found = schema.get(keyword)
-        if isinstance(found, dict):
-            yield from cast("Schema", found).values()
-
-
-def _depth(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + max(map(_depth, cast("Schema", value).values()), default=0)
-    if isinstance(value, list):
-        return 1 + max(map(_depth, cast("list[Any]", value)), default=0)
-    return 1

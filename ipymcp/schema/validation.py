@@ -4,6 +4,9 @@
 references are removed first, and its retriever refuses. A schema that is broken in one argument still validates the
 others; one that cannot be used at all validates nothing, and the server decides.
 
+A schema of a few lines can require millions of checks of one value: forty definitions, each `anyOf` twice the next one;
+or thirty alternatives that each contain themselves, and a value twenty levels deep.
+
 Source: JSON Schema 2020-12 (the dialect of MCP 2025-11-25 and later where `$schema` names none); `format` is not
 asserted, as in 2020-12.
 """
@@ -11,16 +14,19 @@ asserted, as in 2020-12.
 from __future__ import annotations
 
 import reprlib
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import msgspec
 
 from ipymcp.names import nearest
-from ipymcp.schema.tree import Schema, SchemaCost, SchemaTree
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.schema.tree import DATA, MAPS, Budget, Schema, SchemaTree, list_at, subschemas
+from ipymcp.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import jsonschema_rs
 
@@ -154,9 +160,7 @@ def _expected(error: jsonschema_rs.ValidationError) -> list[str]:
 
 def _allowed(error: jsonschema_rs.ValidationError) -> list[Any]:
     options = _attribute(error, "options")
-    if isinstance(options, list):
-        return cast("list[Any]", options)
-    return [_attribute(error, "expected_value")]
+    return options if is_array(options) else [_attribute(error, "expected_value")]
 
 
 def _attribute(error: jsonschema_rs.ValidationError, name: str) -> Any:
@@ -181,12 +185,6 @@ def format_path(path: tuple[str | int, ...]) -> str:
         else:
             words += f".{part}" if part.isidentifier() else f"[{_short_repr(part)}]"
     return shortened(words, 120)
-
-
-def shortened(text: str, width: int) -> str:
-    """Collapse text to one line of at most this many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def _joined(words: Sequence[str]) -> str:
@@ -219,10 +217,6 @@ _DIALECTS: Final = {
     # Often used for "the current draft".
     "http://json-schema.org/schema": _LATEST,
 }
-_DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
-_NAMED: Final = frozenset(
-    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
-)
 _CUT_ALWAYS: Final = frozenset({"$schema", "$id", "$dynamicRef", "$recursiveRef"})
 
 
@@ -300,8 +294,8 @@ def _without_broken_parts(schema: Schema) -> Schema:
     repaired: Schema = {}
     for keyword in ("$defs", "definitions", "properties"):
         found = schema.get(keyword)
-        if isinstance(found, dict):
-            parts = list(cast("Schema", found).items())[:_MAX_REPAIRED]
+        if is_object(found):
+            parts = list(found.items())[:_MAX_REPAIRED]
             repaired[keyword] = {name: part if _is_sound(part) else {} for name, part in parts}
     for keyword in ("type", "required"):
         if keyword in schema and _is_sound({keyword: schema[keyword]}):
@@ -310,10 +304,9 @@ def _without_broken_parts(schema: Schema) -> Schema:
 
 
 def _is_sound(part: Any) -> bool:
-    if not isinstance(part, dict):
+    if not is_object(part):
         return isinstance(part, bool)
-    own = cast("Schema", part)
-    return _compile(_Cutter(SchemaTree(own), keep_references=False).cut(own)) is not None
+    return _compile(_Cutter(SchemaTree(part), keep_references=False).cut(part)) is not None
 
 
 class _Cutter:
@@ -326,7 +319,7 @@ class _Cutter:
 
     def cut(self, schema: Schema, depth: int = _MAX_DEPTH) -> Schema:
         return {
-            key: value if key in _DATA else self._value(key, value, depth)
+            key: value if key in DATA else self._value(key, value, depth)
             for key, value in schema.items()
             if not isinstance(value, str) or self._keeps(key, value)
         }
@@ -335,14 +328,11 @@ class _Cutter:
         self.left -= 1
         if self.left < 0 or depth < 0:
             raise RecursionError("the schema is too large")
-        if isinstance(value, dict):
-            members = cast("Schema", value)
-            if key not in _NAMED:
-                return self.cut(members, depth - 1)
-            return {name: self._value("", part, depth - 1) for name, part in members.items()}
-        if isinstance(value, list):
-            return [self._value("", part, depth - 1) for part in cast("list[Any]", value)]
-        return value
+        if is_object(value):
+            if key not in MAPS:
+                return self.cut(value, depth - 1)
+            return {name: self._value("", part, depth - 1) for name, part in value.items()}
+        return [self._value("", part, depth - 1) for part in value] if is_array(value) else value
 
     def _keeps(self, key: str, value: str) -> bool:
         if key != "$ref":
@@ -353,3 +343,79 @@ class _Cutter:
             return isinstance(self.tree.pointer(value), dict | bool)
         except LookupError:
             return False
+
+
+_MAX_CHECKS: Final = 2_000
+_MAX_PATHS: Final = 50_000
+_MAX_WALKED: Final = 100_000
+"""Schemas within one schema."""
+_SUBSCHEMA_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_CONDITIONS: Final = ("not", "if", "then", "else")
+_UNBOUNDED: Final = float("inf")
+
+
+class SchemaCost:
+    """An upper bound for the cost of validating values against a schema.
+
+    Args:
+        schema: A schema whose references all resolve within itself.
+
+    Raises:
+        RecursionError: The schema would check one value thousands of times, or forever.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._tree = SchemaTree(schema)
+        counted: dict[int, float] = {}
+        self._paths = self._count(self._tree.root, subschemas, {}, _UNBOUNDED)
+        """The number of paths from the root to all subschemas; infinite if the schema is recursive."""
+        parts = _all_objects(self._tree.root, Budget(_MAX_WALKED))
+        self._checks = max(self._count(part, _in_place, counted, _MAX_CHECKS) for part in parts)
+        """The largest number of checks of one value by any subschema."""
+
+    def affords(self, value: Any) -> bool:
+        """Whether validating this value is cheap enough."""
+        if self._paths <= _MAX_PATHS:
+            return True
+        return self._checks ** _depth(value) <= _MAX_PATHS
+
+    def _count(
+        self, part: Any, children: Callable[[Schema], Iterable[Any]], known: dict[int, float], most: float
+    ) -> float:
+        """Count the paths down from a schema, through these children and the target of its reference."""
+        if not is_object(part):
+            return 1
+        if id(part) not in known:
+            known[id(part)] = _UNBOUNDED  # found again below itself: a cycle
+            below = [*children(part)]
+            with suppress(LookupError):  # a dangling reference is data, such as a part of a default
+                below += [self._tree.pointer(part["$ref"])] if isinstance(part.get("$ref"), str) else []
+            known[id(part)] = max(1, sum(self._count(child, children, known, most) for child in below))
+        if known[id(part)] > most:
+            raise RecursionError("the schema branches too often")
+        return known[id(part)]
+
+
+def _all_objects(schema: Schema, budget: Budget) -> Iterator[Schema]:
+    """All objects of a schema, under whatever keyword: a reference may lead to any of them."""
+    ahead: list[Any] = [schema]
+    while ahead:
+        node = ahead.pop()
+        if is_object(node):
+            budget.spend()
+            yield node
+            ahead += node.values()
+        elif is_array(node):
+            budget.spend()
+            ahead += node
+
+
+def _in_place(schema: Schema) -> list[Any]:
+    """Subschemas that apply to the same value."""
+    listed = [each for keyword in _SUBSCHEMA_LISTS for each in list_at(schema, keyword)]
+    return listed + [schema[keyword] for keyword in _CONDITIONS if keyword in schema]
+
+
+def _depth(value: Any) -> int:
+    members = value.values() if is_object(value) else value if is_array(value) else None
+    return 1 if members is None else 1 + max(map(_depth, members), default=0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from glob import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ipymcp.errors import PolicyError
 from ipymcp.interaction.questions import ALLOWING, ApprovalQuestion, WantedCall, beforehand
+from ipymcp.protocol import types
+from ipymcp.schema.annotations import hint_words
 from ipymcp.security.rules import WHOSE, Rule, hints
 from ipymcp.text import quoted
 
@@ -17,18 +19,12 @@ if TYPE_CHECKING:
 
     from ipymcp.interaction.questions import ApprovalAnswer, Caller, Card
     from ipymcp.security.policy import Policy
-    from ipymcp.security.rules import Decision, SavedRules, ServerGrants, ToolRef
+    from ipymcp.security.rules import CallBatch, Decision, SavedRules, ServerGrants, ToolRef
     from ipymcp.security.untrusted import Conversation
 
 
 _TOGETHER = 0.02
 """Seconds without another pending approval after which the question is asked."""
-_HINTS = {
-    ("readOnlyHint", True): "only reads",
-    ("readOnlyHint", False): "changes things",
-    ("destructiveHint", True): "may destroy",
-    ("openWorldHint", True): "reaches outside",
-}
 
 
 @dataclass(eq=False)
@@ -43,7 +39,11 @@ class PendingApproval:
     conversation: Conversation | None = None
     card: Card | None = None
     """The card that shows the call."""
+    batch: CallBatch | None = None
+    """The batch that the consent covers, of which this is the first call."""
     outcome: asyncio.Future[None] = field(init=False)
+    asked: Callable[[str], None] = field(init=False)
+    """Is told the question with its answer."""
 
     def granted(self) -> None:
         """Let the call be made."""
@@ -82,13 +82,17 @@ class Approvals:
         self._pending: list[PendingApproval] = []
         self._asking: asyncio.Task[None] | None = None
 
-    async def obtain(self, approval: PendingApproval) -> None:
+    async def obtain(self, approval: PendingApproval, asked: Callable[[str], None]) -> None:
         """Wait for the user's consent.
+
+        Args:
+            approval: The call.
+            asked: Is told the question with its answer.
 
         Raises:
             PolicyError: The user did not consent; the message names the rule that required it.
         """
-        approval.outcome = asyncio.get_running_loop().create_future()
+        approval.outcome, approval.asked = asyncio.get_running_loop().create_future(), asked
         self._pending.append(approval)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask_all())
@@ -122,15 +126,30 @@ class Approvals:
             if approval.card is not None:
                 approval.card.asks(question.card)
         try:
-            answer = await self._ask(question)
+            answer = await self._answer(question, pending)
             if answer in ("always", "never"):
                 await self._keep(pending, "allow" if answer == "always" else "deny")
         except Exception as error:
             for approval in pending:
                 approval.refused(PolicyError(f"could not be asked about: {error!r}"))
             raise
+        summary = ApprovalQuestion(question.calls, question.answers).summary(answer)  # also where a card shows it
         for approval in pending:
+            approval.asked(summary)
             self._apply(answer, approval)
+
+    async def _answer(self, question: ApprovalQuestion, approvals: Sequence[PendingApproval]) -> ApprovalAnswer | None:
+        """Ask, and withdraw the question when none of its calls waits any more."""
+        asking = asyncio.ensure_future(self._ask(question))
+
+        def withdraw(_: object) -> None:
+            if all(approval.outcome.done() for approval in approvals):
+                asking.cancel()
+
+        for approval in approvals:
+            approval.outcome.add_done_callback(withdraw)
+        await asyncio.wait({asking})
+        return None if asking.cancelled() else asking.result()
 
     async def _keep(self, approvals: Sequence[PendingApproval], decision: Decision) -> None:
         saved_rules = self._saved_rules()
@@ -150,7 +169,12 @@ class Approvals:
             return False
         try:
             verdict = self._policy.check(
-                approval.entry, approval.rights, approval.caller, approval.turn, approval.conversation
+                approval.entry,
+                approval.rights,
+                approval.caller,
+                approval.turn,
+                approval.conversation,
+                approval.batch,
             )
         except PolicyError as error:
             approval.refused(error)
@@ -168,12 +192,13 @@ class Approvals:
         return ApprovalQuestion(tuple(map(self._wanted, approvals)), tuple(answers), card)
 
     def _wanted(self, approval: PendingApproval) -> WantedCall:
-        known = hints(approval.entry, approval.rights)
-        described = ", ".join(text for (name, value), text in _HINTS.items() if known.get(name) is value)
-        why = self._taint(approval) or self._policy.verdict(approval.entry, approval.rights, approval.caller).why
-        return WantedCall(
-            approval.entry.server, approval.entry.name, approval.arguments, approval.caller, why, described
-        )
+        described = hint_words(hints(approval.entry, approval.rights))
+        why = self._taint(approval)
+        if not why:
+            why = f"rule: {self._policy.verdict(approval.entry, approval.rights, approval.caller).why}"
+        arguments: dict[str, Any] = types.loads(approval.arguments) if approval.arguments else {}
+        entry, count = approval.entry, 1 if approval.batch is None else approval.batch.count
+        return WantedCall(entry.server, entry.name, arguments, approval.caller, why, described, count=count)
 
     def _taint(self, approval: PendingApproval) -> str:
         """Return the reason to ask because of untrusted content in the conversation, or the empty string."""
@@ -201,14 +226,17 @@ class Approvals:
             case None:
                 rule = self._policy.verdict(approval.entry, approval.rights, approval.caller).why
                 taint = self._taint(approval)
-                text = f"needs your consent by the rule {rule!r}, and nobody answered"
+                text = f"needs your consent by the rule {rule!r}, and no one answered"
                 hint = f"%mcp policy allow {quoted(approval.name)}"
                 if taint:  # outweighs every rule
                     hint = f"{beforehand(approval.name)}, or %config IPyMCP.doubts = False"
-                    text = f"needs your consent because {taint}, and nobody answered; {hint} allows it beforehand"
+                    text = f"needs your consent because {taint}, and no one answered; {hint} allows it beforehand"
                 approval.refused(_error(approval, text, hint))
             case _:
                 pass
+        if answer in ALLOWING and approval.batch is not None:
+            approval.batch.taint = "" if approval.conversation is None else approval.conversation.taint
+            self._policy.agree(approval.batch, approval.rights, approval.entry)
         if answer in ALLOWING and self._taint(approval) and approval.conversation is not None:
             self._policy.agree(approval.conversation, approval.rights, None if answer == "server" else approval.entry)
         approval.granted()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.security.rules import Rule, ServerGrants, ToolRef
+    from ipymcp.security.rules import CallBatch, Rule, ServerGrants, ToolRef
     from ipymcp.security.untrusted import Conversation
 
     PinsMode: TypeAlias = Literal["models", "all", "off"]
@@ -72,6 +72,7 @@ class Policy:
         caller: Caller = "user",
         turn: str = "",
         conversation: Conversation | None = None,
+        batch: CallBatch | None = None,
     ) -> Verdict:
         """Return the verdict on a call: `allow` or `ask`.
 
@@ -81,6 +82,7 @@ class Policy:
             caller: The caller, a person, a model or an app.
             turn: Identifier of the model answer that makes the call.
             conversation: The conversation of that answer; untrusted content in it may require consent.
+            batch: The batch that the call belongs to.
 
         Raises:
             PolicyError: The call is denied; the message names the rule.
@@ -93,6 +95,9 @@ class Policy:
         if verdict.decision == "ask":
             if _covers(self._turns.get(turn), rights, entry):
                 return Verdict("allow", "allowed for this answer")
+            taint = "" if conversation is None else conversation.taint
+            if batch is not None and batch.taint == taint and self.has_agreed(batch, rights, entry):
+                return Verdict("allow", "allowed for this map")
             return verdict
         name = quoted(f"{entry.server}.{entry.name}")
         raise PolicyError(

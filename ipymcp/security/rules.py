@@ -6,11 +6,15 @@ In increasing precedence: the caller's default, the tool's hints, `autoApprove`,
 
 from __future__ import annotations
 
+import re
 import time
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from msgspec import Struct
+
+from ipymcp import names
+from ipymcp.names import matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,47 +51,53 @@ class ToolRef(Protocol):
 
 def is_named(tool: ToolRef, pattern: str) -> bool:
     """Whether a glob over `server.tool` matches a tool's name or alias."""
-    return fnmatchcase(f"{tool.server}.{tool.name}", pattern) or fnmatchcase(f"{tool.server}.{tool.alias}", pattern)
+    return matches(_full_names(tool), pattern)
 
 
 def selects(patterns: Sequence[str], tool: ToolRef) -> bool:
-    """Whether patterns select a tool. The last match decides; only `!` patterns select everything else.
+    """Whether patterns select a tool, as in `names.selects`."""
+    return names.selects(list(map(full_pattern, patterns)), _full_names(tool))
 
-    A pattern without a dot names a server: `fs` is `fs.*`.
-    """
-    selected = all(pattern.startswith("!") for pattern in patterns)
-    for pattern in patterns:
-        positive = pattern.removeprefix("!")
-        if is_named(tool, positive if "." in positive else f"{positive}.*"):
-            selected = positive == pattern
-    return selected
+
+def full_pattern(pattern: str) -> str:
+    """Complete a pattern without a dot, which names a server: `fs` is `fs.*`."""
+    return pattern if "." in pattern else f"{pattern}.*"
+
+
+def _full_names(tool: ToolRef) -> tuple[str, str]:
+    return f"{tool.server}.{tool.name}", f"{tool.server}.{tool.alias}"
+
+
+_WILDCARDS: Final = re.compile(r"[*?\[]")
 
 
 class Filters:
     """Patterns that switch tools off and on again in this notebook, in order."""
 
     def __init__(self) -> None:
-        self._rules: tuple[tuple[str, bool], ...] = ()
+        self.rules: tuple[tuple[str, bool], ...] = ()
+        """Patterns, each with whether it allows, oldest first; another object after every change."""
+        self._globs: list[tuple[int, str]] = []
+        """The patterns with wildcards, newest first, each with its position in `rules`."""
+        self._names: dict[str, int] = {}
+        """The positions of the other patterns, which may be a thousand."""
 
-    @property
-    def rules(self) -> tuple[tuple[str, bool], ...]:
-        """Patterns, each with whether it allows, oldest first."""
-        return self._rules
-
-    def set(self, pattern: str, *, allowed: bool) -> None:
-        """Switch the tools that match a glob over `server.tool` on or off."""
-        kept = tuple(rule for rule in self._rules if rule[0] != pattern)
-        self._rules = (*kept, (pattern, allowed))
+    def set(self, *patterns: str, allowed: bool) -> None:
+        """Switch the tools that match globs over `server.tool` on or off."""
+        fresh = dict.fromkeys(patterns, allowed)
+        self.rules = (*(rule for rule in self.rules if rule[0] not in fresh), *fresh.items())
+        positions = [(position, pattern) for position, (pattern, _) in enumerate(self.rules)]
+        self._globs = [one for one in reversed(positions) if _WILDCARDS.search(one[1])]
+        self._names = {pattern: position for position, pattern in positions if not _WILDCARDS.search(pattern)}
 
     def forbidding(self, tool: ToolRef) -> str | None:
         """Return the pattern that switches a tool off, or None."""
-        if not self._rules:
+        if not self.rules:
             return None
-        found = None
-        for pattern, allowed in self._rules:
-            if is_named(tool, pattern):
-                found = None if allowed else pattern
-        return found
+        named = max(self._names.get(name, -1) for name in _full_names(tool))
+        found = next((position for position, pattern in self._globs if is_named(tool, pattern)), -1)
+        pattern, allowed = self.rules[max(named, found)] if max(named, found) >= 0 else ("", True)
+        return None if allowed else pattern
 
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
@@ -147,7 +157,7 @@ class Rule(Struct, frozen=True):
     def matches(self, entry: ToolRef, digest: str) -> bool:
         """Whether the rule applies to a tool of a server."""
         if not self.digest:
-            return _names(entry, self.pattern, f"{entry.server}.")
+            return is_named(entry, self.pattern)
         # Not the alias: a later tool may get the same one.
         return self.digest == digest and fnmatchcase(entry.name, self.pattern)
 
@@ -179,6 +189,23 @@ class Verdict(Struct, frozen=True):
     why: str
     hint: str = ""
     notice: str = ""
+
+
+class CallBatch:
+    """Calls that one consent covers, such as those of a map, for as long as the object lives.
+
+    Args:
+        number: Names the map in this notebook.
+        count: The number of calls; 0 if unknown.
+
+    Attributes:
+        taint: The conversation's taint at the consent, which covers no doubt that arises later.
+    """
+
+    def __init__(self, number: int, count: int) -> None:
+        self.number = number
+        self.count = count
+        self.taint = ""
 
 
 def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
@@ -233,11 +260,7 @@ def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, user_rules: I
 
 def _means(entry: ToolRef, pattern: str) -> bool:
     """Whether a definition's glob matches a tool of its server, as `tool` or as `server.tool`."""
-    return _names(entry, pattern) or _names(entry, pattern, f"{entry.server}.")
-
-
-def _names(entry: ToolRef, pattern: str, prefix: str = "") -> bool:
-    return fnmatchcase(prefix + entry.name, pattern) or fnmatchcase(prefix + entry.alias, pattern)
+    return matches((entry.name, entry.alias, *_full_names(entry)), pattern)
 
 
 _DECISIONS: dict[str, Decision] = {"allow": "allow", "ask": "ask", "deny": "deny"}

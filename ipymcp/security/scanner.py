@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
+from ipymcp.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,44 +64,42 @@ _INVISIBLE = re.compile(
 )
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# Strings, compiled at their first use: most servers' tools are cleared by the quick look, and it takes 5 ms.
 _INSTRUCTIONS = (
-    (re.compile(r"<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\b[^>]*>", re.I), "a tag for models"),
-    (re.compile(r"<!--"), "a comment that people are not shown"),
+    (r"<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\b[^>]*>", "a tag for models"),
+    (r"<!--", "a comment that people are not shown"),
     (
-        re.compile(r"\b(ignore|disregard|forget|override)\b.{0,30}\b(previous|prior|above|earlier|other|all)\b", re.I),
+        r"\b(ignore|disregard|forget|override)\b.{0,30}\b(previous|prior|above|earlier|other|all)\b",
         "tells a model to ignore what it was told",
     ),
     (
-        re.compile(
+        (
             r"\b(do not|don't|never|without)\b.{0,20}\b(tell(ing)?|mention(ing)?|inform(ing)?|reveal(ing)?|show(ing)?"
             r"|notify(ing)?|alert(ing)?)\b.{0,20}\b(the )?users?\b"
             r"|\b(hide|hidden|conceal(ed)?|secret)\b.{0,20}\bfrom (the )?users?\b|\bsecretly\b"
-            r"|\bwithout (the )?users?('s|s')? (knowledge|consent|permission|noticing|knowing)",
-            re.I,
+            r"|\bwithout (the )?users?('s|s')? (knowledge|consent|permission|noticing|knowing)"
         ),
         "tells a model to hide something from the user",
     ),
     (
-        re.compile(
+        (
             r"(~/|\$HOME/|/home/|/root/)?\.(ssh|aws|gnupg|netrc|kube|docker)\b|\bid_(rsa|ed25519)\b|/etc/(passwd|shadow)"
-            r"|\bmcp\.json\b|(^|[\s\"'`(])\.env\b",
-            re.I,
+            r"|\bmcp\.json\b|(^|[\s\"'`(])\.env\b"
         ),
         "names a file with secrets",
     ),
     (
-        re.compile(
+        (
             r"\b(before|after|instead of|whenever|every time|each time)\b.{0,40}\b(us(e|ing)|call(ing)?|invok(e|ing))\b"
             r".{0,60}\b(you )?(must|always|first|have to)\b"
-            r"|\bbefore ((us(e|ing)|call(ing)?|invok(e|ing)) )?(any|every|all)( other)? tools?\b",
-            re.I,
+            r"|\bbefore ((us(e|ing)|call(ing)?|invok(e|ing)) )?(any|every|all)( other)? tools?\b"
         ),
         "tells a model what to do around other calls",
     ),
-    (re.compile(r"\b(system prompt|you are now|new instructions)\b", re.I), "speaks to a model as its operator"),
-    (re.compile(r"[A-Za-z0-9+/]{120,}={0,2}"), "a long encoded text"),
+    (r"\b(system prompt|you are now|new instructions)\b", "speaks to a model as its operator"),
+    (r"[A-Za-z0-9+/]{120,}={0,2}", "a long encoded text"),
 )
-_SECRET = re.compile(
+_SECRET = (
     r"(^|_)(pass(word|wd|phrase)?|secret|api_?key|private_?key|ssh_?key|access_?key|(access|auth|refresh|bearer|session"
     r"|api|github|gitlab|slack|bot|oauth|id)_?token|credentials?|cvv|ssn|mnemonic|seed_?phrase)($|_)"
 )
@@ -195,7 +194,7 @@ def _suspicious(text: str) -> Iterator[str]:
         yield f"much empty space before {_excerpt(text[match.end() :].lstrip()[:_EXCERPT])}"
     plain = _plain(text)
     for pattern, what in _INSTRUCTIONS:
-        if match := pattern.search(plain):
+        if match := re.search(pattern, plain, re.I):
             yield f"{what}: {_excerpt(plain[max(0, match.start() - 10) : match.end() + 20])}"
 
 
@@ -256,7 +255,7 @@ def _secrets(schema: object, where: str = "inputSchema", depth: int = _MAX_DEPTH
 def _asks_for_secret(key: str, schema: Any) -> bool:
     if is_object(schema) and (schema.get("format") == "password" or schema.get("writeOnly") is True):
         return True
-    return _SECRET.search("_".join(word for word in _WORDS.split(key) if word).lower()) is not None
+    return re.search(_SECRET, "_".join(word for word in _WORDS.split(key) if word).lower()) is not None
 
 
 def skeleton(name: str) -> str:
@@ -276,5 +275,4 @@ def _code(character: str) -> str:
 
 
 def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return repr(line if len(line) <= _EXCERPT else line[:_EXCERPT] + "…")  # repr escapes invisible characters
+    return repr(shortened(text, _EXCERPT))  # repr escapes invisible characters

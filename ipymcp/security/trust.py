@@ -14,8 +14,9 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from ipymcp.config.definition import Source
 from ipymcp.config.digest import digests
 from ipymcp.errors import TrustError
 from ipymcp.interaction.questions import Candidate, TrustAnswer, TrustQuestion
@@ -40,6 +41,8 @@ _MIN_LINES = 2
 _MIN_LENGTH = 12
 """Characters of a digest that suffice to revoke an agreement."""
 _MAX_NAMED = 5
+_SEEN = "seen"
+"""Begins the key of a row for an entry of the user's own file that was written without an agreement."""
 
 
 class Agreement(Struct, frozen=True):
@@ -61,6 +64,8 @@ class Grant(Struct, frozen=True):
     secrets: frozenset[str] = frozenset()
     is_lasting: bool = True
     """Whether the permission is stored, rather than limited to this kernel."""
+    digest: str = ""
+    """The digest that the user has agreed to; empty for a definition that the user typed or edits."""
 
 
 class ImportAnswer(Struct, frozen=True):
@@ -88,6 +93,8 @@ class Trust:
         self._ask = ask
         self._here: dict[str, frozenset[str]] = {}
         """Digests that the user allowed for this kernel, with the secrets they may get."""
+        self._tried: list[Grant] = []
+        """Permissions of running trials, which leave nothing behind."""
         self._too_long: dict[str, int] = {}
         """Digests of definitions too long for a question, with their number of lines."""
         self._batch: tuple[list[ServerDefinition], asyncio.Task[list[str]]] | None = None
@@ -152,7 +159,8 @@ class Trust:
             missing = await self._missing(definition, digest)
             if missing is not None:
                 raise TrustError(missing, server=definition.name, hint=self._hint(definition.name, digest))
-            if definition.source.scope == "user" and await self._is_first_seen(definition):
+            is_tried = any(one.digest == digest for one in self._tried)
+            if definition.source.scope == "user" and not is_tried and await self._is_first_seen(definition):
                 await self._keep(definition, digest, may_run=True)
         return digest
 
@@ -160,7 +168,7 @@ class Trust:
         if digest in self._too_long:
             return f"make it shorter, or allow it unseen: %mcp load {quoted(name)} --trust"
         asks = f"%mcp start {quoted(name)} asks; " if _variable() != "none" else ""
-        return f"{asks}{VARIABLE}={digest} where nobody can be asked"
+        return f"{asks}{VARIABLE}={digest} where no one can be asked"
 
     async def allows(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question."""
@@ -181,7 +189,7 @@ class Trust:
         if word == "none" and not is_own:
             return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
         is_new = known is not None and digest not in known
-        granted = self._here.get(digest) if is_new else await self._granted(digest)
+        granted = self._granted_here(digest) if is_new else await self._granted(digest)
         if granted is None:
             if not is_new and await self._is_refused(digest):
                 return f"you said that it may not run: {definition.source}"
@@ -196,10 +204,16 @@ class Trust:
 
     async def _granted(self, digest: str) -> frozenset[str] | None:
         """Return the secrets that a definition may get; None if it may not run."""
-        known, here = await self.agreement(digest), self._here.get(digest)
+        known, here = await self.agreement(digest), self._granted_here(digest)
         if known is None:
             return here
         return known.secrets | (here or frozenset())
+
+    def _granted_here(self, digest: str) -> frozenset[str] | None:
+        """Return the secrets that a definition may get in this kernel; None if that allows it nothing."""
+        grants = [one.secrets for one in self._tried if one.digest == digest]
+        grants += [self._here[digest]] if digest in self._here else []
+        return frozenset[str]().union(*grants) if grants else None
 
     async def _is_first_seen(self, definition: ServerDefinition) -> bool:
         """Whether this server of the user's own file was never seen before; then it needs no agreement."""
@@ -246,8 +260,8 @@ class Trust:
             answered = await self._ask_in_one_question(file, why, found, is_strangers=True)
         if found and not answered and self._too_long.keys().isdisjoint(made):
             first, digest = found[0]
-            message = f"not imported from {file}: nobody could be asked whether it may run"
-            raise TrustError(message, server=first.name, hint=f"{VARIABLE}={digest} where nobody can be asked")
+            message = f"not imported from {file}: no one could be asked whether it may run"
+            raise TrustError(message, server=first.name, hint=f"{VARIABLE}={digest} where no one can be asked")
         refused = {one.name: "it was not shown, and so not agreed to" for one, _ in found}
         granted: dict[str, Grant] = {}
         for definition, _, secrets in answered:
@@ -261,25 +275,95 @@ class Trust:
                 granted[definition.name] = Grant(secrets)
         return ImportAnswer(granted, refused)
 
+    async def ask_about_addition(
+        self, origin: str, target: str, definition: ServerDefinition, folder: str = ""
+    ) -> Grant | None:
+        """Ask whether a server of a registry may run; its secrets are those that the user has just given it.
+
+        Args:
+            origin: The server, its version and its registry.
+            target: The file that will define the server, or the notebook.
+            definition: The server as it will be defined.
+            folder: The notebook's folder if the server will run there: files there may decide what runs.
+
+        Returns:
+            None if the user refuses.
+
+        Raises:
+            TrustError: No one could be asked.
+        """
+        from ipymcp.config.redaction import wanted_secrets
+
+        digest, secrets = await self.digest(definition), frozenset(wanted_secrets(definition))
+        if _is_trusted_by_variable(digest):
+            return Grant(secrets, is_lasting=False, digest=digest)
+        answered: list[tuple[ServerDefinition, str, frozenset[str] | None]] = []
+        if _variable() != "none":
+            found = [(definition, digest)]
+            why = f"is to be added to {target}"
+            answered = await self._ask_in_one_question(
+                origin, why, found, is_strangers=True, gives_secrets=True, folder=folder
+            )
+        if not answered:
+            message = "not added: no one could be asked whether it may run"
+            hint = f"{VARIABLE}={digest} where no one can be asked"
+            raise TrustError(message, server=definition.name, hint=hint)
+        return None if answered[0][2] is None else Grant(secrets, digest=digest)
+
+    async def try_out(self, grant: Grant, definition: ServerDefinition) -> Grant:
+        """Allow a definition to run until `end_trial` gets the returned permission.
+
+        Raises:
+            TrustError: The grant is for another definition, or files of this one have changed since.
+        """
+        tried = structs.replace(grant, digest=await self.agreed_digest(grant, definition))
+        self._tried.append(tried)
+        return tried
+
+    def end_trial(self, tried: Grant) -> None:
+        """Withdraw the permission that `try_out` has returned."""
+        self._tried.remove(tried)
+
+    async def agreed_digest(self, grant: Grant, definition: ServerDefinition) -> str:
+        """Return the digest of a definition.
+
+        Raises:
+            TrustError: The grant is for another digest.
+        """
+        digest = await self.digest(definition)
+        if grant.digest and grant.digest != digest:
+            hint = "add it again, and look at it once more"
+            raise TrustError("has changed since you agreed to it", server=definition.name, hint=hint)
+        return digest
+
     async def _ask_in_one_question(
-        self, file: str, why: str, found: Sequence[tuple[ServerDefinition, str]], *, is_strangers: bool
+        self,
+        file: str,
+        why: str,
+        found: Sequence[tuple[ServerDefinition, str]],
+        *,
+        is_strangers: bool,
+        gives_secrets: bool = False,
+        folder: str = "",
     ) -> list[tuple[ServerDefinition, str, frozenset[str] | None]]:
         """Ask about definitions and return those shown, each with the secrets it may get, or None if it may not run.
 
         Empty if no one answered. Definitions that do not fit into the question are not shown, and not agreed to.
+        With `gives_secrets`, secrets are not asked about: the user has given them for these servers.
         """
         shown: list[tuple[ServerDefinition, str, Candidate]] = []
         left: list[str] = []
         free = MAX_LINES
         for definition, digest in found:
             room = MAX_LINES if len(shown) < MAX_SERVERS and free >= _MIN_LINES else 0
-            candidate, size = await self._candidate(definition, digest, is_strangers, room)
+            candidate, size = await self._candidate(definition, digest, is_strangers, room, folder)
             if room and size > MAX_LINES:
                 self._too_long[digest] = size
             if candidate is None or size > free:
                 left.append(definition.name)
                 continue
             free -= size
+            candidate = structs.replace(candidate, secrets=()) if gives_secrets else candidate
             shown.append((definition, digest, candidate))
         if not shown:
             return []
@@ -300,9 +384,12 @@ class Trust:
         ]
 
     async def _candidate(
-        self, definition: ServerDefinition, digest: str, is_strangers: bool, room: int
+        self, definition: ServerDefinition, digest: str, is_strangers: bool, room: int, folder: str
     ) -> tuple[Candidate | None, int]:
-        """Return a definition as the question shows it, None if there is no room, and its number of lines."""
+        """Return a definition as the question shows it, None if there is no room, and its number of lines.
+
+        With a `folder`, the dangers are those of a server of a project there.
+        """
         if not room:
             return None, 0
         from ipymcp.config.dangers import dangers
@@ -312,10 +399,11 @@ class Trust:
         size = _size(lines)
         if size > room:
             return None, size
-        warnings = await asyncio.to_thread(dangers, definition)
+        judged = definition.replace(source=Source(scope="project", folder=folder)) if folder else definition
+        warnings = await asyncio.to_thread(dangers, judged, masks=not is_strangers)
         secrets = wanted_secrets(definition) if is_strangers else ()
         is_agreed = await self._granted(digest) is not None
-        candidate = Candidate(definition.name, digest, tuple(lines), tuple(warnings), secrets, is_agreed)
+        candidate = Candidate(definition.name, tuple(lines), tuple(warnings), secrets, is_agreed)
         return candidate, size + _size(warnings) + len(secrets)
 
     # -- stored agreements --------------------------------------------------------------------------------------------
@@ -338,20 +426,26 @@ class Trust:
     async def carry_over(self, grant: Grant | None, definition: ServerDefinition) -> None:
         """Transfer an agreement to the definition as the user has edited it, limited to the secrets it still uses.
 
+        An entry of the user's own file that gets no stored agreement is asked about in another kernel.
+
         Args:
             grant: The result of `grant` before the edit; None transfers nothing.
             definition: The edited definition.
+
+        Raises:
+            TrustError: The grant is for another definition, or files of this one have changed since.
         """
-        if grant is None:
-            return
         from ipymcp.config.redaction import wanted_secrets
 
-        digest = await self.digest(definition)
-        secrets = grant.secrets & frozenset(wanted_secrets(definition))
-        if grant.is_lasting:
+        digest = await self.digest(definition) if grant is None else await self.agreed_digest(grant, definition)
+        if grant is not None and grant.is_lasting:
+            secrets = grant.secrets & frozenset(wanted_secrets(definition))
             await self._keep(definition, digest, may_run=True, secrets=secrets)
-        else:
-            self._here[digest] = secrets
+            return
+        if definition.source.scope == "user" and await self._is_first_seen(definition):
+            await self._keep(definition, f"{_SEEN} {definition.source} {definition.name}", may_run=False)
+        if grant is not None:
+            self._here[digest] = grant.secrets & frozenset(wanted_secrets(definition))
 
     async def _keep(
         self, definition: ServerDefinition, digest: str, *, may_run: bool, secrets: Iterable[str] = ()

@@ -10,10 +10,12 @@ import contextlib
 import itertools
 import json
 import re
+import threading
 from collections import deque
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from ipymcp.errors import ArgumentError, CallCancelled, CallError, CallTimeout, PolicyError, ServerError, ServerStopped
 from ipymcp.protocol.types import is_object
@@ -56,8 +58,7 @@ class Conversation:
         self.given()
 
 
-@dataclass(frozen=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """The model on whose behalf notebook code runs: its own code, or a function that it called.
 
     Attributes:
@@ -70,7 +71,7 @@ class Actor:
     caller: Caller
     conversation: Conversation
     turn: str = ""
-    permits: Callable[[ToolRef], bool] = field(default=lambda _: True)
+    permits: Callable[[ToolRef], bool] = lambda _: True
 
 
 _actor: ContextVar[Actor | None] = ContextVar("ipymcp_actor", default=None)
@@ -105,7 +106,12 @@ def refuse_models(what: str) -> None:
         raise PolicyError(f"a model's code may not {what}", hint="the user can, in a cell")
 
 
-_MAX_SOURCES: Final = 64
+_MIN_KEPT: Final = 64
+"""Contents that are kept, whatever their size."""
+_MAX_KEPT_BYTES: Final = 4_000_000
+"""Bytes of contents that are kept: those of a map of many rows, too."""
+_ENTRY_BYTES: Final = 200
+"""Size of an entry besides its content."""
 _MAX_BYTES: Final = 1_000_000
 """Bytes compared per content, from its beginning."""
 _PASSAGE: Final = 5
@@ -120,11 +126,18 @@ class UntrustedContent:
     """Recent content of untrusted sources. Thread-safe."""
 
     def __init__(self) -> None:
-        self._contents: deque[tuple[str, bytes]] = deque(maxlen=_MAX_SOURCES)
+        self._lock = threading.Lock()
+        self._contents: deque[tuple[str, bytes]] = deque()
+        self._bytes = 0
 
     def add(self, source: str, content: bytes | memoryview) -> None:
         """Add content of a source, such as `server.tool`; the content is JSON or UTF-8 text."""
-        self._contents.append((source, bytes(content[:_MAX_BYTES])))
+        kept = bytes(content[:_MAX_BYTES])
+        with self._lock:
+            self._contents.append((source, kept))
+            self._bytes += len(kept) + _ENTRY_BYTES
+            while len(self._contents) > _MIN_KEPT and self._bytes > _MAX_KEPT_BYTES:
+                self._bytes -= len(self._contents.popleft()[1]) + _ENTRY_BYTES
 
     def source_of(self, text: str) -> str:
         """Return the source of a passage in a text, or the empty string."""
@@ -182,7 +195,7 @@ def source_of_value(value: object) -> str:
         elif isinstance(one, BaseException):
             if quotes_server(one):
                 return f"an error of {getattr(one, 'where', '') or 'a server'}"
-            left += [one.__cause__, *one.args]
+            left += [one.__cause__, one.__context__, *one.args]
         elif is_object(one):
             left += itertools.chain(*itertools.islice(one.items(), _MAX_VALUES))
         elif issubclass(kind, (list, tuple, set, frozenset)):

@@ -18,8 +18,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from ipymcp.files import create_file
-from ipymcp.storage.locks import foreign, make_private
+from ipymcp.files import create_file, foreign, make_private
 
 if TYPE_CHECKING:
     import sqlite3
@@ -126,6 +125,83 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         # security/trust.py: the files that an agreement is bound to, in words
         "ALTER TABLE trust ADD COLUMN bound TEXT NOT NULL DEFAULT ''",
+    ),
+    (
+        # known_servers.py: what a notebook has loaded and not unloaded
+        """
+        CREATE TABLE notebook_servers (
+            notebook TEXT NOT NULL,  -- its path
+            name TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            file TEXT NOT NULL,  -- of the definition; empty if it was typed in a cell
+            loaded REAL NOT NULL,  -- seconds since 1970
+            PRIMARY KEY (notebook, name)
+        )
+        """,
+    ),
+    (
+        # history.py
+        "ALTER TABLE history ADD COLUMN outcome TEXT NOT NULL DEFAULT 'done'",
+        "ALTER TABLE history ADD COLUMN questions TEXT",  # with history = "values"
+        """
+        UPDATE history SET outcome = CASE
+            WHEN error = 'CallCancelled: the user interrupted it' THEN 'interrupted'
+            WHEN error LIKE 'CallCancelled: %' THEN 'cancelled'
+            WHEN error LIKE 'PolicyError: %' OR error LIKE 'TrustError: %' THEN 'refused'
+            ELSE 'failed' END
+        WHERE error != ''
+        """,
+    ),
+    (
+        # chats.py
+        """
+        CREATE TABLE chats (
+            notebook TEXT NOT NULL,  -- its path, or its folder
+            name TEXT NOT NULL,
+            messages BLOB NOT NULL,  -- a JSON array
+            source TEXT NOT NULL,  -- of untrusted content that the model has read
+            changed REAL NOT NULL,  -- seconds since 1970
+            PRIMARY KEY (notebook, name)
+        )
+        """,
+    ),
+    (
+        # history.py
+        "ALTER TABLE history ADD COLUMN map INTEGER",  # a map as a whole: its number in its kernel
+        "ALTER TABLE history ADD COLUMN calls INTEGER",  # the number of its calls
+        """
+        CREATE TABLE map_calls (  -- the calls of maps, with the columns of history
+            id INTEGER PRIMARY KEY,
+            time REAL NOT NULL,
+            duration REAL NOT NULL,
+            caller TEXT NOT NULL,
+            server TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            sent INTEGER NOT NULL,
+            received INTEGER NOT NULL,
+            error TEXT NOT NULL,
+            notebook TEXT NOT NULL,
+            cell INTEGER,
+            map INTEGER NOT NULL,
+            calls INTEGER,  -- none: it is one call
+            outcome TEXT NOT NULL,
+            arguments BLOB,
+            result BLOB,
+            questions TEXT
+        )
+        """,
+        "CREATE INDEX map_calls_map ON map_calls (map)",
+        # cached_results.py
+        """
+        CREATE TABLE cached_results (
+            key BLOB PRIMARY KEY,  -- SHA-256 of the definitions of server and tool, and the arguments
+            result BLOB NOT NULL,
+            size INTEGER NOT NULL,  -- bytes
+            stored REAL NOT NULL,  -- seconds since 1970
+            used REAL NOT NULL
+        )
+        """,
+        "CREATE INDEX cached_results_used ON cached_results (used, size)",
     ),
 )
 

@@ -1,40 +1,44 @@
 """The history of tool calls, written to the database in batches.
 
 A call costs one record and one append. A timer on the background loop flushes new records to the database's thread
-every `FLUSH_EVERY` seconds: a kernel that is killed loses no more than that.
+every `FLUSH_EVERY` seconds: a kernel that is killed loses no more than that. The latest calls of this kernel are also
+kept in memory with their arguments and results, whatever is stored. A map is one row; its calls have a table of their
+own, so that ten thousand of them push nothing else out.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from ipymcp.errors import CallCancelled
+from ipymcp.errors import CallCancelled, CallInterrupted, PolicyError
 from ipymcp.masking import mask
 from ipymcp.protocol import types
+from ipymcp.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from sqlite3 import Connection
-    from typing import TypeAlias
 
     from msgspec import Raw
 
-    from ipymcp.storage.database import Database
+    from ipymcp.storage.database import Database, Value
 
-    Outcome: TypeAlias = Literal["succeeded", "failed", "cancelled"]
     HistoryMode: TypeAlias = Literal["sizes", "values", "off"]
-    Row: TypeAlias = tuple[Any, ...]
 
 
+Outcome: TypeAlias = Literal["done", "failed", "cancelled", "interrupted", "refused"]
+"""The outcome of a call: `refused` by the policy or the user before it was sent, `cancelled` or `interrupted` by the
+user while it ran."""
 FLUSH_EVERY = 0.5
 """Seconds."""
 MAX_ROWS = 100_000
+"""Calls and maps that are kept, and as many calls of maps."""
 MAX_LENGTH = 30 * 86_400.0
 """Seconds after which a row is deleted."""
 _MAX_PENDING = 200_000
@@ -43,22 +47,45 @@ _MAX_VALUE = 100_000
 _LATER = 1_000_000
 """Bytes of a result that may be held until the next flush; the errors of larger ones are read at once."""
 _MAX_ERROR = 300
-_CANCELLED: Final = f"{CallCancelled.__name__}: "
-"""Prefix of the error of a call that the user has cancelled."""
+_MAX_QUESTIONS = 2_000
+MAX_KEPT = 500
+"""Calls of this kernel that are kept in memory."""
+MAX_KEPT_BYTES = 10_000_000
+"""Bytes of the arguments and results of these calls."""
+FAILURES: Final[tuple[Outcome, ...]] = ("failed", "refused")
+"""Outcomes of calls without a result that the user did not give up."""
 _FAILED = b'"isError"'
 """Marker in the JSON of every result that reports a failure."""
 _PRUNE_EVERY = 2_000
 _AGED_EVERY = 3_600.0
-_SIZES = "time, duration, caller, server, tool, sent, received, error, cell"
-_VALUES = f"{_SIZES}, arguments, result"
-_COLUMNS = "id, time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
 _MAX_PARAMETERS = 990
 """Parameters per statement; every SQLite build takes 999. One statement per row would pass the interpreter's lock back
 and forth with the calling threads thousands of times."""
 
 
-class CallRecord(Struct, frozen=True):
-    """A finished call.
+class RecordableCall(Protocol):
+    """A call of `ipymcp.runtime.call`, as the history reads it.
+
+    Attributes:
+        number: The call's number in this kernel.
+        questions: Questions that the user was asked for it, with the answers.
+        started: Start on the clock of `time.monotonic`.
+        cell: The execution count of the calling cell.
+        arguments: JSON.
+    """
+
+    number: int
+    questions: tuple[str, ...]
+    session: Any
+    tool: str
+    options: Any
+    arguments: bytes
+    started: float
+    cell: int | None
+
+
+class CallRecord(Struct, frozen=True, kw_only=True):
+    """A finished call, until it is written.
 
     Attributes:
         began: Start on the clock of `time.monotonic`.
@@ -68,6 +95,11 @@ class CallRecord(Struct, frozen=True):
         result: JSON; None where there is none.
         error: The exception raised instead of a result.
         cell: The execution count of the calling cell.
+        number: The call's number in this kernel; None if it was refused before it had one.
+        questions: Questions that the user was asked for it, with the answers.
+        map: The number of the map that it belongs to, or is.
+        calls: The number of calls of a map; None for a single call.
+        sent: The size of the arguments of all calls of a map, in bytes; None for a single call.
     """
 
     began: float
@@ -76,32 +108,86 @@ class CallRecord(Struct, frozen=True):
     server: str
     tool: str
     arguments: bytes
-    received: int
-    result: Raw | bytes | None
-    error: Exception | None
+    received: int = 0
+    result: Raw | bytes | None = None
+    error: Exception | None = None
     cell: int | None
+    number: int | None = None
+    questions: tuple[str, ...] = ()
+    map: int | None = None
+    calls: int | None = None
+    sent: int | None = None
+
+    @property
+    def is_of_map(self) -> bool:
+        """Whether it is one of the calls of a map."""
+        return self.map is not None and self.calls is None
+
+    @classmethod
+    def of(cls, call: RecordableCall, result: Raw | None, error: Exception | None) -> CallRecord:
+        """Record a call that ends now."""
+        return cls(
+            began=call.started,
+            ended=time.monotonic(),
+            caller=call.options.origin or call.options.caller,
+            server=call.session.name,
+            tool=call.tool,
+            arguments=call.arguments,
+            received=0 if result is None else memoryview(result).nbytes,
+            result=result,
+            error=error,
+            cell=call.cell,
+            number=call.number,
+            questions=call.questions,
+            map=call.options.batch and call.options.batch.number,
+        )
 
 
-class HistoryEntry(Struct, frozen=True):
-    """A stored call.
+class KeptCall(Struct, frozen=True):
+    """A finished call of this kernel in memory.
+
+    Attributes:
+        record: The call, without its exception, whose traceback would keep the caller's variables.
+        outcome: Its outcome.
+        error: The whole message of the error; empty if it succeeded.
+        error_type: The name of the error's class.
+        hint: The error's hint.
+    """
+
+    record: CallRecord
+    outcome: Outcome
+    error: str = ""
+    error_type: str = ""
+    hint: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the arguments and the result."""
+        result = self.record.result
+        return len(self.record.arguments) + (0 if result is None else memoryview(result).nbytes)
+
+
+class CallSummary(Struct, frozen=True, kw_only=True):
+    """The columns of a call that every list of calls has.
 
     Attributes:
         id: Increasing row number.
         time: Start, in seconds since the epoch.
         duration: Seconds.
-        caller: `user`, `model` or `app`.
+        caller: Maker of the call: `user`, `panel`, `model` or `app`.
         sent: Size of the arguments, in bytes of JSON.
         received: Size of the result, in bytes of JSON.
         error: One line; empty if the call succeeded.
         notebook: Path of the notebook, or its folder if the path is unknown.
         cell: Execution count of the calling cell.
-        arguments: JSON; None unless values are stored.
-        result: JSON; None unless values are stored.
+        map: Number of the map, if it is a map or one of its calls.
+        calls: Number of calls of a map; None for a single call.
     """
 
     id: int
     time: float
     duration: float
+    outcome: Outcome
     caller: str
     server: str
     tool: str
@@ -110,15 +196,22 @@ class HistoryEntry(Struct, frozen=True):
     error: str
     notebook: str
     cell: int | None
+    map: int | None = None
+    calls: int | None = None
+
+
+class HistoryEntry(CallSummary, frozen=True, kw_only=True):
+    """A stored call: a row of the table `history`.
+
+    Attributes:
+        arguments: JSON; None unless values are stored.
+        result: JSON; None unless values are stored.
+        questions: Questions that the user was asked for the call, a line each; None unless values are stored.
+    """
+
     arguments: bytes | None
     result: bytes | None
-
-    @property
-    def outcome(self) -> Outcome:
-        """Outcome of the call. A call that the user cancelled or interrupted has not failed."""
-        if not self.error:
-            return "succeeded"
-        return "cancelled" if self.error.startswith(_CANCELLED) else "failed"
+    questions: str | None
 
 
 class History:
@@ -140,36 +233,64 @@ class History:
         """Stored detail: sizes, also arguments and results (`values`), or nothing (`off`)."""
         self.cell: Callable[[], int | None] = lambda: None
         """Returns the execution count of the running cell."""
+        self.divert: Callable[[CallRecord], bool] | None = None
+        """Takes records that belong elsewhere, such as those of a map in another process; returns False for others."""
         self.added = 0
-        """Count of calls added by this kernel; a view refreshes when it changes."""
+        """Count of calls and maps added by this kernel; a view refreshes when it changes."""
         self.lost = 0
         """Count of calls dropped because too many were pending."""
         self._database = database
         self._later = later
         self._notebook = notebook
         self._pending: deque[CallRecord] = deque()
+        self._kept: OrderedDict[int, KeptCall] = OrderedDict()
+        """The latest calls of this kernel by row number; replaced by the database's thread, read by any."""
+        self._kept_bytes = 0
         self._is_due = False
-        self._since_pruned = 0
-        self._pruned = float("-inf")
+        self._since_pruned = {"history": 0, "map_calls": 0}
+        self._pruned = dict.fromkeys(self._since_pruned, float("-inf"))
         self._clock = 0.0
         """Offset of `time.time` from `time.monotonic`; it grows whenever the machine sleeps."""
 
     def add(self, record: CallRecord) -> None:
         """Add a finished call, from any thread, without blocking."""
+        if self.divert is not None and self.divert(record):
+            return
         if self.mode == "off":
             return
         if len(self._pending) >= _MAX_PENDING:
             self.lost += 1
             return
-        self.added += 1
+        self.added += not record.is_of_map
         self._pending.append(record if record.received <= _LATER else _truncated(record))
         if not self._is_due:
             self._is_due = self._later(FLUSH_EVERY, self.flush)
 
-    def refused(self, server: str, tool: str, arguments: bytes, caller: str, error: Exception) -> None:
-        """Add a call that was refused."""
+    def refused(
+        self,
+        server: str,
+        tool: str,
+        arguments: bytes,
+        caller: str,
+        error: Exception,
+        origin: str = "",
+        map: int | None = None,
+    ) -> None:
+        """Add a call that was refused, by a cell unless it has another origin."""
         now = time.monotonic()
-        self.add(CallRecord(now, now, caller, server, tool, arguments, 0, None, error, self.cell()))
+        self.add(
+            CallRecord(
+                began=now,
+                ended=now,
+                caller=origin or caller,
+                server=server,
+                tool=tool,
+                arguments=arguments,
+                error=error,
+                cell=None if origin else self.cell(),
+                map=map,
+            )
+        )
 
     def flush(self) -> None:
         """Hand pending records to the database's thread, without waiting for the write."""
@@ -186,71 +307,135 @@ class History:
         *,
         server: str | None = None,
         tool: str | None = None,
-        failed: bool = False,
+        words: str | None = None,
+        outcomes: Sequence[Outcome] = (),
         since: float | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        is_own: bool = False,
+        map: int | None = None,
         limit: int = 200,
     ) -> list[HistoryEntry]:
-        """Return the latest calls, newest first.
+        """Return the latest calls and maps, newest first, or the calls of one map.
 
         Args:
             server: Glob over server names.
             tool: Glob over tool names.
-            failed: Return only failed calls.
+            words: A part of `server.tool`, in any case.
+            outcomes: Return only calls with these outcomes; all if empty.
             since: Earliest start, in seconds since the epoch.
+            after: Return only rows with a higher number.
+            before: Return only rows with a lower number.
+            is_own: Return only calls of this notebook.
+            map: Return the calls of this map.
             limit: Maximum number of calls.
         """
-        self.flush()
-        conditions = {
+        conditions: dict[str, Value] = {
             "server GLOB ?": server,
             "tool GLOB ?": tool,
+            "instr(lower(server || '.' || tool), ?)": words and words.lower(),
             "time >= ?": since,
-            "error != ?": "" if failed else None,
-            "error NOT LIKE ?": f"{_CANCELLED}%" if failed else None,
+            "id > ?": after,
+            "id < ?": before,
+            "notebook = ?": self._notebook if is_own else None,
+            "map = ?": map,
         }
         given = {condition: value for condition, value in conditions.items() if value is not None}
-        where = f"WHERE {' AND '.join(given)}" if given else ""
-        sql = f"SELECT {_COLUMNS} FROM history {where} ORDER BY id DESC LIMIT ?"
-        return [HistoryEntry(*row) for row in await self._database().aquery(sql, (*given.values(), limit))]
+        chosen = [*given, f"outcome IN ({', '.join('?' * len(outcomes))})"] if outcomes else [*given]
+        where = f"WHERE {' AND '.join(chosen)}" if chosen else ""
+        table = "history" if map is None else "map_calls"
+        return await self._select(table, f"{where} ORDER BY id DESC LIMIT ?", *given.values(), *outcomes, limit)
+
+    async def entry(self, row: int) -> HistoryEntry | None:
+        """Return one call by its row number; None if it was deleted."""
+        return next(iter(await self._select("history", "WHERE id = ?", row)), None)
+
+    async def _select(self, table: str, clauses: str, *values: Value) -> list[HistoryEntry]:
+        self.flush()
+        columns = HistoryEntry.__struct_fields__
+        rows = await self._database().aquery(f"SELECT {', '.join(columns)} FROM {table} {clauses}", values)
+        return [HistoryEntry(**dict(zip(columns, row, strict=True))) for row in rows]
+
+    @property
+    def kept(self) -> Mapping[int, KeptCall]:
+        """The latest finished calls of this kernel, by row number."""
+        return self._kept
 
     # -- in the database's thread -------------------------------------------------------------------------------------
 
     def _write(self, connection: Connection, records: list[CallRecord]) -> None:
-        if self.mode == "values":
-            self._insert(connection, _VALUES, [(*_row(record), *_values(record)) for record in records])
-        else:
-            self._insert(connection, _SIZES, list(map(_row, records)))
-        self._prune(connection, len(records))
+        single = [record for record in records if not record.is_of_map]
+        if single:
+            rows, last = self._insert(connection, "history", single)
+            self._keep([*zip(single, rows, strict=True)][-MAX_KEPT:], last)
+        if len(single) < len(records):
+            self._insert(connection, "map_calls", [record for record in records if record.is_of_map])
 
-    def _insert(self, connection: Connection, columns: str, rows: list[Row]) -> None:
-        """Insert many rows per statement; each statement adds the notebook and the clock offset."""
-        width = columns.count(",") + 1
-        others = ", ".join(f"column{number}" for number in range(2, width + 1))
-        batch_size = (_MAX_PARAMETERS - 2) // width
-        for start in range(0, len(rows), batch_size):
+    def _insert(
+        self, connection: Connection, table: str, records: list[CallRecord]
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Insert many rows per statement; return their columns and the number of the last."""
+        has_values = self.mode == "values"  # once: every row has the same columns
+        rows = [self._row(record, has_values=has_values) for record in records]
+        columns = [*rows[0]]
+        last = 0
+        places = f"({', '.join('?' * len(columns))})"
+        for start in range(0, len(rows), batch_size := _MAX_PARAMETERS // len(columns)):
             batch = rows[start : start + batch_size]
-            places = ", ".join([f"({', '.join('?' * width)})"] * len(batch))
-            sql = f"INSERT INTO history (notebook, {columns}) SELECT ?, ? + column1, {others} FROM (VALUES {places})"
-            connection.execute(sql, [self._notebook, self._clock, *chain.from_iterable(batch)]).close()
+            sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([places] * len(batch))}"
+            cursor = connection.execute(sql, [*chain.from_iterable(row.values() for row in batch)])
+            last = cursor.lastrowid or 0
+            cursor.close()
+        self._prune(connection, table, len(records))
+        return rows, last
 
-    def _prune(self, connection: Connection, added: int) -> None:
-        self._since_pruned += added
-        if self._since_pruned >= _PRUNE_EVERY:
-            self._since_pruned = 0
-            connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (MAX_ROWS,))
-        if time.monotonic() - self._pruned > _AGED_EVERY:  # a full table scan
-            self._pruned = time.monotonic()
-            connection.execute("DELETE FROM history WHERE time < ?", (time.time() - MAX_LENGTH,))
+    def _row(self, record: CallRecord, *, has_values: bool) -> dict[str, Any]:
+        """The stored columns of a call."""
+        outcome, error = _outcome(record)
+        row: dict[str, Any] = {
+            "time": record.began + self._clock,
+            "duration": record.ended - record.began,
+            "caller": record.caller,
+            "server": record.server,
+            "tool": record.tool,
+            "sent": len(record.arguments) if record.sent is None else record.sent,
+            "received": record.received,
+            "outcome": outcome,
+            "error": error,
+            "notebook": self._notebook,
+            "cell": record.cell,
+            "map": record.map,
+            "calls": record.calls,
+        }
+        if has_values:
+            row["arguments"] = _stored_value(record.arguments)
+            row["result"] = None if record.result is None else _stored_value(record.result)
+            row["questions"] = mask("\n".join(record.questions))[:_MAX_QUESTIONS]
+        return row
 
+    def _keep(self, written: list[tuple[CallRecord, dict[str, Any]]], last: int) -> None:
+        """Keep the last written calls in memory.
 
-def _row(record: CallRecord) -> Row:
-    return (
-        record.began, record.ended - record.began, record.caller, record.server, record.tool, len(record.arguments),
-        record.received, _failure(record), record.cell,
-    )  # fmt: skip
+        Args:
+            written: The calls with their columns.
+            last: The row number of the last one; an exclusive transaction numbers rows without gaps.
+        """
+        kept = self._kept.copy()
+        for number, (record, row) in enumerate(written, last - len(written) + 1):
+            kept[number] = call = _kept(record, row["outcome"])
+            self._kept_bytes += call.size
+        while len(kept) > MAX_KEPT or self._kept_bytes > MAX_KEPT_BYTES:
+            self._kept_bytes -= kept.popitem(last=False)[1].size
+        self._kept = kept
 
-
-def _values(record: CallRecord) -> tuple[bytes, bytes | None]:
-    return _stored_value(record.arguments), None if record.result is None else _stored_value(record.result)
+    def _prune(self, connection: Connection, table: str, added: int) -> None:
+        self._since_pruned[table] += added
+        if self._since_pruned[table] >= _PRUNE_EVERY:
+            self._since_pruned[table] = 0
+            connection.execute(f"DELETE FROM {table} WHERE id <= (SELECT max(id) FROM {table}) - ?", (MAX_ROWS,))
+        if time.monotonic() - self._pruned[table] > _AGED_EVERY:  # a full table scan
+            self._pruned[table] = time.monotonic()
+            connection.execute(f"DELETE FROM {table} WHERE time < ?", (time.time() - MAX_LENGTH,))
 
 
 def _stored_value(value: bytes | Raw) -> bytes:
@@ -271,16 +456,37 @@ class ToolFailure(Exception):
     """A failure that the tool's result reports."""
 
 
-def _failure(record: CallRecord) -> str:
-    """Return the reason for a failure in one line, or the empty string."""
+def _outcome(record: CallRecord) -> tuple[Outcome, str]:
+    """Return the outcome of a call, and the reason for a failure in one line."""
     error = record.error
     if error is None and record.result is not None and record.received <= _LATER:
-        error = ToolFailure(_tool_error(record.result))
-    if error is None or isinstance(error, ToolFailure):
-        message = str(error or "")
-        return mask(f"ToolError: {message}") if message else ""
-    message = getattr(error, "message", None) or str(error)
-    return mask(f"{type(error).__name__}: {_line(message)}")
+        message = _tool_error(record.result)
+        error = ToolFailure(message) if message else None
+    if error is None:
+        return "done", ""
+    name = "ToolError" if isinstance(error, ToolFailure) else type(error).__name__
+    return _outcome_of(error), mask(f"{name}: {_line(_message(error))}")
+
+
+def _outcome_of(error: Exception) -> Outcome:
+    if isinstance(error, CallInterrupted):
+        return "interrupted"
+    if isinstance(error, CallCancelled):
+        return "cancelled"
+    return "refused" if isinstance(error, PolicyError) else "failed"
+
+
+def _message(error: Exception) -> str:
+    return getattr(error, "message", None) or str(error)
+
+
+def _kept(record: CallRecord, outcome: Outcome) -> KeptCall:
+    error = record.error
+    if error is None or isinstance(error, ToolFailure):  # the result has the whole message
+        return KeptCall(record, outcome)
+    record = msgspec.structs.replace(record, error=None)
+    hint = getattr(error, "hint", None) or ""
+    return KeptCall(record, outcome, _message(error)[:_MAX_VALUE], type(error).__name__, hint)
 
 
 def _tool_error(result: Raw | bytes) -> str:
@@ -299,5 +505,4 @@ def _tool_error(result: Raw | bytes) -> str:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text[: 4 * _MAX_ERROR].split())
-    return line if len(line) <= _MAX_ERROR else line[:_MAX_ERROR] + "…"
+    return shortened(text[: 4 * _MAX_ERROR], _MAX_ERROR)

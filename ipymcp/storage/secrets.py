@@ -20,16 +20,15 @@ import threading
 import time
 from concurrent.futures import Future
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Struct
 
 from ipymcp.config.variables import SECRET_NAME
 from ipymcp.errors import SecretError
-from ipymcp.files import create_file
+from ipymcp.files import create_file, foreign, make_private
 from ipymcp.import_guard import is_installed
 from ipymcp.masking import masks
-from ipymcp.storage.locks import foreign, make_private
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -321,20 +320,8 @@ def _label(kind: Kind, name: str) -> str:
     return f"{kind}:{name}"
 
 
-class SecretSource(Protocol):
-    """Interface for reading secrets by name."""
-
-    def get(self, name: str) -> str | None:
-        """Return a secret, or None. Blocking.
-
-        Raises:
-            SecretError: The secret exists and cannot be read.
-        """
-        ...
-
-
 class Secrets:
-    """The user's secrets. A `SecretSource`."""
+    """The user's secrets."""
 
     def __init__(self, store: SecretStore) -> None:
         self._store = store
@@ -389,8 +376,15 @@ class StoredInput(Struct, frozen=True):
     kept: StoredSecret
 
 
+VARIABLE = "env:"
+"""Prefix of the ids of variables among those of inputs."""
+
+
 class Inputs:
-    """Values of `${input:ID}` variables. Stored passwords are bound to the digest of the definition that uses them."""
+    """Values of `${input:ID}`, and those that the user set for unset `${NAME}`.
+
+    Stored values are bound to the digest of the definition that uses them.
+    """
 
     def __init__(self, store: SecretStore) -> None:
         self._store = store
@@ -406,7 +400,7 @@ class Inputs:
     def give(self, definition: ServerDefinition, name: str, value: str) -> None:
         """Use a value for the rest of this kernel's life."""
         self._given[str(definition.source), name] = value
-        if is_password(definition, name):
+        if definition.hides_input(name):
             masks.add(value)
 
     def recall(self, definition: ServerDefinition, name: str, digest: str) -> bool:
@@ -430,13 +424,35 @@ class Inputs:
             SecretError: The password cannot be stored.
         """
         value, key = self.given(definition, name), _key(definition, name, digest)
-        if not value or key in self._kept:
-            return
+        if value and key not in self._kept:
+            self._replace(definition, name, digest, value)
+            self._kept.add(key)
+
+    def variable(self, definition: ServerDefinition, name: str, digest: str) -> str | None:
+        """Return the value that the user set for an unset variable of a definition, or None. Blocking.
+
+        Raises:
+            SecretError: The value exists and cannot be read.
+        """
+        value = self._store.get("input", _key(definition, VARIABLE + name, digest))
+        masks.add(value)
+        return value
+
+    def set_variable(self, definition: ServerDefinition, name: str, digest: str, value: str) -> None:
+        """Store a value for an unset variable, for this definition only. Blocking.
+
+        Raises:
+            SecretError: The value cannot be stored.
+        """
+        masks.add(value)
+        self._replace(definition, VARIABLE + name, digest, value)
+
+    def _replace(self, definition: ServerDefinition, name: str, digest: str, value: str) -> None:
+        """Store a value, and delete those of older definitions of the server."""
         for one in self.kept():
             if (one.id, one.server, one.file) == (name, definition.name, str(definition.source)):
                 self._store.delete("input", one.kept.name)
-        self._store.set("input", key, value)
-        self._kept.add(key)
+        self._store.set("input", _key(definition, name, digest), value)
 
     def kept(self) -> list[StoredInput]:
         """Return the stored passwords, sorted by id. Blocking."""
@@ -460,11 +476,6 @@ class Inputs:
     def check(self, one: StoredInput) -> str:
         """Return why a password cannot be read; empty if it can. Blocking."""
         return self._store.check("input", one.kept.name)
-
-
-def is_password(definition: ServerDefinition, name: str) -> bool:
-    """Whether an input is hidden while the user types it."""
-    return definition.inputs[name].get("password") is True
 
 
 def _key(definition: ServerDefinition, name: str, digest: str) -> str:

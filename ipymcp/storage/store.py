@@ -11,6 +11,7 @@ from ipymcp.config.paths import state_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipymcp.storage.cached_results import CachedResults
     from ipymcp.storage.database import Database
     from ipymcp.storage.known_servers import KnownServers
     from ipymcp.storage.secrets import Inputs, Secrets, SecretStore
@@ -45,6 +46,13 @@ class Store:
         from ipymcp.storage.known_servers import KnownServers
 
         return KnownServers(self.database)
+
+    @cached_property
+    def cached_results(self) -> CachedResults:
+        """Results of tools that only read, for maps."""
+        from ipymcp.storage.cached_results import CachedResults
+
+        return CachedResults(self.database)
 
     @cached_property
     def secret_store(self) -> SecretStore:

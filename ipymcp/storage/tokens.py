@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
+import os
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from ipymcp.errors import SecretError
+from ipymcp.files import open_lock, try_lock
 from ipymcp.masking import masks
-from ipymcp.protocol.oauth.store import Registration, TokenKey, Tokens
-from ipymcp.storage.locks import process_lock
+from ipymcp.protocol.oauth.clients import Registration
+from ipymcp.protocol.oauth.interfaces import TokenKey, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -104,3 +109,38 @@ def _name(*parts: str) -> str:
 
 def _key_name(key: TokenKey) -> str:
     return _name(key.issuer, key.resource, key.definition)
+
+
+_POLL = 0.05
+
+
+@contextlib.asynccontextmanager
+async def process_lock(folder: Path, name: str, timeout: float) -> AsyncGenerator[None]:
+    """Context manager for a lock between all processes and tasks that use a folder.
+
+    The body runs without the lock after the timeout, or where the file system cannot lock.
+
+    Args:
+        folder: Folder of the lock file.
+        name: Name of the lock.
+        timeout: Seconds to wait for the lock.
+    """
+    descriptor = await asyncio.to_thread(_open_lock, folder, name)
+    if descriptor is None:
+        yield
+        return
+    try:
+        deadline = time.monotonic() + timeout
+        while not try_lock(descriptor) and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks it
+
+
+def _open_lock(folder: Path, name: str) -> int | None:
+    path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.lock"
+    try:
+        return open_lock(path)
+    except OSError:
+        return None

@@ -4,6 +4,7 @@ import { mount } from "./panel";
 import type { Scope } from "./panelmodel";
 import type { FromKernel } from "./protocol";
 import { pageServices } from "./services";
+import { trans } from "./translation";
 import type { ConnectionState, Transport } from "./transport";
 
 /** The part of anywidget's model interface that the panel uses. */
@@ -20,10 +21,10 @@ interface Kernel {
   disposed?: { connect(slot: () => void): unknown; disconnect(slot: () => void): unknown };
 }
 
-const KERNEL_GONE: ConnectionState = {
+const kernelGone = (): ConnectionState => ({
   state: "closed",
-  reason: "The kernel is gone. Run the cell again for a new panel.",
-};
+  reason: trans.__("The kernel is gone. Run the cell again for a new panel."),
+});
 
 /** Milliseconds from a comm change to a new attempt: a restart disposes of the comm a little later. */
 const RECONNECT_DELAY = 500;
@@ -39,7 +40,7 @@ export function commTransport(model: WidgetModel): Transport {
       try {
         model.send(message);
       } catch {
-        setState(KERNEL_GONE);
+        setState(kernelGone());
       }
     },
     onMessage(listener) {
@@ -50,12 +51,12 @@ export function commTransport(model: WidgetModel): Transport {
     onState(listener) {
       let timer: ReturnType<typeof setTimeout> | undefined;
       const changed = (): void => {
-        listener(KERNEL_GONE);
+        listener(kernelGone());
         clearTimeout(timer);
         timer = setTimeout(() => listener({ state: "open" }), RECONNECT_DELAY);
       };
       // A kernel that is shut down or replaced does not close its comms.
-      const gone = (): void => listener(KERNEL_GONE);
+      const gone = (): void => listener(kernelGone());
       const kernel = model.widget_manager?.kernel;
       kernel?.disposed?.connect(gone);
       model.on("comm_live_update", changed);

@@ -1,8 +1,24 @@
-import { LogBuffer } from "./logbuffer";
-import type { FromKernel, Intent, LogBatch, Patch, Reply, State, Verb, Verbs, ViewHello } from "./protocol";
+import type {
+  FailureReply,
+  FromKernel,
+  Intent,
+  LogBatch,
+  LogRow,
+  MessageBatch,
+  MessageRow,
+  Patch,
+  StateRows,
+  SuccessReply,
+  Verb,
+  Verbs,
+  ViewHello,
+} from "./protocol";
 import { VERSION } from "./protocol";
+import { MAX_ROWS, RowBuffer } from "./rowbuffer";
+import type { StreamName, Streams } from "./rowbuffer";
 import { INITIAL_STATE, KernelError, Store, withView, withNotice, withPatch, withResult } from "./store";
-import type { PanelState, ViewName } from "./store";
+import type { PanelState, Target, ViewName } from "./store";
+import { trans } from "./translation";
 import type { ConnectionState, Transport, Unsubscribe } from "./transport";
 
 /** The part of the notebook's state that a panel shows. */
@@ -18,26 +34,30 @@ export interface Scope {
 interface PendingRequest {
   resolve(value: unknown): void;
   reject(error: unknown): void;
-  slowTimer: ReturnType<typeof setTimeout>;
+  slowTimer: ReturnType<typeof setTimeout> | undefined;
 }
 
-interface LogSubscription {
-  buffer: LogBuffer;
+interface Subscription<Name extends StreamName = StreamName> {
+  name: Name;
+  server: string;
+  buffer: RowBuffer<Streams[Name]>;
   listeners: Set<() => void>;
   watchers: number;
 }
 
 const SLOW_REPLY_DELAY = 1500;
-const CONNECTION_ENDED = "The connection to the kernel ended before it replied.";
+/** Requests that may wait for a person, a server or the network while the kernel is idle. */
+const OPEN_ENDED: ReadonlySet<Verb> = new Set<Verb>(["try", "search", "load", "trust", "login", "read", "prompt"]);
+const connectionEnded = (): string => trans.__("The connection to the kernel ended before it replied.");
 
 /** The panel interface that the views use. */
-export type Panel = Pick<PanelModel, "store" | "scope" | "request" | "notify" | "show" | "logs" | "watchLogs">;
+export type Panel = Pick<PanelModel, "store" | "scope" | "request" | "notify" | "show" | "rows" | "follow">;
 
 /** The panel's side of the panel protocol: state, requests and logs. */
 export class PanelModel {
   readonly store = new Store<PanelState>(INITIAL_STATE);
   private readonly pending = new Map<number, PendingRequest>();
-  private readonly logSubscriptions = new Map<string, LogSubscription>();
+  private readonly subscriptions = new Map<string, Subscription>();
   private readonly unsubscribe: Unsubscribe[];
   // Views of one widget share its comm, so each starts from a random id and ignores the others' replies.
   private nextId = Math.floor(Math.random() * 2 ** 40);
@@ -64,7 +84,9 @@ export class PanelModel {
     if (connection.state === "closed") return Promise.reject(new KernelError({ message: connection.reason }));
     const id = this.nextId++;
     return new Promise((resolve, reject) => {
-      const slowTimer = setTimeout(() => this.store.set({ waiting: true }), SLOW_REPLY_DELAY);
+      const slowTimer = OPEN_ENDED.has(verb)
+        ? undefined
+        : setTimeout(() => this.store.set({ waiting: true }), SLOW_REPLY_DELAY);
       this.pending.set(id, { resolve: resolve as (value: unknown) => void, reject, slowTimer });
       this.transport.send({ kind: "intent", id, do: verb, ...fields } as Intent);
     });
@@ -75,45 +97,49 @@ export class PanelModel {
     this.store.set(withNotice(this.store.get(), text, bad));
   }
 
-  /** Show a view, filtered by server if the view supports it. */
-  show(view: ViewName, server?: string): void {
-    this.store.set(withView(this.store.get(), view, server));
+  /** Show a view, and what to show in it. */
+  show(view: ViewName, target: Target = {}): void {
+    this.store.set(withView(this.store.get(), view, target));
   }
 
-  logs(server: string): LogBuffer {
-    return this.logSubscription(server).buffer;
+  /** The received rows of a server's log or messages. */
+  rows<Name extends StreamName>(name: Name, server: string): RowBuffer<Streams[Name]> {
+    return this.subscription(name, server).buffer;
   }
 
-  /** Subscribe to a server's log; the listener runs after each batch. */
-  watchLogs(server: string, listener: () => void): Unsubscribe {
-    const watch = this.logSubscription(server);
-    watch.listeners.add(listener);
-    if (watch.watchers++ === 0) this.requestLogs(server, true);
+  /** Follow a server's log or messages; the listener runs after each batch. */
+  follow(name: StreamName, server: string, listener: () => void): Unsubscribe {
+    const subscription = this.subscription(name, server);
+    subscription.listeners.add(listener);
+    if (subscription.watchers++ === 0) this.requestRows(subscription, true);
     return () => {
-      watch.listeners.delete(listener);
-      if (--watch.watchers === 0) this.requestLogs(server, false);
+      subscription.listeners.delete(listener);
+      if (--subscription.watchers > 0) return;
+      this.requestRows(subscription, false);
+      if (name === "protocol") subscription.buffer.clear();
     };
   }
 
   close(): void {
     for (const leave of this.unsubscribe) leave();
-    this.rejectAll(CONNECTION_ENDED);
+    this.rejectAll(connectionEnded());
   }
 
-  private logSubscription(server: string): LogSubscription {
-    let watch = this.logSubscriptions.get(server);
-    if (!watch) {
-      watch = { buffer: new LogBuffer(), listeners: new Set(), watchers: 0 };
-      this.logSubscriptions.set(server, watch);
+  private subscription<Name extends StreamName>(name: Name, server: string): Subscription<Name> {
+    const key = `${name} ${server}`;
+    let found = this.subscriptions.get(key);
+    if (!found) {
+      found = { name, server, buffer: new RowBuffer(MAX_ROWS[name]), listeners: new Set(), watchers: 0 };
+      this.subscriptions.set(key, found);
     }
-    return watch;
+    return found as Subscription<Name>;
   }
 
-  private requestLogs(server: string, on: boolean): void {
+  private requestRows({ name, server, buffer }: Subscription, on: boolean): void {
     if (this.store.get().connection.state === "closed") return;
-    const since = this.logSubscription(server).buffer.last;
+    const since = buffer.last;
     // A removed server has no log; ignore the error.
-    this.request("logs", { server, on, ...(on && since !== undefined && { since }) }).catch(() => undefined);
+    this.request(name, { server, on, ...(on && since !== undefined && { since }) }).catch(() => undefined);
   }
 
   private connectionChanged(connection: ConnectionState): void {
@@ -144,7 +170,9 @@ export class PanelModel {
       case "result":
         return this.store.set({ results: withResult(this.store.get().results, message) });
       case "log":
-        return this.receiveLog(message);
+        return this.receiveRows(this.subscriptions.get(`logs ${message.server}`), message);
+      case "protocol":
+        return this.receiveRows(this.subscriptions.get(`protocol ${message.server}`), message);
       case "history":
         return this.store.set({ finishedCalls: message.over });
       case "mark":
@@ -157,12 +185,12 @@ export class PanelModel {
     this.store.set({ hello, helloCount: helloCount + 1 });
     if (before && before.kernel !== hello.kernel) {
       this.store.set({ results: {} });
-      for (const { buffer } of this.logSubscriptions.values()) buffer.clear();
+      for (const { buffer } of this.subscriptions.values()) buffer.clear();
     }
-    for (const [server, { watchers }] of this.logSubscriptions) if (watchers) this.requestLogs(server, true);
+    for (const each of this.subscriptions.values()) if (each.watchers) this.requestRows(each, true);
   }
 
-  private applySnapshot(seq: number, state: State): void {
+  private applySnapshot(seq: number, state: StateRows): void {
     this.seq = seq;
     this.awaitsSnapshot = false;
     this.store.set({ servers: state.servers, calls: state.calls, questions: state.questions, synced: true });
@@ -175,19 +203,18 @@ export class PanelModel {
     this.store.set(withPatch(this.store.get(), patch));
   }
 
-  private receiveReply(reply: Reply): void {
-    const pending = this.pending.get(reply.id);
-    if (!pending) return;
+  private receiveReply(reply: SuccessReply | FailureReply): void {
+    const pending = reply.id === null ? undefined : this.pending.get(reply.id);
+    if (reply.id === null || !pending) return;
     this.removePending(reply.id, pending);
     if (reply.ok) pending.resolve(reply.value);
     else pending.reject(new KernelError(reply.error));
   }
 
-  private receiveLog(batch: LogBatch): void {
-    const watch = this.logSubscriptions.get(batch.server);
-    if (!watch) return;
-    watch.buffer.add(batch);
-    for (const listener of watch.listeners) listener();
+  private receiveRows(subscription: Subscription | undefined, batch: LogBatch | MessageBatch): void {
+    if (!subscription) return;
+    (subscription.buffer as RowBuffer<LogRow | MessageRow>).add(batch);
+    for (const listener of subscription.listeners) listener();
   }
 
   private removePending(id: number, pending: PendingRequest): void {

@@ -1,10 +1,18 @@
+import { trans } from "./translation";
+
 /** What a panel needs from its page. */
 export interface Services {
   /** Insert code into the notebook, or copy it if there is none. */
   insertCode(text: string): Promise<"inserted" | "copied">;
+  /** Insert code as the notebook's first cell; absent where the page cannot. */
+  insertFirst?(text: string): void;
+  /** Give what leads to the cell that loads a server by that name; null if there is none. */
+  cellThatLoads?(name: string): (() => void) | null;
   copy(text: string): Promise<void>;
   /** Open an http or https URL in a new tab. */
   openExternal(url: string): void;
+  /** Open the panel in the main area, where it can be wide; absent where that is not possible. */
+  openInMainArea?(): void;
 }
 
 async function copy(text: string): Promise<void> {
@@ -19,7 +27,7 @@ async function copy(text: string): Promise<void> {
   const isCopied = document.execCommand("copy");
   field.remove();
   if (activeElement instanceof HTMLElement) activeElement.focus();
-  if (!isCopied) throw new Error("This browser allows copying only on pages served over HTTPS.");
+  if (!isCopied) throw new Error(trans.__("This browser allows copying only on pages served over HTTPS."));
 }
 
 /** Services that work in any page: the clipboard and a new tab. */

@@ -1,17 +1,17 @@
 /** Panels that share the connection of another panel. */
 
-import type { LogBuffer } from "./logbuffer";
+import type { RowBuffer, StreamName, Streams } from "./rowbuffer";
 import type { Panel, Scope } from "./panelmodel";
-import type { State, Verb, Verbs } from "./protocol";
-import { INITIAL_STATE, Store, withView, withNotice } from "./store";
-import type { PanelState, ViewName } from "./store";
+import type { StateRows, Verb, Verbs } from "./protocol";
+import { INITIAL_STATE, Store, cardOf, withView, withNotice } from "./store";
+import type { PanelState, Target, ViewName } from "./store";
 import type { Unsubscribe } from "./transport";
 
 /** A panel that shares another's connection and state but has its own navigation and notices. */
 export class SharedPanel implements Panel {
   readonly store = new Store<PanelState>(INITIAL_STATE);
   private readonly unsubscribe: Unsubscribe;
-  private lastState: State = INITIAL_STATE;
+  private lastState: StateRows = INITIAL_STATE;
 
   constructor(
     private readonly main: Panel,
@@ -29,16 +29,16 @@ export class SharedPanel implements Panel {
     this.store.set(withNotice(this.store.get(), text, bad));
   }
 
-  show(view: ViewName, server?: string): void {
-    this.store.set(withView(this.store.get(), view, server));
+  show(view: ViewName, target: Target = {}): void {
+    this.store.set(withView(this.store.get(), view, target));
   }
 
-  logs(server: string): LogBuffer {
-    return this.main.logs(server);
+  rows<Name extends StreamName>(name: Name, server: string): RowBuffer<Streams[Name]> {
+    return this.main.rows(name, server);
   }
 
-  watchLogs(server: string, listener: () => void): Unsubscribe {
-    return this.main.watchLogs(server, listener);
+  follow(name: StreamName, server: string, listener: () => void): Unsubscribe {
+    return this.main.follow(name, server, listener);
   }
 
   close(): void {
@@ -46,16 +46,23 @@ export class SharedPanel implements Panel {
   }
 
   private update(): void {
-    const { navigation: _looking, notice: _notice, ...shared } = this.main.store.get();
+    const {
+      navigation: _looking,
+      adding: _adding,
+      notice: _notice,
+      notebook: _notebook,
+      ...shared
+    } = this.main.store.get();
     const { server, card } = this.scope;
     const ofServer = server === undefined ? {} : this.forServer(shared, server);
-    const ofCard = card === undefined ? {} : { questions: filterValues(shared.questions, (one) => one.card === card) };
+    const ofCard =
+      card === undefined ? {} : { questions: filterValues(shared.questions, (one) => cardOf(one) === card) };
     this.lastState = shared;
     this.store.set({ ...shared, ...ofServer, ...ofCard });
   }
 
   /** Filter the state by server. Unchanged parts keep their identity. */
-  private forServer(now: State, server: string): State {
+  private forServer(now: StateRows, server: string): StateRows {
     const { lastState } = this;
     const before = this.store.get();
     return {

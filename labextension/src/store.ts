@@ -1,19 +1,68 @@
-import type { Call, KernelHello, Mode, Patch, Problem, Question, Result, Server, State, Verb } from "./protocol";
-import { VERSION } from "./protocol";
+import type {
+  CallRow,
+  FailedCall,
+  FinishedCall,
+  Keep,
+  KernelHello,
+  Mode,
+  Patch,
+  Problem,
+  QuestionRow,
+  ServerRow,
+  StateRows,
+  TryFields,
+  Verb,
+} from "./protocol";
+import { HIDDEN_FROM_VISITORS, RUN_VERBS, VERSION, VIEW_VERBS } from "./protocol";
+import { trans } from "./translation";
 import type { ConnectionState, Unsubscribe } from "./transport";
 
-export const VIEWS = ["servers", "tools", "resources", "prompts", "calls", "logs"] as const;
+export const VIEWS = ["servers", "tools", "activity", "logs"] as const;
 export type ViewName = (typeof VIEWS)[number];
+/** What the view "tools" can list. */
+export const OFFER_KINDS = ["tools", "resources", "prompts"] as const;
+export type OfferKind = (typeof OFFER_KINDS)[number];
 
-/** The current view and the server filters of views; empty for all. */
+/** The current view, and what the views show. */
 export interface Navigation {
   view: ViewName;
+  kind: OfferKind;
+  /** The only server whose tools, resources or prompts are listed; empty for all. */
   tools: string;
+  /** The server whose log is shown; empty for the first. */
   logs: string;
+  /** The key of the tool that is open; empty for none. */
+  tool: string;
+  /** The server whose messages are recorded and shown in the view "activity"; empty for none. */
+  protocol: string;
 }
 
+/** What to show in a view; what is left out stays as it is. */
+export interface Target {
+  server?: string;
+  kind?: OfferKind;
+  tool?: { server: string; name: string } | null;
+  protocol?: string;
+}
+
+/** What the view that adds a server begins with. */
+export interface Adding {
+  kind: TryFields["by"];
+  /** The definition as JSON; empty for none. */
+  text: string;
+  name: string;
+  keep: Keep;
+  /** The server that is edited; null for a new one. */
+  replaces: string | null;
+}
+
+/** The outcome of a call that the panel made. */
+export type CallOutcome = FinishedCall | FailedCall;
+
 /** The state that the views render, except logs. */
-export interface PanelState extends State {
+export interface PanelState extends StateRows {
+  /** The notebook's name above a panel that is not in it; empty for none. */
+  notebook: string;
   connection: ConnectionState;
   hello: KernelHello | null;
   /** Number of hellos received; loaded values are reloaded after each. */
@@ -21,8 +70,10 @@ export interface PanelState extends State {
   /** Whether a snapshot has arrived. */
   synced: boolean;
   navigation: Navigation;
+  /** The server that is being added; null for none. */
+  adding: Adding | null;
   /** Results of this panel's calls, by call id. */
-  results: { [call: string]: Result };
+  results: { [call: string]: CallOutcome };
   /** Number of finished calls, as last reported by the kernel. */
   finishedCalls: number;
   /** Whether a reply is taking long enough to tell the user. */
@@ -32,6 +83,7 @@ export interface PanelState extends State {
 }
 
 export const INITIAL_STATE: PanelState = {
+  notebook: "",
   connection: { state: "connecting" },
   hello: null,
   helloCount: 0,
@@ -39,7 +91,8 @@ export const INITIAL_STATE: PanelState = {
   servers: {},
   calls: {},
   questions: {},
-  navigation: { view: "servers", tools: "", logs: "" },
+  navigation: { view: "servers", kind: "tools", tools: "", logs: "", tool: "", protocol: "" },
+  adding: null,
   results: {},
   finishedCalls: 0,
   waiting: false,
@@ -68,7 +121,7 @@ export class Store<S extends object> {
 }
 
 /** Apply a patch. Unchanged parts keep their identity. */
-export function withPatch(state: State, patch: Patch): State {
+export function withPatch(state: StateRows, patch: Patch): StateRows {
   return {
     servers: mergeRows(state.servers, patch.set.servers),
     calls: mergeRows(state.calls, patch.set.calls),
@@ -87,25 +140,10 @@ function mergeRows<T>(old: { [key: string]: T }, set: { [key: string]: T | null 
 }
 
 /** Add a result, dropping the oldest above the limit. */
-export function withResult(results: PanelState["results"], result: Result): PanelState["results"] {
+export function withResult(results: PanelState["results"], result: CallOutcome): PanelState["results"] {
   const entries = [...Object.entries(results), [String(result.call), result] as const];
   return Object.fromEntries(entries.slice(-MAX_RESULTS));
 }
-
-const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>([
-  "call",
-  "cancel",
-  "validate",
-  "code",
-  "resources",
-  "read",
-  "prompts",
-  "prompt",
-  "answer",
-]);
-const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["logs", "tools", "tool", "history"]);
-
-const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["logs", "code"]);
 
 /** Whether the user is a visitor without access to the notebook, as in Voilà. */
 export const isVisitor = (state: PanelState): boolean => state.hello?.visitor ?? false;
@@ -129,31 +167,53 @@ export function versionMismatch(state: PanelState): string | null {
   const { hello } = state;
   if (!hello || hello.version === VERSION) return null;
   const [behind, where] =
-    hello.version > VERSION ? ["this panel", "JupyterLab"] : [`ipymcp ${hello.ipymcp} in the kernel`, "the kernel"];
-  return (
-    `The kernel uses version ${hello.version} of the panel protocol and this panel version ${VERSION}, so the panel is ` +
-    `read-only. Upgrade ${behind}: run pip install --upgrade ipymcp in the environment of ${where}, then restart it.`
+    hello.version > VERSION
+      ? [trans.__("this panel"), "JupyterLab"]
+      : [trans.__("ipymcp %1 in the kernel", hello.ipymcp), trans.__("the kernel")];
+  return trans.__(
+    "The kernel uses version %1 of the panel protocol and this panel version %2, so the panel is read-only. " +
+      "Upgrade %3: run pip install --upgrade ipymcp in the environment of %4, then restart it.",
+    hello.version,
+    VERSION,
+    behind,
+    where,
   );
 }
 
-const byName = (one: { name: string }, other: { name: string }): number => (one.name < other.name ? -1 : 1);
+/** The order of servers everywhere in the panel. */
+export const compareNames = (one: string, other: string): number => (one < other ? -1 : 1);
 
-export const serversOf = (servers: State["servers"]): Server[] => Object.values(servers).sort(byName);
-export const callsOf = (calls: State["calls"]): Call[] => Object.values(calls).sort((one, other) => one.id - other.id);
+export const serversOf = (servers: StateRows["servers"]): ServerRow[] =>
+  Object.values(servers).sort((one, other) => compareNames(one.name, other.name));
+export const callsOf = (calls: StateRows["calls"]): CallRow[] =>
+  Object.values(calls).sort((one, other) => one.id - other.id);
 /** Open questions in order, with those that only wait for a browser last. */
-export const questionsOf = (questions: State["questions"]): Question[] =>
+export const questionsOf = (questions: StateRows["questions"]): QuestionRow[] =>
   Object.values(questions).sort((one, other) => Number(one.type === "wait") - Number(other.type === "wait"));
+
+/** The card in a cell's output that shows a question too; empty for none. */
+export const cardOf = (question: QuestionRow): string => (question.type === "approve" && question.card) || "";
 
 /** Return the change that shows a notice. */
 export function withNotice({ notice }: PanelState, text: string, bad: boolean): Partial<PanelState> {
   return { notice: { text, bad, count: (notice?.count ?? 0) + 1 } };
 }
 
-/** Return the change that shows a view, filtered by server if the view supports it. */
-export function withView({ navigation: looking }: PanelState, view: ViewName, server?: string): Partial<PanelState> {
-  const narrowed = server !== undefined && (view === "tools" || view === "logs") ? { [view]: server } : {};
-  return { navigation: { ...looking, ...narrowed, view } };
+/** Return the change that shows a view. */
+export function withView({ navigation }: PanelState, view: ViewName, target: Target): Partial<PanelState> {
+  const { server, kind = navigation.kind, protocol = navigation.protocol, tool } = target;
+  const filter = server !== undefined && (view === "tools" || view === "logs") ? { [view]: server } : {};
+  const opened = tool === undefined ? {} : { tool: tool ? toolKey(tool) : "" };
+  return { navigation: { ...navigation, ...filter, ...opened, kind, protocol, view } };
 }
+
+/** Return the change that opens the view that adds a server. */
+export function withAdding(state: PanelState, adding: Partial<Adding> = {}): Partial<PanelState> {
+  const begin: Adding = { kind: "registry", text: "", name: "", keep: "notebook", replaces: null, ...adding };
+  return { ...withView(state, "servers", {}), adding: begin };
+}
+
+export const toolKey = (tool: { server: string; name: string }): string => `${tool.server}\n${tool.name}`;
 
 /** Convert a caught value to a problem to display. */
 export function problemOf(error: unknown): Problem {

@@ -4,6 +4,8 @@
  * message, not as a trait, so saved notebooks do not contain it.
  */
 
+import { trans } from "./translation";
+
 interface Panel {
   render(view: View): () => void;
 }
@@ -67,8 +69,9 @@ function render({ model, el }: View): () => void {
   if (isFirst) loadCode(model, code);
   const resend = setTimeout(() => isFirst && requestCode(model), RESEND_DELAY);
   const slow = setTimeout(() => {
-    note.textContent =
-      "The kernel is busy or was restarted. The panel appears once the kernel is idle; after a restart, run the cell again.";
+    note.textContent = trans.__(
+      "The kernel is busy or was restarted. The panel appears once the kernel is idle; after a restart, run the cell again.",
+    );
     loadCode(model, code);
   }, RETRY_TIMEOUT);
   el.append(note);
@@ -81,7 +84,7 @@ function render({ model, el }: View): () => void {
     },
     (error: unknown) => {
       clearTimeout(slow);
-      note.textContent = `The panel could not be loaded: ${String(error)}`;
+      note.textContent = trans.__("The panel could not be loaded: %1", String(error));
     },
   );
   return () => {

@@ -1,6 +1,6 @@
 /** A kernel with the demo server, for the tests of views. */
 
-import type { Call, Preview } from "../src/protocol";
+import type { CallRow, Preview } from "../src/protocol";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 
 export const RESULT: Preview = {
@@ -13,14 +13,14 @@ export const RESULT: Preview = {
   size: 2,
   variable: null,
 };
-export const CALL: Call = {
+export const CALL: CallRow = {
   id: 5,
   server: "demo",
   tool: "slow",
-  caller: "model",
+  origin: "model",
+  cell: 3,
   started: Date.now() / 1000 - 70,
   progress: { progress: 1, total: 4, message: "a quarter" },
-  where: "notebook",
 };
 const SCHEMA = {
   type: "object",
@@ -38,7 +38,7 @@ export function demo(given: object = {}): FakeKernel {
     {
       tools: () => [echo, tool("demo", "slow"), tool("fs", "read_file")],
       tool: () => ({ ...echo, schema: SCHEMA }),
-      validate: ({ arguments: values }) => ({
+      validate: ({ arguments: values = {} }) => ({
         errors:
           "text" in values
             ? []
@@ -50,7 +50,7 @@ export function demo(given: object = {}): FakeKernel {
       call: () => ({ call: 9 }),
       code: ({ form }) => ({ text: form === "python" ? 'mcp.demo.echo("x")' : "%mcp call demo.echo text=x" }),
       memory: () => ({ bytes: 83_400_000, processes: 3 }),
-      known: () => [{ name: "time", source: "mcp.json" }],
+      known: () => [{ name: "time", source: "mcp.json", where: "uvx time" }],
       resources: () => ({ resources: [{ uri: "demo://cities", name: "cities" }], templates: [] }),
       read: () => RESULT,
       prompts: () => [{ name: "sum", arguments: [{ name: "text", required: true }, { name: "words" }] }],
@@ -58,7 +58,7 @@ export function demo(given: object = {}): FakeKernel {
       history: () => [
         {
           id: 1,
-          outcome: "succeeded",
+          outcome: "done",
           time: 1,
           duration: 0.25,
           caller: "user",
@@ -67,6 +67,8 @@ export function demo(given: object = {}): FakeKernel {
           sent: 9,
           received: 2,
           error: "",
+          notebook: "a.ipynb",
+          cell: 3,
         },
         {
           id: 2,
@@ -79,6 +81,8 @@ export function demo(given: object = {}): FakeKernel {
           sent: 9,
           received: 0,
           error: "ToolError: no",
+          notebook: "a.ipynb",
+          cell: 3,
         },
       ],
     },

@@ -3,13 +3,14 @@
 import type {
   FromKernel,
   Intent,
+  Json,
   KernelHello,
   Mode,
-  Question,
-  Server,
-  State,
+  QuestionRow,
+  ServerRow,
+  StateRows,
   ToKernel,
-  Tool,
+  ToolRow,
   Verb,
   Verbs,
 } from "../src/protocol";
@@ -55,7 +56,7 @@ export class FakeTransport implements Transport {
   }
 }
 
-type Answers = { [V in Verb]?: (fields: Verbs[V][0]) => Verbs[V][1] | Promise<Verbs[V][1]> };
+export type Answers = { [V in Verb]?: (fields: Verbs[V][0]) => Verbs[V][1] | Promise<Verbs[V][1]> };
 
 export class Refusal extends Error {
   constructor(
@@ -74,7 +75,7 @@ export class FakeKernel {
   private seq = 0;
 
   constructor(
-    public state: State,
+    public state: StateRows,
     readonly answers: Answers = {},
     given: Partial<KernelHello> & { mode?: Mode } = {},
   ) {
@@ -93,7 +94,7 @@ export class FakeKernel {
     };
   }
 
-  patch(set: { [Part in keyof State]?: { [key: string]: State[Part][string] | null } }): void {
+  patch(set: { [Part in keyof StateRows]?: { [key: string]: StateRows[Part][string] | null } }): void {
     this.transport.say({ kind: "patch", seq: ++this.seq, set });
   }
 
@@ -117,7 +118,7 @@ export class FakeKernel {
 
   private async reply(intent: Intent): Promise<void> {
     const { kind: _kind, id, do: verb, ...fields } = intent;
-    const answer = this.answers[verb] as ((fields: object) => unknown) | undefined;
+    const answer = this.answers[verb] as ((fields: object) => Json) | undefined;
     try {
       const value = answer ? await answer(fields) : null;
       this.transport.say({ kind: "reply", id, ok: true, value });
@@ -128,17 +129,18 @@ export class FakeKernel {
   }
 }
 
-export function server(name: string, given: Partial<Server> = {}): Server {
+export function server(name: string, given: Partial<ServerRow> = {}): ServerRow {
   return {
     name,
     alias: name,
     state: "ready",
     lazy: false,
     transport: "stdio",
-    era: "stateless",
+    protocol: "2026-07-28",
     version: "1.4.0",
     where: `uvx mcp-server-${name}`,
     source: "mcp.json",
+    own: false,
     since: 1_790_000_000,
     pid: 4711,
     calls: 3,
@@ -148,13 +150,15 @@ export function server(name: string, given: Partial<Server> = {}): Server {
     disabled_tools: 0,
     tools_version: 1,
     error: null,
+    missing: null,
+    starting: null,
     instructions: null,
     capabilities: ["tools"],
     ...given,
   };
 }
 
-export function tool(of: string, name: string, given: Partial<Tool> = {}): Tool {
+export function tool(of: string, name: string, given: Partial<ToolRow> = {}): ToolRow {
   return {
     server: of,
     name,
@@ -170,7 +174,7 @@ export function tool(of: string, name: string, given: Partial<Tool> = {}): Tool 
   };
 }
 
-export function stateOf(servers: Server[] = [], questions: Question[] = []): State {
+export function stateOf(servers: ServerRow[] = [], questions: QuestionRow[] = []): StateRows {
   return {
     servers: Object.fromEntries(servers.map((each) => [each.name, each])),
     calls: {},

@@ -4,27 +4,27 @@ import type { FormState } from "../src/form/form";
 import { SchemaForm } from "../src/form/form";
 import type { Schema } from "../src/form/schema";
 import { argumentsOf } from "../src/form/values";
-import type { ArgumentError, JsonObject } from "../src/protocol";
+import type { FieldError, JsonObject } from "../src/protocol";
 import schemas from "./fixtures/schemas.json";
 import { choose, type } from "./screen";
 
 afterEach(cleanup);
 
 const made = schemas as unknown as { [name: string]: JsonObject };
-const NONE: ArgumentError[] = [];
+const NONE: FieldError[] = [];
 const schemaOf = (name: string): JsonObject => {
   const schema = made[name];
   if (!schema) throw new Error(name);
   return schema;
 };
 
-function form(schema: Schema, given: { errors?: ArgumentError[]; initial?: JsonObject } = {}) {
+function form(schema: Schema, given: { errors?: FieldError[]; initial?: JsonObject } = {}) {
   let state: FormState = { value: {}, hasInvalidJson: false };
   let submits = 0;
   const onChange = (next: FormState): void => {
     state = next;
   };
-  const draw = (errors: ArgumentError[]) => (
+  const draw = (errors: FieldError[]) => (
     <SchemaForm
       schema={schema}
       initial={given.initial ?? {}}
@@ -39,7 +39,7 @@ function form(schema: Schema, given: { errors?: ArgumentError[]; initial?: JsonO
   return {
     container: box,
     see: within(box),
-    wrong: (errors: ArgumentError[]) => rerender(draw(errors)),
+    wrong: (errors: FieldError[]) => rerender(draw(errors)),
     sent: () => argumentsOf(state.value, schema),
     broken: () => state.hasInvalidJson,
     submits: () => submits,
@@ -83,12 +83,13 @@ describe("a form", () => {
     type(see.getByLabelText("t"), "00123");
     type(see.getByLabelText("i"), "12");
     choose(see.getByLabelText("e"), "2");
-    choose(see.getByLabelText("b"), "false");
+    fireEvent.click(within(see.getByRole("radiogroup", { name: "b" })).getByLabelText("false"));
     fireEvent.click(see.getByLabelText("d"));
     await soon(() => expect(sent()).toEqual({ t: "00123", i: 12, e: 2, b: false, d: false }));
     type(see.getByLabelText("t"), "");
     choose(see.getByLabelText("e"), "not set");
-    await soon(() => expect(sent()).toEqual({ i: 12, b: false, d: false }));
+    fireEvent.click(within(see.getByRole("radiogroup", { name: "b" })).getByLabelText("not set"));
+    await soon(() => expect(sent()).toEqual({ i: 12, d: false }));
   });
 
   test("what is no number goes as it was typed: the kernel says what is wrong", async () => {
@@ -161,7 +162,7 @@ describe("a form", () => {
 
   test("keys of the user's own are a table", async () => {
     const { see, sent, click } = form(props({ env: { type: "object", additionalProperties: { type: "string" } } }));
-    click("Fill in");
+    click("Set");
     await soon(() => click("Add a key"));
     type(await see.findByLabelText("Key 1"), "HOME");
     type(await see.findByLabelText("value"), "/root");
@@ -196,6 +197,25 @@ describe("a form", () => {
     await soon(() => expect((see.getByLabelText("n") as HTMLInputElement).value).toBe("3"));
   });
 
+  test("as JSON what is required stands there as null, and is missing again in the form", async () => {
+    const { see, sent, click } = form(props({ a: { type: "string" }, b: { type: "integer" }, c: {} }, ["a", "b"]));
+    type(see.getByLabelText("a"), "x");
+    await soon(() => expect(sent()).toEqual({ a: "x" }));
+    click("Edit as JSON");
+    const text = (await waitFor(() => see.getByRole("textbox"))) as HTMLTextAreaElement;
+    await soon(() => expect(JSON.parse(text.value)).toEqual({ a: "x", b: null }));
+    click("Edit as form");
+    await soon(() => expect(sent()).toEqual({ a: "x" }));
+  });
+
+  test("what has a name of long text is given several lines", () => {
+    const { see } = form(
+      props({ body: { type: "string" }, messageBody: { type: "string" }, nobody: { type: "string" } }),
+    );
+    const rows = ["body", "messageBody", "nobody"].map((name) => see.getByLabelText(name).getAttribute("rows"));
+    expect(rows).toEqual(["4", "4", "1"]);
+  });
+
   test("what contains itself opens on demand, ever deeper", async () => {
     const tree: JsonObject = {
       ...props({ name: { type: "string" }, child: { $ref: "#/$defs/Node" } }, ["name", "child"]),
@@ -205,7 +225,7 @@ describe("a form", () => {
     const { see, click } = form(tree);
     for (let depth = 1; depth < 5; depth++) {
       await soon(() => expect(see.getAllByLabelText("name")).toHaveLength(depth + 1));
-      click("Fill in");
+      click("Set");
     }
   });
 

@@ -90,7 +90,7 @@ describe("in the views", () => {
     const kernel: FakeKernel = new FakeKernel(
       stateOf(
         [server("demo", { instructions: EVIL, where: EVIL, error: { message: EVIL, hint: EVIL } })],
-        [{ id: "q", server: "demo", type: "wait", title: EVIL, message: EVIL }],
+        [{ id: "q", kind: "login", server: "demo", type: "wait", title: EVIL, message: EVIL }],
       ),
       {
         tools: () => [evil],
@@ -115,7 +115,7 @@ describe("in the views", () => {
       lines: [{ n: 1, time: 1, level: EVIL, source: "stderr", text: EVIL }],
     });
     tab("Tools");
-    fireEvent.click(await see.findByRole("option"));
+    fireEvent.click((await see.findAllByRole("treeitem"))[1] as Element);
     fireEvent.click(await see.findByRole("button", { name: "Schema" }));
     click("Run");
     await waitFor(() => expect(kernel.asked("call")).toHaveLength(1));

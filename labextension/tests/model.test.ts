@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { MAX_ROWS } from "../src/logbuffer";
+import { MAX_ROWS } from "../src/rowbuffer";
 import { PanelModel } from "../src/panelmodel";
-import type { FromKernel, LogLine } from "../src/protocol";
+import type { FromKernel, LogRow } from "../src/protocol";
 import { KernelError, isAllowed, versionMismatch, mode } from "../src/store";
 import { FakeKernel, FakeTransport, server, stateOf } from "./fake";
 
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
-const lines = (from: number, count: number): LogLine[] =>
+const lines = (from: number, count: number): LogRow[] =>
   Array.from({ length: count }, (_, index) => ({
     n: from + index,
     time: 0,
@@ -111,7 +111,7 @@ describe("the conversation", () => {
     const kernel = new FakeKernel(stateOf([server("a")]));
     const model = new PanelModel(kernel.transport, { client: "cell" });
     await settled();
-    model.watchLogs("a", () => undefined);
+    model.follow("logs", "a", () => undefined);
     kernel.transport.say({ kind: "log", server: "a", lines: lines(1, 5), dropped: 0 });
     kernel.transport.become({ state: "closed", reason: "gone" });
     kernel.transport.become({ state: "open" });
@@ -124,11 +124,11 @@ describe("the conversation", () => {
     const kernel = new FakeKernel(stateOf([server("a")]));
     const model = new PanelModel(kernel.transport, { client: "cell" });
     await settled();
-    model.watchLogs("a", () => undefined);
+    model.follow("logs", "a", () => undefined);
     kernel.transport.say({ kind: "log", server: "a", lines: lines(1, 5), dropped: 0 });
     kernel.transport.say({ ...kernel.hello, kernel: "two" });
     await settled();
-    expect(model.logs("a").rows).toEqual([]);
+    expect(model.rows("logs", "a").rows).toEqual([]);
     expect(kernel.asked("logs").at(-1)).not.toHaveProperty("since");
   });
 
@@ -140,7 +140,7 @@ describe("the conversation", () => {
     vi.advanceTimersByTime(1600);
     expect(model.store.get().waiting).toBe(true);
     const intent = transport.sent.at(-1);
-    if (intent?.kind === "intent") transport.say({ kind: "reply", id: intent.id, ok: true });
+    if (intent?.kind === "intent") transport.say({ kind: "reply", id: intent.id, ok: true, value: null });
     expect(model.store.get().waiting).toBe(false);
   });
 
@@ -192,12 +192,12 @@ describe("logs", () => {
   test("50,000 lines leave the last 2,000, and what went is counted", () => {
     const transport = new FakeTransport();
     const model = new PanelModel(transport, { client: "cell" });
-    model.watchLogs("a", () => undefined);
+    model.follow("logs", "a", () => undefined);
     for (let batch = 0; batch < 100; batch++) {
       transport.say({ kind: "log", server: "a", lines: lines(batch * 500, 500), dropped: 10 });
     }
-    const log = model.logs("a");
-    expect(log.rows).toHaveLength(MAX_ROWS);
+    const log = model.rows("logs", "a");
+    expect(log.rows).toHaveLength(MAX_ROWS.logs);
     expect(log.last).toBe(49_999);
     expect(log.dropped).toBe(48_000 + 1000);
   });
@@ -205,16 +205,16 @@ describe("logs", () => {
   test("lines that came already are not shown twice", () => {
     const transport = new FakeTransport();
     const model = new PanelModel(transport, { client: "cell" });
-    model.watchLogs("a", () => undefined);
+    model.follow("logs", "a", () => undefined);
     transport.say({ kind: "log", server: "a", lines: lines(1, 5), dropped: 0 });
     transport.say({ kind: "log", server: "a", lines: lines(3, 5), dropped: 0 });
-    expect(model.logs("a").rows.map((row) => row.n)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+    expect(model.rows("logs", "a").rows.map((row) => row.n)).toEqual([1, 2, 3, 4, 5, 6, 7]);
   });
 
   test("they are followed while somebody looks", () => {
     const transport = new FakeTransport();
     const model = new PanelModel(transport, { client: "cell" });
-    const [one, other] = [model.watchLogs("a", () => undefined), model.watchLogs("a", () => undefined)];
+    const [one, other] = [model.follow("logs", "a", () => undefined), model.follow("logs", "a", () => undefined)];
     one();
     const said = (): unknown[] =>
       transport.sent.flatMap((message) => (message.kind === "intent" && message.do === "logs" ? [message.on] : []));

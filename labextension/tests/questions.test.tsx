@@ -1,16 +1,16 @@
 import { fireEvent, waitFor, within } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
-import type { Question } from "../src/protocol";
+import type { QuestionRow } from "../src/protocol";
 import { demo } from "./demo";
 import { FakeKernel, server, stateOf } from "./fake";
-import { choose, show, type } from "./screen";
+import { show, type } from "./screen";
 
 describe("questions", () => {
-  const asked = (question: Partial<Question> & { type: Question["type"] }): FakeKernel =>
+  const asked = (question: Partial<QuestionRow> & { type: QuestionRow["type"] }): FakeKernel =>
     new FakeKernel(
       stateOf(
         [server("demo")],
-        [{ id: "q", server: "demo", title: "May it?", message: "Say so.", ...question } as Question],
+        [{ id: "q", server: "demo", title: "May it?", message: "Say so.", ...question } as QuestionRow],
       ),
     );
 
@@ -21,22 +21,26 @@ describe("questions", () => {
         tool: "rm",
         arguments: { path: "a" },
         caller: "model" as const,
-        why: "models are asked for",
-        hints: "may destroy",
+        why: "rule: ask * (a model's call)",
+        hints: "destructive",
       },
     ];
     const kernel = asked({ type: "approve", calls, answers: ["once", "always", "no"] });
     const { see, click } = await show(kernel);
-    const dialog = see.getByRole("alertdialog", { name: "May it?" });
-    expect(dialog.textContent).toContain(
-      "A model wants to call demo.rm models are asked for; the server says that it may destroy",
-    );
+    const dialog = see.getByRole("alertdialog", { name: "The model wants to run demo.rm" });
+    const lines = [...dialog.querySelectorAll(".mcp-call-request > .mcp-muted")].map(({ textContent }) => textContent);
+    expect(lines).toEqual(["rule: ask * (a model's call)", "the server's hints: destructive"]);
     click("Deny");
-    choose(see.getByRole("combobox", { name: "Other answers" }), "Always allow the tool");
-    await waitFor(() =>
-      expect((see.getByRole("button", { name: "Answer" }) as HTMLButtonElement).disabled).toBe(false),
-    );
-    click("Answer");
+    expect(see.queryByRole("button", { name: "Deny for longer" })).toBeNull();
+    click("Allow for longer");
+    const menu = await see.findByRole("menu", { name: "Allow for longer" });
+    const item = within(menu).getByRole("menuitem");
+    expect([document.activeElement, item.textContent]).toEqual([item, "Always allow the tool"]);
+    fireEvent.keyDown(item, { key: "Escape" });
+    await waitFor(() => expect(see.queryByRole("menu")).toBeNull());
+    expect(document.activeElement?.getAttribute("aria-label")).toBe("Allow for longer");
+    fireEvent.keyDown(document.activeElement as Element, { key: "ArrowDown" });
+    fireEvent.click(await see.findByRole("menuitem"));
     expect(kernel.asked("answer")).toMatchObject([
       { question: "q", answer: "no" },
       { question: "q", answer: "always" },
@@ -49,7 +53,7 @@ describe("questions", () => {
     const kernel = asked({ type: "wait", title: "far wants you to log in" });
     const { see, click } = await show(kernel);
     const other = { id: "r", server: "near", type: "visit", title: "near wants you to log in", message: "" };
-    kernel.patch({ questions: { r: { ...other, url: "https://example.com/", domain: "example.com" } as Question } });
+    kernel.patch({ questions: { r: { ...other, url: "https://example.com/", domain: "example.com" } as QuestionRow } });
     const dialog = await see.findByRole("alertdialog", { name: /^near wants you to log in/ });
     expect(dialog.textContent).toContain("1 more after this");
     kernel.patch({ questions: { r: null } });
@@ -76,7 +80,7 @@ describe("questions", () => {
       expect((see.getByLabelText("Give it your secret token") as HTMLInputElement).checked).toBe(true),
     );
     click("Trust selected");
-    click("Trust none");
+    click("Don't trust");
     expect(kernel.asked("answer")).toMatchObject([
       { question: "q", servers: ["one"], secrets: [["one", "token"]] },
       { question: "q", servers: [], secrets: [] },
@@ -118,7 +122,7 @@ describe("questions", () => {
   });
 
   test("takes the focus from a button of the panel, but not from one who writes or works elsewhere", async () => {
-    const question: Question = { id: "q", server: "demo", type: "wait", title: "Wait", message: "" };
+    const question: QuestionRow = { id: "q", kind: "login", server: "demo", type: "wait", title: "Wait", message: "" };
     const outside = document.body.appendChild(document.createElement("button"));
     for (const [focus, moves] of [
       ["tab", true],

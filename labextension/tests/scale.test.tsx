@@ -1,6 +1,6 @@
 import { waitFor } from "@testing-library/preact";
 import { expect, test, vi } from "vitest";
-import { MAX_ROWS } from "../src/logbuffer";
+import { MAX_ROWS } from "../src/rowbuffer";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import { show, type } from "./screen";
 
@@ -15,12 +15,12 @@ test("5,000 tools: those in sight are drawn, and a search answers", async () => 
   });
   const { see, tab, root } = await show(kernel);
   tab("Tools");
-  await waitFor(() => expect(root.querySelectorAll("[role=option]").length).toBeGreaterThan(0));
-  expect(root.querySelectorAll("[role=option]").length).toBeLessThan(60);
-  expect(root.querySelector("[role=option]")?.getAttribute("aria-setsize")).toBe("5000");
+  await waitFor(() => expect(root.querySelectorAll("[role=treeitem]").length).toBeGreaterThan(0));
+  expect(root.querySelectorAll("[role=treeitem]").length).toBeLessThan(60);
+  expect(root.querySelector("[role=treeitem]")?.getAttribute("aria-setsize")).toBe("20");
   const began = performance.now();
   type(see.getByRole("searchbox", { name: "Search tools" }), "tool_4321");
-  await waitFor(() => expect(root.querySelectorAll("[role=option]")).toHaveLength(1), { interval: 5 });
+  await waitFor(() => expect(root.querySelectorAll("[role=treeitem]")).toHaveLength(2), { interval: 5 });
   expect(performance.now() - began).toBeLessThan(500);
 });
 
@@ -60,7 +60,7 @@ test("a flood of 50,000 log lines is drawn ten times a second at most, and at mo
     expect(drawings).toBeLessThanOrEqual(2 * 12);
     expect(root.querySelectorAll(".mcp-line").length).toBeLessThan(100);
     expect(root.querySelector(".mcp-compact .mcp-figure")?.textContent).toBe(
-      `${MAX_ROWS.toLocaleString("en")} lines, 48,000 earlier not shown`,
+      `${MAX_ROWS.logs.toLocaleString("en")} lines, 48,000 earlier lines not shown`,
     );
   } finally {
     vi.useRealTimers();

@@ -15,6 +15,10 @@ export interface Screen {
   unmount(): void;
   click(name: string | RegExp): void;
   tab(name: string): void;
+  /** Show the tools, resources or prompts. */
+  list(kind: string): void;
+  /** The names of the tools in the list, with the server in front. */
+  tools(): string[];
   /** The text of what is said in passing. */
   notice(): string;
 }
@@ -50,6 +54,12 @@ export async function show(kernel: FakeKernel, scope?: Scope): Promise<Screen> {
     },
     click: (name) => void fireEvent.click(see.getByRole("button", { name })),
     tab: (name) => void fireEvent.click(see.getByRole("tab", { name: new RegExp(`^${name}`) })),
+    list: (kind) => {
+      screen.tab("Tools");
+      const group = see.getAllByRole("group", { name: "What to list" }).find((each) => !each.closest("[hidden]"));
+      if (group) fireEvent.click(within(group).getByRole("button", { name: kind }));
+    },
+    tools: () => toolsIn(root),
     notice: () => root.querySelector(".mcp-notice .mcp-prose")?.textContent ?? "",
   };
   open.push(screen);
@@ -58,6 +68,16 @@ export async function show(kernel: FakeKernel, scope?: Scope): Promise<Screen> {
   });
   await new Promise((resolve) => setTimeout(resolve));
   return screen;
+}
+
+/** The tools that a panel lists, with their servers. */
+export function toolsIn(root: HTMLElement): string[] {
+  let server = "";
+  return [...root.querySelectorAll("[role=treeitem]")].flatMap((item) => {
+    const name = item.querySelector(".mcp-group, .mcp-member > :first-child")?.textContent ?? "";
+    if (item.getAttribute("aria-level") === "1") server = name;
+    return item.getAttribute("aria-level") === "1" ? [] : [`${server}.${name}`];
+  });
 }
 
 /** Types into a field, as the browser tells it. */

@@ -1,11 +1,11 @@
-import { fireEvent, waitFor, within } from "@testing-library/preact";
+import { fireEvent, waitFor } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
 import { draw } from "../src/panel";
 import { PanelModel } from "../src/panelmodel";
 import { pageServices } from "../src/services";
 import { CALL, RESULT, demo } from "./demo";
 import { FakeKernel, server, stateOf, tool } from "./fake";
-import { choose, show, type } from "./screen";
+import { choose, show, toolsIn, type } from "./screen";
 
 describe("servers", () => {
   test("each shows its state in a word, and the button that its state asks for", async () => {
@@ -22,18 +22,58 @@ describe("servers", () => {
     const kernel = demo();
     const { see, click } = await show(kernel);
     click("demo");
-    for (const text of [
-      "uvx mcp-server-demo",
-      "mcp.json",
-      "stdio · stateless",
-      "1.4.0",
-      "5 tools, 1 resource, 1 prompt",
-    ]) {
+    for (const text of ["uvx mcp-server-demo", "mcp.json", "stdio", "2026-07-28", "1.4.0", "1 resource", "1 prompt"]) {
       expect(see.getByText(text)).toBeTruthy();
     }
     expect(kernel.asked("memory")).toEqual([]);
     click("Measure the memory of demo");
     await see.findByText("83 MB in 3 processes");
+  });
+
+  test("a menu has what can be done with a server, and gives the focus back", async () => {
+    const kernel = demo();
+    const { see, root, click } = await show(kernel);
+    const opener = see.getByRole("button", { name: "Actions of demo" });
+    opener.focus();
+    fireEvent.click(opener);
+    const items = (): string[] => see.queryAllByRole("menuitem").map((item) => item.textContent);
+    expect(items()).toEqual([
+      "Stop",
+      "Restart",
+      "5 tools",
+      "1 resource",
+      "1 prompt",
+      "Log",
+      "Protocol",
+      "Disable",
+      "Unload",
+    ]);
+    expect(document.activeElement?.textContent).toBe("Stop");
+    fireEvent.keyDown(document.activeElement as Element, { key: "ArrowUp" });
+    expect(document.activeElement?.textContent).toBe("Unload");
+    fireEvent.keyDown(document.activeElement as Element, { key: "Escape" });
+    await waitFor(() => expect(items()).toEqual([]));
+    expect(document.activeElement).toBe(opener);
+
+    fireEvent.contextMenu(root.querySelector(".mcp-card-line") as Element, { clientX: 5, clientY: 5 });
+    await waitFor(() => expect(items()).toContain("Unload"));
+    fireEvent.focusOut(document.activeElement as Element);
+    await waitFor(() => expect(items()).toEqual([]));
+    fireEvent.click(opener);
+    fireEvent.click(await see.findByRole("menuitem", { name: "Unload" }));
+    expect(kernel.asked("unload")).toMatchObject([{ server: "demo" }]);
+
+    click("Actions of demo");
+    fireEvent.click(await see.findByRole("menuitem", { name: "1 prompt" }));
+    await see.findByRole("treeitem", { name: "sum" });
+  });
+
+  test("all servers are started, stopped, restarted, and asked for their tools again", async () => {
+    const kernel = demo();
+    const { click } = await show(kernel);
+    for (const name of ["Start", "Stop", "Restart"]) click(`${name} all servers`);
+    click("List the tools of all servers again");
+    expect(kernel.intents.map((one) => one.do)).toEqual(["start_all", "stop_all", "restart_all", "refresh"]);
   });
 
   test("a failed one shows its error with the fix without being opened", async () => {
@@ -63,7 +103,7 @@ describe("servers", () => {
       await waitFor(() => see.getByText("uvx mcp-server-demo"));
       expect(see.queryAllByRole("button", { name: acts })).toEqual([]);
       tab("Tools");
-      fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+      fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
       await waitFor(() => see.getByRole("button", { name: "Schema" }));
       await new Promise((resolve) => setTimeout(resolve, 20));
       const runs = see.queryAllByRole("button", { name: /^(Run|Insert)/ }).length;
@@ -74,7 +114,7 @@ describe("servers", () => {
   });
 
   test("without servers it says how to begin, and a button does it", async () => {
-    const kernel = new FakeKernel(stateOf(), { known: () => [{ name: "time", source: "mcp.json" }] });
+    const kernel = new FakeKernel(stateOf(), { known: () => [{ name: "time", source: "mcp.json", where: "" }] });
     const { see, click, inserted } = await show(kernel);
     expect(see.getByText("%mcp load demo")).toBeTruthy();
     click("Load the demo server");
@@ -101,24 +141,23 @@ describe("servers", () => {
 
 describe("tools", () => {
   test("words are searched over servers, names and descriptions", async () => {
-    const { see, tab } = await show(demo());
+    const { see, tab, tools } = await show(demo());
     tab("Tools");
-    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(3));
+    await waitFor(() => expect(tools()).toEqual(["demo.echo", "demo.slow", "fs.read_file"]));
     type(see.getByRole("searchbox", { name: "Search tools" }), "demo twice");
-    await waitFor(() =>
-      expect(see.getAllByRole("option").map((row) => row.textContent)).toEqual(["demo.echoread-only"]),
-    );
+    await waitFor(() => expect(tools()).toEqual(["demo.echo"]));
+    expect(see.getByText("1 of 3 tools")).toBeTruthy();
     type(see.getByRole("searchbox", { name: "Search tools" }), "nothing like it");
-    await see.findByText("No tools match the search.");
+    await see.findByText("Nothing matches the search.");
   });
 
   test("a form is filled, judged by the kernel, run, and its result shown", async () => {
     const kernel = demo();
     const { see, tab, click, root } = await show(kernel);
     tab("Tools");
-    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     await see.findByRole("button", { name: "Run" });
-    expect(see.getByText("Says it back. Twice.", { normalizer: (text) => text.replace(/\n/g, " ") })).toBeTruthy();
+    expect(root.querySelector(".mcp-detail")?.textContent).toContain("Says it back.\nTwice.");
     click("Run");
     await waitFor(() =>
       expect(
@@ -151,7 +190,7 @@ describe("tools", () => {
     const kernel = demo();
     const { see, tab, click } = await show(kernel);
     tab("Tools");
-    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     await see.findByRole("button", { name: "Run" });
     see.getByRole("button", { name: "Run" }).focus();
     click("Run");
@@ -167,7 +206,7 @@ describe("tools", () => {
     const kernel = demo();
     const { see, tab, click } = await show(kernel);
     tab("Tools");
-    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     await see.findByRole("button", { name: "Run" });
     type(see.getByLabelText("text"), "x");
     await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("x"));
@@ -181,7 +220,7 @@ describe("tools", () => {
   test("the call goes into the notebook, as code and as a line", async () => {
     const { see, tab, click, inserted, notice } = await show(demo());
     tab("Tools");
-    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     await see.findByRole("button", { name: "Run" });
     click("Insert as code");
     await waitFor(() => expect(inserted).toHaveLength(1));
@@ -193,87 +232,124 @@ describe("tools", () => {
   test("what was typed stays while another tool or tab is looked at", async () => {
     const { see, tab } = await show(demo());
     tab("Tools");
-    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     type(await see.findByLabelText("text"), "kept");
-    fireEvent.click(see.getByRole("option", { name: /slow/ }));
+    fireEvent.click(see.getByRole("treeitem", { name: /slow/ }));
     tab("Servers");
     tab("Tools");
-    fireEvent.click(see.getByRole("option", { name: /echo/ }));
+    fireEvent.click(see.getByRole("treeitem", { name: /echo/ }));
     await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("kept"));
   });
 
   test("the list is asked for again when a server's tools change", async () => {
     const kernel = demo();
-    const { see, tab } = await show(kernel);
+    const { tab, tools } = await show(kernel);
     tab("Tools");
-    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(3));
+    await waitFor(() => expect(tools()).toHaveLength(3));
     kernel.answers.tools = () => [tool("fs", "new")];
     kernel.patch({ servers: { fs: server("fs", { tools: 1 }) } });
-    await waitFor(() => expect(see.getAllByRole("option").map((row) => row.textContent)).toEqual(["fs.new"]));
+    await waitFor(() => expect(tools()).toEqual(["fs.new"]));
   });
 
   test("the list is walked with the keys", async () => {
     const { see, tab } = await show(demo());
     tab("Tools");
-    const list = await see.findByRole("listbox", { name: "Tools" });
+    const list = await see.findByRole("tree", { name: "Tools" });
     fireEvent.keyDown(list, { key: "ArrowDown" });
     fireEvent.keyDown(list, { key: "ArrowDown" });
-    await waitFor(() => expect(list.getAttribute("aria-activedescendant")).toBe(see.getAllByRole("option")[1]?.id));
+    await waitFor(() => expect(list.getAttribute("aria-activedescendant")).toBe(see.getAllByRole("treeitem")[1]?.id));
     fireEvent.keyDown(list, { key: "Enter" });
-    await waitFor(() => expect(see.getAllByRole("option")[1]?.getAttribute("aria-selected")).toBe("true"));
+    await waitFor(() => expect(see.getAllByRole("treeitem")[1]?.getAttribute("aria-selected")).toBe("true"));
+  });
+
+  test("a server's tools are folded and unfolded, by mouse and by the arrows", async () => {
+    const { see, tab, tools } = await show(demo());
+    tab("Tools");
+    const list = await see.findByRole("tree", { name: "Tools" });
+    fireEvent.click(see.getByRole("treeitem", { name: "demo 2 tools" }));
+    await waitFor(() => expect(tools()).toEqual(["fs.read_file"]));
+    fireEvent.keyDown(list, { key: "Home" });
+    fireEvent.keyDown(list, { key: "ArrowRight" });
+    await waitFor(() => expect(tools()).toHaveLength(3));
+    fireEvent.keyDown(list, { key: "ArrowRight" });
+    await waitFor(() => expect(list.getAttribute("aria-activedescendant")).toBe(see.getAllByRole("treeitem")[1]?.id));
+    fireEvent.keyDown(list, { key: "ArrowLeft" });
+    await waitFor(() => expect(list.getAttribute("aria-activedescendant")).toBe(see.getAllByRole("treeitem")[0]?.id));
+    fireEvent.keyDown(list, { key: "ArrowLeft" });
+    await waitFor(() => expect(tools()).toEqual(["fs.read_file"]));
+  });
+
+  test("several tools are disabled by one request, with one message", async () => {
+    const kernel = demo();
+    const { see, tab, click, notice } = await show(kernel);
+    tab("Tools");
+    await see.findByRole("tree", { name: "Tools" });
+    click("Enable or disable several tools");
+    fireEvent.click(see.getByRole("treeitem", { name: "demo 2 tools" }));
+    fireEvent.click(see.getByRole("treeitem", { name: /^slow/ }));
+    await see.findByText("1 selected");
+    expect(see.getByRole("treeitem", { name: "demo 2 tools" }).getAttribute("aria-checked")).toBe("mixed");
+    click("All");
+    await see.findByText("3 selected");
+    fireEvent.click(see.getByRole("treeitem", { name: /^slow/ }));
+    await see.findByText("2 selected");
+    click("Disable");
+    await waitFor(() => expect(notice()).toBe("2 tools disabled."));
+    expect(kernel.asked("disable_tools")).toMatchObject([
+      {
+        tools: [
+          { server: "demo", tool: "echo" },
+          { server: "fs", tool: "read_file" },
+        ],
+      },
+    ]);
+    expect(see.getByText("0 selected")).toBeTruthy();
   });
 });
 
 describe("resources and prompts", () => {
   test("a resource is read when it is chosen", async () => {
     const kernel = demo();
-    const { see, tab, root } = await show(kernel);
-    tab("Resources");
-    fireEvent.click(await see.findByRole("option", { name: /cities/ }));
+    const { see, list, root } = await show(kernel);
+    list("Resources");
+    fireEvent.click(await see.findByRole("treeitem", { name: /cities/ }));
     await waitFor(() => expect(root.querySelector(".mcp-pre")?.textContent).toBe("42"));
     expect(kernel.asked("read")).toMatchObject([{ server: "demo", uri: "demo://cities" }]);
   });
 
+  test("are listed by server, searched over all, and a server that fails hides no other", async () => {
+    const kernel = demo();
+    const servers = [
+      server("demo", { resources: 1 }),
+      server("files", { resources: 2 }),
+      server("lost", { resources: 1 }),
+    ];
+    kernel.state = stateOf(servers);
+    kernel.answers["resources"] = ({ server: name }) => {
+      if (name === "lost") throw new Error("lost does not answer");
+      return { resources: [{ uri: `${String(name)}://notes`, name: `notes of ${String(name)}` }], templates: [] };
+    };
+    const { see, list, root } = await show(kernel);
+    list("Resources");
+    await see.findByText("lost does not answer");
+    const rows = (): (string | null)[] => see.getAllByRole("treeitem").map((row) => row.textContent);
+    expect(rows()).toEqual(["demo1 resource", "notes of demo", "files1 resource", "notes of files"]);
+    type(see.getByRole("searchbox", { name: "Search resources" }), "files");
+    await waitFor(() => expect(rows()).toEqual(["files1 resource", "notes of files"]));
+    expect(root.textContent).toContain("1 of 2 resources");
+  });
+
   test("a prompt's arguments are a form", async () => {
     const kernel = demo();
-    const { see, tab, click } = await show(kernel);
-    tab("Prompts");
-    fireEvent.click(await see.findByRole("option", { name: /sum/ }));
+    const { see, list, click } = await show(kernel);
+    list("Prompts");
+    fireEvent.click(await see.findByRole("treeitem", { name: /sum/ }));
     type(await see.findByLabelText("text"), "hello");
     await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("hello"));
     click("Get");
     await waitFor(() =>
       expect(kernel.asked("prompt")).toMatchObject([{ prompt: "sum", arguments: { text: "hello" } }]),
     );
-  });
-});
-
-describe("calls", () => {
-  test("what runs shows who called, how far it is and since when, and can be cancelled", async () => {
-    const kernel = demo();
-    const { see, tab, click } = await show(kernel);
-    kernel.patch({ calls: { 5: CALL } });
-    await waitFor(() => expect(see.getByRole("tab", { name: /^Calls/ }).textContent).toBe("Calls1 running"));
-    tab("Calls");
-    const running = see.getByRole("region", { name: "Running calls" });
-    expect(running.textContent).toContain("demo.slow by a model");
-    expect(running.textContent).toMatch(/a quarter1 min 1\d s/);
-    expect(within(running).getByRole("progressbar").getAttribute("aria-valuenow")).toBe("25");
-    click("Cancel demo.slow");
-    expect(kernel.asked("cancel")).toMatchObject([{ call: 5 }]);
-    kernel.patch({ calls: { 5: null } });
-    await see.findByText("No calls are running.");
-  });
-
-  test("the history is shown, and the failed ones alone", async () => {
-    const kernel = demo();
-    const { see, tab, root } = await show(kernel);
-    tab("Calls");
-    await waitFor(() => expect(see.getAllByRole("option")).toHaveLength(2));
-    fireEvent.click(see.getAllByRole("option")[1] as Element);
-    await waitFor(() => expect(root.querySelector(".mcp-call-detail")?.textContent).toContain("ToolError: no"));
-    fireEvent.click(see.getByLabelText("failed only"));
-    await waitFor(() => expect(kernel.asked("history").at(-1)).toMatchObject({ failed: true }));
   });
 });
 
@@ -326,14 +402,8 @@ describe("the panel", () => {
     const model = new PanelModel(kernel.transport, { client: "sidebar" });
     const element = document.body.appendChild(document.createElement("div"));
     const leave = draw(element, model, pageServices);
-    model.show("tools", "fs");
-    await waitFor(() =>
-      expect(
-        within(element)
-          .getAllByRole("option")
-          .map((row) => row.textContent),
-      ).toEqual(["fs.read_file"]),
-    );
+    model.show("tools", { server: "fs" });
+    await waitFor(() => expect(toolsIn(element)).toEqual(["fs.read_file"]));
     leave();
     expect(kernel.transport.listeners).toBe(2);
     model.close();
@@ -362,14 +432,14 @@ describe("bad luck", () => {
     const { see, tab } = await show(new FakeKernel(stateOf([broken]), { tools: () => [tool("demo", "echo")] }));
     await see.findByText(/^This view cannot be displayed: /);
     tab("Tools");
-    await see.findByRole("option", { name: /echo/ });
+    await see.findByRole("treeitem", { name: /echo/ });
   });
 
   test("a call whose result was lost with the connection does not run for ever", async () => {
     const kernel = demo();
     const { see, tab, click } = await show(kernel);
     tab("Tools");
-    fireEvent.click(await see.findByRole("option", { name: /echo/ }));
+    fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     await see.findByRole("button", { name: "Run" });
     type(see.getByLabelText("text"), "x");
     await waitFor(() => expect((see.getByLabelText("text") as HTMLTextAreaElement).value).toBe("x"));
@@ -389,6 +459,41 @@ describe("bad luck", () => {
     kernel.transport.become({ state: "closed", reason: "gone" });
     kernel.transport.become({ state: "open" });
     await waitFor(() => expect(kernel.asked("tools")).toHaveLength(2));
-    expect(await see.findAllByRole("option")).toHaveLength(3);
+    expect(await see.findAllByRole("treeitem")).toHaveLength(5);
+  });
+});
+
+describe("errors", () => {
+  const failed = (name: string, missing: string | null): FakeKernel =>
+    new FakeKernel(stateOf([server(name, { state: "error", error: { message: "no luck", hint: "try" }, missing })]));
+
+  test("a failed start is tried again, its log shown, its error copied", async () => {
+    const kernel = failed("far", null);
+    const { see, click, copied } = await show(kernel);
+    click("Retry");
+    click("Copy");
+    expect(kernel.asked("start")).toMatchObject([{ server: "far" }]);
+    await waitFor(() => expect(copied).toEqual(["no luck\ntry"]));
+    click("View log");
+    expect(see.getByRole("tab", { name: /^Logs/ }).getAttribute("aria-selected")).toBe("true");
+  });
+
+  test("a value that is missing is typed into a field that hides it", async () => {
+    const kernel = failed("far", "API_KEY");
+    const { see, click } = await show(kernel);
+    const field = see.getByLabelText("Value of API_KEY") as HTMLInputElement;
+    expect(field.type).toBe("password");
+    expect((see.getByRole("button", { name: "Set and start" }) as HTMLButtonElement).disabled).toBe(true);
+    type(field, "k");
+    await waitFor(() => click("Set and start"));
+    await waitFor(() =>
+      expect(kernel.asked("set_value")).toMatchObject([{ server: "far", name: "API_KEY", value: "k" }]),
+    );
+  });
+
+  test("a start says its attempt, its seconds and the last line", async () => {
+    const starting = { attempt: 2, attempts: 4, since: Date.now() / 1000 - 12, line: "no\ndatabase" };
+    const { root } = await show(new FakeKernel(stateOf([server("far", { state: "restarting", starting })])));
+    expect(root.querySelector(".mcp-starting")?.textContent).toMatch(/^attempt 2 of 4 · 1[23] s · no database$/);
   });
 });

@@ -1,7 +1,5 @@
 """Finds Chromium, and as a program installs it where it is missing: `python -m tests.browser.chromium`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

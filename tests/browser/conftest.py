@@ -1,9 +1,8 @@
 """One browser and one Jupyter server for the whole run; pages, and the kernels behind them, for one test each."""
 
-from __future__ import annotations
-
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.browser.places import Voila, lab, opened
 from tests.jupyter_servers import TOKEN, JupyterServer
 
 SIZE = {"width": 1400, "height": 900}
-PATIENCE = 15_000
+PATIENCE = 30_000
 """Milliseconds after which what should be on a page is missing: the machine may be busy."""
 
 _OURS = re.compile(r"extensions/ipymcp/static|blob:")
@@ -81,9 +80,8 @@ def pytest_runtest_makereport(item: pytest.Function) -> Iterator[None]:
 
 @pytest.fixture
 def work(jupyter: JupyterServer) -> Iterator[Path]:
-    """A folder for the test's notebooks, below the server's; its kernels end with the test."""
-    folder = jupyter.folder / "work"
-    folder.mkdir()
+    """A folder for the test's notebooks, below the server's; its kernels end with the test. No other has its name."""
+    folder = Path(tempfile.mkdtemp(prefix="work-", dir=jupyter.folder))
     yield folder
     for session in jupyter.http.get("api/sessions").json():
         jupyter.http.delete(f"api/sessions/{session['id']}")
@@ -94,6 +92,6 @@ def work(jupyter: JupyterServer) -> Iterator[Path]:
 def open_notebook(jupyter: JupyterServer, page: Page, work: Path) -> Open:
     def open_it(*cells: str, name: str = "notebook", app: str = "lab/tree") -> Notebook:
         write_notebook(work / f"{name}.ipynb", cells)
-        return opened(page, f"{jupyter.url}{app}/work/{name}.ipynb?reset&token={TOKEN}")
+        return opened(page, f"{jupyter.url}{app}/{work.name}/{name}.ipynb?reset&token={TOKEN}")
 
     return open_it

@@ -61,6 +61,10 @@ class Notebook:
         """Run a cell, and do not wait for it."""
         self._do(_RUN.replace("await jupyterapp", "jupyterapp"), index)
 
+    def interrupt(self) -> None:
+        """Interrupt the kernel."""
+        self._do("await notebook.sessionContext.session.kernel.interrupt()")
+
     def until_idle(self) -> None:
         """Wait for the end of what runs."""
         self._do("await notebook.sessionContext.session.kernel.requestKernelInfo()")

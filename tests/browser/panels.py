@@ -1,7 +1,5 @@
 """The panel as a user finds it on a page, wherever that is."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Locator, expect
 
 
@@ -26,6 +24,13 @@ class Panel:
         self.root.get_by_role("tab", name=view).click()
         return self.root.get_by_role("tabpanel", name=view)
 
+    def list(self, kind: str) -> Locator:
+        """Show the tools, resources or prompts of servers, and give the view."""
+        view = self.show("Tools")
+        self.go_back()
+        view.get_by_role("group", name="What to list").get_by_role("button", name=kind).click()
+        return view
+
     def server(self, name: str) -> Locator:
         """The card of a server."""
         return self.root.locator(".mcp-card", has=self.root.page.get_by_role("button", name=name, exact=True))
@@ -42,9 +47,17 @@ class Panel:
         """Search for a tool and choose it; gives the view of tools."""
         view = self.show("Tools")
         view.get_by_role("searchbox", name="Search tools").fill(words)
-        view.get_by_role("option", name=name).click()
+        self.tool(name).click()
         expect(view.get_by_role("heading", name=name)).to_be_visible()
         return view
+
+    def tool(self, name: str) -> Locator:
+        """The row of a tool in the list, by the name with its server in front."""
+        return self.root.get_by_role("treeitem").filter(has=self.root.page.get_by_title(name, exact=True))
+
+    def calls(self) -> Locator:
+        """The rows of finished calls, newest first, in the view that this brings to the front."""
+        return self.show("Activity").get_by_role("listbox", name="Calls").get_by_role("option")
 
     def go_back(self) -> None:
         """To the list, where only it or what was chosen of it is to be seen."""

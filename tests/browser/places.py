@@ -31,14 +31,14 @@ _ROUTE = re.compile(r"/(?:lab/tree|notebooks)/(.*)$")
 
 
 @contextlib.contextmanager
-def lab(folder: Path) -> Iterator[JupyterServer]:
-    """A server of JupyterLab and Notebook 7 with settings of its own, whose pages let themselves be driven."""
+def lab(folder: Path, name: str = "browser") -> Iterator[JupyterServer]:
+    """A server of that environment, with settings of its own, whose pages let themselves be driven."""
     settings = folder / "jupyter" / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NO_NEWS))
     exposed = {"expose_app_in_browser": True}
     config = {"LabApp": exposed, "JupyterNotebookApp": exposed}
-    with started(folder, config, lab=environment("browser").python) as server:
+    with started(folder, config, lab=environment(name).python) as server:
         yield server
 
 

@@ -1,7 +1,5 @@
 """The callback page of a login: a real browser comes from another site to a server with strict cookies."""
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A model's answer in JupyterLab and in Notebook 7: calls that need consent are asked about in their cards."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from tests.scripted import DEMO
 
 KERNEL = "models"
 ECHO = 'demo__echo({"text": "<b>hey</b>"})'
-QUESTION = "May this call be made?"
+QUESTION = "The model wants to run demo.echo"
 
 Answering = Callable[..., Notebook]
 """`open_answering(ECHO)`: a notebook whose first cell loads all, and that asks a model this; the next asks it again."""
@@ -41,7 +39,7 @@ def open_answering(jupyter: JupyterServer, page: Page, work: Path, models: str) 
         cells = ["\n".join([*setup, "%config IPyMCP.model = 'openai-chat:tools'"]), *[f"%mcp ask {text}"] * 2]
         named = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
         write_notebook(work / "notebook.ipynb", cells, kernelspec=named)
-        return opened(page, f"{jupyter.url}{app}/work/notebook.ipynb?reset&token={TOKEN}")
+        return opened(page, f"{jupyter.url}{app}/{work.name}/notebook.ipynb?reset&token={TOKEN}")
 
     return open_it
 
@@ -66,18 +64,22 @@ def test_a_call_is_approved_in_its_card_and_the_notebook_keeps_no_form(
     notebook.run(0)
     notebook.begin(1)
     question = asked(notebook)
-    expect(question).to_contain_text("A model wants to call demo.echo")
+    expect(question).to_contain_text("rule: ask demo.* (this notebook)")
+    expect(question).to_contain_text("the server's hints: read-only")
     expect(question).to_contain_text("<b>hey</b>")
     expect(question).to_be_focused()
     page.wait_for_timeout(1000)  # after which the sidebar would have opened, had no card been seen
     expect(page.locator("#ipymcp-sidebar")).to_be_hidden()
 
-    page.keyboard.press("Tab")
+    for key in ("Tab", "Tab", "Enter", "End", "Home", "Escape"):  # opens the menu of what holds longer, and leaves it
+        page.keyboard.press(key)
+    expect(question.get_by_role("button", name="Allow for longer")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")  # Allow once
     notebook.until_idle()
     expect(notebook.output(1).get_by_role("alertdialog")).to_have_count(0)
     card = notebook.output(1).locator("details")
-    expect(card.locator("summary")).to_contain_text("✓ demo.echo · allowed once · ")
+    expect(card.locator("summary")).to_contain_text("✓ demo.echo · allowed once")
     card.locator("summary").click()
     expect(card.locator("pre").last).to_have_text("<b>hey</b>")
     expect(notebook.output(1)).to_contain_text("They answered: ")
@@ -91,13 +93,13 @@ def test_what_is_answered_in_the_sidebar_is_asked_no_more_in_the_card(open_answe
     notebook.run(0)
     panel.expect_state("demo", "ready")
     notebook.begin(1)
-    question = asked(notebook, name="May these 2 calls be made?")
+    question = asked(notebook, name="2 calls need your consent")
     expect(notebook.output(1).locator("details:visible")).to_have_count(0)
 
     panel.press("Deny")
     notebook.until_idle()
     expect(question).to_have_count(0)
-    expect(notebook.output(1).locator("summary")).to_have_text(["✗ demo.echo · denied"] * 2)
+    expect(notebook.output(1).locator("summary")).to_have_text(["⊘ demo.echo · denied"] * 2)
 
 
 def test_a_card_that_waits_is_accessible_and_an_interrupt_takes_it_back(
@@ -106,16 +108,17 @@ def test_a_card_that_waits_is_accessible_and_an_interrupt_takes_it_back(
     notebook = open_answering(ECHO)
     notebook.run(0)
     notebook.begin(1)
-    asked(notebook)
+    asked(notebook).get_by_role("button", name="Allow for longer").click()
+    expect(page.get_by_role("menuitem", name="Always allow the tool")).to_be_visible()
     assert faults(Panel(notebook.output(1).locator(".ipymcp"))) == []
 
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
-    expect(notebook.output(1).locator("summary")).to_have_text("✗ demo.echo · stopped")
+    expect(notebook.output(1).locator("summary")).to_have_text("■ demo.echo · cancelled")
     expect(notebook.output(1)).to_contain_text("KeyboardInterrupt: the model was stopped, and its calls with it")
     expect(notebook.output(1).get_by_role("alertdialog")).to_have_count(0)
     notebook.begin(2)
     asked(notebook, 2).get_by_role("button", name="Allow once").click()
-    expect(notebook.output(2).locator("summary")).to_contain_text("✓ demo.echo · allowed once · ")
+    expect(notebook.output(2).locator("summary")).to_contain_text("✓ demo.echo · allowed once")
 
 
 @pytest.mark.parametrize("where", ["card", "sidebar"])
@@ -131,8 +134,9 @@ def test_all_lines_of_a_models_code_can_be_read_before_it_is_agreed_to(
     if panel is not None:
         panel.expect_state("demo", "ready")
     notebook.begin(1)
-    card = asked(notebook)
-    question = panel.root.get_by_role("alertdialog", name=QUESTION) if panel is not None else card
+    title = "The model wants to run code in this notebook"
+    card = asked(notebook, name=title)
+    question = panel.root.get_by_role("alertdialog", name=title) if panel is not None else card
     expect(question).to_be_visible()
 
     shown = question.get_by_role("list", name="The code that would run").get_by_role("listitem")
@@ -163,7 +167,7 @@ def test_without_the_extension_the_form_below_the_cards_answers_while_the_cell_b
     expect(notebook.output(1).locator("summary")).to_contain_text("? demo.echo · waits for your answer")
     question.get_by_role("button", name="Allow once").click()
     notebook.until_idle()
-    expect(notebook.output(1).locator("summary")).to_contain_text("✓ demo.echo · allowed once · ")
+    expect(notebook.output(1).locator("summary")).to_contain_text("✓ demo.echo · allowed once")
     expect(notebook.output(1).get_by_role("alertdialog")).to_have_count(0)
     notebook.save()
     assert "widget-view" not in saved(work)

@@ -1,7 +1,5 @@
 """A server whose every text would like to run or to load something: in JupyterLab nothing of it does."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 
@@ -65,13 +63,13 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
     expect(panel.root.locator(".mcp-prose")).to_contain_text("# Title")
 
     tools = panel.show("Tools")
-    expect(tools.get_by_role("option")).to_have_count(6)
+    expect(tools.get_by_role("treeitem")).to_have_count(7)
     for name in ("show", "fail", "refuse", "talk"):
         choose(panel, name)
         panel.press("Schema")
         for kind in KINDS if name == "show" else ("",):
             if kind:
-                tools.get_by_label("what", exact=False).first.select_option(kind)
+                tools.locator("select").and_(tools.get_by_label("what", exact=False)).first.select_option(kind)
             panel.press("Run")
             expect(
                 tools.get_by_text("The call failed." if name in ("fail", "refuse") else "The call succeeded.")
@@ -79,18 +77,20 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
             expect(panel.outcome.locator(".mcp-call")).to_have_count(0)
 
     for view in ("Resources", "Prompts"):
-        offers = panel.show(view)
-        rows = offers.get_by_role("listbox").get_by_role("option")
+        offers = panel.list(view)
+        rows = offers.get_by_role("tree").locator("[aria-level='2']")
         expect(rows.first).to_be_visible()
         for index in range(rows.count()):
             panel.go_back()
             rows.nth(index).click()
             if view == "Prompts":
                 offers.get_by_role("button", name="Get").click()
-            expect(offers.locator(".mcp-preview")).to_contain_text("Title")
-    calls = panel.show("Calls")
-    for row in calls.get_by_role("listbox").get_by_role("option").all()[:3]:
-        row.click()
+            expect(offers.locator(".mcp-preview:visible")).to_contain_text("Title")
+    calls = panel.calls()
+    for index in range(3):
+        calls.nth(index).click()
+        expect(panel.root.get_by_role("region", name="Selected call")).to_contain_text("Arguments")
+        panel.go_back()
     expect(panel.show("Logs").locator(".mcp-line").last).to_be_visible()
 
     notebook.begin(2)
@@ -112,4 +112,4 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_what_cells_show(open_not
 
 def choose(panel: Panel, name: str) -> None:
     panel.go_back()
-    panel.root.get_by_role("option", name=f"evil.{name}").click()
+    panel.tool(f"evil.{name}").click()

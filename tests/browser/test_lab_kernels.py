@@ -1,10 +1,9 @@
 """JupyterLab with kernels that are several, restarted, killed or taken away."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -22,29 +21,29 @@ GONE = "The kernel is gone. Run the cell again for a new panel."
 
 
 def test_two_notebooks_have_two_panels_and_nothing_of_one_is_in_the_other(
-    open_notebook: Open, page: Page, jupyter: JupyterServer
+    open_notebook: Open, page: Page, work: Path
 ) -> None:
-    write_notebook(jupyter.folder / "work" / "other.ipynb", [f"{LOAD}\n%mcp load other -- {MISBEHAVING};", ""])
+    write_notebook(work / "other.ipynb", [f"{LOAD}\n%mcp load other -- {MISBEHAVING};", ""])
     one = open_notebook(DEMO, "mcp.demo.slow(seconds=60)")
     panel = sidebar(page)
     one.run(0)
     panel.expect_state("demo", "ready")
     one.begin(1)
-    expect(panel.root.get_by_role("tab", name="Calls")).to_contain_text("1 running")
+    expect(panel.root.get_by_role("tab", name="Activity")).to_contain_text("1 running")
 
-    other = one.open_beside("work/other.ipynb")
+    other = one.open_beside(f"{work.name}/other.ipynb")
     expect(panel.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
     other.run(0)
     panel.expect_state("other", "ready")
     expect(panel.server("demo")).to_have_count(0)
-    expect(panel.root.get_by_role("tab", name="Calls")).to_have_text("Calls")
+    expect(panel.root.get_by_role("tab", name="Activity")).to_have_text("Activity")
     panel.press("Stop other")
     panel.expect_state("other", "stopped")
 
     one.activate()
     panel.expect_state("demo", "ready")
     expect(panel.server("other")).to_have_count(0)
-    panel.show("Calls")
+    panel.show("Activity")
     panel.press("Cancel demo.slow")
     one.until_idle()
     panel.show("Servers")

@@ -1,9 +1,8 @@
 """The sidebar in everyday use: what a person sees of lists, calls and questions, and where the focus goes."""
 
-from __future__ import annotations
-
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.browser.notebooks import Notebook
 from tests.browser.places import sidebar
+from tests.browser.test_lab_looks import faults
 from tests.environments import ROOT
 
 MISBEHAVING = f"{sys.executable} {ROOT}/tests/servers/misbehaving.py"
@@ -48,12 +48,12 @@ def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_whe
     expect(question).to_be_visible()
     expect(notebook.output(1)).to_contain_text("Waiting for your answer in the MCP panel.")
     expect(panel.root.locator(".mcp-click-guard")).to_have_count(0)
-    for name in ("Trust selected", "Trust none"):
+    for name in ("Trust selected", "Don't trust"):
         assert is_in_sight(panel.button(name)), name
     last = question.get_by_role("region").last
     last.scroll_into_view_if_needed()
     assert "--option-19=value" in last.inner_text()
-    panel.press("Trust none")
+    panel.press("Don't trust")
     expect(question).to_have_count(0)
     expect(notebook.output(1)).not_to_contain_text("Waiting for your answer")
 
@@ -70,26 +70,25 @@ def test_lists_fill_their_place_and_calls_of_cells_show_as_they_end(open_noteboo
     panel = sidebar(page)
     notebook.run(1)
     view = panel.show("Tools")
-    expect(view.get_by_role("option").first).to_be_visible()
-    assert reaches_the_end(view.get_by_role("listbox"))
-    view = panel.show("Calls")
+    expect(view.get_by_role("treeitem").first).to_be_visible()
+    assert reaches_the_end(view.get_by_role("tree"))
+    calls = panel.calls()
     notebook.run(2)
-    expect(view.get_by_role("option").first).to_contain_text("many.tool_001")
-    assert reaches_the_end(view.get_by_role("listbox"))
-    view.get_by_role("option").first.click()
-    chosen = view.get_by_role("region", name="Selected call")
+    expect(calls.first).to_contain_text("many.tool_001")
+    assert reaches_the_end(panel.root.get_by_role("listbox", name="Calls"))
+    calls.first.click()
+    chosen = panel.root.get_by_role("region", name="Selected call")
     expect(chosen).to_contain_text("many.tool_001")
     notebook.run(3)
-    expect(view.get_by_role("option").first).to_contain_text("many.tool_002")
-    expect(chosen).to_contain_text("many.tool_001")
-    assert chosen.evaluate("e => e.scrollHeight <= e.clientHeight")
+    panel.go_back()
+    expect(calls.first).to_contain_text("many.tool_002")
 
 
 def reaches_the_end(rows: Locator) -> bool:
     """Whether the rows that are drawn fill the list."""
     return bool(
         rows.evaluate(
-            "list => [...list.querySelectorAll('[role=option]')].at(-1).getBoundingClientRect().bottom"
+            "list => [...list.querySelectorAll('.mcp-row')].at(-1).getBoundingClientRect().bottom"
             " >= list.getBoundingClientRect().bottom"
         )
     )
@@ -134,14 +133,16 @@ def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(o
     expect(panel.outcome.get_by_role("row")).to_have_count(5)
     for line in panel.outcome.get_by_role("row").all():
         assert box(line)["height"] < 30
-    table = panel.outcome.locator(".mcp-html")
+    table = panel.outcome.locator(".mcp-table")
     for cell in panel.outcome.get_by_role("row").last.get_by_role("cell").all():
         cell.scroll_into_view_if_needed()
         frame, place = box(table), box(cell)
-        assert frame["x"] <= place["x"] and place["x"] + place["width"] <= frame["x"] + frame["width"] + 1
+        assert frame["x"] <= place["x"] and place["x"] + place["width"] <= frame["x"] + frame["width"] + 2
         is_whole = cell.evaluate("e => e.scrollWidth <= e.clientWidth")
-        assert is_whole or len(cell.get_attribute("title") or "") > 100
+        assert is_whole or len(cell.get_attribute("title") or "") == 100
     expect(panel.outcome.get_by_role("cell", name="3750.123457").first).to_have_css("text-align", "end")
+    panel.press("Row 2")
+    expect(panel.outcome.get_by_role("region", name="Row 2")).to_contain_text("some words " * 60)
 
 
 def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(open_notebook: Open, page: Page) -> None:
@@ -171,7 +172,7 @@ def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None
     box = panel.root.get_by_role("searchbox", name="Search tools")
     expect(box).to_be_focused()
     page.keyboard.type("echo")
-    expect(panel.root.get_by_role("option")).to_have_count(1)
+    expect(panel.root.get_by_role("treeitem")).to_have_count(2)
     page.keyboard.press("Enter")
     expect(panel.root.get_by_role("heading", name="echo")).to_be_visible()
     panel.root.get_by_role("textbox").last.fill("hello")
@@ -206,3 +207,82 @@ def test_a_click_that_a_question_has_overtaken_is_ignored(open_notebook: Open, p
     panel.press("Allow once")
     expect(panel.root.get_by_role("alertdialog")).to_have_count(0)
     expect(notebook.output(2)).to_contain_text("a")
+
+
+def test_after_a_restart_the_notebook_is_offered_what_it_used(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "x = 1")
+    notebook.run(0)
+    panel = sidebar(page)
+    panel.expect_state("demo", "ready")
+    notebook.restart()
+    offered = panel.root.get_by_text("This notebook used demo.")
+    expect(offered).to_be_visible()
+    assert faults(panel) == []
+
+    panel.press("Load ipymcp")
+    expect(panel.root.get_by_role("heading", name="No servers yet")).to_be_visible()
+    expect(offered).to_be_visible()  # now the kernel knows it
+    assert faults(panel) == []
+    panel.press("Insert as first cell")
+    assert notebook.source(0) == "%load_ext ipymcp\n%mcp load demo"
+    panel.press("Load again")
+    panel.expect_state("demo", "ready")
+
+    notebook.restart()
+    expect(offered).to_be_visible()
+    panel.root.get_by_role("checkbox", name="also insert it as the first cell").check()
+    panel.press("Load again")
+    panel.expect_state("demo", "ready")
+    assert [notebook.source(index) for index in (0, 2)] == ["%load_ext ipymcp\n%mcp load demo", "x = 1"]
+
+
+def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebook: Open, page: Page) -> None:
+    load = f"%mcp load other -- {MISBEHAVING} --era legacy;"
+    notebook = open_notebook("%load_ext ipymcp", "x = 1", load)
+    notebook.run(0)
+    notebook.run(2)
+    panel = sidebar(page)
+    panel.expect_state("other", "ready")
+    notebook.restart()
+    notebook.run(0)
+    expect(panel.root).to_contain_text("other was loaded by a cell: run that again.")
+    expect(panel.button("Load again")).to_have_count(0)
+    panel.press("Go to the cell of other")
+    expect(notebook.cell(2)).to_have_class(re.compile("jp-mod-active"))
+    notebook.run(2)
+    panel.expect_state("other", "ready")
+
+
+def test_a_start_that_lacks_a_value_has_a_field_for_it(open_notebook: Open, work: Path, page: Page) -> None:
+    definition = {"command": sys.executable, "args": [NAMED, '{"name": "a"}'], "env": {"KEY": "${SUCH_A_KEY}"}}
+    (work / "servers.json").write_text(json.dumps({"mcpServers": {"keyed": definition}}))
+    notebook = open_notebook("%load_ext ipymcp", "mcp.load('servers.json', trust=True, wait=False);")
+    notebook.run(0)
+    panel = sidebar(page)
+    notebook.run(1)
+    panel.expect_state("keyed", "failed")
+    expect(panel.root).to_contain_text("${SUCH_A_KEY} is not set in this kernel")
+    assert faults(panel) == []
+    panel.press("Retry")
+    panel.expect_state("keyed", "failed")
+    panel.press("Copy")
+    assert "SUCH_A_KEY" in page.evaluate("navigator.clipboard.readText()")
+    panel.root.get_by_label("Value of SUCH_A_KEY").fill("a-key-of-mine")
+    panel.press("Set and start")
+    panel.expect_state("keyed", "ready")
+    assert "a-key-of-mine" not in (work / "servers.json").read_text()
+
+
+def test_a_template_suggests_what_its_server_completes(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;")
+    notebook.run(0)
+    panel = sidebar(page)
+    panel.list("Resources").get_by_role("treeitem").filter(has_text="template").click()
+    field = panel.root.get_by_label("species")
+    field.press_sequentially("ge")
+    options = panel.root.locator("datalist option")
+    expect(options).to_have_count(1)
+    expect(options).to_have_attribute("value", "Gentoo")
+    field.fill("Gentoo")
+    page.keyboard.press("Enter")
+    expect(panel.root).to_contain_text("Biscoe")

@@ -1,7 +1,5 @@
 """Notebooks that have shown panels, opened again: with their kernel, without it, trusted or not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -31,7 +29,7 @@ def saved(open_notebook: Open, page: Page, jupyter: JupyterServer) -> Path:
 
 
 def again(page: Page, jupyter: JupyterServer, file: Path) -> Notebook:
-    return opened(page, f"{jupyter.url}lab/tree/work/{file.name}?reset&token={TOKEN}")
+    return opened(page, f"{jupyter.url}lab/tree/{file.parent.name}/{file.name}?reset&token={TOKEN}")
 
 
 def test_opened_again_with_its_kernel_a_panel_is_live(saved: Path, page: Page, jupyter: JupyterServer) -> None:

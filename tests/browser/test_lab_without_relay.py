@@ -1,7 +1,5 @@
 """JupyterLab whose server's extension is off: the sidebar reaches the kernel over a comm and the control channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -30,7 +28,7 @@ def test_without_the_relay_a_sidebar_sees_a_call_that_blocks_the_kernel_and_canc
     notebook.run(0)
     panel.expect_state("demo", "ready")
     notebook.begin(1)
-    panel.show("Calls")
+    panel.show("Activity")
     panel.press("Cancel demo.slow")
     notebook.until_idle()
     panel.show("Servers")

@@ -1,7 +1,5 @@
 """First steps in every front end that shows the panel: load a server, insert a call into the notebook."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,7 +66,8 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.press("Load the demo server")
     panel.expect_state("demo", "ready")
     expect(panel.status).to_contain_text("1 of 1 ready")
-    expect(panel.fact("demo", "Offers")).to_have_text("5 tools, 3 resources, 1 prompt")
+    for offers in ("5 tools", "3 resources", "1 prompt"):
+        expect(panel.button(f"{offers}: demo")).to_be_visible()
     first = process(panel)
 
     panel.press("Stop demo")
@@ -78,7 +77,7 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.expect_state("demo", "ready")
     second = process(panel)
     panel.press("Restart demo")
-    expect(panel.fact("demo", "Process")).not_to_contain_text(second)
+    expect(panel.fact("demo", "PID")).not_to_contain_text(second)
     panel.expect_state("demo", "ready")
     assert len({first, second, process(panel)}) == 3
 
@@ -86,6 +85,16 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     tools.get_by_label("text").fill(TEXT)
     panel.press("Run")
     expect(panel.outcome).to_contain_text(TEXT)
+    expect(panel.calls().first).to_contain_text("demo.echo")
+    panel.press("Protocol…")
+    expect(panel.root.get_by_label("Search messages")).to_be_visible()
+    panel.root.get_by_role("button", name="Calls").click()
+    panel.show("Servers")
+    panel.press("Add server…")
+    panel.root.get_by_role("tab", name="Command").click()
+    expect(panel.button("Try it")).to_be_visible()
+    panel.press("Close")
+    panel.show("Tools")
     panel.press("Insert as code")
     expect(panel.root.locator(".mcp-notice")).to_contain_text(re.compile("^(Inserted|Copied)"))
     assert TEXT in place.run_what_was_inserted()
@@ -95,8 +104,11 @@ def test_voila_runs_tools_and_offers_nothing_that_only_the_author_may_do(voila: 
     panel = voila.open(page, f"{LOAD}\n%mcp load demo;", PANEL)
     panel.expect_state("demo", "ready")
     expect(panel.status).to_contain_text("servers cannot be changed here")
-    for name in ("Stop demo", "Restart demo", "Unload demo", "Disable demo", "Load…", "Start all", "Stop all"):
+    for name in ("Stop demo", "Restart demo", "Load…", "Start all servers", "Stop all servers"):
         expect(panel.button(name)).to_have_count(0)
+    panel.press("Actions of demo")
+    expect(panel.root.get_by_role("menuitem")).to_have_text(["5 tools", "3 resources", "1 prompt"])
+    panel.press("Actions of demo")
 
     tools = panel.find_tool("echo", "demo.echo")
     expect(panel.button("Disable")).to_have_count(0)
@@ -108,4 +120,4 @@ def test_voila_runs_tools_and_offers_nothing_that_only_the_author_may_do(voila: 
 
 def process(panel: Panel) -> str:
     """The process of the demo server."""
-    return panel.fact("demo", "Process").inner_text().split()[0]
+    return panel.fact("demo", "PID").inner_text().split()[0]

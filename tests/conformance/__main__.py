@@ -6,8 +6,6 @@
 One line a scenario; the whole output of one that fails; the counts at the end. The exit status is not 0 if any failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import compileall
 import json

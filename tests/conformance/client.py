@@ -7,8 +7,6 @@ configure: the suite's MCP_CONFORMANCE_CONTEXT has a client's id and secret, and
 status says whether the server could be loaded; what its tools answer is for the suite to judge.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

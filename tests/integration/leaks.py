@@ -1,15 +1,11 @@
 """Leaks that a test must not leave: descriptors of pipes and loops, complaints of asyncio."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os
 from collections.abc import Iterator
 
 import pytest
-
-__all__ = ["nothing_leaks"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 """A kernel with ipymcp in it, as a notebook's first cells leave it."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

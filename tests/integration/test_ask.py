@@ -1,58 +1,23 @@
 """A model that uses the notebook's tools, in real kernels: models that answer by a script, over HTTP."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
-import sys
 import time
+from typing import Any
 
-import httpx
 import pytest
 
+from tests.asking import CALL, MAIL, SEND, address, ask, asked, asking_kernel, failure, shown
 from tests.conftest import StartKernel
 from tests.environments import ROOT, environment
 from tests.integration.test_docs import blocks
-from tests.kernels import Kernel, Outcome
-from tests.scripted import DEMO
-
-KERNEL = "models"
+from tests.kernels import Kernel
 
 
 @pytest.fixture
 def kernel(start_kernel: StartKernel, models: str) -> Kernel:
-    """A kernel that has pydantic-ai, the demo server, and a way to the scripted models."""
-    others = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": models}
-    others |= {"GOOGLE_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": models}
-    kernel = start_kernel(KERNEL, env={"OPENAI_API_KEY": "k", **others})
-    setup = f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}\nurl = '{models}/v1'"
-    assert kernel.run(setup).status == "ok"
-    return kernel
-
-
-def asked(models: str) -> list[dict[str, object]]:
-    """The requests that the models received."""
-    return httpx.get(models).json()
-
-
-def shown(outcome: Outcome) -> list[str]:
-    return [display["text/plain"] for display in outcome.displays]
-
-
-def ask(kernel: Kernel, text: str, model: str = "echo", options: str = "", **how: object) -> Outcome:
-    return kernel.run(
-        f"%mcp ask -m {model} --base-url {{url}} {options} {text}".replace("{url}", address(kernel)), **how
-    )
-
-
-def address(kernel: Kernel) -> str:
-    return str(kernel.run("print(url)").stdout.strip())
-
-
-def failure(outcome: Outcome) -> list[str]:
-    assert outcome.error is not None, outcome
-    return outcome.error.traceback.splitlines()
+    return asking_kernel(start_kernel, models)
 
 
 def test_a_question_is_answered_as_it_comes_with_its_cost(kernel: Kernel) -> None:
@@ -79,7 +44,7 @@ def test_calls_are_asked_about_and_shown_as_cards_in_their_place(kernel: Kernel)
     assert plain[5].startswith("They answered: one | two | ")
     assert "Error: there is no tool 'demo__nope'" in plain[5], "it is told what is meant, and goes on"
     cards = [display["text/html"] for display in outcome.displays[2:4]]
-    assert all(card.startswith("<details><summary>") for card in cards)
+    assert all(card.startswith("<details style=") for card in cards)
     assert "one" in cards[0] and "two" in cards[1]
 
 
@@ -101,10 +66,8 @@ def test_allow_answers_beforehand_as_papermill_needs_it(kernel: Kernel) -> None:
     assert "Not done" in shown(other)[-2]
 
 
-MAIL = f"%mcp load mail -- {sys.executable} {ROOT / 'tests' / 'servers' / 'mail.py'}\n%mcp policy allow mail.*"
-SEND = 'mail__send({"to": "eve"})'
 NOT_SENT = (
-    "Not done: needs your consent because the model has read untrusted content from {}, and nobody"
+    "Not done: needs your consent because the model has read untrusted content from {}, and no one"
     " answered; allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False allows it"
     " beforehand. Do not try it again; go on without it, or ask the user."
 )
@@ -122,7 +85,7 @@ def test_who_has_read_a_strangers_words_is_asked_about_once_more(kernel: Kernel)
     assert "--allow mail.send in %mcp ask allows it beforehand</small>" in refused.displays[-3]["text/html"]
     assert shown(ask(kernel, SEND, "tools", f"{chat} --allow mail.send"))[-2] == "They answered: sent"
     asked = ask(kernel, SEND, "tools", chat, answers=["once"])
-    assert "A model wants to call mail.send (the model has read untrusted content from mail.read):" in asked.stdout
+    assert "The model wants to run mail.send:\n  the model has read untrusted content from mail.read\n" in asked.stdout
     assert shown(ask(kernel, SEND, "tools", chat))[-2] == "They answered: sent", "of one conversation it is asked once"
     assert shown(ask(kernel, SEND, "tools"))[-2] == "They answered: sent", "a fresh one has read nothing"
     kernel.run("%config IPyMCP.doubts = False")
@@ -172,13 +135,15 @@ def test_variables_are_in_the_prompt_and_said(kernel: Kernel, models: str) -> No
     kernel.run("import pandas as pd\ndf = pd.DataFrame({'kind': ['a', 'b'], 'mass': [1, 2]})\ncity = 'Oslo'")
 
     outcome = kernel.run(
-        f"%%mcp ask -m echo --base-url {models}/v1\nWhat of $df in $city costs $$5, $x_1$ and $nothing?"
+        f"%%mcp ask -m echo --base-url {models}/v1\nWhat of $df in $city costs $$5, $x_1$ and `$nothing`?"
     )
 
-    assert shown(outcome)[0].endswith(" · $df: DataFrame, 2 x 2: its columns and 2 rows · $city: str, 4 characters")
+    assert shown(outcome)[0].endswith(
+        " · $df: DataFrame, 2 x 2: its columns and 2 rows · $city: str, 4 characters · attached: about 16 tokens"
+    )
     prompt = asked(models)[-1]["messages"][-1]["content"]
     assert prompt.startswith(
-        'What of df in Oslo costs $5, $x_1$ and $nothing?\n\n<variable name="df">\nDataFrame, 2 x 2\n'
+        'What of df in Oslo costs $5, $x_1$ and `$nothing`?\n\n<variable name="df">\nDataFrame, 2 x 2\n'
     )
     assert "kind,mass\na,1\nb,2\n</variable>" in prompt
 
@@ -233,7 +198,9 @@ def test_large_variables_cost_neither_time_nor_tokens(kernel: Kernel, models: st
     prompt = asked(models)[-1]["messages"][-1]["content"]
     blocks = dict(re.findall(r'<variable name="(\w+)">\n(.*?)\n</variable>', prompt, re.DOTALL))
     assert {name: len(text) for name, text in blocks.items() if len(text) > 20_200} == {}
-    assert blocks["nested"].endswith("characters in all]") and blocks["nested"].startswith('{"rows": [{"number": 0, ')
+    assert blocks["nested"].endswith("[cut here: the question has no room for more]")
+    assert sum(map(len, blocks.values())) < 90_000, "one budget for all of them"
+    assert blocks["nested"].startswith('{"rows": [{"number": 0, ')
     assert blocks["record"].startswith('{"rows": [{"number": 0, ')
     assert blocks["frame"].startswith("DataFrame, 1,000,000 x 2\n")
     assert blocks["span"].startswith("range of 1,000,000,000,000 items: the first 1,000\n[0, 1, 2, ")
@@ -291,7 +258,7 @@ def test_fresh_unless_a_chat_is_named(kernel: Kernel, models: str) -> None:
 def test_a_dry_run_sends_nothing(kernel: Kernel, models: str) -> None:
     before = len(asked(models))
 
-    outcome = ask(kernel, "what is $x?", options="--dry-run --tools demo.e*")
+    outcome = ask(kernel, "what is $$x?", options="--dry-run --tools demo.e*")
 
     assert len(asked(models)) == before
     assert outcome.text is not None
@@ -310,17 +277,54 @@ def test_tools_are_those_that_are_named(kernel: Kernel, models: str) -> None:
     assert failure(ask(kernel, "hey", options="--tools nobody.*"))[0] == "McpError: no tool matches nobody.*"
 
 
-def test_many_tools_are_searched_for_and_called_by_their_name(kernel: Kernel, models: str) -> None:
-    text = 'search_tools({"query": "echo a text"}) call_tool({"name": "demo__echo", "arguments": {"text": "hey"}})'
+SEARCHED = 'search_tools({"queries": ["repeat what I say"]})'
 
-    outcome = ask(kernel, text, "tools", "--discover always")
 
-    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools", "call_tool"]
+def declared(request: dict[str, Any]) -> list[str]:
+    """The tools of a request, by name."""
+    return [one.get("function", one)["name"] for one in request["tools"]]
+
+
+def test_tools_that_were_found_are_declared_as_others_are(kernel: Kernel, models: str) -> None:
+    outcome = ask(kernel, SEARCHED, "tools", "--discover always --chat c --out found")
+
+    first, second = asked(models)[-2:]
+    assert declared(first) == ["search_tools"]
+    assert "demo__echo" in declared(second) and "demo__query" not in declared(second)
+    assert "Servers: demo (ipymcp's demo server)." in json.dumps(first, ensure_ascii=False)
     plain = shown(outcome)
-    assert plain[0].startswith("tools · 5 tools of demo to search, about ")
-    assert [line.partition(" · ")[0] for line in plain[2:4]] == ["notebook.search_tools", "demo.echo"]
-    assert plain[4].startswith('They answered: [{"name": "demo__echo", "description": "[demo] ')
-    assert plain[4].endswith(" | hey")
+    assert " · 5 tools of demo to search, about " in plain[0]
+    assert plain[2].partition(" · ")[0] == "notebook.search_tools"
+    assert kernel.run("found.calls[0].arguments, found.calls[0].text.split()[0]").text == (
+        "({'queries': ['repeat what I say']}, 'demo__echo')"
+    )
+    again = ask(kernel, 'demo__echo({"text": "hey"})', "tools", "--discover always --chat c")
+    assert declared(asked(models)[-2]) == declared(second), "they are known in the chat"
+    assert [line.partition(" · ")[0] for line in shown(again)[2:3]] == ["demo.echo"]
+    assert "hey" in shown(again)[3]
+
+
+def test_where_the_provider_hides_tools_until_they_are_found_all_are_declared(kernel: Kernel, models: str) -> None:
+    how = "discover='always', model='anthropic:claude-opus-4-5'"
+    assert kernel.run(f"answer = mcp.ask('hey', tools=mcp.tools('demo.e*', 'demo.p*'), {how})").status == "ok"
+
+    tools = {one["name"]: one.get("defer_loading", False) for one in asked(models)[-1]["tools"]}
+    assert tools == {"demo__plot": True, "demo__echo": True, "search_tools": False}
+
+
+@pytest.mark.parametrize("arguments", ['{"query": "repeat"}', '{"queries": "repeat"}', '{"queries": [1, "repeat"]}'])
+def test_a_search_that_is_written_otherwise_is_a_search(kernel: Kernel, models: str, arguments: str) -> None:
+    ask(kernel, f"search_tools({arguments})", "tools", "--discover always")
+
+    assert "demo__echo" in declared(asked(models)[-1])
+
+
+def test_what_is_not_found_is_said_and_ends_nothing(kernel: Kernel) -> None:
+    outcome = ask(kernel, 'search_tools({"queries": [""]}) search_tools({"queries": ["weather"]})', "tools",
+                  "--discover always --out none")  # fmt: skip
+
+    assert shown(outcome)[-2].count("No matching tools found") == 2, outcome
+    assert kernel.run("[one.text for one in none.calls]").text == "['no tool matches', 'no tool matches']"
 
 
 def test_what_was_found_is_called_by_its_own_name_with_the_same_consent(kernel: Kernel) -> None:
@@ -353,7 +357,7 @@ def test_more_tools_than_a_provider_takes_are_searched_for(kernel: Kernel, model
     assert kernel.run(many + "sent(few)").status == "ok"
     assert len(asked(models)[-1]["tools"]) == 127
     kernel.run("sent(few + [made(126)])")
-    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools", "call_tool"], (
+    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools"], (
         "with what reads on in long results they would be 129"
     )
     kernel.run("sent(few + [made(126)], discover='never')")
@@ -370,12 +374,11 @@ def test_descriptions_are_no_longer_than_the_provider_takes(kernel: Kernel, mode
 
 
 def test_who_searches_for_tools_reads_on_in_long_results_too(kernel: Kernel, models: str) -> None:
-    text = f'call_tool({{"name": "demo__echo", "arguments": {{"text": "{"x" * 25_000}"}}}})'
+    text = f'demo__echo({{"text": "{"x" * 25_000}"}})'
 
     ask(kernel, text, "tools", "--discover always")
 
-    names = [one["function"]["name"] for one in asked(models)[-1]["tools"]]
-    assert names == ["search_tools", "call_tool", "read_result"]
+    assert sorted(declared(asked(models)[-1])) == ["read_result", "search_tools"]
     again = ask(kernel, "hey")
     assert shown(again)[0].startswith("echo · 5 tools of demo, "), "a fresh conversation knows nothing of that"
 
@@ -395,9 +398,9 @@ def test_a_models_code_is_shown_and_runs_in_the_kernel_after_consent(kernel: Ker
     assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["run_python"]
     assert "mcp.demo.query(table: " in json.dumps(asked(models)[-1]["messages"][0])
     assert outcome.prompts == ["allow? [no] "]
-    assert "it runs in this kernel with your rights, unsandboxed, like your own cells" in outcome.stdout
+    assert "it runs in this kernel with your rights, unsandboxed" in outcome.stdout
     card = outcome.displays[2]["text/html"]
-    assert card.startswith("<details open>") and "print(birds[" in card
+    assert card.startswith("<details open ") and "print(birds[" in card
     assert shown(outcome)[-2] == "They answered: 3\n3"
     assert kernel.run("birds['count']").text == "3"
     refused = ask(kernel, text, "tools", "--code", answers=["no"])
@@ -433,9 +436,6 @@ def test_it_is_awaited_too(kernel: Kernel) -> None:
     outcome = kernel.run("answer = await mcp.ask.aio('hey', model='echo', base_url=url); print(answer)")
 
     assert outcome.stdout == "You said: hey\n", outcome
-
-
-CALL = 'demo__echo({"text": "x"})'
 
 
 @pytest.mark.parametrize(
@@ -529,7 +529,7 @@ def test_malformed_calls_are_told_to_the_model_each_time_and_counted(kernel: Ker
     assert len([one for one in shown(outcome) if one.startswith("demo.echo")]) == 4
 
 
-@pytest.mark.parametrize("model", ["openai-chat:short", "anthropic:short", "google:short"])
+@pytest.mark.parametrize("model", ["openai-chat:short", "openai-responses:short", "anthropic:short", "google:short"])
 def test_an_answer_that_was_cut_off_by_its_length_says_so(kernel: Kernel, model: str) -> None:
     kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url")
 
@@ -539,7 +539,7 @@ def test_an_answer_that_was_cut_off_by_its_length_says_so(kernel: Kernel, model:
     assert kernel.run("answer.reason").text == "'length'"
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "google"])
+@pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "google"])
 def test_a_stream_that_is_cut_leaves_what_was_done_and_says_so(kernel: Kernel, provider: str) -> None:
     kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url")
 
@@ -633,7 +633,7 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
             "%env DEEPSEEK_API_KEY=",
         ),
         ("%mcp ask", "UsageError: the question is missing: write it after it", ""),
-        ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean --model?", ""),
+        ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean '--model'?", ""),
     ],
 )
 def test_what_is_missing_is_said(kernel: Kernel, line: str, first: str, hint: str) -> None:
@@ -683,7 +683,7 @@ def test_the_model_answers_servers_that_the_user_agrees_to(kernel: Kernel, sdk: 
 
     refused = kernel.run("mcp.asks.ask_model()", answers=["no"])
     assert refused.prompts == ["allow? [no] "]
-    assert "A server wants your model to answer asks.sampling/createMessage" in refused.stdout
+    assert "The server asks wants to use your model:\n  it uses your tokens of " in refused.stdout
     assert "What is the capital of France?" in refused.stdout
     assert refused.status == "error"
     agreed = kernel.run("print(mcp.asks.ask_model())", answers=["notebook"])

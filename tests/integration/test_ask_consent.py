@@ -1,7 +1,5 @@
 """Calls of a model that need consent: at a prompt, in the card over the relay and the control channel, in a form."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ LONG = "x" * 5_000
 ECHO = 'demo__echo({"text": "hey"})'
 STOPPED = [
     "KeyboardInterrupt: the model was stopped, and its calls with it",
-    "  completed calls stay in effect; the conversation is as it was before this question",
+    "  completed calls stay in effect; a --chat goes on with --continue",
 ]
 
 
@@ -43,7 +41,7 @@ def cards(outcome: Outcome) -> list[dict[str, Any]]:
 
 def lines(outcome: Outcome) -> list[str]:
     """The cards' lines, without times."""
-    return [re.sub(r"\d+\.\d s$", "0 s", card["text/plain"]) for card in cards(outcome)]
+    return [re.sub(r" · \d+\.\d s$", "", card["text/plain"]) for card in cards(outcome)]
 
 
 def nothing_waits(outcome: Outcome) -> bool:
@@ -70,13 +68,13 @@ def test_a_card_that_waits_is_open_with_all_of_the_arguments(kernel: Kernel) -> 
 
     [card] = cards(cell.outcome)
     assert card["text/plain"] == "demo.echo · waits for your answer"
-    assert card["text/html"].startswith("<details open>")
+    assert card["text/html"].startswith("<details open ")
     assert f"{LONG}⟨U+202E⟩&lt;b&gt;" in card["text/html"]
     kernel.answer("always")
     outcome = cell.wait()
-    assert lines(outcome) == ["demo.echo · always allowed · 0 s"]
+    assert lines(outcome) == ["demo.echo · always allowed"]
     [card] = cards(outcome)
-    assert card["text/html"].startswith("<details>")
+    assert card["text/html"].startswith("<details style=")
     assert "characters more)" in card["text/html"]
     assert nothing_waits(outcome)
 
@@ -84,9 +82,9 @@ def test_a_card_that_waits_is_open_with_all_of_the_arguments(kernel: Kernel) -> 
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        ("once", "demo.echo · allowed once · 0 s"),
-        ("answer", "demo.echo · allowed for the rest of the answer · 0 s"),
-        ("server", "demo.echo · allowed, with all tools of the server in this notebook · 0 s"),
+        ("once", "demo.echo · allowed once"),
+        ("answer", "demo.echo · allowed for the rest of the answer"),
+        ("server", "demo.echo · allowed, with all tools of the server in this notebook"),
         ("no", "demo.echo · denied"),
         ("never", "demo.echo · never allowed"),
     ],
@@ -102,7 +100,7 @@ def test_where_nobody_can_answer_the_card_says_so_with_the_reason(kernel: Kernel
     assert "needs your consent by the rule &#x27;ask demo.* (this notebook)&#x27;" in cards(outcome)[0]["text/html"]
     assert "--allow demo.echo in %mcp ask allows it beforehand</small>" in cards(outcome)[0]["text/html"]
     assert nothing_waits(outcome)
-    assert lines(kernel.run(f"%mcp ask --allow demo.echo {ECHO}")) == ["demo.echo · 0 s"]
+    assert lines(kernel.run(f"%mcp ask --allow demo.echo {ECHO}")) == ["demo.echo"]
 
 
 @pytest.mark.parametrize("way", ["relay", "control channel"])
@@ -122,7 +120,7 @@ def test_a_view_answers_while_the_cell_blocks_the_kernel_and_the_card_names_its_
     view.ask("answer", question=question["id"], answer="once")
     outcome = cell.wait()
     assert not outcome.prompts
-    assert lines(outcome) == ["demo.echo · allowed once · 0 s"]
+    assert lines(outcome) == ["demo.echo · allowed once"]
     assert nothing_waits(outcome)
 
 
@@ -147,7 +145,7 @@ def test_a_models_code_is_asked_about_in_its_card(kernel: Kernel, relayed: Socke
 
     assert cards(cell.outcome)[0][OWN]["card"] == question["card"]
     relayed.ask("answer", question=question["id"], answer="once")
-    assert lines(cell.wait()) == ["notebook.run_python · allowed once · 0 s"]
+    assert lines(cell.wait()) == ["notebook.run_python · allowed once"]
 
 
 def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks_where_it_is_heard(
@@ -166,7 +164,7 @@ def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks_wh
 
     outcome = cell.wait()
     assert not outcome.prompts
-    assert lines(outcome) == ["demo.echo · allowed once · 0 s"]
+    assert lines(outcome) == ["demo.echo · allowed once"]
     assert {} in outcome.displays, "the card says it: no line of the form's own"
     assert nothing_waits(outcome)
 
@@ -183,10 +181,10 @@ def test_an_interrupt_while_a_card_waits_is_two_lines_and_the_card_waits_no_more
 
     assert outcome.error is not None and outcome.error.ename == "KeyboardInterrupt"
     assert outcome.error.traceback.splitlines() == STOPPED
-    assert lines(outcome) == ["demo.echo · stopped"]
+    assert lines(outcome) == ["demo.echo · cancelled"]
     assert nothing_waits(outcome)
     relayed.until(lambda state: not state["questions"])
-    assert lines(kernel.run(f"%mcp ask --allow * {ECHO}")) == ["demo.echo · 0 s"]
+    assert lines(kernel.run(f"%mcp ask --allow * {ECHO}")) == ["demo.echo"]
 
 
 def test_an_interrupt_while_a_call_runs_leaves_no_card_that_runs(kernel: Kernel) -> None:
@@ -197,7 +195,7 @@ def test_an_interrupt_while_a_call_runs_leaves_no_card_that_runs(kernel: Kernel)
     outcome = cell.wait(20)
 
     assert outcome.error is not None and outcome.error.traceback.splitlines() == STOPPED
-    assert lines(outcome) == ["demo.slow · stopped"]
+    assert lines(outcome) == ["demo.slow · cancelled"]
 
 
 def test_what_a_models_code_calls_is_asked_about_on_the_screen(kernel: Kernel) -> None:
@@ -206,7 +204,7 @@ def test_what_a_models_code_calls_is_asked_about_on_the_screen(kernel: Kernel) -
     outcome = kernel.run(f"%mcp ask --code --allow notebook.run_python {text}", answers=["once"])
 
     assert (
-        "A model wants to call demo.echo (ask demo.* (this notebook); the server says that it only reads):"
+        "The model wants to run demo.echo:\n  rule: ask demo.* (this notebook)\n  the server's hints: read-only"
         in outcome.stdout
     )
     assert '  │ text = "hey"' in outcome.stdout

@@ -1,7 +1,5 @@
 """Questions asked by a form in the output of an awaiting cell, where no panel is open. Real kernels, raw messages."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -60,7 +58,11 @@ def line(cell: Cell) -> str:
 def test_an_awaiting_cell_asks_below_itself_and_keeps_a_line(asking: Kernel) -> None:
     cell = asking.start(ASK, answers=())
     view, question = asked(asking, cell)
-    assert (question["type"], question["title"], question["message"]) == ("fill", "asks.ask_form asks", "Who are you?")
+    assert (question["type"], question["title"], question["message"]) == (
+        "fill",
+        "asks.ask_form asks for your input",
+        "Who are you?",
+    )
     assert not view.state["servers"]
     assert view.ask("answer", question=question["id"], action="accept", content={"age": -1})["errors"]
     view.ask("answer", question=question["id"], action="accept", content={"name": "Ada", "age": 36})

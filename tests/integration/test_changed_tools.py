@@ -1,7 +1,5 @@
 """Tools that a server has only just got: there in the next line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

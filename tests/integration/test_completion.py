@@ -1,7 +1,5 @@
 """Tab, asked over the wire as a front end asks it: what is offered, where it goes, and what it must not disturb."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 
@@ -50,7 +48,7 @@ def accepted(kernel: Kernel, code: str) -> list[str]:
     ("typed", "becomes"),
     [
         ("mcp.d", ["mcp.demo", "mcp.disable"]),
-        ("mcp.demo.", [f"mcp.demo.{word}" for word in [*sorted(TOOLS), "prompts", "resources"]]),
+        ("mcp.demo.", [f"mcp.demo.{word}" for word in sorted([*TOOLS, "prompts", "resources"])]),
         ("x = 1\ny = [mcp.demo.q", ["x = 1\ny = [mcp.demo.query"]),
         ('mcp["', ['mcp["demo', 'mcp["sdk', 'mcp["a.b', 'mcp["load', 'mcp["all']),
         ("mcp['a.b'].ec", ["mcp['a.b'].echo"]),
@@ -106,7 +104,7 @@ def accepted(kernel: Kernel, code: str) -> list[str]:
             [f"mcp.demo.prompts.describe('Adelie', tone='{t}" for t in TONES],
         ),
         ("await mcp.demo.prompts.describe.aio(sp", ["await mcp.demo.prompts.describe.aio(species="]),
-        ("mcp.demo.prompts.describe('Adelie').me", ["mcp.demo.prompts.describe('Adelie').messages"]),
+        ("mcp.demo.prompts.describe('Adelie').mes", ["mcp.demo.prompts.describe('Adelie').messages"]),
         (
             "mcp.all.prompts.completable_prompt('Sales', name='",
             [f"mcp.all.prompts.completable_prompt('Sales', name='{name}" for name in SALES],
@@ -117,6 +115,12 @@ def accepted(kernel: Kernel, code: str) -> list[str]:
         (f"%mcp read demo {BIRDS} ", [f"%mcp read demo {BIRDS} species="]),
         (f"%mcp subscribe demo {BIRDS} species=g", [f"%mcp subscribe demo {BIRDS} species=Gentoo"]),
         ("%mcp prompt de", ["%mcp prompt demo."]),
+        ("%mcp ask -m x What of $fra", ["%mcp ask -m x What of $frame"]),
+        ("%%mcp ask\nSum up @de", ["%%mcp ask\nSum up @demo:"]),
+        ("%mcp ask Sum up @demo:demo://n", ["%mcp ask Sum up @demo:demo://notes.md"]),
+        ("%mcp ask -m x /demo.de", ["%mcp ask -m x /demo.describe"]),
+        ("%%mcp ask -m x\n/demo.describe species=Gentoo to", ["%%mcp ask -m x\n/demo.describe species=Gentoo tone="]),
+        ("%%mcp ask\n/demo.describe species=g", ["%%mcp ask\n/demo.describe species=Gentoo"]),
         ("%mcp prompt demo.", ["%mcp prompt demo.describe"]),
         ("%mcp prompt demo.describe species=Adelie to", ["%mcp prompt demo.describe species=Adelie tone="]),
         (

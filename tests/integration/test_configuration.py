@@ -1,7 +1,5 @@
 """The discovered configuration in real kernels: what a bare load starts, what it never runs, and `%mcp config`."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shlex
@@ -105,7 +103,7 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
         [message, hint] = error(kernel, f"%mcp {word} evil")
         assert message == f"TrustError: evil: needs your trust: {folder}/.mcp.json {why}"
         assert hint.startswith("  %mcp start evil asks; IPYMCP_TRUST=")
-        assert hint.endswith(f" where nobody can be asked · in: %mcp {word} evil")
+        assert hint.endswith(f" where no one can be asked · in: %mcp {word} evil")
     [message, _] = error(kernel, "mcp.github.env()")
     assert message == f"TrustError: github: needs your trust: {folder}/.mcp.json {why}"
     assert list(marks.iterdir()) == []
@@ -249,7 +247,9 @@ def test_a_document_is_pasted_into_a_cell_and_a_definition_into_a_line(start_ker
     assert text(kernel, "mcp['my fs'].env().data['environ']['PORT']") == "'8080'"
     done(kernel, "%mcp config add shell {'command': './run.sh', /* note */ 'args': ['.'],};")
     done(kernel, "%mcp config add typed -- ./run.sh .;")
+    done(kernel, "%mcp config add remote https://host/mcp --header 'X-Team: birds'")
     written = json.loads(own.read_text())["mcpServers"]
+    assert written["remote"] == {"url": "https://host/mcp", "headers": {"X-Team": "birds"}}
     assert written["shell"] == {"command": "./run.sh", "args": ["."]}  # it stands as it was written
     assert written["typed"] == {"command": str(kernel.folder / "run.sh"), "args": [str(kernel.folder)]}
     outcome = kernel.run("%%mcp config remove shell\n{}")
@@ -281,7 +281,7 @@ def test_tab_knows_what_stands_after_each_word(start_kernel: StartKernel) -> Non
     (kernel.folder / "part" / "a.lock").write_text("{}")
     done(kernel, "%mcp config add --project mine -- echo;")
     for typed, offered in {
-        "config e": ["explain", "export"],
+        "config e": ["explain", "edit", "export"],
         "config explain ": ["demo", "mine", "fs", "'my db'"],
         "config explain 'my": ["my db"],
         "config --project remove m": ["mine", "'my db'"],
@@ -382,7 +382,8 @@ def test_a_script_finds_the_same_configuration_and_is_told_what_is_wrong(
     wrong = f"{folder}/.mcp.json, line 1, column 2: not JSON: Unexpected end of input"
     hint = "  look there, and just before, for a missing comma, quote or bracket"
     refused = f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"
-    assert done.stderr.splitlines() == [
+    said = [line for line in done.stderr.splitlines() if line != "  mcp.load()"]  # Python 3.13 quotes it
+    assert said == [
         *(f"ipymcp: {wrong}", hint, refused),
         *(f"<string>:5: UserWarning: {wrong}", hint, refused),
     ]

@@ -1,7 +1,5 @@
 """Consent to calls, in real kernels: from every way to call, at once, interrupted, with nobody to ask."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -60,7 +58,7 @@ def test_every_way_to_call_asks_and_ends(kernel: Kernel) -> None:
         assert "alpha.slow: you said no" in said, way
         unasked = kernel.run(code, answers=None)
         said = unasked.stdout if way == "thread" else message(unasked)
-        assert "needs your consent by the rule 'ask alpha.slow (this notebook)', and nobody answered" in said, way
+        assert "needs your consent by the rule 'ask alpha.slow (this notebook)', and no one answered" in said, way
 
 
 def test_calls_at_once_are_one_question_on_a_loop_and_in_threads(kernel: Kernel) -> None:
@@ -100,7 +98,7 @@ def test_what_is_answered_for_good_is_not_asked_again(kernel: Kernel, answer: st
 def test_a_question_shows_both_ends_of_a_long_value_and_what_is_invisible_in_it(kernel: Kernel) -> None:
     code = "mcp.alpha.echo.options(caller='model')('rm ' + 'x' * 3000 + '\\u202e; ls')"
     kernel.run("%mcp policy ask alpha.echo;")
-    shown = kernel.run(code, answers=["n"]).stdout.splitlines()[1]
+    (shown,) = (line for line in kernel.run(code, answers=["n"]).stdout.splitlines() if line.startswith("  │ "))
     assert shown.startswith('  │ text = "rm xxx')
     assert " characters that are not shown) …" in shown
     assert shown.endswith('x⟨U+202E⟩; ls"')

@@ -1,7 +1,6 @@
 """The database that all kernels share: written by many processes at once, and what happens where it cannot be used."""
 
-from __future__ import annotations
-
+import asyncio
 import os
 import sqlite3
 import stat
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipymcp.storage.database import MIGRATIONS, Database
+from ipymcp.storage.history import History
 
 COUNTED = """
 import sys
@@ -241,3 +241,36 @@ def test_an_empty_file_becomes_a_database(path: Path) -> None:
     assert names(database) == ["kept"]
     assert database.query("PRAGMA user_version") == [(len(MIGRATIONS),)]
     database.close()
+
+
+def test_an_older_database_keeps_its_history_and_learns_how_calls_ended(path: Path) -> None:
+    errors = {
+        "": "done",
+        "ToolError: no such file": "failed",
+        "CallCancelled: call 3 was cancelled": "cancelled",
+        "CallCancelled: the user interrupted it": "interrupted",
+        "PolicyError: you said no": "refused",
+        "TrustError: the server needs trust": "refused",
+    }
+    path.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        for statements in MIGRATIONS[:2]:
+            for statement in statements:
+                connection.execute(statement)
+        for error in errors:
+            values = (1.5, 0.25, "user", "fs", "read", 7, 14, error, "a.ipynb", 3, b"{}", b"[]")
+            names = "time, duration, caller, server, tool, sent, received, error, notebook, cell, arguments, result"
+            connection.execute(f"INSERT INTO history ({names}) VALUES ({', '.join('?' * len(values))})", values)
+        connection.execute("PRAGMA user_version=2")
+    connection.close()
+
+    database = Database(path)
+    history = History(lambda: database, lambda delay, function: True, "a.ipynb")
+    entries = asyncio.run(history.entries())
+    assert database.is_lasting
+    assert {entry.error: entry.outcome for entry in entries} == errors
+    assert [entry.id for entry in entries] == [6, 5, 4, 3, 2, 1]
+    first = entries[-1]
+    assert (first.time, first.duration, first.notebook, first.cell) == (1.5, 0.25, "a.ipynb", 3)
+    assert (first.arguments, first.result, first.questions) == (b"{}", b"[]", None)
+    database.close(5)

@@ -1,9 +1,8 @@
 """A call whose thread reads the answer itself: what else the server says meanwhile keeps its order."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -17,14 +16,20 @@ pytestmark = pytest.mark.skipif(not CAN_LEASE_READS, reason="needs epoll")
 def readers(mcp: Mcp, name: str) -> list[str]:
     """The names of the threads in which the messages of a server arrive from now on."""
     threads: list[str] = []
-    client = mcp._host.find(name).require()
-    receive = client._peer.receive
+    peer = mcp._host.find(name).require()._peer
+    receive, receive_own = peer.receive, peer.receive_own
 
-    def told(line: bytes | bytearray, *rest: object) -> None:
+    def told(*arguments: Any) -> None:
         threads.append(threading.current_thread().name)
-        receive(line, *rest)  # type: ignore[arg-type]
+        receive(*arguments)
 
-    client._peer.receive = told  # type: ignore[method-assign]
+    def told_own(*arguments: Any) -> bool:
+        is_own = receive_own(*arguments)
+        if is_own:
+            threads.append(threading.current_thread().name)
+        return is_own
+
+    peer.receive, peer.receive_own = told, told_own  # type: ignore[method-assign]
     return threads
 
 

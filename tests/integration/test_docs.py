@@ -1,25 +1,27 @@
-"""The documents are true: Python blocks run, the README's lines work against real servers, links lead somewhere."""
-
-from __future__ import annotations
+"""The documents are true: Python blocks run, links lead somewhere. `test_first_minutes.py` is about the README."""
 
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.environments import ROOT
+from tests.environments import ROOT, environment, server_command
 from tests.kernels import Kernel
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)|src=\"(?!https?:)([^\"]+)\"")
-_REPOSITORY = re.compile(r"https://(?:github|raw\.githubusercontent)\.com/ipymcp/ipymcp/(?:blob/)?main/([^)#\s\"]+)")
+_REPOSITORY = re.compile(
+    r"https://(?:github|raw\.githubusercontent)\.com/ipymcp/ipymcp/(?:(?:blob|tree)/)?main/([^)#\s\"]+)"
+)
 _ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)]+)\)")
 _REPOSITORY_ANCHOR = re.compile(r"https://github\.com/ipymcp/ipymcp/blob/main/([^)#\s]+)#([^)\s]+)")
-_DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+_DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"]
+)
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -31,7 +33,7 @@ def is_script(block: str) -> bool:
     return "import ipymcp\n" in block
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/reference.md"])
+@pytest.mark.parametrize("document", ["docs/first-five-minutes.md", "docs/using-tools.md", "docs/reference.md"])
 def test_every_python_block_runs_in_a_kernel_in_the_order_it_is_read(document: str, kernel: Kernel) -> None:
     cells = [block for block in blocks(document, "python") if not is_script(block)]
     assert len(cells) >= 5
@@ -41,7 +43,7 @@ def test_every_python_block_runs_in_a_kernel_in_the_order_it_is_read(document: s
     assert failures == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/reference.md"])
+@pytest.mark.parametrize("document", ["docs/how-to/ci.md", "docs/using-tools.md", "docs/reference.md"])
 def test_every_script_runs_without_ipython(document: str, tmp_path: Path) -> None:
     scripts = [block for block in blocks(document, "python") if is_script(block)]
     assert scripts
@@ -52,35 +54,44 @@ def test_every_script_runs_without_ipython(document: str, tmp_path: Path) -> Non
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_first_block_of_the_readme_works_as_it_is_pasted(kernel: Kernel) -> None:
-    outcome = kernel.run(blocks("README.md", "")[0])
+@pytest.mark.parametrize("document", ["docs/how-to/files.md", "docs/how-to/databases.md"])
+def test_every_cell_of_a_how_to_runs_against_the_servers_it_names(document: str, kernel: Kernel) -> None:
+    sqlite = environment("interop/sqlite").python
+    commands = {
+        "npx -y @modelcontextprotocol/server-filesystem": shlex.join(server_command("filesystem")),
+        "uvx --with mcp<2 mcp-server-sqlite": shlex.join([str(sqlite), str(sqlite.with_name("mcp-server-sqlite"))]),
+    }
+    cells = blocks(document, "")
+    assert any(command in cell for command in commands for cell in cells)
 
-    assert outcome.error is None
-    assert outcome.result is not None
-    assert ">Dream</td>" in outcome.result["text/html"]
-    assert outcome.stderr == ""
+    for cell in cells:
+        for typed, installed in commands.items():
+            cell = cell.replace(typed, installed)
+        assert kernel.run(cell).error is None, cell
 
 
-def test_the_transcript_of_the_readme_runs_against_the_servers_it_names(
-    kernel: Kernel, server_command: Callable[..., list[str]]
-) -> None:
-    first, *others = blocks("README.md", "")
-    transcript = next(block for block in others if "npx -y @modelcontextprotocol/server-everything" in block)
-    for typed, name in (
-        ("npx -y @modelcontextprotocol/server-everything", "everything"),
-        ("uvx mcp-server-time", "time"),
-    ):
-        assert typed in transcript
-        transcript = transcript.replace(typed, shlex.join(server_command(name)))
-    assert kernel.run(first).status == "ok"
+def test_the_error_in_the_tour_is_the_one_that_is_shown(kernel: Kernel) -> None:
+    [written] = blocks("docs/first-five-minutes.md", "text")
+    typed, _, shown = written.partition("\n")
+    assert kernel.run("%load_ext ipymcp\n%mcp load demo\nfrom ipymcp import mcp").error is None
 
-    failures = [
-        (line, outcome.error) for line in transcript.splitlines() if (outcome := kernel.run(line)).status != "ok"
-    ]
+    error = kernel.run(typed).error
 
-    assert failures == []
-    assert kernel.run("[mcp.everything.get_sum(2, 40) == r, r.text]").text == "[True, 'The sum of 2 and 40 is 42.']"
-    assert kernel.run("list(mcp)").text == "['demo', 'everything', 'time']"
+    assert error is not None
+    assert error.traceback == shown.rstrip()
+
+
+def test_the_question_in_the_reference_is_the_one_that_is_asked(kernel: Kernel) -> None:
+    [written] = [block for block in blocks("docs/reference.md", "") if "asks for your input" in block]
+    server = ROOT / "examples" / "servers" / "booking.py"
+    assert kernel.run(f"%load_ext ipymcp\n%mcp load booking -- python {server}\nfrom ipymcp import mcp").error is None
+
+    answers = ["2", "4", ""]
+    outcome = kernel.run('mcp.booking.book("2026-12-24")', answers=answers)
+
+    typed = [f"{prompt}{answer}".rstrip() for prompt, answer in zip(outcome.prompts, answers, strict=True)]
+    assert [*outcome.stdout.splitlines(), *typed] == written.splitlines()
+    assert outcome.text == "ToolResult booking.book: Booked for 2026-12-24: Bar, 4 guests."
 
 
 @pytest.mark.parametrize("document", _DOCUMENTS)
@@ -113,4 +124,4 @@ def test_no_link_or_picture_of_the_readme_is_relative_since_pypi_shows_it_too() 
     text = _BLOCK.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
 
     assert [first or second for first, second in _LINK.findall(text)] == []
-    assert len(_REPOSITORY.findall(text)) > 20
+    assert len(_REPOSITORY.findall(text)) > 10

@@ -1,9 +1,5 @@
 """The environments of the servers: each is there, and its server speaks MCP."""
 
-from __future__ import annotations
-
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,34 +7,6 @@ import pytest
 
 from tests import environments
 from tests.environments import MissingEnvironment, server_command
-
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "tests", "version": "1"},
-    },
-}
-
-
-@pytest.mark.parametrize("name", ["everything", "filesystem", "memory", "sequential", "time", "git", "fetch", "excel"])
-def test_every_server_answers_the_handshake(name: str, tmp_path: Path) -> None:
-    command = server_command(name, *([str(tmp_path)] if name == "filesystem" else []))
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
-        server.stdin.flush()
-        answers = (json.loads(line) for line in server.stdout)
-        answer = next(answer for answer in answers if answer.get("id") == 1)
-        server.kill()
-
-    assert answer["result"]["protocolVersion"] == "2025-11-25"
 
 
 def test_a_missing_environment_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Error messages: two lines that name the server and the remedy; other servers are not affected; nothing hangs."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import re
@@ -386,7 +384,7 @@ def test_a_tool_that_fails_is_a_tool_error_that_holds_its_answer() -> None:
         with pytest.raises(errors.ToolError) as cut:
             mcp.demo.fail(message=f"{longest}y")
         hint = "  the tool's own message; .result has all of it"
-        assert rendered(cut.value) == [f"ToolError: demo.fail: {longest}…", hint]
+        assert rendered(cut.value) == [f"ToolError: demo.fail: {longest[:-1]}…", hint]
         assert cut.value.result.text == f"{longest}y"
         assert mcp.demo.echo("x").text == "x"
 

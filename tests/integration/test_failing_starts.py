@@ -1,7 +1,5 @@
 """Starts that fail: what is tried again and what is not, and what the cell says meanwhile."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ import msgspec
 import pytest
 
 from ipymcp import errors
-from ipymcp.runtime.failures import cannot_get_better
+from ipymcp.runtime.failures import cannot_improve
 from tests.bad_servers import QUICK, News, connected
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
@@ -55,7 +53,7 @@ def test_a_program_that_ends_well_and_never_speaks_is_no_server(tmp_path: Path) 
         "import sys; print('npm error code E404', file=sys.stderr); sys.exit(1)",
     ],
 )
-def test_what_cannot_get_better_is_started_once(tmp_path: Path, code: str) -> None:
+def test_what_cannot_improve_is_started_once(tmp_path: Path, code: str) -> None:
     count = tmp_path / "runs"
     started(count, code)
     assert times(count) == 1
@@ -84,9 +82,9 @@ def test_another_failure_is_tried_again_and_each_attempt_says_why(tmp_path: Path
 
 
 def test_a_server_that_died_after_it_was_ready_is_started_again_whatever_it_says(tmp_path: Path) -> None:
-    assert not cannot_get_better(0, ("usage: herring",))
-    assert not cannot_get_better(None, ("ImportError: herring",))
-    assert not cannot_get_better(1, ("connection refused", "see the ImportError page"))
+    assert not cannot_improve(0, ("usage: herring",))
+    assert not cannot_improve(None, ("ImportError: herring",))
+    assert not cannot_improve(1, ("connection refused", "see the ImportError page"))
 
 
 def test_a_port_that_nobody_listens_on_is_not_tried_again_on_a_first_load() -> None:

@@ -1,7 +1,5 @@
 """Guesses of people who do not know `%mcp` yet: each line does what was meant, or names the line that does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 
@@ -25,7 +23,7 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         file = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"mcpServers": servers}))
-        done(kernel, "n, d = 5, '/tmp'")
+        done(kernel, "n, d = 5, '/tmp'\n%mcp config")
         yield kernel
 
 
@@ -76,12 +74,12 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
-        ("mcp.cfgd", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
-        ("mcp['cfgd']", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
-        ("mcp.servers['cfgd']", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
-        ("%mcp call cfgd.x", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
-        ("%mcp start cfgd", "there is no server 'cfgd'", "it is configured, and not loaded yet: %mcp load cfgd"),
-        ("mcp.theirs", "there is no server 'theirs'", "it is configured, and not loaded yet: %mcp load theirs"),
+        ("mcp.cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("mcp['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("mcp.servers['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp call cfgd.x", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp start cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("mcp.theirs", "there is no server 'theirs'", "it is configured but not loaded yet: %mcp load theirs"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
         ("%mcp config update cfgd --env =5", "--env =5: '' is not a name of a variable", "write --env NAME=VALUE"),
@@ -90,6 +88,11 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
             "mcp.demo.query({'table': 'penguins', 'limit': 1})",
             "demo.query: table: expected string, got",
             "mcp.demo.query.call({…}), or mcp.demo.query(**{…})",
+        ),
+        (
+            "mcp.demo.plot({'kind': 'bar'})",
+            "demo.plot: ",
+            "mcp.demo.plot.call({…}), or mcp.demo.plot(**{…})",
         ),
         (
             "mcp.demo.slow(seconds=1, timeout=60)",

@@ -1,7 +1,5 @@
 """A stream that was lost on the way, as by a NAT or a VPN that drops: nobody is told, and nothing comes any more."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -78,7 +76,7 @@ def test_a_legacy_stream_that_was_lost_on_the_way_is_replaced(relay: tuple[Relay
         way.cut()
         with pytest.raises(errors.CallTimeout):
             mcp.far.echo.options(timeout=0.5)("lost")
-        news.until(lambda: news.says("its stream is silent, and it answers on a new connection"))
+        news.until(lambda: news.says("its stream is silent, but it answers on a new connection"))
         assert "after" in mcp.far.echo("after").text
         assert mcp.servers["far"].state == "ready"
         assert mcp.servers["far"].error == ""

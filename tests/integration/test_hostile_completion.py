@@ -1,7 +1,5 @@
 """Tab among names and values that want to run: each match is inserted and its cell run, and nothing of theirs runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 
@@ -10,7 +8,7 @@ import pytest
 from tests.environments import server_command
 from tests.integration.notebooks import done, opened
 from tests.kernels import Kernel
-from tests.servers.planting import INJECTIONS
+from tests.servers.raw_stdio import INJECTIONS
 
 PROJECT = {
     "mcpServers": {

@@ -1,7 +1,5 @@
 """One mark that would act on a terminal, a page or a reader, in every text that others write: none comes out raw."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -99,7 +97,31 @@ CELLS = [
     "%mcp restart evil",
     "mcp.evil.die()",
     "%mcp start evil",
+    "mcp.evil.fail.map([{}, {}])",
+    "print(mcp.maps[-1], mcp.maps[-1].errors, list(mcp.maps[-1].errors))",
+    "mcp.maps",
+    "mcp.maps[-1].errors",
+    "mcp.maps[-1][0]",
+    "mcp.maps[-1].df['error'].tolist()",
+    "mcp.evil.refuse.map([1, 2], on_error='raise')",
+    "mcp.evil[tool].map([{tool: 1}, {'x': 1}])",
+    "mcp.evil[tool].map",
+    "mcp.evil[tool].map.plan([tool, 'x'])",
+    "mcp.evil[tool].map.stream(['x'])",
+    "pairs = iter(mcp.evil[tool].map.stream(['x', 'y']))\nprint(next(pairs))\nprint(mcp.calls)",
+    "pairs.close()",
+    "mcp.evil[tool].map(tool)",
+    "mcp.evil[tool].map([tool], columns={tool: tool})",
+    "mcp.evil[tool].map(['x'], rate=tool)",
+    "mcp.evil[tool].map(['x'], to=tool)",
+    "mcp.evil[tool].map(['x'], to=tool + '.jsonl')",
+    "mcp.evil[tool].map(['x'], to=tool.replace(chr(0), '').replace('/', '') + '.jsonl')",
+    "mcp.evil[tool].map(['x'], **{tool + 'x': 1})",
+    "%mcp map evil.fail [1]",
+    "%mcp map evil.fail [tool] --plan",
+    "%mcp map evil.say [tool]",
     "%config IPyMCP.tracebacks = True",
+    "mcp.evil.fail.map([1], on_error='raise')",
     "mcp.evil.refuse()",
     "mcp.evil.say(lang='nope')",
     "%config IPyMCP.tracebacks = False",

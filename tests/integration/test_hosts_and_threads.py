@@ -1,7 +1,5 @@
 """Hosts, sessions and calls in one process, without a kernel: threads, loops, forks, the end of a script."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os
@@ -152,7 +150,7 @@ def test_a_submitted_call_gives_result_progress_and_cancel() -> None:
         with pytest.raises(errors.CallCancelled):
             running.result()
         assert mcp.cancel() == 0
-        assert mcp.one.seen().data["cancelled"] == [running._slot.id]
+        assert mcp.one.seen().data["cancelled"] == [running._pending.id]
 
 
 def test_a_submitted_call_is_awaited_on_any_loop_by_several() -> None:
@@ -285,7 +283,7 @@ def test_a_forked_child_that_lives_on_does_not_keep_a_servers_input_open() -> No
         if child == 0:
             os.read(read, 1)
             os._exit(0)
-        mcp._host.sessions["one"].close_input()
+        mcp._host.sessions["one"].connection.transport.close_input()
         processes.wait_until_gone([server], PATIENCE)  # its input has ended: that ends it, though the child lives
         assert os.waitpid(child, os.WNOHANG) == (0, 0)
         os.write(write, b"x")
@@ -332,5 +330,5 @@ def test_calls_that_are_over_are_forgotten() -> None:
         for _ in range(3):
             calls = [mcp.one.echo.submit(f"{n}") for n in range(100)]
             assert [call.result(PATIENCE).text for call in calls] == [f"{n}" for n in range(100)]
-        assert mcp._host.running == {}
-        assert mcp._host.sessions["one"].client.in_flight == 1  # the subscription
+        assert mcp._host.calls.running == {}
+        assert len(mcp._host.sessions["one"].client._peer) == 1  # the subscription

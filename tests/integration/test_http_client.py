@@ -1,7 +1,5 @@
 """The protocol client over HTTP: eras told by errors, forgotten sessions, streams that carry questions, headers."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading
@@ -24,11 +22,6 @@ TOOL = {"name": "work", "inputSchema": {"type": "object"}}
 FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 CALL = "tools/call"
 DONE = {"content": [{"type": "text", "text": "done"}]}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def client(url: str, era: EraChoice, person: Responder | None = None) -> AbstractAsyncContextManager[Connection]:
@@ -121,7 +114,7 @@ async def test_a_probe_that_is_never_answered_is_abandoned() -> None:
                 assert connection.client.era.version == "2025-11-25"
                 assert not connection.client.era_was_answered
                 await connection.client.list_tools(timeout=PATIENCE)
-                assert connection.client.in_flight == 0
+                assert len(connection.client._peer) == 0
         finally:
             over.set()
 
@@ -162,7 +155,7 @@ async def test_a_forgotten_session_is_opened_once_and_what_was_not_accepted_is_s
             assert await asyncio.gather(*[call.text() for call in calls]) == ["done"] * 30
             assert site.methods().count("initialize") == 2
             accepted = [one.message["id"] for one in site.of("tools/call") if one.headers["mcp-session-id"] == "s2"]
-            assert sorted(accepted) == sorted(call.slot.id for call in calls)
+            assert sorted(accepted) == sorted(call.pending.id for call in calls)
             await asyncio.wait_for(connection.heard.changes.get(), PATIENCE)
             server.forget()
             assert await connection.call("work").text() == "done"
@@ -186,12 +179,12 @@ async def test_a_call_that_is_given_up_meanwhile_is_not_sent_again() -> None:
             call, held = connection.call("work"), None
             assert await asyncio.to_thread(opening_up.wait, PATIENCE)
             held = connection.call("work")
-            connection.client.give_up(call.slot, "not wanted")
-            connection.client.give_up(held.slot, "not wanted")
+            connection.client.give_up(call.pending, "not wanted")
+            connection.client.give_up(held.pending, "not wanted")
             kept = connection.call("work")
             go_on.set()
             assert await kept.text() == "done"
-            assert [one.message["id"] for one in site.of("tools/call")] == [call.slot.id, kept.slot.id]
+            assert [one.message["id"] for one in site.of("tools/call")] == [call.pending.id, kept.pending.id]
             assert site.of("notifications/cancelled") == []
 
 
@@ -249,9 +242,9 @@ async def test_a_question_belongs_to_the_call_whose_stream_carried_it() -> None:
         async with client(site.url, "legacy", person) as connection:
             calls = [connection.call("work") for _ in range(3)]
             assert [await call.text() for call in calls] == ["done"] * 3
-            assert {slot for _, _, slot in person.asked} == {call.slot for call in calls}
+            assert {pending for _, _, pending in person.asked} == {call.pending for call in calls}
         responses = [one.message for one in site.heard if one.verb == "POST" and not one.method]
-        assert {message["id"] for message in responses} == {f"q{call.slot.id}" for call in calls}
+        assert {message["id"] for message in responses} == {f"q{call.pending.id}" for call in calls}
         assert all(message["result"] == ANSWERS["elicitation/create"] for message in responses)
 
 

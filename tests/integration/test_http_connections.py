@@ -1,7 +1,5 @@
 """The ways to an HTTP server: names, TLS, proxies, unix sockets, redirects; and what a fork must let go of."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import os
@@ -20,11 +18,6 @@ from tests.transports.http import http, talking
 from tests.transports.recorder import opened, request
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)
@@ -254,7 +247,7 @@ async def test_a_forked_child_holds_no_connection_of_its_parent() -> None:
 def test_httpx_is_imported_when_a_server_is_opened_and_not_before() -> None:
     program = """
 import asyncio, sys
-import ipymcp.protocol.transports.http as http, ipymcp.protocol.transports.sse as sse
+import ipymcp.protocol.transports.http as http
 from tests.transports.recorder import Recorder
 transport = http.StreamableHttpTransport("http://127.0.0.1:9/mcp", headers={}, authorizer=None, limit=1)
 assert not {"httpx", "httpcore", "anyio"} & set(sys.modules)

@@ -1,7 +1,5 @@
 """Faults of HTTP on real sockets: each fails its own call with a precise error, and nothing hangs."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -19,11 +17,6 @@ from tests.transports.recorder import Recorder, opened, request
 
 pytestmark = pytest.mark.anyio
 MODERN = {"Mcp_Method": "tools/call", "MCP_Protocol_Version": "2026-07-28"}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def failure(recorder: Recorder, transport: StreamableHttpTransport, tool: str) -> McpError:
@@ -87,7 +80,7 @@ def two_lines(error: McpError) -> tuple[str, str | None]:
             "try again later",
             None,
         ),
-        ("409 Conflict", b"x" * 999, {}, "the server answered HTTP 409 Conflict: " + "x" * 300 + "…", None, None),
+        ("409 Conflict", b"x" * 999, {}, "the server answered HTTP 409 Conflict: " + "x" * 299 + "…", None, None),
     ],
 )
 async def test_an_http_error_is_told_with_its_status_and_first_lines(
@@ -148,6 +141,18 @@ async def test_json_of_another_type_is_read_all_the_same() -> None:
     async with talking({"tools/call": answer}) as (_, transport, recorder):
         transport.send(request(1))
         assert await recorder.answer(1) == "plain"
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "gzip\r\nContent-Encoding: gzip"])
+async def test_an_answer_that_is_compressed_more_than_once_is_not_inflated(encoding: str) -> None:
+    async def answer(asked: Request, reply: Reply) -> None:
+        result = {"content": [{"type": "text", "text": "x" * 100}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": result}).encode()
+        twice = gzip.compress(gzip.compress(body))
+        await reply.full("200 OK", twice, Content_Type="application/json", Content_Encoding=encoding)
+
+    error = await fails_with(answer)
+    assert error.message == "the response is compressed more than once, which ipymcp does not read"
 
 
 async def test_an_answer_to_another_request_fails_the_call_that_got_it() -> None:

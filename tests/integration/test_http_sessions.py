@@ -1,7 +1,5 @@
 """Streamable HTTP from beginning to end: sessions, the GET stream, resumption, order, cancelling, logins."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
@@ -17,11 +15,6 @@ from tests.transports.recorder import notification, opened, opening, request
 
 pytestmark = pytest.mark.anyio
 MODERN = {"Mcp_Method": "tools/call", "MCP_Protocol_Version": "2026-07-28"}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 # -- a session's life -------------------------------------------------------------------------------------------------

@@ -1,25 +1,18 @@
 """HTTP+SSE of 2024-11-05, on real sockets: the endpoint, the answers on the stream, and the stream's end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 
 import pytest
 
 from ipymcp.errors import AuthError, ConnectionLost, HttpError, McpError, ProtocolError, ResultTooLarge, StartError
-from ipymcp.protocol.transports.sse import LegacySseTransport
+from ipymcp.protocol.transports.http import LegacySseTransport
 from tests.servers.raw_http import Held, RawServer, Reply, Request, serving_raw
 from tests.serving import free_port
 from tests.transports.http import sse
 from tests.transports.recorder import Recorder, notification, opened, request
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class SseServer:

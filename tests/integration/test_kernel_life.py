@@ -1,7 +1,5 @@
 """ipymcp through the life of a notebook: loaded, reloaded, reset, run as a whole, used from threads and tasks."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
@@ -151,22 +149,10 @@ def test_settings_take_effect(shared: Kernel) -> None:
 
 
 @every_kernel
-def test_many_calls_at_once_in_tasks_and_in_threads(shared: Kernel) -> None:
-    many = "[r.text for r in await asyncio.gather(*(mcp.m.echo.aio(str(i)) for i in range(100)))]"
-    assert ran(shared, f"texts = {many}\nprint(texts == [str(i) for i in range(100)])").stdout == "True\n"
-    threads = (
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "with ThreadPoolExecutor(8) as pool:\n"
-        "    texts = [r.text for r in pool.map(mcp.m.echo, map(str, range(100)))]\n"
-        "print(texts == [str(i) for i in range(100)])"
-    )
-    assert ran(shared, threads).stdout == "True\n"
-
-
-@every_kernel
 def test_a_call_in_another_thread_shows_nothing_and_tells_its_progress(shared: Kernel) -> None:
     outcome = ran(
         shared,
+        "from concurrent.futures import ThreadPoolExecutor\n"
         "steps = []\nslow = mcp.m.progress.options(on_progress=lambda p: steps.append(p.progress))\n"
         "with ThreadPoolExecutor() as pool:\n"
         "    result = pool.submit(lambda: slow(interval=0.05, count=16)).result()\n"

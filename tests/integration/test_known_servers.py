@@ -1,7 +1,5 @@
 """Stored facts about servers: eras, and catalogs of servers that do not run or that start at the first call."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -86,7 +84,7 @@ def test_looking_at_a_lazy_server_does_not_start_it() -> None:
 
 def test_what_nobody_looked_at_is_listed_a_while_after_the_first_start_and_known_when_it_does_not_run() -> None:
     with notebook(AT_ONCE, demo=demo()) as mcp:
-        known, digest = mcp._host._services.store.known, mcp._host.sessions["demo"].digest
+        known, digest = mcp._host.store.known, mcp._host.sessions["demo"].digest
         deadline = time.monotonic() + 30
         while known.catalog(digest).keys() != KINDS.keys():
             assert time.monotonic() < deadline
@@ -97,13 +95,13 @@ def test_what_nobody_looked_at_is_listed_a_while_after_the_first_start_and_known
 
 def test_what_cannot_be_listed_in_the_background_is_in_the_log_and_no_error_of_the_server() -> None:
     with notebook(AT_ONCE, mute=server("offering", "mute=resources/list", timeout=0.3)) as mcp:
-        known, session = mcp._host._services.store.known, mcp._host.sessions["mute"]
+        known, session = mcp._host.store.known, mcp._host.sessions["mute"]
         deadline = time.monotonic() + 30
         while known.catalog(session.digest).keys() != KINDS.keys() - {"resources"}:
             assert time.monotonic() < deadline
         said = [line.text for line in session.log.tail(10)]
         assert "its resources could not be listed: no answer to resources/list in 0.3 s" in said
-        assert not session.last_error and session.error is None
+        assert not session.status.last_error and session.status.error is None
 
 
 def test_a_lazy_server_is_started_by_reading_and_by_prompts_too() -> None:
@@ -295,7 +293,7 @@ def test_a_lazy_server_whose_files_have_changed_is_asked_about_at_its_first_call
     assert refused.prompts == ["run it? [yes, no] "]
     assert kernel.run("%mcp start own", answers=["yes"]).error is None
     changed()
-    alone = kernel.run("mcp.own.echo('a')").error  # nobody can be asked
+    alone = kernel.run("mcp.own.echo('a')").error  # no one can be asked
     assert alone is not None and alone.ename == "TrustError"
 
 

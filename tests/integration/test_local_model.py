@@ -64,7 +64,7 @@ def test_a_model_calls_the_tool_that_is_meant_and_writes_when_it_has_answered(
     assert outcome.status == "ok", outcome
     begins, card, words, cost = (display["text/plain"] for display in outcome.displays)
     assert begins.startswith("smollm2 · 2 tools of demo, about ")
-    assert card.startswith(f"demo.{tool} · ")
+    assert card.startswith(f"demo.{tool}")
     assert words.strip()
     assert re.fullmatch(r"2 requests, [1-9][\d,]* tokens in, [1-9]\d* out( · cut off: .*)?", cost)
     (call,) = kernel.value("[[one.tool, one.arguments, one.text] for one in answer.calls]")

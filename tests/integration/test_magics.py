@@ -1,7 +1,5 @@
 """The `%mcp` lines that people type, in real kernels: what they do, what they show, and how they fail."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator
@@ -49,7 +47,7 @@ def test_every_line_of_a_first_session_works(kernel: Kernel) -> None:
     assert done(kernel, "%mcp load ./servers.json").displays[0]["text/plain"] == "✓ own: ready, 13 tools"
     table = text(kernel, "%mcp").splitlines()
     assert table[:2] == ["MCP servers", "server      state  era         tools  calls  last error"]
-    assert "everything  ready  2025-11-25  16     0" in table
+    assert "everything  ready  2025-11-25     16      0" in table
     assert "everything.get_sum" in text(kernel, "%mcp tools everything.*")
     assert "own.refuse" in text(kernel, "%mcp tools")
     assert '"timezone": "Europe/Paris"' in text(kernel, "%mcp call time.get_current_time timezone=Europe/Paris")
@@ -163,7 +161,7 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
             "%mcp call demo.echo text=$nam",
             [
                 "ArgumentError: text: the notebook has no name 'nam'",
-                "  did you mean name? single quotes send the text as it is · in: %mcp call demo.echo text=$nam",
+                "  did you mean 'name'? single quotes send the text as it is · in: %mcp call demo.echo text=$nam",
             ],
         ),
         (
@@ -258,7 +256,7 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("%mcp load --no-wiat demo", "there is no option --no-wiat; did you mean --no-wait?"),
+        ("%mcp load --no-wiat demo", "there is no option --no-wiat; did you mean '--no-wait'?"),
         ("%mcp load --era new demo", "--era is one of auto, legacy, modern, not 'new'"),
         ("%mcp load x --", "there is no command after --"),
         ("%mcp call", "which tool? usage: %mcp call [--timeout S] SERVER.TOOL key=value … | {json}"),
@@ -432,7 +430,7 @@ def test_prompts_are_listed_and_their_messages_are_the_lines_value(kernel: Kerne
         ),
         (
             "subscribe demo notes.md",
-            "CallError: demo: does not tell when its resources change",
+            "CallError: demo: does not announce changes of its resources",
             "read the resource again instead",
         ),
         (

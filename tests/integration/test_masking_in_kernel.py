@@ -1,7 +1,5 @@
 """Planted secrets, told by a server in every way and form: nothing that a session writes holds one of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
@@ -108,7 +106,7 @@ def test_nothing_that_a_session_writes_holds_a_secret(start_kernel: StartKernel)
     outcomes.append(kernel.run("mcp.leaky.leak('result', key=mcp.leaky.leak('result').text)", answers=["once", "no"]))
     outcomes.append(kernel.run("%mcp policy reset"))
     outcomes.append(kernel.run("%mcp secret list"))
-    outcomes.append(kernel.run(f"print(repr(mcp._host.state.secrets.get('planted') == {KEPT[::-1]!r}[::-1]))"))
+    outcomes.append(kernel.run(f"print(repr(mcp._host.store.secrets.get('planted') == {KEPT[::-1]!r}[::-1]))"))
     assert outcomes[-1].stdout == "True\n"
     assert outcomes[-2].text is not None and "planted" in outcomes[-2].text
 

@@ -1,7 +1,5 @@
 """Logging in, against a real authorization server on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

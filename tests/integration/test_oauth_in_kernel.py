@@ -1,7 +1,5 @@
 """A server behind a login, loaded in a real kernel by a user with a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -48,9 +46,7 @@ def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_pat
         loaded = cell.wait()
         assert loaded.error is None
         host = server.origin[7:]
-        assert (
-            f"docs wants you to log in at {host}, for the server at {host}; the answer goes to {host}:" in loaded.stdout
-        )
+        assert f"  Log in at {host}, for the server at {host}; the answer goes to {host}.\n" in loaded.stdout
         assert "It may then: read" in loaded.stdout
 
         cell = kernel.start("mcp.docs.whoami().text", answers=[])
@@ -81,25 +77,11 @@ def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tm
         assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
 
 
-def test_other_servers_do_not_wait_for_a_login_nor_end_with_it(kernel: Kernel, tmp_path: Path) -> None:
-    with running() as server, running() as other:
-        cell = load(kernel, tmp_path, docs=server, other=robot(other))
-        page(cell)
-        kernel.answer("!cancel")
-        cell.wait()
-        assert kernel.run("mcp.other.whoami().text").text == "'you are logged in'"
-        listed = kernel.run("%mcp").text or ""
-        assert re.search(r"docs +needs login", listed)
-        assert f"the login at {server.origin[7:]} was not made" in listed
-        refused = kernel.run("mcp.docs.whoami()").error
-        assert refused is not None and refused.ename == "AuthError"
-
-
 def test_with_nobody_to_ask_it_fails_at_once_and_says_so(kernel: Kernel, tmp_path: Path) -> None:
     with running() as server:
         load(kernel, tmp_path, can_ask=False, docs=server).wait()
         listed = kernel.run("%mcp").text or ""
-        assert f"wants a login at {server.origin[7:]}, and there is nobody to ask" in listed
+        assert f"needs a login at {server.origin[7:]}, and no one can be asked" in listed
 
 
 def test_client_credentials_in_a_definition_need_no_user(kernel: Kernel, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A condensed tour of everything a user does, on the older kernels: what works there, and what cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,11 +20,18 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield kernel
 
 
+def test_the_versions_are_those_the_name_promises(kernel: Kernel, kernel_name: str) -> None:
+    versions = done(kernel, "import ipykernel, IPython; print(ipykernel.__version__, IPython.__version__)").stdout
+
+    assert versions.startswith("6.17.1 7.34.0" if kernel_name == "kernel-colab" else "6.")
+    assert kernel_name == "kernel-colab" or versions.split()[1].startswith("8.")
+
+
 def test_lines_and_cells(kernel: Kernel) -> None:
     done(kernel, "n, name = 3, 'Ada'")
     assert text(kernel, "%mcp").splitlines()[2:] == [
-        "demo    ready  2026-07-28  5      0",
-        "own     ready  2026-07-28  13     0",
+        "demo    ready  2026-07-28      5      0",
+        "own     ready  2026-07-28     13      0",
     ]
     assert text(kernel, "%mcp tools dem?.ech?").splitlines()[2].startswith("demo.echo  text")
     assert text(kernel, "%mcp call demo.echo text=what?") == "ToolResult demo.echo: what?"

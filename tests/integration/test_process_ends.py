@@ -1,7 +1,5 @@
 """Five seconds after any end of a kernel, no process of a server's group is left, and no reaper."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -18,10 +16,9 @@ import pytest
 
 import ipymcp
 from tests import processes
+from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Kernel
-
-pytestmark = pytest.mark.timed
 
 every_kernel = pytest.mark.kernels(*KERNELS)
 BARE = server_command("misbehaving", "child")
@@ -79,12 +76,14 @@ def test_an_older_kernel_that_was_shut_down_leaves_none_either(kernel: Kernel) -
     assert_nothing_is_left(groups, reaper)
 
 
+@pytest.mark.timed
 def test_unloading_the_extension_ends_the_servers_before_it_returns(kernel: Kernel) -> None:
     groups, reaper = load(kernel, SERVERS)
     assert kernel.run("%unload_ext ipymcp").status == "ok"
     assert_nothing_is_left(groups, reaper, within=0.5)
 
 
+@pytest.mark.timed
 def test_a_stopped_server_takes_those_along_that_left_its_group(kernel: Kernel) -> None:
     load(kernel, {"away": server_command("misbehaving", "child-setsid")})
     pids = kernel.value("mcp.away.pid().data['children']")
@@ -181,6 +180,7 @@ def run_script(code: str, folder: Path) -> tuple[int, float, list[int], psutil.P
     return script.returncode, took, groups, reaper, stderr
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("end", "status", "error"),
     [("", 0, ""), ("1 / 0", 1, "ZeroDivisionError"), ("sys.exit(7)", 7, "")],
@@ -198,6 +198,7 @@ def test_a_script_that_closes_nothing_ends_within_two_seconds(
     assert_nothing_is_left(groups, reaper, within=0.5)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("end", "status"), [("1 / 0", 1), ("sys.exit(7)", 7)], ids=["an exception", "sys.exit"])
 def test_leaving_connect_in_any_way_ends_its_servers(tmp_path: Path, end: str, status: int) -> None:
     code = f"with ipymcp.connect(servers) as mcp:\n    about(mcp)\n    ending()\n    {end}"
@@ -221,6 +222,7 @@ def in_child(path):
 REFUSED = "LoopError: m.echo: this process was forked after its servers were started"
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "fork",
     [
@@ -241,6 +243,7 @@ def test_a_forked_child_is_refused_at_once_and_its_end_is_not_the_servers(kernel
     assert kernel.run("mcp.m.echo('still here').text").text == "'still here'"
 
 
+@pytest.mark.timed
 def test_a_living_forked_child_does_not_hold_a_server_back_from_its_end(kernel: Kernel) -> None:
     groups, reaper = load(kernel, {"m": server_command("misbehaving")})
     kernel.run("import os, time\nchild = os.fork()\nif not child:\n    time.sleep(60)\n    os._exit(0)")
@@ -251,6 +254,7 @@ def test_a_living_forked_child_does_not_hold_a_server_back_from_its_end(kernel: 
     del reaper
 
 
+@pytest.mark.timed
 def test_the_atexit_of_a_forked_child_leaves_the_servers_alone(tmp_path: Path) -> None:
     code = (
         "import subprocess\nfrom ipymcp import mcp\nmcp.load({'m': servers['plain']})\n"
@@ -262,3 +266,17 @@ def test_the_atexit_of_a_forked_child_leaves_the_servers_alone(tmp_path: Path) -
     assert (returncode, stderr) == (0, "")
     assert took < 2.0
     assert_nothing_is_left(groups, reaper, within=0.5)
+
+
+def test_the_check_itself_finds_a_process_that_a_kernel_left_behind_and_ends_it(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    code = "import subprocess; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid)"
+    orphan = psutil.Process(int(kernel.run(code).stdout))
+    process = psutil.Process(kernel.pid)
+    process.kill()
+    processes.wait_until_gone([process])
+
+    left = rf"group {orphan.pid} not gone within 0\.1 s: \['{orphan.pid} sleep 60'\]"
+    with pytest.raises(AssertionError, match=left):
+        processes.wait_until_group_gone(orphan.pid, within=0.1)
+    processes.wait_until_group_gone(orphan.pid)

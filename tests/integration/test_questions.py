@@ -1,7 +1,5 @@
 """Questions of servers, answered at a prompt: in a sync call, in an await, from a thread, or by no one."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys
@@ -14,8 +12,6 @@ import pytest
 from tests import kernels
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Cell, Kernel, Outcome
-
-pytestmark = pytest.mark.timed
 
 every_kernel = pytest.mark.kernels(*KERNELS)
 SERVERS = ROOT / "tests" / "servers"
@@ -68,7 +64,7 @@ def test_a_form_is_filled_at_the_prompts_of_a_sync_call(shared: Kernel, server: 
         "send? [Enter: yes, again] ",
     ]
     assert outcome.stdout == (
-        f"{server}.ask_form asks:\n"
+        f"{server}.ask_form asks for your input:\n"
         "  │ Who are you?\n"
         "Enter accepts the value in [ ] · - leaves an optional one empty · !decline · !cancel\n"
         "  │ Yours.\n"
@@ -134,11 +130,11 @@ def test_where_nobody_can_answer_it_is_cancelled_at_once(shared: Kernel, call: s
     outcome = shared.run(f"r = {call}\nprint(r.text)")
     assert (outcome.status, outcome.stdout) == ("ok", "cancel\n")
     assert outcome.stderr == (
-        "ipymcp: old.ask_form asked a question, nobody could be asked here, and it was cancelled: "
+        "ipymcp: old.ask_form asked a question, which was cancelled because no one can be asked: "
         "answer in code with mcp.on_elicitation(function)\n"
     )
     logged = shared.run("print(list(mcp.servers['old'].logs())[-1]['text'])").stdout
-    assert logged == "its question was answered 'cancel': nobody could be asked\n"
+    assert logged == "its question was answered 'cancel': no one could be asked\n"
     assert time.monotonic() - began < 5
 
 
@@ -153,6 +149,7 @@ def test_a_submitted_call_asks_where_its_result_is_waited_for(shared: Kernel) ->
     assert outcome.stdout.endswith(("accept\n", "cancel\n")), outcome.stdout
 
 
+@pytest.mark.timed
 @every_kernel
 @pytest.mark.parametrize("server", ["old", "new"])
 def test_an_interrupt_at_the_prompt_of_a_sync_call_ends_it(shared: Kernel, server: str) -> None:
@@ -162,6 +159,7 @@ def test_an_interrupt_at_the_prompt_of_a_sync_call_ends_it(shared: Kernel, serve
     assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
 
 
+@pytest.mark.timed
 @every_kernel
 @pytest.mark.parametrize("server", ["old", "new"])
 def test_an_interrupt_at_the_prompt_of_an_awaited_call_ends_it(shared: Kernel, server: str) -> None:
@@ -171,6 +169,7 @@ def test_an_interrupt_at_the_prompt_of_an_awaited_call_ends_it(shared: Kernel, s
     assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "call", ["mcp.{}.ask_form.options(timeout=0.5)()", "await mcp.{}.ask_form.options(timeout=0.5).aio()"]
 )
@@ -194,7 +193,7 @@ def test_a_server_that_asks_by_a_request_in_the_stateless_era_is_opened_anew(ker
     assert "call the tool again" in outcome.error.traceback, outcome.error.traceback
     assert run(kernel, "print(mcp.new.push().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
     assert kernel.run("mcp.servers['new'].protocol_version").text == "'2025-11-25'"
-    assert "opening the session anew by the handshake" in kernel.run("print(list(mcp.servers['new'].logs()))").stdout
+    assert "reopening the session with a handshake" in kernel.run("print(list(mcp.servers['new'].logs()))").stdout
 
 
 @pytest.mark.parametrize("word", ["", "yes", "Y", "ok"])
@@ -238,15 +237,15 @@ mcp.restart("old")
 @pytest.mark.parametrize(
     ("gives", "why"),
     [
-        ("{'name': 5}", "on_elicitation returned what was not asked for: name: expected string, got 5"),
-        ("{}", "on_elicitation returned what was not asked for: missing argument 'name'"),
+        ("{'name': 5}", "on_elicitation returned values that do not fit: name: expected string, got 5"),
+        ("{}", "on_elicitation returned values that do not fit: missing argument 'name'"),
         (
             "{'name': 'Ada', 'years': 3}",
-            "on_elicitation returned what was not asked for: no argument 'years'",
+            "on_elicitation returned values that do not fit: no argument 'years'",
         ),
         (
             "{'name': 'Ada', 'age': -1}",
-            "on_elicitation returned what was not asked for: age: -1 is less than 0",
+            "on_elicitation returned values that do not fit: age: -1 is less than 0",
         ),
         (
             "5",
@@ -299,7 +298,7 @@ def test_a_function_for_sampling_that_fails_is_said_in_the_cell(kernel: Kernel) 
     kernel.run(f"%load_ext ipymcp\nmcp.on_sampling(lambda request: 1 / 0)\n%mcp load old -- {asks(1)}")
     outcome = kernel.run("mcp.old.ask_model()")
     assert outcome.stderr == (
-        "ipymcp: old.ask_model asked for a model's words and got none: on_sampling raised "
+        "ipymcp: old.ask_model asked for a model's response and got none: on_sampling raised "
         "ZeroDivisionError('division by zero')\n"
     )
 

@@ -1,31 +1,34 @@
-"""Servers of others, from npm and PyPI and on both official SDKs: their tools called, and what comes back."""
-
-from __future__ import annotations
+"""Servers of others, from npm and PyPI and on both official SDKs: their tools, resources and lives."""
 
 import ast
-import asyncio
 import inspect
-import logging
-import queue
+import json
+import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from logging.handlers import QueueHandler
 from pathlib import Path
 
+import jsonschema_rs
 import pandas as pd
+import psutil
 import pytest
 
 import ipymcp
-from ipymcp import ArgumentError, CallCancelled, Mcp, ToolError
+from ipymcp import ArgumentError, ConnectionLost, Mcp, RpcError, ToolError
 from ipymcp.api.stubs import stub
-from ipymcp.protocol.types import Progress
-from tests import real_servers
+from ipymcp.llm.providers import Profile
+from ipymcp.llm.schemas import compile_schema
+from ipymcp.runtime.events import ServerChanged
+from tests import processes, real_servers
+from tests.unit.test_hard_schemas import EVERY, Json, by_new_names
+from tests.unit.test_model_schemas import refusals
 
-LONG = {"duration": 60, "steps": 600}
-"""Arguments of a call that outlasts the test, with a progress every 0.1 s."""
+PATIENCE = 60
+"""Seconds: a server on the official SDK takes a few to start, more where the machine is busy."""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,42 @@ def test_every_tool_has_a_signature_and_a_docstring(mcp: Mcp) -> None:
             assert f"{parameter}:" in documentation or f"{parameter} (" in documentation, (tool, parameter)
 
 
+@pytest.mark.parametrize("profile", EVERY)
+def test_no_provider_refuses_a_tool_none_is_much_longer_and_what_it_lacks_is_listed(mcp: Mcp, profile: Profile) -> None:
+    for tool in mcp.tools:
+        schema = tool.input_schema
+        made = compile_schema(schema, profile)
+
+        assert refusals(made.parameters, profile) == [], tool
+        assert len(json.dumps(made.parameters)) <= 1.2 * len(json.dumps(schema)) + 40, tool
+        declared = jsonschema_rs.validator_for(made.parameters, validate_formats=False)
+        original = jsonschema_rs.validator_for(schema, validate_formats=False)
+        own = {name: new for new, name in made.renamed.items()}
+        for value in by_members(schema):
+            told = by_new_names(value, own)
+            if original.is_valid(value):
+                assert declared.is_valid(told), f"{tool}: {value} is ruled out"
+            elif declared.is_valid(told):
+                assert made.lost, f"{tool}: {value} is taken"
+
+
+def by_members(schema: Json) -> Iterator[Json]:
+    """Arguments with one value of each kind for each member, beside the first of the pool that is valid for others."""
+    valid = jsonschema_rs.validator_for(schema, validate_formats=False)
+    pool = ["a", "", "2026-01-01T00:00:00Z", 0, 1, -1, 1e9, 2.5, True, None, [], ["a"], {}, {"a": 1}, [{}], [1] * 40]
+    members = schema.get("properties", {})
+    base: Json = {}
+    for name in schema.get("required", ()):
+        listed = members[name].get("enum", ())
+        wrong = {each: sum(1 for _ in valid.iter_errors({**base, name: value}))
+                 for each, value in enumerate([*listed, *pool])}  # fmt: skip
+        base[name] = [*listed, *pool][min(wrong, key=lambda each: wrong[each])]
+    yield base
+    for name in members:
+        yield from ({**base, name: value} for value in pool)
+        yield {key: value for key, value in base.items() if key != name}
+
+
 def test_the_stub_of_all_tools_compiles_and_names_each(mcp: Mcp) -> None:
     servers = {
         name: [(entry.alias, "", mcp._factory.schema(entry)) for entry in mcp.tools(f"{name}.*").entries]
@@ -112,80 +151,25 @@ def test_an_enum_is_checked_before_anything_is_sent(mcp: Mcp) -> None:
         mcp.everything.get_structured_content("Atlantis")
 
 
-def test_a_long_operation_reports_its_progress(mcp: Mcp) -> None:
-    heard: list[Progress] = []
-    operation = mcp.everything.trigger_long_running_operation.options(on_progress=heard.append)
-
-    assert operation(duration=0.2, steps=4).text.endswith("Steps: 4.")
-    assert [(one.progress, one.total) for one in heard] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
-def test_a_long_operation_is_cancelled_and_the_next_call_works(mcp: Mcp) -> None:
-    running = threading.Event()
-    operation = mcp.everything.trigger_long_running_operation.options(on_progress=lambda _: running.set())
-    with ThreadPoolExecutor(1) as other_thread:
-        outcome = other_thread.submit(operation, **LONG)
-        assert running.wait(20)
-        assert mcp.cancel() == 1
-
-        with pytest.raises(CallCancelled):
-            outcome.result(timeout=5)
-    assert mcp.everything.echo("next").text == "Echo: next"
-
-
-def test_a_cancelled_task_cancels_its_call(mcp: Mcp) -> None:
-    async def main() -> str:
-        running = asyncio.Event()
-        operation = mcp.everything.trigger_long_running_operation.options(on_progress=lambda _: running.set())
-        task = asyncio.ensure_future(operation.aio(**LONG))
-        await asyncio.wait_for(running.wait(), 20)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return (await mcp.everything.echo.aio("next")).text
-
-    assert asyncio.run(main()) == "Echo: next"
-
-
-@pytest.mark.parametrize("name", ["everything", *real_servers.SDKS])
-def test_what_a_server_logs_is_in_its_log_and_in_pythons_logging(mcp: Mcp, name: str) -> None:
-    heard: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
-    logger, handler = logging.getLogger(f"ipymcp.server.{name}"), QueueHandler(heard)
-    handler.addFilter(lambda record: record.getMessage().startswith("server: "))  # not its stderr
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    try:
-        if name == "everything":
-            mcp.everything.toggle_simulated_logging()
-        else:
-            mcp[name].log("a word of warning", level="warning")
-        record = heard.get(timeout=20)
-        if name == "everything":
-            mcp.everything.toggle_simulated_logging()
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(logging.NOTSET)
-
-    told = [f"server: {line['text']}" for line in mcp.servers[name].logs(None) if line["source"] == "server"]
-    assert record.getMessage() in told  # not always the first: server-everything says by itself that it has our roots
-    if name != "everything":
-        assert (record.levelname, told) == ("WARNING", ["server: a word of warning"])
-
-
 # -- filesystem -------------------------------------------------------------------------------------------------------
 
 
 def test_a_server_is_told_of_the_folders_its_command_names(mcp: Mcp, folder: Path, tmp_path: Path) -> None:
     """server-filesystem lets its client's roots replace the folders it was started on."""
+
+    def wait_until_allowed(path: Path) -> None:
+        deadline = time.monotonic() + 20
+        while str(path) not in mcp.filesystem.list_allowed_directories().text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
     assert str(folder) in mcp.filesystem.list_allowed_directories().text
     try:
         mcp.roots = str(tmp_path)
-        deadline = time.monotonic() + 20
-        while str(tmp_path) not in mcp.filesystem.list_allowed_directories().text:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until_allowed(tmp_path)
     finally:
         mcp.roots = None
+    wait_until_allowed(folder)
 
 
 def test_files_are_written_read_edited_and_listed(mcp: Mcp, folder: Path) -> None:
@@ -337,3 +321,116 @@ def test_a_server_on_the_official_sdk_gives_every_kind_of_result(mcp: Mcp, name:
         server.fail(message="no luck")
     with pytest.raises(ToolError, match="crash"):
         server.crash()
+
+
+# -- resources --------------------------------------------------------------------------------------------------------
+
+
+def test_what_each_has_is_listed(mcp: Mcp) -> None:
+    counts = {
+        name: (len(mcp[name].resources), len(mcp[name].resources.templates), len(mcp[name].prompts)) for name in mcp
+    }
+    assert counts == {
+        **dict.fromkeys(mcp, (0, 0, 0)),
+        "everything": (7, 2, 4),
+        "memory": (1, 0, 0),
+        "fetch": (0, 0, 1),
+        "sdk1": (2, 1, 1),
+        "sdk2": (2, 1, 1),
+    }
+    assert {row["server"] for row in mcp.resources.table} == {"everything", "memory", "sdk1", "sdk2"}
+    assert [prompt.name for prompt in mcp.prompts("fetch")] == ["fetch"]
+
+
+def test_resources_are_read_by_what_they_are(mcp: Mcp) -> None:
+    document = mcp.everything.resources["features.md"].read()
+    assert document.mime_type == "text/markdown"
+    assert "text/markdown" in document._repr_mimebundle_()
+    assert mcp.everything.resources["demo://resource/dynamic/text/{resourceId}"](3).read().text.startswith("Resource 3")
+    assert mcp.everything.resources["demo://resource/dynamic/blob/{resourceId}"](3).read().bytes[:10] == b"Resource 3"
+    assert set(mcp.memory.resources["memory://knowledge-graph"].read().data) == {"entities", "relations"}
+    links = mcp.everything.get_resource_links(count=2).links
+    assert mcp.everything.resources[links[1].uri].read().text.startswith("Resource 2")
+
+
+@pytest.mark.parametrize("name", real_servers.SDKS)
+def test_the_official_sdks_are_read_prompted_and_refuse(mcp: Mcp, name: str) -> None:
+    server = mcp[name]
+    assert server.resources["note://readme"].read().text == "# Read me"
+    assert server.resources["note://{name}"](name="x").read().data == {"name": "x"}
+    assert server.resources["note://pixel"].read().data.startswith(b"\x89PNG")
+    assert server.prompts.greet("Ada", tone="warm").text == "Greet Ada in a warm tone."
+    with pytest.raises(RpcError):
+        server.resources["other://x"].read()
+
+
+def test_a_new_resource_is_in_the_list(mcp: Mcp) -> None:
+    before = len(mcp.everything.resources)
+    data = "data:text/plain;base64,aGVsbG8="
+    mcp.everything.gzip_file_as_resource(name="hello.gz", data=data, outputType="resourceLink")
+    ended = time.monotonic() + PATIENCE
+    while len(mcp.everything.resources) == before:
+        assert time.monotonic() < ended
+        time.sleep(0.05)
+    assert mcp.everything.resources["hello.gz"].read().bytes[:2] == b"\x1f\x8b"
+
+
+# -- lives ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_server_speaks_the_eras_it_has(tmp_path: Path) -> None:
+    speaks = {"time": {"legacy", "modern"}, "sdk2": {"legacy", "modern"}, "sdk1": {"legacy"}, "memory": {"legacy"}}
+    wanted = {
+        f"{name}-{era}": real_servers.definition(name, tmp_path, era=era)
+        for name, eras in speaks.items()
+        for era in sorted(eras)
+    }
+    with ipymcp.connect(wanted) as mcp:
+        assert {name: mcp.servers[name].protocol_version for name in mcp} == {
+            name: "2026-07-28" if name.endswith("modern") else "2025-11-25" for name in wanted
+        }
+        for name in ("time-legacy", "time-modern"):
+            assert mcp[name].get_current_time("UTC")["timezone"] == "UTC"
+        for name in ("sdk1-legacy", "sdk2-legacy", "sdk2-modern"):
+            heard: list[float] = []
+            slow = mcp[name].slow.options(on_progress=lambda progress, heard=heard: heard.append(progress.progress))
+            assert slow(seconds=0.1, steps=3).text == "3 steps"
+            assert heard == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "tool"), [("everything", "trigger-long-running-operation"), ("sdk2", "slow")])
+def test_a_server_killed_in_the_middle_of_a_call_fails_that_call_and_comes_back(
+    name: str, tool: str, tmp_path: Path
+) -> None:
+    long = {"duration": 60, "steps": 600} if name == "everything" else {"seconds": 60.0, "steps": 600}
+    with ipymcp.connect(real_servers.definitions([name, "memory"], tmp_path)) as mcp:
+        server, running = mcp.servers[name], threading.Event()
+        pid = server.pid
+        assert pid is not None
+        with ThreadPoolExecutor(1) as other_thread:
+            outcome = other_thread.submit(mcp[name][tool].options(on_progress=lambda _: running.set()), **long)
+            assert running.wait(PATIENCE)
+            os.kill(pid, signal.SIGKILL)
+
+            with pytest.raises(ConnectionLost, match=f"^{name}.*: the server was ended by SIGKILL"):
+                outcome.result(timeout=5)
+        assert mcp.memory.read_graph()["entities"] == []  # nobody else noticed
+        assert mcp[name].echo("x")
+        assert server.pid != pid
+
+
+def test_all_start_at_once_and_none_is_left_at_the_end(tmp_path: Path) -> None:
+    with ipymcp.connect() as mcp:
+        running_at_first_ready: list[int] = []
+
+        def heard(event: object) -> None:
+            if isinstance(event, ServerChanged) and event.state == "ready" and not running_at_first_ready:
+                running_at_first_ready.append(sum(mcp.servers[name].pid is not None for name in mcp))
+
+        mcp._host.events.subscribe(heard)
+        mcp.load(real_servers.definitions(real_servers.ALL, tmp_path))
+        assert running_at_first_ready[0] > 3
+        children = [psutil.Process(mcp.servers[name].pid) for name in mcp]
+        assert len(children) == len(real_servers.ALL)
+
+    processes.wait_until_gone(children, within=0.5)

@@ -1,7 +1,5 @@
 """Remote servers as sessions: how they are reached, lost and found again, and what a user reads when they cannot be."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys
@@ -16,12 +14,12 @@ from typing import Any
 import pytest
 
 from ipymcp import AuthError, ConnectionLost, Mcp, McpError, ServerError
-from ipymcp.interaction.questions import ElicitationAnswer, FormQuestion, LoginQuestion, UrlQuestion
+from ipymcp.interaction.questions import LoginQuestion, PageReply
 from ipymcp.runtime.context import Timing
 from ipymcp.runtime.host import Host
 from tests.environments import ROOT, server_command
-from tests.kernels import Kernel
-from tests.servers.oauth_server import Behaviour, running
+from tests.servers.oauth_server import running
+from tests.unit.scripted_interface import ScriptedInterface
 
 QUICK = Timing(retries=(0.05, 0.05), unreachable=0.1, check=5.0, refresh=0.01)
 
@@ -303,31 +301,10 @@ with ipymcp.connect("demo") as mcp:
 # -- logging in -------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Visitor:
-    """An `UserInterface` whose user does as told with the address of a login."""
-
-    act: Callable[[LoginQuestion], str | None]
-    questions: list[LoginQuestion] = field(default_factory=list)
-
-    def can_ask(self) -> bool:
-        return True
-
-    def fill(self, question: FormQuestion) -> ElicitationAnswer:
-        raise AssertionError(question)
-
-    def visit(self, question: UrlQuestion) -> ElicitationAnswer:
-        raise AssertionError(question)
-
-    def login(self, question: LoginQuestion) -> str | None:
-        self.questions.append(question)
-        return self.act(question)
-
-
-def browse(question: LoginQuestion) -> str:
+def browse(question: LoginQuestion) -> PageReply:
     urllib.request.urlopen(question.url, timeout=10).close()
     assert question.redirected is not None and question.redirected.wait(10)
-    return ""
+    return PageReply("accept", {"address": ""})
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -335,41 +312,42 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def paste(question: LoginQuestion) -> str:
+def paste(question: LoginQuestion) -> PageReply:
     try:
         urllib.request.build_opener(_NoRedirect).open(question.url, timeout=10)
     except urllib.error.HTTPError as answer:
         answer.close()
-        return str(answer.headers["Location"])
+        return PageReply("accept", {"address": str(answer.headers["Location"])})
     raise AssertionError("no redirect")
 
 
 @pytest.mark.parametrize("act", [browse, paste])
-def test_the_user_logs_in_and_the_server_is_there(act: Callable[[LoginQuestion], str]) -> None:
-    user = Visitor(act)
+def test_the_user_logs_in_and_the_server_is_there(act: Callable[[LoginQuestion], PageReply]) -> None:
+    user = ScriptedInterface(act)
     with running() as server, hosting() as mcp:
-        mcp._host.desk.interaction = user
+        mcp._host.questions.terminal = lambda: user
         mcp.load({"locked": {"url": server.url}})
         assert mcp.servers["locked"].state == "ready"
-        [question] = user.questions
+        [question] = user.asked
+        assert isinstance(question, LoginQuestion)
         assert (question.server, question.domain) == ("locked", server.origin.removeprefix("http://"))
         mcp.restart("locked")
-        assert len(user.questions) == 1
+        assert len(user.asked) == 1
 
 
 def test_while_the_user_logs_in_other_servers_start_and_no_time_runs_out() -> None:
     with running() as server, hosting() as mcp:
         states: list[str] = []
 
-        def think(question: LoginQuestion) -> str:
+        def think(question: LoginQuestion) -> PageReply:
             until(lambda: mcp.servers["demo"].state == "ready")
             states.append(mcp.servers["locked"].state)
             thinking = time.monotonic() + 1.2
             until(lambda: time.monotonic() > thinking)
             return browse(question)
 
-        mcp._host.desk.interaction = Visitor(think)
-        mcp._host._services.max_starting = 1
+        mcp._host.questions.terminal = lambda: ScriptedInterface(think)
+        mcp._host._context.max_starting = 1
         mcp.load({"locked": {"url": server.url, "start_timeout": 1.0}}, "demo")
         assert states == ["needs_auth"]
         assert mcp.servers["locked"].state == "ready"
@@ -377,7 +355,7 @@ def test_while_the_user_logs_in_other_servers_start_and_no_time_runs_out() -> No
 
 def test_a_login_that_is_refused_leaves_the_server_in_need_of_one_until_it_is_started_again() -> None:
     with running() as server, hosting() as mcp:
-        mcp._host.desk.interaction = Visitor(lambda _: None)
+        mcp._host.questions.terminal = lambda: ScriptedInterface(PageReply())
         with pytest.raises(AuthError) as failure:
             mcp.load({"locked": {"url": server.url}})
         domain = server.origin.removeprefix("http://")
@@ -386,41 +364,41 @@ def test_a_login_that_is_refused_leaves_the_server_in_need_of_one_until_it_is_st
             "  %mcp start locked",
         ]
         assert mcp.servers["locked"].state == "needs_auth"
-        mcp._host.desk.interaction = Visitor(browse)
+        mcp._host.questions.terminal = lambda: ScriptedInterface(browse)
         mcp.start("locked")
         assert mcp.servers["locked"].state == "ready"
 
 
-def browse_slowly(question: LoginQuestion) -> str:
+def browse_slowly(question: LoginQuestion) -> PageReply:
     thinking = time.monotonic() + 0.8
     until(lambda: time.monotonic() > thinking)
     return browse(question)
 
 
 def test_a_call_that_needs_a_new_login_has_its_user_log_in_and_goes_on() -> None:
-    user = Visitor(browse)
+    user = ScriptedInterface(browse)
     with running() as server, hosting() as mcp:
-        mcp._host.desk.interaction = user
+        mcp._host.questions.terminal = lambda: user
         mcp.load({"locked": {"url": server.url}})
         server.tokens.clear()
-        user.act = browse_slowly
+        user.reply = browse_slowly
         mcp.locked.whoami.options(timeout=0.3)()
-        assert len(user.questions) == 2
+        assert len(user.asked) == 2
         assert mcp.servers["locked"].state == "ready"
 
 
 def test_a_login_that_is_over_is_asked_for_by_a_start_and_has_all_the_time_it_needs() -> None:
-    user = Visitor(browse)
+    user = ScriptedInterface(browse)
     with running() as server, hosting(Timing(check=0.3)) as mcp:
-        mcp._host.desk.interaction = user
+        mcp._host.questions.terminal = lambda: user
         mcp.load({"locked": {"url": server.url}})
-        user.act = lambda _: None
+        user.reply = PageReply()
         server.tokens.clear()
         with pytest.raises(AuthError):
             mcp.locked.whoami()
         until(lambda: mcp.servers["locked"].state == "needs_auth")
 
-        user.act = browse_slowly
+        user.reply = browse_slowly
         mcp.start("locked")
         assert mcp.servers["locked"].state == "ready"
         mcp.locked.whoami()
@@ -432,22 +410,6 @@ def test_where_nobody_can_be_asked_a_login_fails_at_once() -> None:
             mcp.load({"locked": {"url": server.url}})
         domain = server.origin.removeprefix("http://")
         assert failure.value._two_lines() == [
-            f"AuthError: locked: wants a login at {domain}, and there is nobody to ask",
+            f"AuthError: locked: needs a login at {domain}, and no one can be asked",
             "  %mcp start locked",
         ]
-
-
-def test_a_user_logs_in_from_a_notebook(kernel: Kernel) -> None:
-    with running(Behaviour(scopes_supported=["notes:read"])) as server:
-        kernel.run("%load_ext ipymcp")
-        cell = kernel.start(f"%mcp load locked {server.url}", answers=())
-        outcome = cell.wait_for(lambda outcome: bool(outcome.prompts))
-        url = next(line for line in outcome.stdout.splitlines() if "/authorize?" in line).strip()
-        host = server.origin.removeprefix("http://")
-        assert outcome.stdout.startswith(
-            f"locked wants you to log in at {host}, for the server at {host}; the answer goes to {host}:\n  {url}\n"
-        )
-        urllib.request.urlopen(url, timeout=10).close()
-        kernel.answer("")
-        assert cell.wait().status == "ok", outcome
-        assert kernel.run("mcp.servers['locked'].state").text == "'ready'"

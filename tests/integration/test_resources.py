@@ -1,7 +1,5 @@
 """Resources, templates and prompts, against a raw server in both eras: listed, kept, read, subscribed to."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading
@@ -85,7 +83,7 @@ def test_a_changed_list_is_read_again_at_the_next_look(mcp: Mcp) -> None:
     with News(mcp) as news:
         mcp.s.grow(uri="note://c")
         mcp.s.add_prompt(name="third")
-        news.until(lambda: sum(type(event).__name__ == "OffersChanged" for event in news.events) == 2)
+        news.until(lambda: sum(type(event).__name__ == "ListChanged" for event in news.events) == 2)
     assert [resource.name for resource in mcp.s.resources] == ["a", "b", "c"]
     assert mcp.s.prompts.third().text == "Hello, nobody."
 
@@ -319,7 +317,7 @@ def test_a_server_that_tells_of_no_changes_refuses_in_two_lines(era: str) -> Non
         with pytest.raises(CallError) as caught:
             mcp.s.resources["note://a"].subscribe()
         assert rendered(caught.value) == [
-            "CallError: s: does not tell when its resources change",
+            "CallError: s: does not announce changes of its resources",
             "  read the resource again instead",
         ]
 

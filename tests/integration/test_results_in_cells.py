@@ -1,7 +1,5 @@
 """Outputs of cells: results by their type, progress, servers while they load."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 
@@ -74,7 +72,7 @@ def test_data_is_json_and_records_are_a_table(kernel: Kernel) -> None:
     assert table["text/plain"] == (
         "ToolResult demo.query:\n"
         "species  island     bill_length_mm  bill_depth_mm  flipper_length_mm  body_mass_g  sex   year\n"
-        "Adelie   Torgersen  38.6            19.0           185                4350         male  2007\n"
+        "Adelie   Torgersen            38.6           19.0                185         4350  male  2007\n"
         "count: 1"
     )
 
@@ -157,8 +155,15 @@ def test_a_failed_load_is_told_once(kernel: Kernel) -> None:
     outcome = kernel.run("%mcp load nada -- no-such-program")
 
     assert outcome.error is not None
-    assert outcome.displays[0]["text/plain"] == "✗ nada: did not start"
+    assert outcome.displays[0]["text/plain"] == "✗ nada: failed"
     assert outcome.error.traceback.startswith("CommandNotFound: nada: there is no program 'no-such-program'")
+    assert kernel.run("mcp.servers['nada']").text.startswith("nada · failed · "), "the same word as in the tables"
+
+
+def test_a_stopped_server_is_not_said_to_have_no_prompts(kernel: Kernel) -> None:
+    done(kernel, f"%mcp load still -- {' '.join(server_command('misbehaving'))}\n%mcp stop still")
+
+    assert kernel.run("%mcp prompts still").text.splitlines()[-1] == "no prompts here · still is stopped"
 
 
 def failed(kernel: Kernel, cell: str) -> str:

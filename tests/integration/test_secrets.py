@@ -1,7 +1,5 @@
 """Secrets and logins that outlive the kernel: encrypted in the database, or in a keyring; shared by processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -15,11 +13,12 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import SecretError
-from ipymcp.protocol.oauth.store import Registration, TokenKey, Tokens
+from ipymcp.protocol.oauth.clients import Registration
+from ipymcp.protocol.oauth.interfaces import TokenKey, Tokens
 from ipymcp.storage.database import Database
-from ipymcp.storage.locks import process_lock
 from ipymcp.storage.secrets import Keyring, SecretStore, Vault
 from ipymcp.storage.store import Store
+from ipymcp.storage.tokens import process_lock
 from tests.environments import ROOT
 from tests.kernels import Kernel
 from tests.servers.oauth_server import Behaviour, running
@@ -338,7 +337,7 @@ def test_a_login_that_cannot_be_kept_is_said_and_goes_on(stores: Stores, state_o
 LOCKED = """
 import asyncio, sys
 from pathlib import Path
-from ipymcp.storage.locks import process_lock
+from ipymcp.storage.tokens import process_lock
 
 async def main():
     async with process_lock(Path(sys.argv[1]), "name", 60):

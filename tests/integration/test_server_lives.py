@@ -1,7 +1,5 @@
 """Servers in one process, without a kernel: their lives and their environments."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -17,8 +15,6 @@ from tests import processes
 from tests.bad_servers import PATIENCE, News, bad, connected, pid_of, runs
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.timed
-
 
 def environment_of(mcp: ipymcp.Mcp, name: str) -> dict[str, str]:
     return mcp[name].env().data["environ"]
@@ -27,6 +23,7 @@ def environment_of(mcp: ipymcp.Mcp, name: str) -> dict[str, str]:
 # -- lives ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_servers_start_side_by_side() -> None:
     with connected({f"s{n}": bad("delay=tools/list:0.5") for n in range(8)}, load=False) as mcp:
         began = time.monotonic()
@@ -251,5 +248,5 @@ def test_a_folder_that_does_not_exist_is_said(tmp_path: Path) -> None:
             mcp.load({"one": bad(cwd="nowhere")})
         assert caught.value._render_traceback_() == [
             f"StartError: one: its folder does not exist: {tmp_path / 'nowhere'}",
-            "  mend cwd in its definition",
+            "  correct cwd in its definition",
         ]

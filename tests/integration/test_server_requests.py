@@ -1,7 +1,5 @@
 """Requests of servers in both eras: their own messages, and input rounds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -32,11 +30,6 @@ ASK_FORM = {"method": "elicitation/create", "params": FORM}
 ASK_ROOTS = {"method": "roots/list"}
 NEEDS = {"resultType": "input_required"}
 STATE = "sealed-by-the-server"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def sdk(number: int, era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
@@ -223,7 +216,7 @@ async def test_inputs_of_one_round_are_asked_for_at_once_and_belong_to_the_call(
     async with sdk(2, "modern", person) as connection:
         call = connection.call("ask_all")
         await person.until("asked", "asked", "asked")
-        assert {slot for _, _, slot in person.asked} == {call.slot}
+        assert {pending for _, _, pending in person.asked} == {call.pending}
         assert person.thinking is not None
         person.thinking.set()
         assert await call.text() == "Ada, Paris, 1 roots"
@@ -306,11 +299,11 @@ async def test_a_refused_input_fails_the_call_and_withdraws_the_others() -> None
     thinking = asyncio.Event()
 
     class Refusing(Person):
-        async def answer(self, method: str, params: dict[str, Any], slot: Any) -> dict[str, Any]:
+        async def answer(self, method: str, params: dict[str, Any], pending: Any) -> dict[str, Any]:
             if method == "roots/list":
                 await self.until("asked")
                 raise RpcError("no roots for you", code=-1)
-            return await super().answer(method, params, slot)
+            return await super().answer(method, params, pending)
 
     person = Refusing(thinking=thinking)
     async with raw("modern", person) as connection:
@@ -326,27 +319,27 @@ async def test_a_call_given_up_while_its_input_is_gathered_ends_there() -> None:
     async with raw("modern", person) as connection:
         call = connection.call("need", result={**NEEDS, "inputRequests": {"a": ASK_FORM}, "requestState": STATE})
         await person.until("asked")
-        assert connection.client.in_flight == 1
-        assert connection.client.give_up(call.slot, "not wanted")
-        assert not connection.client.give_up(call.slot, "not wanted")
+        assert len(connection.client._peer) == 1
+        assert connection.client.give_up(call.pending, "not wanted")
+        assert not connection.client.give_up(call.pending, "not wanted")
         await person.until("withdrawn")
         heard = await connection.call("heard").value()
         assert [frame["method"] for frame in heard].count("notifications/cancelled") == 0
-        assert connection.client.in_flight == 0
+        assert len(connection.client._peer) == 0
 
 
 async def test_a_call_given_up_in_a_later_round_is_cancelled_under_that_rounds_id() -> None:
     async with raw("modern", Person()) as connection:
         call = connection.call("need", result={**NEEDS, "requestState": "stall"})
-        first = call.slot.id
+        first = call.pending.id
         while "stall" not in (await connection.call("heard").text()).partition("stall")[2]:
             pass  # the retry was heard
-        assert connection.client.give_up(call.slot, "not wanted")
+        assert connection.client.give_up(call.pending, "not wanted")
         cancelled: list[int] = []
         while not cancelled:
             heard = await connection.call("heard").value()
             cancelled = [frame["params"]["requestId"] for frame in heard if frame["method"].endswith("/cancelled")]
-        assert cancelled == [call.slot.id] != [first]
+        assert cancelled == [call.pending.id] != [first]
 
 
 async def test_a_connection_that_ends_fails_a_call_whose_input_is_gathered() -> None:

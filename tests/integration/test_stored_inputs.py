@@ -1,6 +1,4 @@
-"""VS Code's `inputs`: passwords are stored like secrets, for one definition."""
-
-from __future__ import annotations
+"""VS Code's `inputs` and unset variables: what the user gives is stored like a secret, for one definition."""
 
 import json
 import re
@@ -9,6 +7,7 @@ from pathlib import Path
 from tests.conftest import StartKernel
 from tests.environments import server_command
 from tests.kernels import Kernel
+from tests.panels import CommView
 
 
 def test_a_password_that_was_asked_for_is_kept_for_its_definition(start_kernel: StartKernel, tmp_path: Path) -> None:
@@ -39,10 +38,10 @@ def test_a_password_that_was_asked_for_is_kept_for_its_definition(start_kernel: 
     assert [re.split("  +", line)[0] for line in listed[2:]] == ["input:token", "input:token"]
 
     kernel = kernel_with()
-    assert kernel.run(load).error is None  # where nobody can be asked
+    assert kernel.run(load).error is None  # where no one can be asked
     assert token(kernel, "one") == repr("the-first-token"[::-1])
     log = kernel.run("%mcp logs one").text or ""
-    assert "input:token is kept; %mcp secret delete input:token forgets it" in log
+    assert "input:token is saved; %mcp secret delete input:token deletes it" in log
     assert kernel.run("%mcp secret delete input:token").stdout == "deleted: input:token\n"
     assert kernel.run("%mcp restart one", answers=["the-second-token"]).prompts == ["token: "]
     assert token(kernel, "one") == repr("the-second-token"[::-1])
@@ -55,4 +54,48 @@ def test_a_password_that_was_asked_for_is_kept_for_its_definition(start_kernel: 
     assert re.split("  +", listed[1])[-1] == "problem"
     assert kernel.run(f"%mcp load {file} one", answers=["the-fourth-token", "", ""]).prompts[0] == "token: "
     log = kernel.run("%mcp logs one").text or ""
-    assert "what was kept as input:token cannot be read: the key it was" in log
+    assert "the saved value of input:token cannot be read: the key it was" in log
+
+
+def test_a_variable_that_is_missing_is_set_in_the_panel_for_its_definition(
+    start_kernel: StartKernel, tmp_path: Path
+) -> None:
+    file = tmp_path / "mcp.json"
+    command, *arguments = server_command("misbehaving")
+
+    def kernel_with(**more: str) -> Kernel:
+        server = {"command": command, "args": arguments, "env": {"TOKEN": "${SOME_TOKEN}", **more}}
+        file.write_text(json.dumps({"mcpServers": {"one": server, "two": {**server, "cwd": "."}}}))
+        kernel = start_kernel(env={"IPYMCP_STATE_DIR": str(tmp_path / "state"), "IPYMCP_TRUST": "all"})
+        kernel.run("%load_ext ipymcp")
+        return kernel
+
+    def token(kernel: Kernel) -> str | None:
+        return kernel.run("mcp.one.env().data['environ']['TOKEN'][::-1]").text
+
+    kernel = kernel_with()
+    failed = kernel.run(f"%mcp load {file} one two")
+    assert failed.error is not None and "${SOME_TOKEN} is not set in this kernel" in str(failed.error)
+    view = CommView(kernel, kernel.run("%mcp panel", answers=()).displays)
+    view.hello()
+    view.until(lambda state: state["servers"]["one"]["state"] == "error")
+    row = view.state["servers"]["one"]
+    assert (row["missing"], row["error"]["hint"]) == ("SOME_TOKEN", None)
+    assert view.reply("set_value", server="one", name="OTHER", value="x")["error"]["type"] == "UnknownName"
+    view.ask("set_value", server="one", name="SOME_TOKEN", value="a-token-of-mine")
+    view.until(lambda state: state["servers"]["one"]["state"] == "ready")
+    assert token(kernel) == repr("a-token-of-mine"[::-1])
+    assert view.state["servers"]["two"]["state"] == "error", "another definition has nothing of it"
+    assert "a-token-of-mine" not in str(kernel.run("mcp.one.env()").text)
+    listed = (kernel.run("%mcp secret list").text or "").splitlines()[2:]
+    assert [re.split("  +", line)[0] for line in listed] == ["input:env:SOME_TOKEN"]
+    assert "a-token-of-mine" not in file.read_text()
+
+    kernel = kernel_with()
+    assert kernel.run(f"%mcp load {file} one").error is None, "kept beyond the kernel"
+    assert token(kernel) == repr("a-token-of-mine"[::-1])
+    kernel.run("import os; os.environ['SOME_TOKEN'] = 'of-this-kernel'\n%mcp restart one")
+    assert token(kernel) == repr("of-this-kernel"[::-1])
+
+    kernel = kernel_with(MORE="1")
+    assert kernel.run(f"%mcp load {file} one").error is not None, "a changed definition has nothing of it"

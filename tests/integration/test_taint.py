@@ -17,14 +17,16 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, PolicyError, Toolset
+from ipymcp.interaction.questions import PageReply
 from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.security.untrusted import Conversation
 from tests.environments import ROOT
-from tests.servers.mail import PAGE
+from tests.servers.raw_stdio import PAGE
+from tests.unit.scripted_interface import ScriptedInterface
 
 MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}
 DOUBTED = (
-    "Not done: needs your consent because the model has read untrusted content from {}, and nobody answered;"
+    "Not done: needs your consent because the model has read untrusted content from {}, and no one answered;"
     " allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False allows it"
     " beforehand. Do not try it again; go on without it, or ask the user."
 )
@@ -141,6 +143,17 @@ def framed(mcp: Mcp) -> Callable[[], object]:
     return lambda: frame
 
 
+def mapped(mcp: Mcp) -> Callable[[], object]:
+    found = mcp.mail.read.map(["x", "y"])
+    mcp._host.guard.untrusted._contents.clear()
+    return lambda: found
+
+
+def one_of_many_rows(mcp: Mcp) -> Callable[[], object]:
+    frame = mcp.mail.read.map([PAGE, *(f"page {number}" for number in range(200))]).df
+    return lambda: frame.head(1)
+
+
 FUNCTIONS = {
     "its call": given_by(lambda mcp: mcp.mail.read("a page").size),
     "its call in a thread": given_by(lambda mcp: asyncio.run(asyncio.to_thread(lambda: mcp.mail.read("a page").size))),
@@ -152,6 +165,8 @@ FUNCTIONS = {
     "a text from before": earlier,
     "a result from before": kept,
     "a frame from before": framed,
+    "a map from before": mapped,
+    "the first row of a map of many": one_of_many_rows,
 }
 
 
@@ -208,6 +223,7 @@ def coder(mcp: Mcp, patterns: str = "*", **names: Any) -> CodeRunner:
 
 
 SENT = "mcp.mail.send().text"
+NOT_ITS_OWN = "PolicyError in line 1: mail.send: a model's code may not go on with a stream that it has not begun"
 
 
 def test_a_models_code_calls_as_the_model(mcp: Mcp) -> None:
@@ -267,3 +283,43 @@ def test_a_models_code_calls_the_tools_that_it_was_given_and_no_others(mcp: Mcp)
     with pytest.raises(PolicyError):
         mcp.policy.deny("mail.send")
         mcp.mail.send()
+
+
+# -- maps of a model's code -------------------------------------------------------------------------------------------
+
+STREAM = "s = iter(mcp.mail.send.map.stream({'to': str(n)} for n in range(9)))\nnext(s)[1].text"
+NEXT = "next(s)[1].text"
+
+
+def test_a_stream_of_a_models_code_is_asked_about_again_once_the_model_is_doubted(mcp: Mcp) -> None:
+    user = ScriptedInterface(PageReply(answer="once"))
+    mcp.policy.ask("mail.send")
+    mcp._host.questions.terminal = lambda: user
+    model = coder(mcp)
+    assert ran(model, STREAM, NEXT, "mcp.mail.read('a page')")[:2] == ["'sent'", "'sent'"]
+    user.reply = PageReply(answer="no")
+    [refused] = ran(model, "print(next(s)[1])")
+
+    assert refused.startswith("mail.send: you said no")
+    assert len(user.asked) == 2 and "has read untrusted content" in user.asked[1].calls[0].why
+
+
+def test_a_models_code_goes_on_with_no_stream_that_it_has_not_begun(mcp: Mcp) -> None:
+    names: dict[str, Any] = {"mcp": mcp}
+    earlier = CodeRunner(mcp._host, mcp.tools.selection, names, allowed=True, conversation=Conversation())
+    assert ran(earlier, STREAM) == ["'sent'"]
+    assert ran(coder(mcp, s=names["s"]), NEXT) == [NOT_ITS_OWN]
+
+    own = iter(mcp.mail.send.map.stream({"to": str(number)} for number in range(9)))
+    next(own)
+    assert ran(coder(mcp, s=own), NEXT) == [NOT_ITS_OWN]
+
+
+def test_a_map_that_a_models_code_goes_on_with_is_asked_about_once(mcp: Mcp) -> None:
+    user = ScriptedInterface(PageReply(answer="once"))
+    mcp._host.questions.terminal = lambda: user
+    found = mcp.mail.fail.map(["a", "b", "c"])
+    mcp.policy.ask("mail.fail")
+    ran(coder(mcp, found=found), "found.retry()")
+
+    assert [one.calls[0].sentence for one in user.asked] == ["The model wants to run mail.fail 3 times"]

@@ -1,7 +1,5 @@
 """Calls that become tasks, in the stateless era (the extension) and in the handshake era (2025-11-25)."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal
@@ -233,7 +231,7 @@ def test_a_task_the_server_does_not_know_ends_in_two_lines(mcp: Mcp) -> None:
 def test_a_server_without_tasks_says_so() -> None:
     with connected({"m": bad(era="legacy", ours="legacy")}) as mcp, pytest.raises(CallError) as caught:
         mcp.servers["m"].task("x")
-    assert rendered(caught.value) == ["CallError: m: has no tasks", "  its calls are answered by their results"]
+    assert rendered(caught.value) == ["CallError: m: has no tasks", "  its calls return their results directly"]
 
 
 def test_a_server_that_goes_away_names_the_task(mcp: Mcp) -> None:

@@ -1,8 +1,5 @@
 """Tools as Python functions, on real servers: how they are called, what they refuse, what looking at them shows."""
 
-from __future__ import annotations
-
-import asyncio
 import copy
 import inspect
 import pickle
@@ -41,30 +38,11 @@ def refusal(call: Callable[[], object]) -> tuple[str, str | None]:
     return str(caught.value), caught.value.hint
 
 
-def test_required_arguments_go_by_position_and_optional_ones_by_name(mcp: Mcp) -> None:
-    found = mcp.sdk.search("penguins", max_results=3, from_="2020", order="oldest", tags=["a"], exact=True, near=5)
-
-    assert found.data == {
-        **{"query": "penguins", "max-results": 3, "from": "2020", "order": "oldest"},
-        **{"tags": ["a"], "weights": None, "exact": True, "near": 5},
-    }
-
-
-def test_an_exact_name_that_is_no_identifier_is_taken_too(mcp: Mcp) -> None:
-    assert mcp.sdk.search("x", **{"max-results": 1, "from": "2021"}).data["max-results"] == 1
-    assert mcp.sdk.search.call({"query": "x", "max-results": 2}).data["max-results"] == 2
-
-
 def test_values_are_brought_into_the_schemas_form(mcp: Mcp) -> None:
     assert mcp.sdk.search("x", max_results="7", tags=("a", "b"), near="here").data["tags"] == ["a", "b"]
     assert mcp.sdk.add(2.0, "40").data == 42
     route = {"name": "home", "points": [{"x": 0, "y": 0}, {"x": 3, "y": 4}]}
     assert mcp.sdk.travel(route, speed=2).data["length"] == 2.5
-
-
-def test_none_is_left_out_where_the_schema_has_no_null(mcp: Mcp) -> None:
-    assert mcp.sdk.search("x", order=None, from_=None).data["order"] == "newest"
-    assert refusal(lambda: mcp.sdk.search(None))[0] == "sdk.search: query: expected string, got None"
 
 
 @pytest.mark.parametrize(
@@ -104,25 +82,6 @@ def test_what_does_not_fit_is_refused_before_it_is_sent(
     calls = mcp.servers["demo"]._session.calls
     assert refusal(lambda: call(mcp)) == (message, hint)
     assert mcp.servers["demo"]._session.calls == calls
-
-
-async def answers(mcp: Mcp) -> list[str]:
-    return [result.text for result in await asyncio.gather(*(mcp.demo.echo.aio(str(n)) for n in range(20)))]
-
-
-def test_a_tool_is_awaited_many_times_at_once(mcp: Mcp) -> None:
-    assert asyncio.run(answers(mcp)) == [str(n) for n in range(20)]
-
-
-def test_a_submitted_call_goes_on_by_itself(mcp: Mcp) -> None:
-    call = mcp.demo.slow.submit(seconds=60)
-    assert (call.done, call in mcp.calls) == (False, True)
-    with pytest.raises(TimeoutError):
-        call.result(timeout=0.01)
-    assert call.cancel()
-    with pytest.raises(ipymcp.CallCancelled):
-        call.result()
-    assert mcp.demo.echo.submit("quick").result(timeout=30).text == "quick"
 
 
 def test_options_change_how_a_tool_is_called_and_leave_it_as_it_was(mcp: Mcp) -> None:
@@ -171,8 +130,11 @@ def test_a_selection_takes_both_names_of_a_tool_and_denies_by_both(mcp: Mcp) -> 
     assert len(mcp.tools("nothing.*")) == 0
 
 
-def test_a_copy_of_a_tool_is_the_tool_and_none_is_pickled(mcp: Mcp) -> None:
-    for thing in (mcp, mcp.demo, mcp.demo.echo, mcp.demo.echo.aio, mcp.servers, mcp.servers["demo"], mcp.tools):
+def test_a_copy_is_the_thing_itself_and_only_tools_are_pickled(mcp: Mcp) -> None:
+    assert copy.copy(mcp.demo.echo) is mcp.demo.echo and copy.deepcopy([mcp.demo.echo])[0] is mcp.demo.echo
+    with pytest.raises(TypeError, match=r"pickle mcp\.demo\.echo instead of its \.aio"):
+        pickle.dumps(mcp.demo.echo.aio)
+    for thing in (mcp, mcp.demo, mcp.servers, mcp.servers["demo"], mcp.tools):
         assert copy.copy(thing) is thing and copy.deepcopy([thing])[0] is thing
         with pytest.raises(TypeError, match="lives in this process, with its MCP servers, and cannot be pickled"):
             pickle.dumps(thing)
@@ -196,8 +158,8 @@ def test_a_repr_starts_nothing_and_waits_for_nothing(mcp: Mcp) -> None:
         assert repr(other) == (
             "MCP servers\n"
             "server  state     era  tools  calls  last error\n"
-            "late    starting       0      0\n"
-            "off     disabled       0      0"
+            "late    starting           0      0\n"
+            "off     disabled           0      0"
         )
         assert repr(other.late) == "late: tools\ntool  arguments  description\nlate is starting"
         assert repr(other.off) == "off: tools\ntool  arguments  description\noff is disabled"
@@ -266,6 +228,7 @@ def test_shift_tab_shows_a_tools_own_signature_and_words_once(kernel: Kernel, co
 def test_a_question_mark_and_help_show_the_same(kernel: Kernel) -> None:
     assert "Its own name is 'max-results'." in kernel.run("mcp.sdk.search?").pager
     assert "Its own name is 'max-results'." in kernel.run("mcp.sdk.search??").pager
-    assert "search(query: str, *, max_results: int = 10" in kernel.run("help(mcp.sdk.search)").stdout
+    helped = " ".join(kernel.run("help(mcp.sdk.search)").stdout.replace("|", "").split())  # Python 3.13 wraps it
+    assert "query: str, *, max_results: int = 10" in helped
     assert "one row for each" not in (kernel.inspect("mcp.demo") or "")
     assert text(kernel, "import inspect\nlist(inspect.signature(mcp.demo.echo).parameters)") == "['text']"

@@ -37,7 +37,9 @@ def start_threads(mcp: Mcp) -> None:
     """Start all the threads that functions run in: they are this module's, not the first test's that needs another."""
     barrier = threading.Barrier(5)
     for _ in range(4):
-        mcp._host.handlers.loop.call_soon_threadsafe(mcp._host.handlers.loop.run_in_executor, None, barrier.wait)
+        mcp._host.handler_loop.loop.call_soon_threadsafe(
+            mcp._host.handler_loop.loop.run_in_executor, None, barrier.wait
+        )
     barrier.wait(30)
 
 

@@ -1,7 +1,5 @@
 """One body of tests over stdio, Streamable HTTP and HTTP+SSE, in both eras: what the transport interface promises."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -10,24 +8,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ipymcp.errors import ConnectionLost, RpcError
+from ipymcp.errors import ConnectionLost, HttpError, RpcError
 from ipymcp.protocol import types
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.transports.base import Transport
-from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
-from ipymcp.protocol.transports.stdio import StdioTransport
-from tests.clients import PATIENCE, Connection, connected
+from tests.clients import PATIENCE, Connection, connected, stdio
 from tests.environments import server_command
 from tests.serving import free_port
 from tests.transports.http import http, serving, sse
 from tests.transports.proxy import Proxy, proxied
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 # -- servers ----------------------------------------------------------------------------------------------------------
@@ -63,26 +54,17 @@ def old_url() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
-class NoWatch:
-    def starting(self) -> None: ...
-
-    def started(self, process: ServerProcess) -> None: ...
-    def ended(self, process: ServerProcess) -> None: ...
-
-
-def stdio() -> StdioTransport:
-    return StdioTransport(
-        Launch(server_command("sdk2"), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace()
-    )
-
-
 Connect = Callable[[], contextlib.AbstractAsyncContextManager[Connection]]
 
 
 @pytest.fixture(params=["stdio legacy", "stdio modern", "http legacy", "http modern", "sse legacy"])
 def connect(request: pytest.FixtureRequest, url: str, sse_url: str) -> Connect:
     transport, era = request.param.split()
-    make: dict[str, Callable[[], Transport]] = {"stdio": stdio, "http": lambda: http(url), "sse": lambda: sse(sse_url)}
+    make: dict[str, Callable[[], Transport]] = {
+        "stdio": lambda: stdio(server_command("sdk2")),
+        "http": lambda: http(url),
+        "sse": lambda: sse(sse_url),
+    }
     return lambda: connected(make[transport](), era)
 
 
@@ -97,7 +79,7 @@ async def test_open_list_call_and_close(connect: Connect) -> None:
         assert client.instructions == "Tools with rich schemas, on the official SDK 2.x."
         text = "größer ✓ \u2028 " + "x" * 300_000
         assert await connection.ask("echo", text=text) == text
-        assert (client.in_flight, client.queued) == (0, 0)
+        assert (len(client._peer), client.queued) == (0, 0)
 
     assert connection.heard.losses == []
     with pytest.raises(ConnectionLost):
@@ -128,9 +110,9 @@ async def test_a_call_that_is_given_up_ends_and_the_next_one_works(connect: Conn
         call = connection.call("slow", seconds=60, steps=600)
         await asyncio.wait_for(call.progress.get(), PATIENCE)
 
-        assert connection.client.give_up(call.slot, "enough")
-        assert not connection.client.give_up(call.slot, "twice")
-        assert connection.client.in_flight == 0
+        assert connection.client.give_up(call.pending, "enough")
+        assert not connection.client.give_up(call.pending, "twice")
+        assert len(connection.client._peer) == 0
         assert await connection.ask("echo", text="next") == "next"
         assert connection.heard.noises == []
 
@@ -202,7 +184,7 @@ async def test_a_call_is_cancelled_as_its_era_says(url: str, era: EraChoice) -> 
     async with through_proxy(url, era) as (connection, proxy):
         call = connection.call("slow", seconds=60, steps=602)
         await asyncio.wait_for(call.progress.get(), PATIENCE)
-        connection.client.give_up(call.slot, "enough")
+        connection.client.give_up(call.pending, "enough")
         if era == "legacy":
             await asyncio.wait_for(proxy.wait_for(b'"notifications/cancelled"'), PATIENCE)
         else:
@@ -239,3 +221,11 @@ async def test_the_newest_era_a_server_has_is_found(url: str, old_url: str) -> N
     async with connected(http(old_url), "auto") as connection:
         assert connection.client.era.version == "2025-11-25"
         assert await connection.ask("echo", message="old") == "Echo: old"
+
+
+@pytest.mark.parametrize("sdk", ["sdk1", "sdk2"])
+async def test_a_server_of_the_old_transport_refuses_the_new_one_in_a_way_that_can_be_told(sdk: str) -> None:
+    with serving(server_command(sdk, "--sse", "0"), "http://") as url, pytest.raises(HttpError) as caught:
+        async with connected(http(url), "auto"):
+            pass
+    assert caught.value.status in (400, 404, 405)

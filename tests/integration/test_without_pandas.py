@@ -1,7 +1,5 @@
 """`.df` where the user has no pandas: polars serves, in an environment of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -6,8 +6,6 @@
 One line for each server and transport. The exit status is not 0 if one is not as it should be.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """The servers of the interoperability run: where each comes from, how it is started, and one call of it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

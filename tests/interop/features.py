@@ -1,7 +1,5 @@
 """The features of server-everything, one function each, run over each of its transports."""
 
-from __future__ import annotations
-
 import logging
 import queue
 from collections.abc import Callable

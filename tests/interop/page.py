@@ -1,14 +1,8 @@
 """docs/interoperability.md: what came of the run, as a page that is the same as long as nothing has changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.interop.run import Row
-
-__all__ = ["page"]
+from tests.interop.run import Row
 
 INTRODUCTION = """\
 # Interoperability

@@ -1,7 +1,5 @@
 """Tries out one server, and all that server-everything has; what comes of it."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +8,6 @@ from ipymcp import Mcp, McpError, ToolError
 from ipymcp.api.servers import ServerTools
 from tests.interop.candidates import Candidate, placed_in
 from tests.interop.features import FEATURES, SERVER, User
-
-__all__ = ["Row", "try_features", "try_out"]
 
 LONGEST = 60
 

@@ -1,7 +1,5 @@
 """A Jupyter server with a kernel that has ipymcp, for tests that leave both as they were."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A login up to where the browser comes back, at a real authorization server."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Protocol

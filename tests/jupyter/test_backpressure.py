@@ -1,7 +1,5 @@
 """A browser that does not read costs bounded memory, in a real kernel and in a real Jupyter server."""
 
-from __future__ import annotations
-
 import itertools
 import shlex
 import time

@@ -1,7 +1,5 @@
 """The callback page of a login: a real authorization server, a real kernel, a browser made of requests."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

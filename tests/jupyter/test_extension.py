@@ -1,7 +1,5 @@
 """The installed extension: what enables it, what it imports, and who may use it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A real JupyterHub behind TLS and two users: each reaches only their own kernels."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

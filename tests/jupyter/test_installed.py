@@ -1,7 +1,5 @@
 """The published packages, their build, and how Jupyter lists an installed wheel."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -85,7 +83,8 @@ def test_the_licence_of_what_is_bundled_comes_with_it(wheel: zipfile.ZipFile) ->
 
 def test_an_sdist_has_what_the_project_is_made_of_and_nothing_else(sdist: Path) -> None:
     folders = {".ci", "benchmarks", "docs", "etc", "examples", "ipymcp", "labextension", "tests"}
-    files = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "pyproject.toml"}
+    texts = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
+    files = texts | {"Makefile", "mkdocs.yml", "pyproject.toml"}
     made_by_hatchling = {".gitignore", "PKG-INFO"}
     assert {path.name for path in sdist.iterdir()} == folders | files | made_by_hatchling
     assert not (sdist / "tests" / "unit" / "test_repository.py").exists()  # it reads .github

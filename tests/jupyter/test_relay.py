@@ -1,7 +1,5 @@
 """The sidebar's way to a kernel: a real server, real kernels, raw WebSockets."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -15,8 +13,6 @@ import pytest
 from tornado.websocket import WebSocketClosedError
 
 from tests.jupyter_servers import TOKEN, JupyterServer, ServedKernel, memory, started
-
-pytestmark = pytest.mark.timed
 
 FLOOD = """
 import os, socket, threading
@@ -69,6 +65,7 @@ def test_a_view_sees_and_calls_through_the_relay(server: JupyterServer, kernel: 
         assert result["ok"] and "Adelie" in json.dumps(result["preview"])
 
 
+@pytest.mark.timed
 def test_it_answers_while_a_cell_blocks_the_kernel(server: JupyterServer, kernel: ServedKernel) -> None:
     with server.view(kernel) as view:
         view.hello()
@@ -90,9 +87,8 @@ def test_it_answers_while_a_cell_blocks_the_kernel(server: JupyterServer, kernel
 
 def test_line_breaks_in_a_message_are_no_ends(server: JupyterServer, kernel: ServedKernel) -> None:
     with server.view(kernel) as view:
-        view.send_text(
-            json.dumps({"kind": "hello", "version": 1, "wants": ["servers"]}, indent=2).replace("\n", "\r\n")
-        )
+        hello = json.dumps({"kind": "hello", "version": 1, "client": "cell", "wants": ["servers"]}, indent=2)
+        view.send_text(hello.replace("\n", "\r\n"))
         view.wait(lambda message: message["kind"] == "snapshot")
 
 

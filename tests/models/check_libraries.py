@@ -42,7 +42,8 @@ from ipymcp.llm.integrations import langchain_tools
 from ipymcp.llm.providers import PLAIN, Declaration
 from ipymcp.llm.pydantic_ai import PydanticBackend
 from ipymcp.llm.schemas import compile_schema
-from ipymcp.runtime.server_requests import SamplingRequest
+from ipymcp.protocol.types import encode
+from ipymcp.runtime.client_handlers import SamplingRequest
 
 CALLED = {"llm": "implementation", "chatlas": "func"}
 
@@ -213,7 +214,7 @@ def test_langchain(mcp: Mcp) -> None:
 
 def test_langchain_is_told_of_a_tools_variants(mcp: Mcp) -> None:
     variants = {"anyOf": [{"properties": {"do": {"const": word}}, "required": ["do"]} for word in ("make", "drop")]}
-    declaration = Declaration("s__t", "s", "t", "[s] Does it.", compile_schema(variants, PLAIN).parameters)
+    declaration = Declaration("s__t", "s", "t", "[s] Does it.", encode(compile_schema(variants, PLAIN).parameters))
 
     (tool,) = langchain_tools([declaration], mcp.tools._caller(None), images=False)
 
@@ -319,12 +320,34 @@ def test_a_model_of_a_library_is_doubted_once_it_was_given_untrusted_content(lib
         refused = told(tools["mail__send"])
 
         assert refused.startswith(
-            "Not done: needs your consent because the model has read untrusted content from mail.read, and nobody"
+            "Not done: needs your consent because the model has read untrusted content from mail.read, and no one"
             " answered; allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False"
             " allows it beforehand."
         )
         others = {tool.name: tool for tool in getattr(mcp.tools, f"to_{library}")()}
         assert told(others["mail__send"]) == "sent", "another conversation"
+
+
+def test_pydantic_ai_is_doubted_once_it_was_given_untrusted_content() -> None:
+    calls = [
+        ToolCallPart("mail__send", {}),
+        ToolCallPart("mail__read", {"text": "a page"}),
+        ToolCallPart("mail__send", {}),
+    ]
+
+    def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[calls.pop(0) if calls else TextPart("done")])
+
+    with ipymcp.connect({"mail": {"command": sys.executable, "args": [os.environ["MAIL"]]}}) as mcp:
+        mcp.policy.allow("*")
+        run = asyncio.run(Agent(FunctionModel(answer), toolsets=[mcp.tools.to_pydantic_ai()]).run("hey"))
+
+    parts = [part for message in run.all_messages() for part in message.parts]
+    sent, read, refused = [part.content for part in parts if isinstance(part, ToolReturnPart)]
+    assert (sent, read) == ("sent", "a page")
+    assert refused.startswith(
+        "Not done: needs your consent because the model has read untrusted content from mail.read"
+    )
 
 
 # -- a tool itself, as the function that it is ------------------------------------------------------------------------

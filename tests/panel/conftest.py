@@ -1,7 +1,5 @@
 """A kernel with the demo server; notebooks with servers, beside no kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

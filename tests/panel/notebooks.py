@@ -1,7 +1,5 @@
 """Notebooks with a panel, without a kernel: real servers, views in the same process."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
@@ -13,7 +11,7 @@ import pytest
 import ipymcp
 from ipymcp import Mcp
 from ipymcp.notebook import call_code
-from ipymcp.panel.commands import VERBS
+from ipymcp.panel.commands import COMMANDS
 from ipymcp.panel.panel import Panel, PanelContext
 from tests.environments import ROOT
 from tests.panels import DirectView, Message
@@ -36,7 +34,7 @@ class Notebook:
     def __init__(self, mcp: Mcp) -> None:
         self.mcp = mcp
         self.mode: Any = "full"
-        self.panel = Panel(mcp, PanelContext(lambda: self.mode, lambda: "mcp", "one life", call_code), VERBS)
+        self.panel = Panel(mcp, PanelContext(lambda: self.mode, lambda: "mcp", "one life", call_code), COMMANDS)
 
     def view(self, **hello: Any) -> DirectView:
         view = DirectView(self.panel)

@@ -1,31 +1,36 @@
 """The panel's side in the kernel, without a kernel: what views are shown, and what they may do. Real servers."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ipymcp
-from ipymcp import ToolResult
-from ipymcp.interaction.questions import CANCELLED, ElicitationAnswer, LoginQuestion, UrlQuestion, UserInterface
+from ipymcp import Mcp, ToolResult
+from ipymcp.interaction.elicitation import CANCELLED, ElicitationAnswer, UrlQuestion
+from ipymcp.interaction.questions import A, LoginQuestion, Question
 from ipymcp.masking import masks
+from ipymcp.panel.messages import PreviewImage
 from ipymcp.panel.rows import preview
+from ipymcp.runtime.host import Host
 from ipymcp.runtime.question_routing import QuestionHandle
 from ipymcp.text import visible
-from tests.environments import server_command
+from tests.environments import ROOT, server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet
 from tests.panels import DirectView, Message
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
+RAW_ASKS = str(ROOT / "tests" / "servers" / "raw_asks.py")
+FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+ASK_FORM = {"method": "elicitation/create", "params": FORM}
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------
@@ -49,8 +54,16 @@ def test_hello_is_answered_by_hello_and_a_snapshot(demo: Notebook) -> None:
     assert row.pop("instructions").startswith("A server to try MCP on.")
     assert row == {
         **{"name": "demo", "alias": "demo", "state": "ready", "lazy": False, "transport": "stdio"},
-        **{"era": "stateless", "version": "1.0.0", "source": "this notebook", "calls": 0, "tools": 5, "resources": 3},
-        **{"prompts": 1, "disabled_tools": 0, "error": None},
+        **{
+            "protocol": "2026-07-28",
+            "version": "1.0.0",
+            "source": "this notebook",
+            "own": False,
+            "calls": 0,
+            "tools": 5,
+            "resources": 3,
+        },
+        **{"prompts": 1, "disabled_tools": 0, "error": None, "missing": None, "starting": None},
         "capabilities": ["completions", "logging", "prompts", "resources", "tools"],
     }
 
@@ -66,6 +79,23 @@ def test_a_change_is_a_patch_and_nothing_is_sent_while_nothing_changes(demo: Not
     demo.mcp.stop("demo")
     view.until(lambda state: state["servers"]["demo"]["state"] == "stopped")
     assert {one["kind"] for one in view.heard[before:]} == {"patch"}
+
+
+def test_a_start_shows_its_attempt_its_seconds_and_the_last_line_that_was_written(own: Notebook) -> None:
+    view = own.view()
+    code = "import sys; print('no database', file=sys.stderr, flush=True); sys.exit(3)"
+    loading = ThreadPoolExecutor(1).submit(own.mcp.load, {"weak": {"command": sys.executable, "args": ["-c", code]}})
+
+    def is_retried(state: Any) -> bool:
+        starting = state["servers"].get("weak", {}).get("starting")
+        return bool(starting and starting["attempt"] == 2 and starting["line"] == "no database")
+
+    view.until(is_retried)
+    starting = view.state["servers"]["weak"]["starting"]
+    assert starting["attempts"] == 4
+    assert time.time() - 30 < starting["since"] < time.time()
+    own.mcp.unload("weak")
+    loading.exception(10)
 
 
 def test_patches_come_at_most_ten_times_a_second(own: Notebook) -> None:
@@ -103,7 +133,7 @@ def test_a_call_that_runs_is_shown_with_its_progress(own: Notebook) -> None:
     row = view.state["calls"][str(call.number)]
 
     assert row["progress"]["message"].startswith("step ")
-    assert (row["server"], row["tool"], row["caller"], row["where"]) == ("own", "progress", "user", "notebook")
+    assert (row["server"], row["tool"], row["origin"], row["cell"]) == ("own", "progress", "user", None)
     call.cancel()
     view.until(lambda state: not state["calls"])
 
@@ -148,15 +178,23 @@ def test_servers_are_stopped_started_disabled_and_unloaded(demo: Notebook) -> No
     view.until(lambda now: now["servers"]["demo"]["state"] == "stopped")
     view.ask("start_all")
     view.until(lambda now: now["servers"]["demo"]["state"] == "ready")
+    before = view.state["servers"]["demo"]["pid"]
+    view.ask("restart_all")
+    view.until(lambda now: now["servers"]["demo"]["pid"] not in (None, before))
     view.ask("unload", server="demo")
     view.until(lambda now: not now["servers"])
     assert view.ask("load", what=["demo"]) is None
     view.until(lambda now: now["servers"].get("demo", {}).get("state") == "ready")
 
 
-def test_a_tool_is_disabled_for_calls_and_enabled_again(demo: Notebook) -> None:
+def test_tools_are_disabled_for_calls_and_enabled_again(demo: Notebook) -> None:
     view = demo.view()
-    view.ask("disable", server="demo", tool="query")
+    query, echo, unknown = [{"server": "demo", "tool": name} for name in ("query", "echo", "kwery")]
+    assert not view.reply("disable_tools", tools=[echo, unknown])["ok"]
+    assert not view.ask("tool", **echo)["disabled"], "all or none"
+    view.ask("disable_tools", tools=[query, echo])
+    view.until(lambda state: state["servers"]["demo"]["disabled_tools"] == 2)
+    view.ask("enable_tools", tools=[echo])
     assert view.ask("tool", server="demo", tool="query")["disabled"]
     view.until(lambda state: state["servers"]["demo"]["disabled_tools"] == 1)
     refused = view.reply("call", server="demo", tool="query", arguments={"table": "penguins"})
@@ -165,7 +203,7 @@ def test_a_tool_is_disabled_for_calls_and_enabled_again(demo: Notebook) -> None:
         "hint": "press Enable",
         "type": "PolicyError",
     }
-    view.ask("enable", server="demo", tool="query")
+    view.ask("enable_tools", tools=[query])
     assert view.call("demo", "query", table="penguins", limit=1)["ok"]
 
 
@@ -178,7 +216,7 @@ def test_names_are_what_they_are_whatever_they_look_like(opened: Open) -> None:
     shown = view.call(server, tool, path="x")["preview"]["json"]
     assert shown == {"tool": visible(tool), "arguments": {"path": "x"}}
 
-    view.ask("disable", server=server, tool=tool)
+    view.ask("disable_tools", tools=[{"server": server, "tool": tool}])
     off = {(one["server"], one["name"]) for one in view.ask("tools") if one["disabled"]}
     assert off == {(server, tool)}
     view.ask("stop", server=server)
@@ -192,10 +230,10 @@ def test_a_call_gives_its_number_at_once_and_its_result_later(demo: Notebook) ->
     shown = result["preview"]
 
     assert (shown["json"]["count"], shown["truncated"], shown["image"]) == (2, False, None)
-    assert shown["html"].startswith("<div") and "<table" in shown["html"]
+    assert (shown["html"], shown["table"]["result"], shown["table"]["page"]["total"]) == (None, result["call"], 2)
     assert shown["variable"] == f"mcp.results[{result['call']}]"
     assert demo.mcp.results[result["call"]].data["count"] == 2
-    assert view.ask("history", server="demo")[0]["tool"] == "query"
+    assert view.ask("history", words="demo.")[0]["tool"] == "query"
 
 
 def test_an_image_is_previewed_as_one(demo: Notebook) -> None:
@@ -205,10 +243,10 @@ def test_an_image_is_previewed_as_one(demo: Notebook) -> None:
     [image] = demo.mcp.demo.plot().images
     alone = {"content": [{"type": "image", "data": image.base64, "mimeType": "image/jpeg"}]}
     result = ToolResult(json.dumps(alone).encode(), server="demo", tool="plot")
-    assert preview(result, None)["image"] == {"mime": "image/png", "data": image.base64}
+    assert preview(result, None).image == PreviewImage(mime="image/png", data=image.base64)
     alone["content"][0]["data"] = base64.b64encode(image.data + bytes(4_000_000)).decode()
     result = ToolResult(json.dumps(alone).encode(), server="demo", tool="plot")
-    assert (preview(result, None)["image"], preview(result, None)["truncated"]) == (None, True)
+    assert (preview(result, None).image, preview(result, None).truncated) == (None, True)
 
 
 def test_of_a_large_result_a_part_is_shown_and_all_is_kept(own: Notebook) -> None:
@@ -231,11 +269,53 @@ def test_a_call_is_cancelled(own: Notebook) -> None:
     view = own.view()
     number = view.ask("call", server="own", tool="sleep", arguments={"seconds": 60})["call"]
     view.until(lambda state: str(number) in state["calls"])
-    assert view.state["calls"][str(number)]["where"] == "panel"
+    assert view.state["calls"][str(number)]["origin"] == "panel"
     view.ask("cancel", call=number)
     result = view.wait(lambda one: one["kind"] == "result")
     assert result["error"] == {"message": f"call {number} was cancelled", "hint": None, "type": "CallCancelled"}
     assert view.reply("cancel", call=number)["error"]["message"] == f"no call {number} is running"
+
+
+def test_a_call_that_is_cancelled_while_the_user_is_asked_closes_the_question_and_is_not_made(own: Notebook) -> None:
+    own.mcp.policy.ask("own.echo")
+    view = own.view()
+    number = view.ask("call", server="own", tool="echo", arguments={"text": "x"})["call"]
+    view.until(lambda state: types(state) == ["approve"])
+    view.ask("cancel", call=number)
+    result = view.wait(lambda one: one["kind"] == "result")
+    assert (result["call"], result["error"]["type"]) == (number, "CallCancelled")
+    view.until(lambda state: not state["questions"])
+    assert own.mcp._host.sessions["own"].calls == 0
+
+
+@pytest.mark.parametrize("is_map", [False, True])
+def test_awaited_calls_that_are_cancelled_while_the_user_is_asked_close_it(own: Notebook, is_map: bool) -> None:
+    own.mcp.policy.ask("own.echo")
+    view, echo = own.view(), own.mcp.own.echo
+
+    async def main() -> None:
+        running = asyncio.ensure_future(echo.map.aio(["a", "b"]) if is_map else echo.aio("a"))
+        await asyncio.to_thread(view.until, lambda state: types(state) == ["approve"])
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+    view.until(lambda state: not state["questions"])
+    assert own.mcp._host.sessions["own"].calls == 0
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_question_of_a_call_is_closed_with_the_call(opened: Open, era: str) -> None:
+    notebook = opened(raw={**command(sys.executable, RAW_ASKS), "era": era})
+    view = notebook.view()
+    if era == "legacy":
+        call = notebook.mcp.raw.ask.submit(requests=[ASK_FORM])
+    else:
+        call = notebook.mcp.raw.need.submit(result={"resultType": "input_required", "inputRequests": {"who": ASK_FORM}})
+    view.until(lambda state: bool(state["questions"]))
+    assert call.cancel()
+    view.until(lambda state: not state["questions"])
 
 
 def test_arguments_are_validated_all_at_once(demo: Notebook) -> None:
@@ -266,6 +346,16 @@ def test_resources_and_prompts_are_listed_and_read(demo: Notebook) -> None:
     assert "Gentoo" in str(eval(shown["variable"], {"mcp": demo.mcp}))
 
 
+def test_the_server_suggests_values_for_arguments_of_prompts_and_parameters_of_templates(demo: Notebook) -> None:
+    view = demo.view()
+    assert view.ask("suggest", server="demo", prompt="describe", argument="species", typed="g") == ["Gentoo"]
+    [template] = view.ask("resources", server="demo")["templates"]
+    [parameter] = template["parameters"]
+    asked = {"server": "demo", "template": template["template"], "argument": parameter["name"]}
+    assert view.ask("suggest", **asked, typed="", others={"other": "x"}) == ["Adelie", "Chinstrap", "Gentoo"]
+    assert view.ask("suggest", server="demo", prompt="unknown", argument="species") == []
+
+
 def test_the_memory_of_a_server_is_measured_when_asked_for(demo: Notebook) -> None:
     memory = demo.view().ask("memory", server="demo")
     assert memory["processes"] >= 1
@@ -284,8 +374,8 @@ def asked(view: DirectView, question: Callable[[], Any]) -> tuple[Future[Any], M
     return future, next(iter(view.state["questions"].values()))
 
 
-def asking(demo: Notebook, rests: Callable[[], None] = lambda: None) -> QuestionHandle:
-    return demo.panel.questions.begin("login", rests, None)
+def asking(demo: Notebook, question: Question[A]) -> QuestionHandle[A]:
+    return demo.panel.questions.begin(question, None, lambda: None)
 
 
 def login(redirected: threading.Event | None) -> LoginQuestion:
@@ -297,13 +387,13 @@ def login(redirected: threading.Event | None) -> LoginQuestion:
         redirected,
         site="mcp.example.com",
         answer_to="token.example.com",
-        slip=lambda address: "" if "code=" in address else "the answer contains no code",
+        paste_error=lambda address: "" if "code=" in address else "the answer contains no code",
     )
 
 
 def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
     view, back = demo.view(), threading.Event()
-    future, question = asked(view, lambda: asking(demo).login(login(back)))
+    future, question = asked(view, asking(demo, login(back)).answer)
     assert (question["type"], question["url"]) == ("visit", "https://example.com/authorize?x=1")
     assert question["message"] == (
         "Log in at example.com, for the server at mcp.example.com; the answer goes to token.example.com.\n\n"
@@ -318,7 +408,7 @@ def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
 
 def test_a_browser_that_comes_back_ends_a_login_whether_or_not_the_panel_opened_it(demo: Notebook) -> None:
     view, back = demo.view(), threading.Event()
-    future, _ = asked(view, lambda: asking(demo).login(login(back)))
+    future, _ = asked(view, asking(demo, login(back)).answer)
     back.set()
     assert future.result(10) == ""
     view.until(lambda state: not state["questions"])
@@ -326,7 +416,7 @@ def test_a_browser_that_comes_back_ends_a_login_whether_or_not_the_panel_opened_
 
 def test_a_pasted_address_with_a_slip_is_asked_for_again(demo: Notebook) -> None:
     view = demo.view()
-    future, question = asked(view, lambda: asking(demo).login(login(None)))
+    future, question = asked(view, asking(demo, login(None)).answer)
     view.ask("answer", question=question["id"], action="accept")
     view.until(lambda state: types(state) == ["fill"])
     first = next(iter(view.state["questions"].values()))
@@ -342,18 +432,18 @@ def types(state: dict[str, dict[str, Any]]) -> list[str]:
     return [one["type"] for one in state["questions"].values()]
 
 
-def ask(demo: Notebook, question: Callable[[UserInterface], Any]) -> Future[Any]:
+def ask(demo: Notebook, question: Question[Any]) -> Future[Any]:
     host = demo.mcp._host
-    return asyncio.run_coroutine_threadsafe(host.desk.ask("login", question, None), host.loop.loop)
+    return asyncio.run_coroutine_threadsafe(host.questions.ask(question), host.loop.loop)
 
 
 def test_a_login_that_waits_for_its_browser_holds_up_no_other_question(demo: Notebook) -> None:
     view = demo.view()
-    abandoned = ask(demo, lambda interaction: interaction.login(login(threading.Event())))
+    abandoned = ask(demo, login(threading.Event()))
     view.until(lambda state: types(state) == ["visit"])
     view.ask("answer", question=next(iter(view.state["questions"])), action="accept")
     view.until(lambda state: types(state) == ["wait"])
-    other = ask(demo, lambda interaction: interaction.login(login(threading.Event())))
+    other = ask(demo, login(threading.Event()))
     view.until(lambda state: types(state) == ["wait", "visit"])
     waiting, visit = view.state["questions"]
     view.ask("answer", question=visit, action="cancel")
@@ -365,10 +455,13 @@ def test_a_login_that_waits_for_its_browser_holds_up_no_other_question(demo: Not
 
 
 def test_a_question_that_was_withdrawn_before_it_is_asked_is_not_asked(demo: Notebook) -> None:
-    view, late = demo.view(), asking(demo)
+    view = demo.view()
+    late = asking(demo, UrlQuestion("far", "tool", "Come", "https://example.com/"))
     late.withdraw()
-    assert late.visit(UrlQuestion("far", "tool", "Come", "https://example.com/")) == CANCELLED
-    assert late.login(login(threading.Event())) is None
+    assert late.answer() == CANCELLED
+    late_login = asking(demo, login(threading.Event()))
+    late_login.withdraw()
+    assert late_login.answer() is None
     view.ask("tools")
     assert not view.state["questions"]
 
@@ -376,7 +469,7 @@ def test_a_question_that_was_withdrawn_before_it_is_asked_is_not_asked(demo: Not
 def test_a_question_that_is_open_when_the_loop_is_stopped_does_not_start_it_anew(opened: Open) -> None:
     notebook = opened()
     view, loop = notebook.view(), notebook.mcp._host.loop
-    ask(notebook, lambda interaction: interaction.login(login(None)))
+    ask(notebook, login(None))
     view.until(lambda state: types(state) == ["visit"])
     loop.stop()
     assert not loop.is_running
@@ -385,7 +478,7 @@ def test_a_question_that_is_open_when_the_loop_is_stopped_does_not_start_it_anew
 
 def test_a_login_without_a_way_back_wants_the_address(demo: Notebook) -> None:
     view = demo.view()
-    future, question = asked(view, lambda: asking(demo).login(login(None)))
+    future, question = asked(view, asking(demo, login(None)).answer)
     view.ask("answer", question=question["id"], action="accept")
     view.until(lambda state: types(state) == ["fill"])
     [pasted] = view.state["questions"]
@@ -396,32 +489,64 @@ def test_a_login_without_a_way_back_wants_the_address(demo: Notebook) -> None:
 
 def test_a_login_and_a_visit_may_be_refused(demo: Notebook) -> None:
     view = demo.view()
-    future, question = asked(view, lambda: asking(demo).login(login(None)))
+    future, question = asked(view, asking(demo, login(None)).answer)
     view.ask("answer", question=question["id"], action="cancel")
     assert future.result(10) is None
     visit = UrlQuestion("far", "tool", f"Please {HOSTILE}", "https://example.com/")
     view.until(lambda state: not state["questions"])
-    future, question = asked(view, lambda: asking(demo).visit(visit))
+    future, question = asked(view, asking(demo, visit).answer)
     assert question["message"] == "Please <img src=x onerror=alert(1)>⟨U+202E⟩"
-    assert (question["title"], question["domain"]) == ("far.tool asks you to visit an address", "example.com")
+    assert (question["title"], question["domain"]) == ("far.tool asks you to visit example.com", "example.com")
     view.ask("answer", question=question["id"], action="decline")
     assert future.result(10) == ElicitationAnswer("decline")
 
 
 def test_with_the_last_view_goes_the_question(demo: Notebook) -> None:
     view = demo.view()
-    future, _ = asked(view, lambda: asking(demo).login(login(None)))
+    future, _ = asked(view, asking(demo, login(None)).answer)
     view.leave()
     assert future.result(10) is None
+
+
+# -- what a notebook used before ---------------------------------------------------------------------------------------
+
+
+def test_a_notebook_is_offered_what_it_used_and_no_other_is(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"files": named({"name": "a"}), "other": named({"name": "b"})}}))
+    path = str(tmp_path / "one.ipynb")
+
+    def used(notebook: str, *loads: Any, unload: Sequence[str] = ()) -> Message:
+        mcp = Mcp(Host(notebook=notebook))
+        try:
+            for each in loads:
+                mcp.load(*each, wait=False, trust=True)
+            mcp.unload(*unload)
+            view = Notebook(mcp).view()
+            return view.ask("used")
+        finally:
+            mcp.close()
+
+    assert used(path) == {"names": [], "what": [], "line": "", "typed": []}
+    typed = {"typed": named({"name": "c"})}
+    assert used(path, ["demo"], [str(file)], [typed])["names"] == [], "what is loaded is not offered"
+    offered = used(path)
+    assert offered["names"] == ["demo", "files", "other", "typed"]
+    assert offered["what"] == ["demo", str(file), "files", "other"], "what was typed in a cell, its cell loads"
+    assert offered["line"] == f"%mcp load demo {file} files other"
+    assert offered["typed"] == ["typed"]
+    assert used(str(tmp_path / "renamed.ipynb"))["names"] == []
+    assert used(path, ["demo"], unload=["demo"])["names"] == ["files", "other", "typed"]
 
 
 # -- modes, and what is no message ------------------------------------------------------------------------------------
 
 VERBS = {
-    "view": {"logs", "tools", "tool", "history"},
-    "run": {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "answer"},
+    "view": {"logs", "tools", "tool", "history", "details"},
+    "run": {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest"}
+    | {"answer", "refresh", "repeat", "repeat_code", "keep_result"},
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
-    | {"load", "known", "memory"},
+    | {"load", "known", "memory", "protocol", "restart_all", "enable_tools", "disable_tools", "set_value", "used"},
 }
 
 
@@ -457,9 +582,18 @@ def test_a_view_of_another_version_may_only_look(demo: Notebook) -> None:
     assert view.ask("tools")
 
 
+def test_a_hello_of_another_version_may_have_other_fields_and_one_of_ours_may_not(demo: Notebook) -> None:
+    view = demo.view(version=2, wants={"servers": True}, server=7)
+    assert (view.of_kind("hello")[0]["mode"], [*view.state["servers"]]) == ("view", ["demo"])
+    ours = DirectView(demo.panel)
+    ours.send({"kind": "hello", "version": 1, "client": "cell", "wants": {"servers": True}})
+    error = ours.wait(lambda one: one["kind"] == "reply")["error"]
+    assert error["message"] == "'hello' is malformed: Expected `array | null`, got `object` - at `$.wants`"
+
+
 def test_who_may_not_answer_sees_no_questions(demo: Notebook) -> None:
     view, other = demo.view(), demo.view(version=2)
-    future, question = asked(view, lambda: asking(demo).login(login(threading.Event())))
+    future, question = asked(view, asking(demo, login(threading.Event())).answer)
     assert other.ask("tools")  # it has heard of all that came before
     assert other.state["questions"] == {}
     view.ask("answer", question=question["id"], action="cancel")
@@ -480,16 +614,26 @@ def test_what_is_no_object_is_answered_by_an_error(demo: Notebook, message: obje
     [
         ("fly", {}, "there is no verb 'fly'"),
         (["start"], {}, "there is no verb \"['start']\""),
-        ("start", {}, "'start' needs 'server', a text"),
+        ("start", {}, "'start' is malformed: Object missing required field `server`"),
         ("start", {"server": "nobody"}, "there is no server 'nobody'"),
-        ("start", {"server": {"a": 1}}, "'start' needs 'server', a text"),
+        ("start", {"server": {"a": 1}}, "'start' is malformed: Expected `str`, got `object` - at `$.server`"),
+        ("start", {"server": "x" * 10_001}, "'start' is malformed: Expected `str` of length <= 10000 - at `$.server`"),
         ("tool", {"server": "demo", "tool": "nothing"}, "there is no tool 'nothing'"),
-        ("call", {"server": "demo", "tool": "query", "arguments": [1]}, "'call' needs 'arguments', an object"),
-        ("load", {"what": "demo"}, "'load' needs 'what', a list of texts"),
-        ("load", {"what": []}, "'load' needs 'what', a list of names"),
-        ("cancel", {"call": "all"}, "no call all is running"),
-        ("code", {"server": "demo", "tool": "query", "form": "perl"}, "'code' needs 'form', python or magic"),
-        ("logs", {"server": "demo", "on": "yes"}, "'logs' needs 'on', true or false, and 'since' is a number"),
+        (
+            "call",
+            {"server": "demo", "tool": "query", "arguments": [1]},
+            "'call' is malformed: Expected `object`, got `array` - at `$.arguments`",
+        ),
+        ("load", {"what": "demo"}, "'load' is malformed: Expected `array`, got `str` - at `$.what`"),
+        ("load", {"what": []}, "'load' is malformed: Expected `array` of length >= 1 - at `$.what`"),
+        ("cancel", {"call": "all"}, "'cancel' is malformed: Expected `int`, got `str` - at `$.call`"),
+        ("cancel", {"call": 10**9}, "no call 1000000000 is running"),
+        (
+            "code",
+            {"server": "demo", "tool": "query", "form": "perl"},
+            "'code' is malformed: Invalid enum value 'perl' - at `$.form`",
+        ),
+        ("logs", {"server": "demo", "on": "yes"}, "'logs' is malformed: Expected `bool`, got `str` - at `$.on`"),
         ("answer", {"question": "q7"}, "the question is no longer open"),
     ],
 )
@@ -502,12 +646,18 @@ def test_a_malformed_intent_is_answered_and_the_panel_lives_on(
     assert view.ask("tools")
 
 
-@pytest.mark.parametrize("number", [None, "7", True, 1.5, [1]])
-def test_an_intent_without_a_number_is_answered_without_one(demo: Notebook, number: object) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind"), [(None, "null"), ("7", "str"), (True, "bool"), (1.5, "float"), ([1], "array")]
+)
+def test_an_intent_without_a_number_is_answered_without_one(demo: Notebook, number: object, kind: str) -> None:
     view = demo.view()
     view.send({"kind": "intent", "id": number, "do": "tools"})
     reply = view.wait(lambda one: one["kind"] == "reply")
-    fault = {"message": "an intent needs an id, a number", "hint": None, "type": "Malformed"}
+    fault = {
+        "message": f"'intent' is malformed: Expected `int`, got `{kind}` - at `$.id`",
+        "hint": None,
+        "type": "Malformed",
+    }
     assert reply == {"kind": "reply", "id": None, "ok": False, "error": fault}
 
 

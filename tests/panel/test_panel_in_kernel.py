@@ -1,7 +1,5 @@
 """The panel in kernels: over a widget's comm, over the relay's socket, and what else shows it."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import json
@@ -22,8 +20,7 @@ from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, text
 from tests.kernels import KERNELS, Kernel
 from tests.panels import CommView, SocketView, relay_file
-
-pytestmark = pytest.mark.timed
+from tests.registry import registry_server
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 OWN = "application/vnd.ipymcp.panel+json"
@@ -133,9 +130,9 @@ def test_a_terminal_shows_a_card_as_text() -> None:
     assert found.stdout.splitlines()[-1] == "['text/html', 'text/plain']"
 
 
-def test_loading_the_extension_imports_nothing_of_the_panel(kernel: Kernel) -> None:
+def test_loading_the_extension_imports_of_the_panel_only_what_decides_on_forms_in_cells(kernel: Kernel) -> None:
     cell = "%load_ext ipymcp\nimport sys\n[m for m in sys.modules if 'panel' in m or m in ('anywidget', 'ipywidgets')]"
-    assert text(kernel, cell) == "[]"
+    assert text(kernel, cell) == "['ipymcp.panel', 'ipymcp.panel.cell_forms']"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +189,7 @@ def test_code_runs_as_it_is_inserted(loaded: Kernel) -> None:
 # -- while the kernel works -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_the_relay_answers_while_a_cell_blocks_the_kernel(loaded: Kernel, connect: Connect) -> None:
     view = connect(relay_file(loaded)["socket"])
     view.hello(client="sidebar")
@@ -206,6 +204,7 @@ def test_the_relay_answers_while_a_cell_blocks_the_kernel(loaded: Kernel, connec
     assert outcome.error.ename == "CallCancelled"
 
 
+@pytest.mark.timed
 def test_the_panel_in_a_cell_hears_what_happens_while_a_cell_blocks_the_kernel(loaded: Kernel) -> None:
     view = shown(loaded)
     view.hello()
@@ -232,7 +231,11 @@ def test_a_question_of_a_panels_call_is_asked_in_the_panel(loaded: Kernel) -> No
     number = view.ask("call", server="asks", tool="ask_form", arguments={})["call"]
     view.until(lambda state: bool(state["questions"]))
     [question] = view.state["questions"].values()
-    assert (question["type"], question["server"], question["title"]) == ("fill", "asks", "asks.ask_form asks")
+    assert (question["type"], question["server"], question["title"]) == (
+        "fill",
+        "asks",
+        "asks.ask_form asks for your input",
+    )
     wrong = view.ask("answer", question=question["id"], action="accept", content={})
     assert {tuple(one["path"]) for one in wrong["errors"]} >= {("name",)}
     fields = question["schema"]["properties"]
@@ -284,6 +287,28 @@ def test_an_interrupt_withdraws_a_question(loaded: Kernel) -> None:
     loaded.interrupt()
     assert cell.wait().error is not None
     view.until(lambda state: not state["questions"])
+
+
+def test_an_interrupt_of_an_addition_or_a_load_closes_its_question_and_starts_nothing(
+    kernel: Kernel, connect: Connect
+) -> None:
+    server = {"command": sys.executable, "args": [str(NAMED), '{"name": "a"}']}
+    (kernel.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": server}}))
+    with registry_server() as registry:
+        done(kernel, f"%load_ext ipymcp\n%config IPyMCP.registry = {registry.address!r}")
+        done(kernel, "%mcp panel")
+        view = connect(relay_file(kernel)["socket"])
+        view.hello(client="sidebar")
+        for line in ("%mcp add clock-quiet --way 1", "%mcp load theirs"):
+            cell = kernel.start(line, answers=())
+            view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["trust"])
+            [question] = view.state["questions"]
+            kernel.interrupt()
+            assert cell.wait(10).error is not None
+            view.until(lambda state: not state["questions"])
+            late = view.reply("answer", question=question, servers=["clock_quiet", "theirs"], secrets=[])
+            assert late["error"]["message"] == "the question is no longer open"
+    assert text(kernel, "list(mcp), mcp._host.trials.sessions") == "([], ())"
 
 
 def test_trust_is_asked_for_in_the_panel(kernel: Kernel) -> None:
@@ -416,7 +441,8 @@ def test_a_browser_that_does_not_read_costs_bounded_memory(loaded: Kernel, conne
 
 def test_of_ten_thousand_log_lines_the_kernel_counts_those_that_are_not_shown(kernel: Kernel, connect: Connect) -> None:
     flood = "import runpy, sys; sys.stderr.write(''.join(f'line {n}\\n' for n in range(1, 10001))); sys.stderr.flush()"
-    program = f"{flood}; sys.argv[:] = ['', '{{\"name\": \"a\"}}']; runpy.run_path({str(NAMED)!r}, run_name='__main__')"
+    arguments = f"sys.argv[:] = ['', '{{\"name\": \"a\"}}']; sys.path.insert(0, {str(Path(NAMED).parent)!r})"
+    program = f"{flood}; {arguments}; runpy.run_path({str(NAMED)!r}, run_name='__main__')"
     definition = {"loud": {"command": sys.executable, "args": ["-c", program], "log_lines": 1000}}
     done(kernel, f"%load_ext ipymcp\nmcp.load({definition!r});")
     view = connect(relay_file(kernel)["socket"])

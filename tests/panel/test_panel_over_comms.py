@@ -1,7 +1,5 @@
 """The panel over comms: a widget's in a cell, one that a page opens; while nothing happens, and when nobody reads."""
 
-from __future__ import annotations
-
 import json
 import shlex
 
@@ -64,7 +62,7 @@ def test_by_the_control_channel_a_page_is_heard_while_a_cell_blocks(loaded: Kern
     assert view.hello(client="sidebar", control=True)["control"] is True
     view.until(lambda state: bool(state["calls"]))
     (call,) = view.state["calls"].values()
-    assert (call["tool"], call["where"]) == ("slow", "notebook")
+    assert (call["tool"], call.get("caller", "user")) == ("slow", "user")
     view.ask("cancel", call=call["id"])
 
     outcome = cell.wait(20)

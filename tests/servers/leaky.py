@@ -6,8 +6,6 @@ Tools: leak(how, form): how is stderr (in pieces), log, result, structured, erro
 `forms` gives the names of the forms. Its description, instructions, schemas, a resource and a prompt hold them all.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import html

@@ -1,6 +1,6 @@
 """A raw MCP server (2025-11-25) that puts one mark into every text it gives. Standard library only.
 
-Its argument is the mark, as a JSON string; `INJECTIONS` of planting.py are among its names and values, for completion.
+Its argument is the mark, as a JSON string; `INJECTIONS` of raw_stdio.py are among its names and values, for completion.
 
 Tools: say(lang)  echoes its arguments as JSON; fail  an error; refuse  a JSON-RPC error; ask  an elicitation; talk
 progress and log messages; links  resource links; die  writes to stderr and exits. And one for each injection.
@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from planting import INJECTIONS, Refusal, initialized, log, say, serve
+from raw_stdio import INJECTIONS, Refusal, initialized, log, say, serve
 
 MARK = json.loads(sys.argv[1])
 

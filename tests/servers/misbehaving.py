@@ -26,7 +26,6 @@ Tools
   tools=N              N more tools: tool_00000, ...
   page=N               tools/list in pages of N
   endless=same|new     tools/list never ends: always the same cursor, or ever new ones
-  duplicate-tool       two tools named twin; a call answers "first twin"
   flood=N              N tools/list_changed a second, as far as the client listens for them
 Life
   negotiate=V          speaks only the protocol version V, whatever is asked for
@@ -51,8 +50,6 @@ Tools: echo(text) sleep(seconds) big(megabytes, kind=text|rows) die(code=3) deaf
 progress(interval, count=0: for ever) ask(method, params) change() log(level, data) env() pid()
 seen() -> {"messages": [{"method", "id"}], "cancelled": [ids], "answers": [what the client answered], "frames": [...]}
 """
-
-from __future__ import annotations
 
 import argparse
 import itertools
@@ -337,8 +334,7 @@ class Server(Tools):
             page = int(params.get("cursor", "0").removeprefix("page-"))
             tools = TOOLS if page == 0 else [tool_definition(f"page_{page:05}")]
             return {"tools": tools, "nextCursor": f"page-{page + 1}" if self.words["endless"] == "new" else "page-1"}
-        twins = [tool_definition("twin", which) for which in ("The first.", "The second.")]
-        tools = [*TOOLS, *(twins if "duplicate-tool" in self.words else []), *map(tool_definition, self.extra)]
+        tools = [*TOOLS, *map(tool_definition, self.extra)]
         start, size = int(params.get("cursor", 0)), int(self.words.get("page", len(tools)))
         more = {"nextCursor": str(start + size)} if start + size < len(tools) else {}
         return {"tools": tools[start : start + size], **more}
@@ -347,8 +343,6 @@ class Server(Tools):
         name, arguments = params.get("name"), params.get("arguments") or {}
         if name in self.extra:
             return text(name)
-        if name == "twin" and "duplicate-tool" in self.words:
-            return text("first twin")
         run = getattr(self, f"tool_{name}", None)
         if run is None:
             raise Refusal(-32602, f"Unknown tool: {name}")

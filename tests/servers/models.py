@@ -1,6 +1,7 @@
 """Models that answer by a script, over HTTP as OpenAI's, Anthropic's and Google's do: streamed, in split deltas.
 
-python models.py           prints its port; POST /v1/chat/completions, /v1/messages and /v1beta/models/NAME:…
+python models.py           prints its port; POST /v1/chat/completions, /v1/responses, /v1/messages and
+                           /v1beta/models/NAME:…
 
 The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in
 the prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
@@ -10,8 +11,6 @@ then as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection
 calls with arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two
 words. Standard library only.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -52,7 +51,8 @@ class Handler(BaseHTTPRequestHandler):
         if model == "down" or (model == "busy" and model not in REFUSED):
             REFUSED.add(model)
             return self._refuse(503 if model == "down" else 429)
-        kind = Gemini if is_gemini else Anthropic if "messages" in self.path else OpenAI
+        others = {"messages": Anthropic, "responses": Responses}
+        kind = Gemini if is_gemini else others.get(self.path.rpartition("/")[2].partition("?")[0], OpenAI)
         dialect = kind(request)
         if model == "late" and dialect.results():
             return self._refuse(503)
@@ -70,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
         if model == "ends" and not calls:
             del events[-dialect.ending :]
         for number, (name, event) in enumerate(events):
-            if model == "cut" and number == 3:
+            if model == "cut" and number == dialect.cut:
                 return None  # without the last chunk
             if model == "slow" and number == 3:
                 time.sleep(60)
@@ -116,13 +116,16 @@ class OpenAI:
 
     ending = 3
     """How many events the end of a stream has, from the reason on."""
+    cut = 3
+    """The event at which a stream that is cut ends, after some words."""
     is_short = False
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
 
     def prompt(self) -> str:
-        return next(str(one["content"]) for one in reversed(self.messages) if one["role"] == "user")
+        content = next(one["content"] for one in reversed(self.messages) if one["role"] == "user")
+        return content if isinstance(content, str) else content[-1]["text"]
 
     def results(self) -> list[str]:
         last = max(number for number, one in enumerate(self.messages) if one["role"] == "user")
@@ -163,10 +166,64 @@ class OpenAI:
         return [("", chunk) for chunk in [*chunks, "[DONE]"]]
 
 
+class Responses:
+    """OpenAI's Responses."""
+
+    ending = 1
+    cut = 5
+    is_short = False
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.items = request["input"] if isinstance(request["input"], list) else [{"role": "user", **request}]
+
+    def _users(self) -> list[tuple[int, Any]]:
+        return [(number, one) for number, one in enumerate(self.items) if one.get("role") == "user"]
+
+    def prompt(self) -> str:
+        content = self._users()[-1][1]["content"]
+        return content if isinstance(content, str) else content[0]["text"]
+
+    def results(self) -> list[str]:
+        outputs = [one for one in self.items[self._users()[-1][0] :] if one.get("type") == "function_call_output"]
+        return [one["output"] if isinstance(one["output"], str) else one["output"][0]["text"] for one in outputs]
+
+    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+        about = {"id": "resp-1", "object": "response", "created_at": 1, "model": "script", "output": [], "tools": []}
+        about |= {"parallel_tool_calls": True, "tool_choice": "auto"}
+        part = {"type": "output_text", "text": "", "annotations": []}
+        message = {"type": "message", "id": "msg-1", "role": "assistant", "status": "in_progress", "content": []}
+        found: list[dict[str, Any]] = [
+            {"type": "response.created", "response": {**about, "status": "in_progress"}},
+            {"type": "response.output_item.added", "output_index": 0, "item": message},
+            {"type": "response.content_part.added", "item_id": "msg-1", "output_index": 0, "content_index": 0}
+            | {"part": part},
+        ]
+        for word in re.findall(r"\S*\s*", text):
+            if word:
+                delta = {"item_id": "msg-1", "output_index": 0, "content_index": 0, "delta": word, "logprobs": []}
+                found.append({"type": "response.output_text.delta", **delta})
+        for number, (name, arguments) in enumerate(calls, 1):
+            item = {"type": "function_call", "id": f"item-{number}", "call_id": f"call-{number}", "name": name}
+            where = {"output_index": number}
+            found.append({"type": "response.output_item.added", **where, "item": {**item, "arguments": ""}})
+            for place in range(0, len(arguments), 4):
+                delta = {"item_id": item["id"], "delta": arguments[place : place + 4]}
+                found.append({"type": "response.function_call_arguments.delta", **where, **delta})
+            found.append({"type": "response.output_item.done", **where, "item": {**item, "arguments": arguments}})
+        usage: dict[str, Any] = {"input_tokens": USAGE["in"], "output_tokens": USAGE["out"], "total_tokens": 18}
+        usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        ending = {"status": "completed", "usage": usage}
+        if self.is_short:
+            ending |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        found.append({"type": f"response.{ending['status']}", "response": {**about, **ending}})
+        return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(found)]
+
+
 class Anthropic:
     """Messages."""
 
     ending = 2
+    cut = 3
     is_short = False
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -222,6 +279,7 @@ class Gemini:
     """Its own `generateContent`."""
 
     ending = 1
+    cut = 3
     is_short = False
 
     def __init__(self, request: dict[str, Any]) -> None:

@@ -7,8 +7,6 @@ python oauth_server.py '{"issues_refresh_tokens": true}'     the first line on s
 Both halves live on one port. The "browser" is whoever GETs the authorize page: consent is given at once, as configured.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

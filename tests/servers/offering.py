@@ -20,8 +20,6 @@ Tools
   counts()                       {"methods": {method: how often}, "cancelled": [task ids], "wanted": [filters]}
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ Tools:
   heard()        every frame heard so far
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

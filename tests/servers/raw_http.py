@@ -4,8 +4,6 @@ It runs in the test's own event loop. A handler is found by the JSON-RPC method 
 calls one), or else by the HTTP method; where there is none, it behaves like a small server of the handshake era.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -13,8 +11,6 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-__all__ = ["RawServer", "Reply", "Request", "serving_raw"]
 
 
 @dataclass

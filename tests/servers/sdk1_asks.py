@@ -7,14 +7,13 @@ python sdk1_asks.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 pick
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from typing import Any
 
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.types import SamplingMessage, TextContent
 from pydantic import BaseModel, Field
-from sdk_server import serve
+from sdk_server import run
 
 server = FastMCP("sdk1-asks")
 
@@ -64,15 +63,5 @@ async def ask_in_time(ctx: Context, seconds: float) -> str:
     return answer.action
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--http", type=int, metavar="PORT")
-    options = parser.parse_args()
-    if options.http is None:
-        server.run("stdio")
-    else:
-        serve(options.http, "/mcp", server.streamable_http_app())
-
-
 if __name__ == "__main__":
-    main()
+    run(server, __doc__)

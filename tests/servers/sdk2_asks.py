@@ -7,7 +7,6 @@ python sdk2_asks.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 pick
 
 from __future__ import annotations
 
-import argparse
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, ListRoots, MCPServer, Resolve, Sample
@@ -23,7 +22,7 @@ from mcp_types import (
     TextContent,
 )
 from pydantic import BaseModel, Field
-from sdk_server import serve
+from sdk_server import run
 
 server = MCPServer("sdk2-asks")
 SECRET = "sealed-by-the-server"
@@ -128,15 +127,5 @@ async def greeting_of(name: str, ctx: Context) -> str | InputRequiredResult:
     return f"{name} from {answer.roots[0].uri}, {ctx.request_state == SECRET}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--http", type=int, metavar="PORT")
-    options = parser.parse_args()
-    if options.http is None:
-        server.run("stdio")
-    else:
-        serve(options.http, "/mcp", server.streamable_http_app())
-
-
 if __name__ == "__main__":
-    main()
+    run(server, __doc__)

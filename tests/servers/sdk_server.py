@@ -16,7 +16,7 @@ import functools
 import socket
 import sys
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -242,6 +242,17 @@ def serve(port: int, path: str, app: Starlette) -> None:
     sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}{path}\n")
     sys.stderr.flush()
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+
+
+def run(server: Any, about: str) -> None:
+    """Serve another server of the same SDK on stdio, or over HTTP with `--http PORT`."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--http", type=int, metavar="PORT")
+    options = parser.parse_args()
+    if options.http is None:
+        server.run("stdio")
+    else:
+        serve(options.http, "/mcp", server.streamable_http_app())
 
 
 def main() -> None:

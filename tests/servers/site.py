@@ -1,7 +1,5 @@
 """An HTTP server in the test's own process: each request is answered by a function of the test's."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

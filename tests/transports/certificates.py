@@ -1,7 +1,5 @@
 """Certificates that nobody has signed, for servers on the loopback address."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import ssl
@@ -11,8 +9,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
-__all__ = ["self_signed"]
 
 
 def self_signed(

@@ -1,15 +1,12 @@
 """HTTP transports as the tests use them, and servers behind a port."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 
-from ipymcp.protocol.transports.http import StreamableHttpTransport
-from ipymcp.protocol.transports.sse import LegacySseTransport
+from ipymcp.protocol.transports.http import LegacySseTransport, StreamableHttpTransport
 from tests.servers.raw_http import Handler, RawServer, serving_raw
 from tests.transports.recorder import Recorder, opened
 

@@ -1,12 +1,8 @@
 """A TCP proxy that drops chosen connections: a network that fails, on demand."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-
-__all__ = ["Proxy", "proxied"]
 
 
 class Proxy:

@@ -1,7 +1,5 @@
 """A receiver that keeps what a transport tells it: for tests of a transport without a client."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -11,8 +9,6 @@ from typing import Any
 
 from ipymcp.errors import McpError
 from ipymcp.protocol.transports.base import OutboundMessage, RequestId, Transport
-
-__all__ = ["Recorder", "opened", "request"]
 
 
 @dataclass

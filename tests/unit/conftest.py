@@ -1,15 +1,10 @@
 """Fixtures that several test modules need."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.demo_peer import HANDSHAKE_VERSIONS, STATELESS, Judge, Peer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """IP addresses that a server may name are checked when they are resolved, not as text."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
@@ -14,8 +12,7 @@ import httpcore
 import pytest
 
 from ipymcp.errors import AuthError, ConfigError
-from ipymcp.protocol.oauth.fetch import fetch
-from ipymcp.protocol.oauth.http import MetadataClient
+from ipymcp.protocol.oauth.http import MetadataClient, fetch
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
 from ipymcp.protocol.transports.network import TLS_ENDED, Network
 

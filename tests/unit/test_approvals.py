@@ -1,7 +1,5 @@
 """Consent to calls: one question for those asked for at once, and what each answer is good for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 
 from ipymcp.errors import PolicyError
 from ipymcp.interaction.questions import ApprovalAnswer, ApprovalQuestion, Caller, WantedCall
-from ipymcp.interaction.terminal import ask_approval
+from ipymcp.interaction.terminal import TerminalPrompts
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.security.approvals import Approvals, PendingApproval
@@ -29,6 +27,8 @@ class Asked:
     def __init__(self, database: Database, *answers: ApprovalAnswer | None) -> None:
         self.policy = Policy()
         self.questions: list[ApprovalQuestion] = []
+        self.noted: list[str] = []
+        """What the calls were told of the questions and answers."""
         self._answers = list(answers)
         self._database = database
         self.approvals = Approvals(self.policy, lambda: SavedRules(database), self._answer)
@@ -45,14 +45,21 @@ class Asked:
         outcomes = await asyncio.gather(*map(self._want, wishes), return_exceptions=True)
         return [tool for tool, outcome in zip(tools, outcomes, strict=True) if outcome is None]
 
+    async def obtain(self, tool: str) -> None:
+        """Ask for consent to a model's call."""
+        await self._obtain(PendingApproval(entry(tool), RIGHTS, "model", "", b"{}"))
+
+    async def _obtain(self, wish: PendingApproval) -> None:
+        await self.approvals.obtain(wish, self.noted.append)
+
     async def _want(self, wish: PendingApproval) -> None:
         verdict = self.policy.check(wish.entry, wish.rights, wish.caller, wish.turn, wish.conversation)
         if verdict.decision == "ask":
-            await self.approvals.obtain(wish)
+            await self._obtain(wish)
 
 
 def entry(tool: str) -> ToolEntry:
-    return ToolEntry("fs", tool, ToolDefinition(tool))
+    return ToolEntry("fs", tool, tool, ToolDefinition(tool))
 
 
 @pytest.fixture
@@ -73,6 +80,8 @@ def test_calls_asked_for_at_once_are_one_question(database: Database) -> None:
         assert [call.tool for call in asked.questions[0].calls] == ["read", "write", "read"]
         assert await asked.want("read") == []
         assert len(asked.questions) == 2
+        together = "May fs.read, fs.write be called? · allowed once"
+        assert asked.noted == [together] * 3 + ["May fs.read be called? · denied"]
 
     run(test)
 
@@ -165,7 +174,10 @@ def test_agreeing_once_to_a_doubted_model_takes_nothing_from_the_rules(database:
         conversation.read("web.fetch")
         assert await asked.want("write", turn="1", conversation=conversation) == ["write"]
         assert await asked.want("write", turn="1", conversation=conversation) == []
-        assert [question.calls[0].why for question in asked.questions] == [conversation.taint, "ask * (a model's call)"]
+        assert [question.calls[0].why for question in asked.questions] == [
+            conversation.taint,
+            "rule: ask * (a model's call)",
+        ]
 
     run(test)
 
@@ -192,9 +204,11 @@ def test_an_answer_about_a_tool_named_like_a_glob_is_for_that_tool(database: Dat
 def test_a_question_without_an_answer_names_the_rule(database: Database) -> None:
     async def test() -> None:
         with pytest.raises(PolicyError) as caught:
-            await Asked(database, None).approvals.obtain(PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"))
+            await Asked(database, None).approvals.obtain(
+                PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"), [].append
+            )
         assert caught.value._two_lines() == [
-            'PolicyError: fs.read: needs your consent by the rule "ask * (a model\'s call)", and nobody answered',
+            'PolicyError: fs.read: needs your consent by the rule "ask * (a model\'s call)", and no one answered',
             "  %mcp policy allow fs.read",
         ]
 
@@ -216,7 +230,9 @@ def test_who_stops_waiting_is_not_asked_about(database: Database) -> None:
 def test_a_question_that_fails_leaves_no_caller_waiting(database: Database) -> None:
     async def test() -> None:
         with pytest.raises(PolicyError, match="could not be asked about"):
-            await Asked(database).approvals.obtain(PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"))
+            await Asked(database).approvals.obtain(
+                PendingApproval(entry("read"), RIGHTS, "model", "", b"{}"), [].append
+            )
 
     run(test)
 
@@ -261,12 +277,12 @@ def test_code_is_shown_whole_line_by_line_at_a_prompt(
     code = "\n".join(
         ["x = 1", "", *(f"x += {number}  # {'y' * 60}" for number in range(200)), "import os\u202e", "\tos.x"]
     )
-    wanted = WantedCall("notebook", "run_python", b"{}", "model", "it would run here", "", code)
+    wanted = WantedCall("notebook", "run_python", {}, "model", "it would run here", "", code)
     monkeypatch.setattr("builtins.input", lambda prompt: "once")
 
-    assert ask_approval(ApprovalQuestion((wanted,), ("once", "no"))) == "once"
+    assert TerminalPrompts().ask(ApprovalQuestion((wanted,), ("once", "no"))) == "once"
 
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "A model wants to call notebook.run_python (it would run here):"
-    assert [line.removeprefix("  │ ")[:3] for line in shown[1:-1]] == [f"{number:3}" for number in range(1, 205)]
-    assert [line[8:] for line in shown[1:-1]] == code.replace("\u202e", "⟨U+202E⟩").split("\n")
+    assert shown[:2] == ["The model wants to run code in this notebook:", "  it would run here"]
+    assert [line.removeprefix("  │ ")[:3] for line in shown[2:-1]] == [f"{number:3}" for number in range(1, 205)]
+    assert [line[8:] for line in shown[2:-1]] == code.replace("\u202e", "⟨U+202E⟩").split("\n")

@@ -1,7 +1,5 @@
 """A panel's calls as code: what is inserted does exactly that call when it is run."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

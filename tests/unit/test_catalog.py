@@ -1,7 +1,5 @@
 """An immutable snapshot of one server's tools."""
 
-from __future__ import annotations
-
 import pytest
 
 from ipymcp.protocol.types import ToolDefinition
@@ -32,13 +30,3 @@ def test_an_exact_name_goes_before_another_tools_alias() -> None:
     catalog = EMPTY.with_tools("fs", definitions("a-b", "a_b"), pytest.fail)
     assert catalog.find("a_b").name == "a_b"
     assert catalog.find("a_b_2").name == "a-b"
-
-
-def test_catalogs_of_the_same_tools_are_equal() -> None:
-    assert EMPTY.with_tools("fs", definitions("a"), pytest.fail) == EMPTY.with_tools(
-        "fs", definitions("a"), pytest.fail
-    )
-    assert EMPTY.with_tools("fs", definitions("a"), pytest.fail) != EMPTY.with_tools(
-        "fs", definitions("b"), pytest.fail
-    )
-    assert EMPTY.with_tools("fs", [], pytest.fail) == EMPTY

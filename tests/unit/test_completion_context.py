@@ -90,11 +90,9 @@ def test_a_call_names_its_tool_its_arguments_and_the_open_quote() -> None:
         subcommand="call",
         tool="fs.read-file",
         argument="mode",
-        given=("path", "head"),
-        values=(("path", "a b"), ("head", "5")),
+        given=(("path", "a b"), ("head", "5")),
         quote='"',
     )
-    assert line("%%mcp call fs.read").in_cell
     assert line("%mcp load --era le").argument == "--era"
 
 

@@ -1,15 +1,14 @@
 """The files of a project that a definition's digest covers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ipymcp.config.binding import MAX_SOURCES, Binding, binding
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.digest import MAX_SOURCES, Binding, binding, digest_of
+from ipymcp.config.digest import digest_of
 from ipymcp.config.redaction import bound_to
 
 pytestmark = pytest.mark.posix

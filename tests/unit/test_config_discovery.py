@@ -1,7 +1,5 @@
 """Discovery of config files from a folder, precedence of definitions, and messages about the rest. Real folders."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

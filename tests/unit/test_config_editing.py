@@ -1,7 +1,5 @@
 """ipymcp's own files: what is written, what is refused, and what is never lost. Other hosts' files: where they are."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -17,12 +15,13 @@ from ipymcp.api.config_edits import explanation, export_to, listing
 from ipymcp.api.load_request import gather, placed, settings
 from ipymcp.api.security import ToolPolicy
 from ipymcp.config.definition import Source
+from ipymcp.config.discovery import read_host
 from ipymcp.config.editing import edit, project_file
-from ipymcp.config.hosts import HOSTS, read_host
+from ipymcp.config.hosts import IMPORTED
 from ipymcp.config.reading import decode, from_mapping
 from ipymcp.config.redaction import masked, masked_args
 from ipymcp.errors import ConfigError, TrustError, UnknownName
-from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
+from ipymcp.interaction.questions import PageReply
 from ipymcp.runtime.host import Host
 from tests.config_files import read
 from tests.unit.scripted_interface import ScriptedInterface
@@ -49,22 +48,10 @@ def host(home: Path) -> Iterator[Host]:
     host.close()
 
 
-class Reader(ScriptedInterface):
-    """Is shown questions whether servers may run, and answers all of them the same way."""
-
-    def __init__(self, answer: TrustAnswer) -> None:
-        super().__init__()
-        self.answer = answer
-        self.asked: list[TrustQuestion] = []
-
-    def trust(self, question: TrustQuestion) -> TrustAnswer:
-        self.asked.append(question)
-        return self.answer
-
-
-def reading(host: Host, *servers: str, secrets: Iterable[tuple[str, str]] = ()) -> Reader:
-    reader: Any = Reader(TrustAnswer(frozenset(servers), frozenset(secrets)))
-    host.desk.interaction = reader
+def reading(host: Host, *servers: str, secrets: Iterable[tuple[str, str]] = ()) -> ScriptedInterface:
+    """A user who gives the same answer to every question whether servers may run."""
+    reader = ScriptedInterface(PageReply(servers=frozenset(servers), secrets=frozenset(secrets)))
+    host.questions.terminal = lambda: reader
     return reader
 
 
@@ -222,7 +209,7 @@ def test_a_change_of_our_own_file_leaves_what_others_changed_to_be_told(
     config_edits.update("fs", {"timeout": 5}, host, project=False)
     monkeypatch.delenv("IPYMCP_CONFIG")
     found = host.discovery.read().definitions
-    assert found["fs"].timeout == 5.0 and host.trusts(found["fs"])
+    assert found["fs"].timeout == 5.0 and host.guard.trusts(found["fs"])
     theirs = home / "p" / ".mcp.json"
     theirs.write_text("{}")
     config_edits.update("fs", {"timeout": 6}, host, project=False)
@@ -337,7 +324,7 @@ def test_a_projects_own_file_is_written_where_that_is_asked_for_or_it_alone_has_
     assert (file, file.stat().st_mode & 0o777) == (home / "p" / "mcp.json", 0o644)
     assert config_edits.update("fs", {"timeout": 5}, host, project=False) == file
     assert servers(file) == {"fs": {"command": "x", "timeout": 5}}
-    assert config_edits.remove("fs", host, project=True) == file
+    assert config_edits.remove("fs", host, project=True).file == file
 
 
 def test_what_the_user_adds_to_a_projects_file_may_run_and_nothing_else_of_it(home: Path, host: Host) -> None:
@@ -348,7 +335,7 @@ def test_what_the_user_adds_to_a_projects_file_may_run_and_nothing_else_of_it(ho
     config_edits.update("fs", {"args": ["y"]}, host, project=True)
 
     def trusted() -> list[str]:
-        return [name for name, one in host.discovery.read().definitions.items() if host.trusts(one)]
+        return [name for name, one in host.discovery.read().definitions.items() if host.guard.trusts(one)]
 
     assert trusted() == ["fs"]
     document = json.loads(theirs.read_text())
@@ -361,14 +348,14 @@ def test_what_the_user_adds_to_a_projects_file_may_run_and_nothing_else_of_it(ho
 
 
 def test_each_hosts_file_is_found_where_the_host_keeps_it(home: Path) -> None:
-    for host, places in HOSTS.items():
+    for host, places in IMPORTED.items():
         for path in places()[:1]:
             path.parent.mkdir(parents=True, exist_ok=True)
             key = "mcp" if host == "opencode" else "servers" if host == "vscode" else "mcpServers"
             path.write_text(json.dumps({key: {host: {"command": "x"}}}))
         found = read_host(host, str(home))
         assert (next(iter(found.definitions)), found.files[0]) == (host, places()[0])
-    assert str(HOSTS["claude-code"]()[0]) == f"{home}/.claude.json"
+    assert str(IMPORTED["claude-code"]()[0]) == f"{home}/.claude.json"
 
 
 def test_claude_codes_servers_of_this_project_come_with_the_users(home: Path) -> None:
@@ -428,7 +415,7 @@ def test_what_a_file_that_is_named_defines_is_imported_only_as_far_as_it_was_sho
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     with pytest.raises(TrustError) as caught:
         config_edits.import_from(".mcp.json", [], host, project=False, replace=False)
-    assert caught.value.message == f"not imported from {theirs}: nobody could be asked whether it may run"
+    assert caught.value.message == f"not imported from {theirs}: no one could be asked whether it may run"
     assert not own.exists()
 
     reader = reading(host, "fs")
@@ -453,12 +440,12 @@ def test_mending_a_projects_wrong_value_agrees_to_nothing(home: Path, host: Host
     file = home / "p" / "mcp.json"
     file.write_text('{"mcpServers": {"fs": {"command": "sh", ' + wrong + "}}}")
     config_edits.update("fs", {"timeout": 30, "env": None, "args": ["-c", "id"]}, host, project=True)
-    assert not host.trusts(host.discovery.read().definitions["fs"])
+    assert not host.guard.trusts(host.discovery.read().definitions["fs"])
 
 
 def test_a_secret_that_is_typed_into_a_projects_file_is_granted_by_an_answer_alone(home: Path, host: Host) -> None:
     config_edits.add("fs", {"command": "x", "env": {"TOKEN": "${secret:gh}"}}, host, project=True)
-    assert not host.trusts(host.discovery.read().definitions["fs"])
+    assert not host.guard.trusts(host.discovery.read().definitions["fs"])
 
 
 def test_a_projects_server_of_the_name_of_the_users_own_is_known_to_shadow_it(home: Path, host: Host) -> None:
@@ -467,7 +454,7 @@ def test_a_projects_server_of_the_name_of_the_users_own_is_known_to_shadow_it(ho
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     found = host.discovery.read().definitions["fs"]
     assert (found.command, found.source.shadows) == ("x", str(own))
-    assert not host.trusts(found)
+    assert not host.guard.trusts(found)
     for named in ("mcp.json", str(home / "p" / "mcp.json")):
         assert gather([named], host).definitions == [found]
 
@@ -531,6 +518,11 @@ def test_arguments_and_addresses_are_masked_where_they_name_a_secret() -> None:
     assert masked_args(["-y", "--token", "abc", "--level=x", "--api-key=abc", "--token", "-v", "-e", "KEY=abc"]) == [
         "-y", "--token", hidden, "--level=x", f"--api-key={hidden}", "--token", "-v", "-e", f"KEY={hidden}"
     ]  # fmt: skip
+    assert masked_args(["--token", "a=="]) == ["--token", hidden]
+    assert masked_args(["--token=-hunter2"]) == ["--token=•••• (8 characters)"]
+    assert masked_args(["--header", "Authorization: Basic dXNlcjpwdw=="])[1] == (
+        "Authorization: Basic •••• (12 characters)"
+    )
     assert masked_args(["postgres://me:abc@h/db"]) == [f"postgres://me:{hidden}@h/db"]
     assert masked("https://h/mcp?api_key=abc&x=1") == f"https://h/mcp?api_key={hidden}&x=1"
     assert masked("https://h/mcp?x=a%20b") == "https://h/mcp?x=a%20b"

@@ -1,7 +1,5 @@
 """Configuration of other hosts works unchanged: one file of each, read and written back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,8 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.export import TARGETS, as_own, exported
+from ipymcp.config.export import as_own, exported
+from ipymcp.config.hosts import HOSTS
 from ipymcp.config.parsing import definitions
 from ipymcp.config.reading import load
 from ipymcp.errors import ConfigError
@@ -17,7 +16,7 @@ from tests.config_files import read
 
 pytestmark = pytest.mark.posix
 
-HOSTS = Path(__file__).parent.parent / "fixtures" / "hosts"
+FILES = Path(__file__).parent.parent / "fixtures" / "hosts"
 OAUTH = {"client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}"}
 
 READ: dict[str, dict[str, dict[str, Any]]] = {
@@ -152,16 +151,16 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def test_there_is_a_file_of_each_host() -> None:
-    assert {path.name for path in HOSTS.iterdir()} == READ.keys()
+    assert {path.name for path in FILES.iterdir()} == READ.keys()
 
 
 @pytest.mark.parametrize("name", READ)
 def test_a_file_of_another_host_is_read_as_it_is(name: str) -> None:
-    assert {name: as_own(one) for name, one in read(HOSTS / name).items()} == READ[name]
+    assert {name: as_own(one) for name, one in read(FILES / name).items()} == READ[name]
 
 
 def test_inputs_are_kept_with_the_server_that_asks_for_them() -> None:
-    servers = read(HOSTS / "vscode.mcp.json")
+    servers = read(FILES / "vscode.mcp.json")
     assert [one["id"] for one in servers["perplexity"].inputs.values()] == ["perplexity-key", "region"]
     assert servers["github"].inputs == {}
 
@@ -169,7 +168,7 @@ def test_inputs_are_kept_with_the_server_that_asks_for_them() -> None:
 @pytest.mark.parametrize("name", READ)
 def test_what_is_read_from_another_host_can_be_read_from_our_own_file(name: str) -> None:
     source = Source(scope="user", file="mcp.json")
-    for definition in read(HOSTS / name).values():
+    for definition in read(FILES / name).values():
         again = definitions({"mcpServers": {definition.name: as_own(definition)}}, source)[definition.name]
         assert again.replace(source=source) == definition.replace(source=source, inputs={})
 
@@ -192,12 +191,12 @@ LOST = {"jupyter-ai": ["files: jupyter-ai does not read ${TOKEN} in env.TOKEN"]}
 
 
 def test_every_host_that_can_be_written_is_read_in_a_test() -> None:
-    assert ROUND.keys() == TARGETS.keys()
+    assert ROUND.keys() == HOSTS.keys()
 
 
 @pytest.mark.parametrize("host", ROUND)
 def test_what_is_exported_to_a_host_is_what_was_read_from_it(host: str) -> None:
-    before = read(HOSTS / ROUND[host])
+    before = read(FILES / ROUND[host])
     written = exported(before.values(), host, "/notebooks")
     assert list(written.notes) == LOST.get(host, [])
     file = (
@@ -308,5 +307,5 @@ def test_a_server_called_like_a_table_is_a_server() -> None:
 
 
 def test_a_file_that_needs_json5_says_so(tmp_path: Path) -> None:
-    assert load(HOSTS / "opencode.json").is_plain
-    assert not load(HOSTS / "vscode.mcp.json").is_plain
+    assert load(FILES / "opencode.json").is_plain
+    assert not load(FILES / "vscode.mcp.json").is_plain

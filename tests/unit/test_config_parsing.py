@@ -1,7 +1,5 @@
 """Config documents, files and mappings as server definitions, and what is said about wrong ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -24,7 +22,7 @@ SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]
 PROGRAM = 'put the program in "command" and each of its arguments in "args"'
 TABLE = 'write an object of texts, such as {"NAME": "value"}'
 
-FILE = Source(scope="named", file="mcp.json", folder="/work", host="mcpServers", key="mcpServers.fs")
+FILE = Source(scope="named", file="mcp.json", folder="/work", key="mcpServers.fs")
 
 
 def one(**values: Any) -> ServerDefinition:
@@ -394,7 +392,7 @@ def test_an_unreadable_file_says_what_the_system_said() -> None:
 def test_a_script_passes_servers_by_name_or_a_whole_document() -> None:
     flat: dict[str, Any] = {"time": {"command": "uvx", "args": ("mcp-server-time",)}}
     expected = ServerDefinition(
-        name="time", command="uvx", args=("mcp-server-time",), source=Source(scope="script", host="flat", key="time")
+        name="time", command="uvx", args=("mcp-server-time",), source=Source(scope="script", key="time")
     )
     assert from_mapping(flat) == {"time": expected}
     assert from_mapping({"mcpServers": flat})["time"].args == expected.args

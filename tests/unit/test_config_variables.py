@@ -1,7 +1,5 @@
 """Variables in definitions: every form, where their values come from, and what is said where there is none."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,17 +1,12 @@
 """The parts of an answer."""
 
-from __future__ import annotations
-
 import base64
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ipymcp.results.content import Audio, Embedded, Image, Link, Text, Unknown, read_part
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><circle r="1" fill="url(#a)"/></svg>'

@@ -1,7 +1,5 @@
 """Dangers that are pointed out before a definition runs, in any disguise."""
 
-from __future__ import annotations
-
 from string import ascii_lowercase
 from typing import Any
 
@@ -40,6 +38,28 @@ def definition(**values: Any) -> ServerDefinition:
         ({"env": {"PYTHONPATH": "x"}}, "PYTHONPATH: decides what code runs"),
         ({"env": {"LD_PRELOAD": "x"}}, "LD_PRELOAD: decides what code runs"),
         ({"env": {"npm_config_registry": "x"}}, "npm_config_registry: decides what code runs"),
+        ({"env": {"npm_config_script-shell": "x"}}, "npm_config_script-shell: decides what code runs"),
+        ({"args": ("--from", "evil", "good")}, "uvx: --from chooses a package that runs: evil"),
+        ({"args": ("--python", "3.12", "--with=evil", "good")}, "uvx: --with chooses a package that runs: evil"),
+        ({"command": "uv", "args": ("tool", "run", "--from=e", "g")}, "tool: --from chooses a package that runs: e"),
+        ({"command": "npx", "args": ("-y", "-p", "evil", "good")}, "npx: -p chooses a package that runs: evil"),
+        ({"command": "npx", "args": ("--package=evil", "good")}, "npx: --package chooses a package that runs: evil"),
+        (
+            {"command": "npx", "args": ("--@good:registry=https://evil.example", "@good/x")},
+            "its arguments choose where packages come from",
+        ),
+        (
+            {"command": "docker", "args": ("run", "--entrypoint", "sh", "x")},
+            "a container that runs another program than its image's: sh",
+        ),
+        ({"command": "docker", "args": ("run", "-iv", "/:/h", "x")}, "a container that sees all of your files"),
+        (
+            {
+                "command": "docker",
+                "args": ("run", "--mount", "type=volume,dst=/h,volume-opt=o=bind,volume-opt=device=/", "x"),
+            },
+            "a container that sees all of your files",
+        ),
         ({"env": {"HTTPS_PROXY": "x"}}, "HTTPS_PROXY: decides where its traffic goes, and who can read it"),
         ({"inherit_env": True}, "inherit_env: it gets every variable of this kernel"),
         ({"command": "docker", "args": ("run", "-v", "/:/host", "x")}, "a container that sees all of your files"),
@@ -187,6 +207,7 @@ def test_dangerous_patterns_are_pointed_out(values: dict[str, Any], expected: st
 @pytest.mark.parametrize(
     "values",
     [
+        {"command": "server", "args": ("-p", "8080", "--package", "x")},
         {"command": "uv-tool", "args": ("server", "--root", ".")},
         {"command": "docker", "args": ("run", "--rm", "-i", "-e", "TOKEN", "mcp/time")},
         {"command": "docker", "args": ("run", "-v", "${workspaceFolder}:/data", "mcp/files")},
@@ -213,3 +234,17 @@ def test_what_is_masked_in_the_users_own_file_is_pointed_out() -> None:
         "argument 2 looks like a secret and is not shown: make sure that it is one",
         "variable API_KEY looks like a secret and is not shown: make sure that it is one",
     ]
+
+
+def test_a_value_that_is_shown_is_not_said_to_be_hidden() -> None:
+    own = definition(
+        command="server", args=("--token", "abcdef"), env={"API_KEY": "abcdef"}, source=Source(scope="user")
+    )
+    assert dangers(own, masks=False) == []
+    assert len(dangers(own, masks=True)) == 2
+    assert len(dangers(definition(command="server", args=("--token", "abcdef")), masks=True)) == 1
+
+
+def test_a_short_option_of_the_server_itself_chooses_no_package() -> None:
+    found = dangers(definition(command="npx", args=("-y", "server", "-p", "8080")))
+    assert not [line for line in found if "chooses" in line]

@@ -1,7 +1,5 @@
 """The demo server's tools in both eras, over raw pipes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct
@@ -103,9 +101,9 @@ def test_the_columns_are_named_where_a_condition_is_wrong(connect):
     )
 
 
-def read_png(data: str) -> tuple[int, int, bytes, bytes]:
-    """Width, height, palette and pixels, every checksum checked."""
-    png = base64.b64decode(data, validate=True)
+def read_png(data: str | bytes) -> tuple[int, int, list[bytes]]:
+    """Width, height and the rows of RGB pixels, every checksum checked."""
+    png = base64.b64decode(data, validate=True) if isinstance(data, str) else data
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     chunks: dict[bytes, bytes] = {}
     at = 8
@@ -116,36 +114,44 @@ def read_png(data: str) -> tuple[int, int, bytes, bytes]:
         chunks[kind] = body
         at += 12 + length
     width, height, depth, colour = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
-    assert (depth, colour) == (8, 3)
-    rows = zlib.decompress(chunks[b"IDAT"])
-    assert len(rows) == height * (width + 1)
+    assert (depth, colour) == (8, 2)
+    pixels = zlib.decompress(chunks[b"IDAT"])
+    line = 3 * width + 1
+    assert len(pixels) == height * line
     assert b"IEND" in chunks
-    return width, height, chunks[b"PLTE"], rows
+    return width, height, [pixels[y * line + 1 : (y + 1) * line] for y in range(height)]
+
+
+def colours_of(rows: list[bytes]) -> set[tuple[int, ...]]:
+    return {tuple(row[x : x + 3]) for row in rows for x in range(0, len(row), 3)}
 
 
 @pytest.mark.parametrize(
     ("arguments", "caption", "colours"),
     [
-        ({}, "A bar chart of mean body_mass_g: Adelie 3652.9, Chinstrap 3725.0, Gentoo 5050.0.", {0, 1, 2, 3, 5}),
+        ({}, "A bar chart of mean body_mass_g: Adelie 3652.9, Chinstrap 3725.0, Gentoo 5050.0.", {0, 1, 2}),
         (
             {"kind": "scatter", "column": "bill_depth_mm"},
             "A scatter chart of bill_depth_mm over bill_length_mm, 41 penguins.",
-            {0, 1, 2, 3, 5},
+            {0, 1, 2},
         ),
-        ({"values": [3, -2, 5.5]}, "A bar chart of 3 values.", {3, 4, 5}),
-        ({"values": [-1e15, 1e15], "kind": "scatter"}, "A scatter chart of 2 values.", {3, 4, 5}),
-        ({"values": [0], "width": 160, "height": 120}, "A bar chart of 1 value.", {3, 5}),
-        ({"values": [7] * 1000}, "A bar chart of 1000 values.", {3, 4, 5}),
+        ({"values": [3, -2, 5.5]}, "A bar chart of 3 values.", {4}),
+        ({"values": [-1e15, 1e15], "kind": "scatter"}, "A scatter chart of 2 values.", {4}),
+        ({"values": [0], "width": 160, "height": 120}, "A bar chart of 1 value.", set()),
+        ({"values": [7] * 1000}, "A bar chart of 1000 values.", {4}),
+        ({"values": [5], "kind": "scatter", "width": 2000, "height": 120}, "A scatter chart of 1 value.", {4}),
     ],
 )
 def test_plot_draws_a_png_in_the_colours_of_what_it_shows(connect, arguments, caption, colours):
+    from ipymcp.demo.chart import INK, PALETTE
+
     image, text = connect().call("plot", **arguments)["content"]
-    width, height, palette, rows = read_png(image["data"])
-    pixels = b"".join(rows[y * (width + 1) + 1 : (y + 1) * (width + 1)] for y in range(height))
+    width, height, rows = read_png(image["data"])
+    drawn = colours_of(rows)
     assert image["mimeType"] == "image/png"
     assert (width, height) == (arguments.get("width", 480), arguments.get("height", 320))
-    assert set(pixels) == colours
-    assert len(palette) > 3 * max(colours)
+    assert {PALETTE[colour] for colour in (3, *colours)} | {INK} <= drawn
+    assert not {PALETTE[colour] for colour in {0, 1, 2, 4} - colours} & drawn
     assert text["text"] == caption
 
 
@@ -155,10 +161,38 @@ def test_a_chart_names_what_its_axes_and_colours_are(kind):
 
     points = [(0.0, 1.0, 0), (1.0, 2.0, 1)]
     plain = draw(kind, points, 480, 300)
-    labels = {"names": ("Adelie", "Gentoo"), "up": "body_mass_g"} | ({"across": "year"} if kind == "scatter" else {})
+    labels = {"names": ("Adelie", "Gentoo"), "up": "Body mass (g)", "across": "Bill length (mm)"}
     pictures = [draw(kind, points, 480, 300, **{name: label}) for name, label in labels.items()]
     assert len({plain, *pictures}) == 1 + len(labels)
     assert draw(kind, points, 480, 300, up="a<\u00e9") == draw(kind, points, 480, 300, up="a  ")
+
+
+def test_the_font_has_all_characters_of_the_labels_and_smooth_edges():
+    from ipymcp.demo.chart import GLYPHS, INK, PALETTE, Picture
+    from ipymcp.demo.tools import LABELS, SPECIES
+
+    assert {*"".join((*LABELS.values(), *SPECIES, "Mean 0123456789.-e+"))} <= GLYPHS.keys()
+    picture = Picture(200, 40, 2)
+    picture.write(5, 25, "Body mass")
+    shades = colours_of(read_png(picture.png())[2])
+    assert {INK, PALETTE[3]} < shades, "the edges are between the two"
+    assert 40 < picture.length("Body mass") < 120
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "expected"),
+    [
+        (0, 5050, 5, [0, 2000, 4000]),
+        (33.7, 51.6, 6, [35, 40, 45, 50]),
+        (-2, 5.5, 5, [-2, 0, 2, 4]),
+        (0, 0, 4, [0]),
+        (7, 7, 4, [7]),
+    ],
+)
+def test_the_marks_of_an_axis_are_round_numbers(low, high, most, expected):
+    from ipymcp.demo.chart import ticks
+
+    assert ticks(low, high, most) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The demo server's protocol in both eras, over raw pipes."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The form of requests in each era."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Bytes in, server-sent events out."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Explanations of a server's failures for its user."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,20 +1,15 @@
 """Files are written by one module, through no link, as a whole, with the right permissions."""
 
-from __future__ import annotations
-
 import ast
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import ipymcp
 from ipymcp.files import PRIVATE, SHARED, create_file, make_private_folder, open_lock, write_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.posix
 

@@ -1,13 +1,11 @@
 """From the schemas servers ask with to fields, and from what was typed to values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from ipymcp.interaction.forms import MISSING, CannotDraw, Field, read_form
-from ipymcp.interaction.questions import FormQuestion, UrlQuestion
+from ipymcp.interaction.elicitation import FormQuestion, UrlQuestion
+from ipymcp.interaction.forms import MISSING, CannotDraw, Field, format_errors, read_form
 from ipymcp.interaction.terminal import TerminalPrompts
 
 TITLED = [{"const": "#F00", "title": "Red"}, {"const": "#0F0", "title": "Green"}]
@@ -53,6 +51,7 @@ def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed:
         ({"type": "number", "minimum": 0, "maximum": 1}, "2", "expected 0 to 1"),
         ({"type": "integer", "maximum": 9}, "10", "expected at most 9"),
         ({"type": "string", "minLength": 2}, "a", "expected at least 2 characters"),
+        ({"type": "string", "minLength": 1}, "", "expected at least 1 character"),
         ({"type": "string", "minLength": 2, "maxLength": 2}, "abc", "expected 2 characters"),
         ({"type": "string", "format": "email"}, "ada", "expected an email address"),
         ({"type": "string", "format": "uri"}, "a b", "expected an address, such as https://host/path"),
@@ -121,7 +120,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def fill(**properties: Any) -> tuple[str, dict[str, Any] | None]:
     schema = {"type": "object", "properties": properties, "required": ["needed"]}
-    answer = TerminalPrompts().fill(FormQuestion("server", None, "Please.", schema))
+    answer = TerminalPrompts().ask(FormQuestion("server", None, "Please.", schema))
     return answer.action, answer.content
 
 
@@ -157,7 +156,7 @@ def test_the_end_of_input_cancels(typed: list[str]) -> None:
 
 def test_a_schema_that_cannot_be_drawn_is_declined_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "object"}}}
-    answer = TerminalPrompts().fill(FormQuestion("server", None, "Please.", schema))
+    answer = TerminalPrompts().ask(FormQuestion("server", None, "Please.", schema))
     assert (answer.action, answer.note) == ("decline", "a form that cannot be shown: 'x' is an object")
     assert capsys.readouterr().out == "server asked for a form that cannot be shown; declined ('x' is an object)\n"
 
@@ -167,7 +166,7 @@ def test_what_a_server_writes_cannot_pass_for_anything_else(
 ) -> None:
     typed += [""]
     url = "https://good.example@xn--80ak6aa92e.com/\u202efdp"
-    TerminalPrompts().visit(UrlQuestion("server", "tool", "\x1b[2JHi\r\nserver.tool asks:\u200b", url))
+    TerminalPrompts().ask(UrlQuestion("server", "tool", "\x1b[2JHi\r\nserver.tool asks:\u200b", url))
     assert capsys.readouterr().out == (
         "server.tool asks you to visit xn--80ak6aa92e.com:\n"
         "  │ ␛[2JHi\n"
@@ -181,5 +180,22 @@ def test_a_domain_in_foreign_letters_is_shown_in_both_ways(
     typed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     host = "\u0430\u0440\u0440\u04cf\u0435.com"
-    TerminalPrompts().visit(UrlQuestion("server", None, "", f"https://{host}/"))
+    TerminalPrompts().ask(UrlQuestion("server", None, "", f"https://{host}/"))
     assert capsys.readouterr().out.startswith(f"server asks you to visit {host} (xn--80ak6aa92e.com):\n")
+
+
+def test_formats_are_checked_in_nested_values_too() -> None:
+    email, when = {"type": "string", "format": "email"}, {"type": "string", "format": "date-time"}
+    person = {"type": "object", "properties": {"mail": email, "seen": {"anyOf": [when, {"type": "null"}]}}}
+    schema = {
+        "type": "object",
+        "properties": {"people": {"type": "array", "items": {"$ref": "#/$defs/person"}}, "site": {"format": "uri"}},
+        "$defs": {"person": person},
+    }
+    right = {"mail": "ada@example.org", "seen": "2026-07-28T09:30:00Z"}
+    assert [*format_errors(schema, {"people": [right, {"seen": None}], "site": "urn:a", "more": "x"})] == []
+    assert [*format_errors(schema, {"people": [right, {"mail": "ada", "seen": "today"}], "site": "a b"})] == [
+        (("people", 1, "mail"), "expected an email address"),
+        (("people", 1, "seen"), "expected a moment, such as 2026-07-28T09:30:00Z"),
+        (("site",), "expected an address, such as https://host/path"),
+    ]

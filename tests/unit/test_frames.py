@@ -1,7 +1,5 @@
 """Answers as DataFrames."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

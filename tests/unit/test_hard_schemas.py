@@ -4,8 +4,6 @@ What is tried on them is a pool of values of all of them, as they are and change
 whether it is valid, and the compiled schema has to take it then. Where it takes more, `.lost` is not empty.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +11,14 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from ipymcp.llm.providers import PLAIN, PROFILES, Profile
+from ipymcp.llm.providers import PLAIN, PROVIDERS, Profile
 from ipymcp.llm.schemas import compile_schema, restore_names
 from ipymcp.schema.tool_schema import ToolSchema
 from tests.unit.test_model_schemas import ACTIONS, refusals
 
-EVERY = [pytest.param(each, id=each.name) for each in (PLAIN, *dict.fromkeys((*PROFILES.values(),)))]
+EVERY = [
+    pytest.param(each, id=each.name) for each in (PLAIN, *dict.fromkeys(one.profile for one in PROVIDERS.values()))
+]
 Json = dict[str, Any]
 TREE: Json = {
     "type": "object",
@@ -37,7 +37,17 @@ def tool(**properties: Any) -> Json:
     return {"type": "object", "properties": properties, "required": list(properties)[:1]}
 
 
+def family(count: int) -> Json:
+    """Definitions that each refer to all others, as generated clients of large APIs have them."""
+    names = [f"kind{number}" for number in range(count)]
+    about = "A part of the whole, with a description that is long enough to be worth a definition."
+    kinds = {each: {"type": "object", "description": about, "properties": {other: {"$ref": f"#/$defs/{other}"}
+             for other in names}} for each in names}  # fmt: skip
+    return {**tool(root={"$ref": "#/$defs/kind0"}, other={"$ref": "#/$defs/kind3"}), "$defs": kinds}
+
+
 HARD: dict[str, tuple[Json, list[Json]]] = {
+    "a family": (family(8), [{"root": {"kind1": {"kind2": {"kind1": {}}}}, "other": {"kind3": {}}}]),
     "discriminated union": (
         {"$schema": "http://json-schema.org/draft-07/schema#", "oneOf": ACTIONS},
         [
@@ -301,7 +311,9 @@ def test_the_same_schemas_take_in_python_what_is_valid(name: str) -> None:
 
 
 @pytest.mark.parametrize("profile", EVERY)
-@pytest.mark.parametrize("name", ["shared definitions", "references into properties", "a tree", "discriminated union"])
+@pytest.mark.parametrize(
+    "name", ["shared definitions", "references into properties", "a tree", "a family", "discriminated union"]
+)
 def test_what_is_said_once_stays_about_as_long_as_it_was(name: str, profile: Profile) -> None:
     schema, _ = HARD[name]
 

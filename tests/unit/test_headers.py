@@ -1,7 +1,5 @@
 """Parameters mirrored into HTTP headers, and tools that are refused for invalid designations."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

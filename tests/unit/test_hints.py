@@ -1,7 +1,5 @@
 """Lines that messages tell a user to type: each can be typed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The history of calls: stored, found, and deleted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -13,7 +11,7 @@ import msgspec
 import pytest
 
 from ipymcp.api.history import CallHistory, moment
-from ipymcp.errors import CallTimeout, McpError
+from ipymcp.errors import CallCancelled, CallInterrupted, CallTimeout, McpError, PolicyError, TrustError
 from ipymcp.storage import history as histories
 from ipymcp.storage.database import Database
 from ipymcp.storage.history import CallRecord, History, HistoryEntry
@@ -42,8 +40,18 @@ def record(tool: str = "read", result: object = None, error: Exception | None = 
     raw = None if result is None else msgspec.Raw(msgspec.json.encode(result))
     began = values.pop("began", time.monotonic())
     return CallRecord(
-        began, began + 0.25, values.get("caller", "user"), values.get("server", "fs"), tool, b'{"a":1}',
-        0 if raw is None else len(bytes(raw)), raw, error, 7,
+        began=began, ended=began + 0.25, caller=values.get("caller", "user"), server=values.get("server", "fs"),
+        tool=tool, arguments=b'{"a":1}', received=0 if raw is None else len(bytes(raw)), result=raw, error=error,
+        cell=7, number=values.get("number", 1), questions=values.get("questions", ()),
+    )  # fmt: skip
+
+
+def entry_of(id: int, time: float, duration: Any, received: int, **values: Any) -> HistoryEntry:
+    given: dict[str, Any] = {"notebook": "notebook.ipynb", "arguments": None, "result": None, "questions": None}
+    given |= {"outcome": "done"} | values
+    return HistoryEntry(
+        id=id, time=time, duration=duration, caller="user", server="fs", tool="read", sent=7, received=received,
+        error="", cell=7, **given,
     )  # fmt: skip
 
 
@@ -56,16 +64,14 @@ def test_a_call_is_kept_with_its_sizes(history: History) -> None:
     history.add(record(result={"content": []}))
     (entry,) = entries(history)
     assert before - 1 < entry.time < time.time() + 1
-    assert entry == HistoryEntry(
-        entry.id, entry.time, pytest.approx(0.25), "user", "fs", "read", 7, 14, "", "notebook.ipynb", 7, None, None
-    )
+    assert entry == entry_of(entry.id, entry.time, pytest.approx(0.25), 14)
 
 
 def test_values_are_kept_where_they_are_wanted_and_nothing_where_nothing_is(history: History) -> None:
     history.mode = "values"
-    history.add(record(result={"content": []}))
+    history.add(record(result={"content": []}, questions=("May it? · yes",)))
     (entry,) = entries(history)
-    assert (entry.arguments, entry.result) == (b'{"a":1}', b'{"content":[]}')
+    assert (entry.arguments, entry.result, entry.questions) == (b'{"a":1}', b'{"content":[]}', "May it? · yes")
     history.mode = "off"
     history.add(record())
     assert len(entries(history)) == 1
@@ -77,9 +83,80 @@ def test_failures_are_told_apart_in_one_line(history: History) -> None:
     history.add(record("late", error=CallTimeout("no answer")))
     large = {"content": [{"type": "text", "text": "x" * 2_000_000}], "isError": True}
     history.add(record("large", result=large))
-    failed = {entry.tool: entry.error for entry in entries(history, failed=True)}
+    failed = {entry.tool: entry.error for entry in entries(history, outcomes=["failed"])}
     assert failed.pop("large").startswith("ToolError: xxx")
     assert failed == {"told": "ToolError: no such file", "late": "CallTimeout: no answer"}
+
+
+def test_a_call_that_was_given_up_or_refused_has_not_failed(history: History) -> None:
+    errors = {
+        "cancelled": CallCancelled("call 1 was cancelled"),
+        "interrupted": CallInterrupted("the user interrupted it"),
+        "refused": PolicyError("you said no"),
+        "untrusted": TrustError("needs trust"),
+        "failed": CallTimeout("no answer"),
+    }
+    for name, error in errors.items():
+        history.add(record(name, error=error))
+    history.add(record("done", result={"content": []}))
+    outcomes = {entry.tool: entry.outcome for entry in entries(history)}
+    assert outcomes.pop("untrusted") == "refused"
+    assert outcomes == {name: name for name in outcomes}
+    assert [entry.tool for entry in entries(history, outcomes=["refused"])] == ["untrusted", "refused"]
+
+
+def test_rows_are_read_in_pages_and_by_words_and_notebook(history: History, tmp_path: Path) -> None:
+    for number in range(5):
+        history.add(record(f"tool_{number}"))
+    newest, *_, oldest = entries(history)
+    assert [entry.tool for entry in entries(history, after=newest.id - 1)] == ["tool_4"]
+    assert [entry.tool for entry in entries(history, before=oldest.id + 2, limit=1)] == ["tool_1"]
+    assert [entry.tool for entry in entries(history, words="FS.Tool_3")] == ["tool_3"]
+    assert entries(history, words="%") == []
+    assert asyncio.run(history.entry(oldest.id)) == oldest and asyncio.run(history.entry(10**9)) is None
+
+    database = history._database()
+    other = History(lambda: database, Later(), "other.ipynb")
+    other.add(record("elsewhere"))
+    assert [entry.tool for entry in entries(other, is_own=True)] == ["elsewhere"]
+    assert len(entries(other)) == 6
+
+
+def test_the_latest_calls_stay_in_memory_with_their_values_but_not_with_their_exceptions(history: History) -> None:
+    def fail() -> None:
+        large = bytearray(1000)  # a traceback would keep it
+        raise CallTimeout(f"no answer in {len(large)} s", hint="give it longer")
+
+    with pytest.raises(CallTimeout) as caught:
+        fail()
+    history.add(record("read", result={"content": []}, number=4, questions=("May it? · yes",)))
+    history.add(record("late", error=caught.value, number=5))
+    late, read = (history.kept[entry.id] for entry in entries(history))
+    assert (read.record.number, read.record.arguments, read.record.questions) == (4, b'{"a":1}', ("May it? · yes",))
+    assert read.record.result is not None and bytes(read.record.result) == b'{"content":[]}'
+    assert (late.outcome, late.error, late.error_type, late.hint) == (
+        "failed", "no answer in 1000 s", "CallTimeout", "give it longer"
+    )  # fmt: skip
+    assert late.record.error is None
+
+
+def test_what_stays_in_memory_is_bounded_in_number_and_size(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "MAX_KEPT", 20)
+    monkeypatch.setattr(histories, "MAX_KEPT_BYTES", 100_000)
+    for number in range(50):
+        history.add(record(result={"content": []}, number=number))
+    newest = entries(history)[0].id
+    assert [*history.kept] == [*range(newest - 19, newest + 1)]
+    assert [kept.record.number for kept in history.kept.values()] == [*range(30, 50)]
+
+    for _ in range(3):
+        history.add(record(result={"content": [{"type": "text", "text": "x" * 60_000}]}))
+        history.flush()
+    newest = entries(history)[0].id
+    assert [*history.kept] == [newest]
+    history.mode = "off"
+    history.add(record())
+    assert [*history.kept] == [newest]
 
 
 def test_calls_are_found_by_server_tool_and_time(history: History) -> None:
@@ -129,9 +206,9 @@ def test_a_machine_that_slept_since_does_not_move_calls_into_the_past(
 
 
 def test_the_listing_has_a_table_and_a_frame() -> None:
-    listing = CallHistory([HistoryEntry(1, 0.0, 0.5, "user", "fs", "read", 7, 14, "", "a.ipynb", 3, b"{}", None)])
+    listing = CallHistory([entry_of(1, 0.0, 0.5, 14, notebook="a.ipynb", arguments=b"{}")])
     assert repr(listing).splitlines()[1].split() == [
-        "time", "who", "tool", "seconds", "sent", "received", "cell", "error"
+        "time", "who", "tool", "seconds", "sent", "received", "cell", "map", "calls", "outcome", "error"
     ]  # fmt: skip
     assert "<table" in listing._repr_mimebundle_()["text/html"]
     frame = listing.df

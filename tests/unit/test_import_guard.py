@@ -1,15 +1,10 @@
 """Imports of ipymcp never come from the working folder; imports of the user may."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LATE = ("json5", "msgspec", "httpx", "brotli", "jsonschema_rs", "cryptography", "difflib", "sqlite3", "uritemplate")
 
@@ -72,7 +67,7 @@ import ipymcp
 import mine
 
 def call(function):
-    return eval("function()", {"__name__": "ipymcp.runtime.server_requests", "function": function})
+    return eval("function()", {"__name__": "ipymcp.runtime.client_handlers", "function": function})
 
 def own():
     import json5

@@ -1,7 +1,5 @@
 """Requests refused before anyone is asked, paused timeouts, and answers that need another round."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any
@@ -12,8 +10,8 @@ from msgspec import Raw
 from ipymcp.errors import RpcError
 from ipymcp.protocol.input_rounds import ResponseInterceptors
 from ipymcp.protocol.jsonrpc import PendingRequest, RequestTimeouts
-from ipymcp.protocol.server_requests import MAX_CONCURRENT_REQUESTS, RequestAnswers
-from tests.clients import EVERYTHING, NoAnswers, Person
+from ipymcp.protocol.server_requests import RequestAnswers
+from tests.clients import EVERYTHING, Person
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
 MESSAGE = {"role": "user", "content": {"type": "text", "text": "x"}}
@@ -23,7 +21,7 @@ def raw(value: Any) -> Raw:
     return Raw(json.dumps(value).encode())
 
 
-def slot() -> PendingRequest:
+def pending() -> PendingRequest:
     return PendingRequest(lambda progress: None)
 
 
@@ -74,27 +72,6 @@ def test_params_may_be_absent_only_where_nothing_is_needed() -> None:
         answers.check("elicitation/create", Raw())
 
 
-def test_who_offers_nothing_refuses_everything() -> None:
-    with pytest.raises(RpcError) as caught:
-        RequestAnswers(NoAnswers(), RequestTimeouts()).check("roots/list", Raw())
-    assert caught.value.message == "roots/list is not supported by this host"
-
-
-def test_room_is_taken_and_given_back() -> None:
-    answers = RequestAnswers(Person(), RequestTimeouts())
-    answers.reserve(MAX_CONCURRENT_REQUESTS)
-    with pytest.raises(RpcError) as caught:
-        answers.reserve()
-    assert (caught.value.code, caught.value.message) == (
-        -32000,
-        "this host handles 32 requests at a time; try later",
-    )
-    answers.release(MAX_CONCURRENT_REQUESTS)
-    with pytest.raises(RpcError):
-        answers.reserve(MAX_CONCURRENT_REQUESTS + 1)
-    answers.reserve(MAX_CONCURRENT_REQUESTS)
-
-
 def test_what_to_declare_is_asked_again_only_when_told() -> None:
     person = Person(declared={})
     answers = RequestAnswers(person, RequestTimeouts())
@@ -112,12 +89,12 @@ def test_what_to_declare_is_asked_again_only_when_told() -> None:
 
 def test_a_held_clock_stands_still_and_others_go_on() -> None:
     async def main() -> None:
-        timeouts, held, free = RequestTimeouts(), slot(), slot()
+        timeouts, held, free = RequestTimeouts(), pending(), pending()
         over = asyncio.Event()
 
-        async def wait(for_slot: PendingRequest) -> str:
+        async def wait(waiting: PendingRequest) -> str:
             try:
-                async with timeouts.limit(for_slot, 0.05):
+                async with timeouts.limit(waiting, 0.05):
                     await over.wait()
             except TimeoutError:
                 return "late"
@@ -133,34 +110,15 @@ def test_a_held_clock_stands_still_and_others_go_on() -> None:
     asyncio.run(main())
 
 
-def test_where_it_is_not_known_whom_a_question_is_for_all_clocks_stand_still() -> None:
-    async def main() -> None:
-        timeouts, over = RequestTimeouts(), asyncio.Event()
-
-        async def wait(seconds: float | None) -> None:
-            async with timeouts.limit(slot(), seconds):
-                await over.wait()
-
-        waits = [asyncio.ensure_future(wait(seconds)) for seconds in (0.02, 0.03, None)]
-        await asyncio.sleep(0)
-        with timeouts.paused(None):
-            await asyncio.wait(waits, timeout=0.1)
-            assert not any(one.done() for one in waits)
-            over.set()
-            await asyncio.wait_for(asyncio.gather(*waits), 20)
-
-    asyncio.run(main())
-
-
 # -- answers that are no outcome yet ----------------------------------------------------------------------------------
 
 
 def intercepted(result: str, *, also: str = "") -> list[str]:
     """The results that the interceptor takes, given as JSON."""
     interceptors, seen = ResponseInterceptors(), list[str]()
-    interceptors.on_result("input_required", lambda slot, raw: seen.append(bytes(raw).decode()))
+    interceptors.on_result("input_required", lambda pending, raw: seen.append(bytes(raw).decode()))
     line = f'{{"id":1,"result":{result}{also}}}'.encode()
-    assert interceptors.intercept(slot(), Raw(result.encode()), Raw(), line) == bool(seen)
+    assert interceptors.intercept(pending(), Raw(result.encode()), Raw(), line) == bool(seen)
     return seen
 
 
@@ -179,7 +137,7 @@ def test_only_the_result_type_itself_counts() -> None:
 def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
     for ends in ('{"resultType":"complete","content":["%s"]}', '{"content":["%s"],"resultType": "complete"}'):
         interceptors = ResponseInterceptors()
-        interceptors.on_result("input_required", lambda slot, raw: None)
+        interceptors.on_result("input_required", lambda pending, raw: None)
         line = (ends % ('input_required","' + "x" * 2_000_000)).encode()
         assert interceptors.has_none(line)
         assert not interceptors.has_none(line[:1_000_000])
@@ -187,8 +145,8 @@ def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
 
 def test_refusals_go_to_the_handler_with_a_remedy() -> None:
     interceptors, seen = ResponseInterceptors(), list[RpcError]()
-    interceptors.on_error(-32020, lambda slot, error: bool(seen.append(error)) or error.message == "mend me")
+    interceptors.on_error(-32020, lambda pending, error: bool(seen.append(error)) or error.message == "mend me")
     for code, message, mended in ((-32020, "mend me", True), (-32020, "no", False), (-32602, "mend me", False)):
         error = raw({"code": code, "message": message})
-        assert interceptors.intercept(slot(), Raw(), error, b"") == mended
+        assert interceptors.intercept(pending(), Raw(), error, b"") == mended
     assert [error.message for error in seen] == ["mend me", "no"]

@@ -1,6 +1,4 @@
-"""The JSON-RPC peer: whoever takes a slot owns its outcome."""
-
-from __future__ import annotations
+"""The JSON-RPC peer: whoever takes a pending owns its outcome."""
 
 import json
 import threading
@@ -27,7 +25,7 @@ class Owner:
     def on_notification(self, method: str, params: Any) -> None:
         self.notifications.append((method, bytes(params)))
 
-    def on_protocol_warning(self, text: str) -> None:
+    def protocol_warning(self, text: str) -> None:
         self.noise.append(text)
 
 
@@ -38,8 +36,8 @@ class Asked:
         self.owner = Owner()
         self.peer = Peer(self.owner, "test#1")
         self.heard: list[types.Progress | None] = []
-        self.slot = PendingRequest(self.heard.append)
-        self.id = self.peer.open(self.slot, "tools/call")
+        self.pending = PendingRequest(self.heard.append)
+        self.id = self.peer.open(self.pending, "tools/call")
 
     def receive(self, *messages: object) -> None:
         for message in messages:
@@ -51,10 +49,53 @@ def asked() -> Asked:
     return Asked()
 
 
-def test_a_result_settles_its_slot_once(asked: Asked) -> None:
+@pytest.mark.parametrize(
+    ("line", "is_handled"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}', True),
+        (b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}, "error": null}', True),
+        (b'{"jsonrpc": "2.0", "id": 2, "result": {"a": 1}}', False),
+        (b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}', False),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "roots/list"}', False),
+        (b'[{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}]', False),
+        (b'{"jsonrpc": "2.0", "id": 1, "result": {"a"', False),
+    ],
+)
+def test_the_waiting_thread_handles_only_its_own_result(
+    monkeypatch: pytest.MonkeyPatch, asked: Asked, line: bytes, is_handled: bool
+) -> None:
+    decoded: list[bytes] = []
+    read_envelope = types.read_envelope
+    monkeypatch.setattr(types, "read_envelope", lambda line: (decoded.append(line), read_envelope(line))[1])
+    assert asked.peer.receive_own(line, asked.pending, lambda line: True) is is_handled
+    assert (asked.heard, asked.pending.is_settled()) == ([None] if is_handled else [], is_handled)
+    assert decoded == [line]
+
+
+def test_the_waiting_thread_leaves_what_needs_an_interceptor_or_is_late_to_the_loop(asked: Asked) -> None:
+    line = json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": {}}).encode()
+    assert not asked.peer.receive_own(line, asked.pending, lambda line: False)
+    asked.peer.claim(asked.pending)
+    assert not asked.peer.receive_own(line, asked.pending, lambda line: True)
+    asked.receive(line)
+    assert (asked.heard, asked.owner.noise) == ([], [])
+
+
+def test_the_waiting_thread_handles_its_own_progress(asked: Asked) -> None:
+    for token, is_handled in ((asked.id, True), (asked.id + 1, False)):
+        params = {"progressToken": token, "progress": 1}
+        line = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).encode()
+        assert asked.peer.receive_own(line, asked.pending, lambda line: True) is is_handled
+    assert [each and each.progress for each in asked.heard] == [1]
+    request = {"jsonrpc": "2.0", "id": 9, "method": "notifications/progress"}
+    line = json.dumps({**request, "params": {"progressToken": asked.id, "progress": 2}}).encode()
+    assert not asked.peer.receive_own(line, asked.pending, lambda line: True), "a request is answered on the loop"
+
+
+def test_a_result_settles_its_request_once(asked: Asked) -> None:
     asked.receive({"jsonrpc": "2.0", "id": asked.id, "result": {"a": 1}})
     asked.receive({"jsonrpc": "2.0", "id": asked.id, "result": {"a": 2}})
-    assert bytes(asked.slot.result) == b'{"a": 1}'
+    assert bytes(asked.pending.result) == b'{"a": 1}'
     assert asked.heard == [None]
     assert len(asked.peer) == 0
     assert asked.owner.noise == [f"an answer to no request in flight (id {asked.id}): a result"]
@@ -68,7 +109,7 @@ def test_ids_come_back_as_numbers_or_text(asked: Asked, identifier: str) -> None
 
 def test_an_error_has_code_message_and_data(asked: Asked) -> None:
     asked.receive({"id": asked.id, "error": {"code": -32602, "message": "no", "data": [1, float("nan")]}})
-    error = asked.slot.error
+    error = asked.pending.error
     assert isinstance(error, RpcError)
     assert (error.message, error.code, error.data[0]) == ("no", -32602, 1)
 
@@ -76,18 +117,18 @@ def test_an_error_has_code_message_and_data(asked: Asked) -> None:
 @pytest.mark.parametrize("error", ["broken", 5, {"code": "x"}, {"code": 1, "message": None}, []])
 def test_an_error_of_another_shape_still_fails_the_request(asked: Asked, error: object) -> None:
     asked.receive({"id": asked.id, "error": error})
-    assert isinstance(asked.slot.error, RpcError)
-    assert asked.slot.error.message.startswith("the server refused: ")
+    assert isinstance(asked.pending.error, RpcError)
+    assert asked.pending.error.message.startswith("the server refused: ")
 
 
 def test_a_null_error_beside_a_result_is_none(asked: Asked) -> None:
     asked.receive({"id": asked.id, "error": None, "result": {}})
-    assert asked.slot.error is None
+    assert asked.pending.error is None
 
 
 def test_an_answer_with_neither_result_nor_error_fails_the_request(asked: Asked) -> None:
     asked.receive({"jsonrpc": "2.0", "id": asked.id})
-    assert isinstance(asked.slot.error, CallError)
+    assert isinstance(asked.pending.error, CallError)
 
 
 def test_progress_is_delivered_until_the_end_and_not_after(asked: Asked) -> None:
@@ -126,45 +167,45 @@ def test_what_is_no_message_is_noise(asked: Asked, line: bytes) -> None:
 @pytest.mark.parametrize("line", [b'{"jsonrpc":"2.0","id":%d,"result":{,}}', b'{"result":{,},"id":%d}'])
 def test_a_malformed_answer_fails_the_request_it_was_meant_for(asked: Asked, line: bytes) -> None:
     asked.receive(line % asked.id)
-    assert isinstance(asked.slot.error, CallError)
-    assert asked.slot.error.message.startswith("the server's answer is not valid JSON (")
+    assert isinstance(asked.pending.error, CallError)
+    assert asked.pending.error.message.startswith("the server's answer is not valid JSON (")
 
 
-def test_a_slot_that_was_taken_hears_nothing_more(asked: Asked) -> None:
-    assert asked.peer.claim(asked.slot)
-    assert not asked.peer.claim(asked.slot)
+def test_a_request_that_was_taken_hears_nothing_more(asked: Asked) -> None:
+    assert asked.peer.claim(asked.pending)
+    assert not asked.peer.claim(asked.pending)
     asked.receive({"id": asked.id, "result": {}})
     assert asked.heard == []
 
 
 def test_all_fail_each_with_an_error_of_its_own() -> None:
     peer = Peer(Owner(), "test#1")
-    slots = [PendingRequest(lambda _: None) for _ in range(3)]
-    for slot in slots:
-        peer.open(slot, "x")
+    requests = [PendingRequest(lambda _: None) for _ in range(3)]
+    for pending in requests:
+        peer.open(pending, "x")
     peer.fail_all(lambda: ConnectionLost("gone"))
-    assert len({id(slot.error) for slot in slots}) == 3
+    assert len({id(pending.error) for pending in requests}) == 3
     assert len(peer) == 0
 
 
-def test_of_many_threads_that_take_a_slot_one_gets_it() -> None:
+def test_of_many_threads_that_take_a_request_one_gets_it() -> None:
     peer = Peer(Owner(), "test#1")
-    slots = [PendingRequest(lambda _: None) for _ in range(500)]
-    for slot in slots:
-        peer.open(slot, "x")
+    requests = [PendingRequest(lambda _: None) for _ in range(500)]
+    for pending in requests:
+        peer.open(pending, "x")
     taken: list[PendingRequest] = []
     start = threading.Barrier(4)
 
     def take_all() -> None:
         start.wait()
-        taken.extend(slot for slot in slots if peer.claim(slot))
+        taken.extend(pending for pending in requests if peer.claim(pending))
 
     threads = [threading.Thread(target=take_all) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(slot.id for slot in taken) == [slot.id for slot in slots]
+    assert sorted(pending.id for pending in taken) == [pending.id for pending in requests]
 
 
 @pytest.mark.parametrize(
@@ -191,36 +232,38 @@ def test_an_excerpt_is_short_and_readable() -> None:
 
 
 def test_a_renewed_request_is_answered_under_its_new_id_only(asked: Asked) -> None:
-    peer, slot = asked.peer, asked.slot
-    assert peer.reassign_id(slot)
-    assert slot.id != asked.id
-    assert peer.is_pending(slot)
-    assert (peer.slot(asked.id), peer.slot(slot.id)) == (None, slot)
+    peer, pending = asked.peer, asked.pending
+    assert peer.reassign_id(pending)
+    assert pending.id != asked.id
+    assert peer.is_pending(pending)
+    assert (peer.find(asked.id), peer.find(pending.id)) == (None, pending)
     asked.receive({"jsonrpc": "2.0", "id": asked.id, "result": {}})
-    assert slot.result is None
-    asked.receive({"jsonrpc": "2.0", "id": slot.id, "result": {"a": 1}})
-    assert bytes(slot.result) == b'{"a": 1}'
-    assert not peer.reassign_id(slot)
+    assert pending.result is None
+    asked.receive({"jsonrpc": "2.0", "id": pending.id, "result": {"a": 1}})
+    assert bytes(pending.result) == b'{"a": 1}'
+    assert not peer.reassign_id(pending)
     assert len(peer) == 0
 
 
 def test_a_request_that_is_renewed_and_given_up_at_once_has_one_owner() -> None:
     peer = Peer(Owner(), "test#1")
     for _ in range(300):
-        slot = PendingRequest(lambda progress: None)
-        peer.open(slot, "tools/call")
+        pending = PendingRequest(lambda progress: None)
+        peer.open(pending, "tools/call")
         taken: list[bool] = []
         start = threading.Barrier(2)
 
-        def take(slot: PendingRequest = slot, taken: list[bool] = taken, start: threading.Barrier = start) -> None:
+        def take(
+            pending: PendingRequest = pending, taken: list[bool] = taken, start: threading.Barrier = start
+        ) -> None:
             start.wait()
-            taken.append(peer.claim(slot))
+            taken.append(peer.claim(pending))
 
         thread = threading.Thread(target=take)
         thread.start()
         start.wait()
         for _ in range(10):
-            peer.reassign_id(slot)
+            peer.reassign_id(pending)
         thread.join()
         assert taken == [True]
         assert len(peer) == 0

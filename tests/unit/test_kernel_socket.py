@@ -1,7 +1,5 @@
 """The announcement of a kernel's socket for views, and its removal."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Bytes in, lines out."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

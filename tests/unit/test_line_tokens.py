@@ -119,7 +119,7 @@ def test_a_quoted_double_dash_cuts_nothing_and_an_empty_command_is_seen() -> Non
         ("x=[1, (2, 3] y", "] at column 12 does not close the ( opened at column 7: (2, 3] y", 11),
         (
             "x={'a': 1 and much more than fits",
-            "the bracket opened at column 3 is not closed: {'a': 1 and much more th…",
+            "the bracket opened at column 3 is not closed: {'a': 1 and much more t…",
             2,
         ),
         ('{"a: 1}', 'the quote opened at column 2 is not closed: "a: 1}', 1),

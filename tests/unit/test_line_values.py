@@ -13,11 +13,17 @@ from ipymcp.config.reading import JSON5_MAX_BYTES
 from ipymcp.errors import ArgumentError
 from ipymcp.notebook.line_syntax import LineError, tokenize
 from ipymcp.notebook.line_values import Object, TypedText, parse_arguments, parse_body, read_value
+from ipymcp.schema.tool_schema import ToolSchema
 
 FRAME = object()
 LOCAL = {"i": 7, "both": "local"}
 USER = {"n": 5, "frame": FRAME, "both": "user", "row": {"a b": "x:y", "k": [1, 2]}, "limit_rows": 3, "pi": 3.14159}
 NAMES = (LOCAL, USER)
+TABLE = ToolSchema(
+    {"type": "object", "properties": {"table": {"type": "string"}, "limit": {}}, "required": ["table"]},
+    server="db",
+    tool="query",
+)
 
 
 def value(line: str) -> TypedText | Object:
@@ -90,7 +96,7 @@ def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_stri
         (
             "limit=$limit_row",
             "limit: the notebook has no name 'limit_row'",
-            "did you mean limit_rows? single quotes send the text as it is",
+            "did you mean 'limit_rows'? single quotes send the text as it is",
         ),
         (
             "x={zzz}",
@@ -156,7 +162,7 @@ def test_a_name_missing_deep_in_the_users_own_function_is_not_called_a_name_of_t
 
 def test_arguments_keep_their_order_and_keys() -> None:
     words = tokenize("max-results=5 frame=$frame").words
-    assert parse_arguments(words, NAMES) == [("max-results", TypedText("5")), ("frame", Object(FRAME))]
+    assert parse_arguments(words, NAMES) == {"max-results": "5", "frame": FRAME}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +205,7 @@ def test_what_a_refused_dollar_name_is_said_to_be_written_as_works() -> None:
 )
 def test_words_without_a_key_or_with_a_repeated_one_are_refused(line: str, message: str, position: int) -> None:
     with pytest.raises(LineError) as caught:
-        parse_arguments(tokenize(line).words, NAMES, ["table", "limit"])
+        parse_arguments(tokenize(line).words, NAMES, TABLE)
     assert (str(caught.value), caught.value.position) == (message, position)
 
 

@@ -1,14 +1,12 @@
 """A server's log: what is kept, counted and mirrored."""
 
-from __future__ import annotations
-
 import logging
 import threading
 
 import pytest
 
 from ipymcp.masking import masks
-from ipymcp.runtime.logs import MAX_LINE, RollingLog
+from ipymcp.runtime.events import MAX_LINE, RollingLog
 
 
 def texts(log: RollingLog) -> list[str]:
@@ -37,8 +35,8 @@ def test_lines_of_all_sources_stand_in_the_order_in_which_they_came() -> None:
         ("server", "warning", "3"),
         ("stderr", "info", "4"),
     ]
-    assert log.last_words(2) == ("2", "4")
-    assert log.last_words(since=3) == ("4",)
+    assert log.last_stderr(2) == ("2", "4")
+    assert log.last_stderr(since=3) == ("4",)
     assert [line.text for line in log.tail(1, "server")] == ["3"]
 
 

@@ -1,11 +1,9 @@
 """Markdown that strangers wrote, against the parsers that front ends use."""
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Callable
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
 
 import mistune
 import pytest
@@ -14,9 +12,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from ipymcp.results import markdown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TAGS = {
     *(

@@ -1,7 +1,5 @@
 """Secrets in every form in which text may carry them, and names that sound of them."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -153,12 +151,48 @@ def test_the_secrets_of_a_definition_are_found() -> None:
             "--header",
             "Authorization: Bearer header-token",
             "--header=X-Api-Key:k",
+            "--api-key",
+            "-a1b2c3==",
         ),
         env={"AUTH_HEADER": "Bearer env-token", "PLAIN": "ghp_abcdefgh01234567"},
     )
     assert set(sensitive(bridge)) == {
-        *("Bearer header-token", "header-token", "k", "Bearer env-token", "env-token", "ghp_abcdefgh01234567"),
+        *(
+            "Bearer header-token",
+            "header-token",
+            "k",
+            "-a1b2c3==",
+            "Bearer env-token",
+            "env-token",
+            "ghp_abcdefgh01234567",
+        ),
     }
+
+
+@pytest.mark.parametrize(
+    ("args", "secret"),
+    [
+        (("--header", "Authorization: Bearer abcDEF0123456789xyz="), "abcDEF0123456789xyz="),
+        (("--header", f"Authorization: Basic {base64.b64encode(b'user:password').decode()}"), "password"),
+        (("--header", "Cookie: session=abcdef0123456789"), "session=abcdef0123456789"),
+        (("-H", "X-Auth-Token: a=b=cdefghijk"), "a=b=cdefghijk"),
+        (("--x", "ghp_abcdefgh01234567="), "ghp_abcdefgh01234567="),
+        (("https://h/?x=https://u:passw0rd9@h/",), "passw0rd9"),
+        (("--auth", "token=abcdefgh123"), "abcdefgh123"),
+        (("--api-key", "token=abcdefgh123"), "token=abcdefgh123"),
+        (("--token=-hunter2secret",), "-hunter2secret"),
+    ],
+)
+def test_a_secret_in_an_argument_with_equals_signs_is_found(args: tuple[str, ...], secret: str) -> None:
+    assert secret in set(sensitive(ServerDefinition(name="x", command="run", args=args)))
+
+
+def test_members_whose_masked_names_are_equal_are_all_kept() -> None:
+    masks = Masks()
+    for secret in ("recipients_a", "recipients_b"):
+        masks.add(secret)
+    shown = masks.json({"recipients_a": "attacker@evil", "recipients_b": "boss@corp"})
+    assert shown == {"[secret]": "attacker@evil", "[secret]'": "boss@corp"}
 
 
 def test_numbers_that_are_secrets_are_masked_within_json() -> None:

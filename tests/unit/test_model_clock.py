@@ -1,7 +1,5 @@
 """The time that an answer of a model may take."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Errors of providers in one line for people."""
 
-from __future__ import annotations
-
 import pytest
 
 from ipymcp.llm.pydantic_ai import as_mcp_error

@@ -183,6 +183,6 @@ def test_a_secret_among_the_values_that_a_parameter_takes_is_masked() -> None:
     def pick(it: Literal["s3cret-among-values", "plain"] = "s3cret-among-values") -> None:
         """Pick one."""
 
-    declared = json.dumps(declare_function(FunctionTool(pick)).parameters)
+    declared = json.dumps(declare_function(FunctionTool(pick)).schema)
     assert "s3cret-among-values" not in declared
     assert "plain" in declared

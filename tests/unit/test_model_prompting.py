@@ -1,17 +1,201 @@
-"""Variables of the notebook in a prompt."""
+"""References in a prompt, and the values of the notebook that they stand for."""
 
-from __future__ import annotations
+import linecache
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
-from ipymcp.llm.prompting import fill
+from ipymcp.errors import UnknownName
+from ipymcp.llm.prompting import FilledPrompt, fill
+from ipymcp.llm.providers import sees_images
+
+
+def filled(value: Any) -> FilledPrompt:
+    return fill("What of $it?", {"it": value})
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
-    [(np.zeros((2, 3)), "ndarray, 2 x 3, float64"), (np.arange(4, dtype="int16"), "ndarray, 4, int16")],
+    ("value", "what", "text"),
+    [
+        (np.zeros((2, 3)), "ndarray, 2 x 3, float64", "min 0.0, max 0.0, mean 0, std 0\n[[0.0, 0.0, 0.0]"),
+        (np.arange(4, dtype="int16"), "ndarray, 4, int16", "min 0, max 3, mean 1.5, std 1.11803\n[0, 1, 2, 3]"),
+        (np.array([np.nan, 1, 3]), "ndarray, 3, float64", "min 1.0, max 3.0, mean 2, std 1, 1 missing\n"),
+        (np.array(["2026-01-02", "NaT"], "M8[D]"), "ndarray, 2, datetime64[D]", "min 2026-01-02, max 2026-01-02"),
+        (pd.Series([1.0, None]), "Series, 2, float64", "mean 1, min 1, 25% 1, 50% 1, 75% 1, max 1, 1 missing\n"),
+        (pd.Series(["a", "b", "a"]), "Series, 3, str", "unique 2, top a, freq 2\n"),
+        (pl.Series([1, 2, None]), "Series, 3, Int64", "mean 1.5, std 0.707107, min 1, 25% 1, 50% 2, 75% 2, max 2"),
+    ],
 )
-def test_an_array_is_described_by_its_shape_and_type(value: object, kind: str) -> None:
-    prompt = fill("What is $data?", {"data": value})
-    assert [one.what for one in prompt.attached] == [kind]
+def test_an_array_or_series_is_sent_with_its_type_shape_statistics_and_sample(value: Any, what: str, text: str) -> None:
+    prompt = filled(value)
+
+    assert [one.what for one in prompt.attached] == [f"{what}: statistics and a sample"]
+    assert f'<variable name="it">\n{what}\n{text}' in prompt.text
+
+
+def test_what_has_no_statistics_is_sent_without(tmp_path: Any) -> None:
+    on_disk = np.memmap(tmp_path / "array", mode="w+", shape=(10,))
+
+    assert [filled(value).attached[0].what for value in (np.array(["a", None]), on_disk, np.float64(2))] == [
+        "ndarray, 2, object",
+        "memmap, 10, uint8",
+        "float64, one value, float64",
+    ]
+
+
+def test_periods_in_long_data_do_not_mislead_its_statistics() -> None:
+    assert "unique 2," in filled(pd.Series(["a", "b"] * 50_000)).text
+    assert "mean 0.499994, std 0.5 (of 86,957 evenly" in filled(np.tile([0.0, 1.0], 1_000_000)).text
+
+
+LARGE: list[tuple[str, Callable[[], Any]]] = [
+    ("1 GB array", lambda: np.ones(134_217_728)),
+    ("frame of 1,000,000 x 100", lambda: pd.DataFrame(np.ones((1_000_000, 100)))),
+    ("polars frame of 1,000,000 x 100", lambda: pl.DataFrame(np.ones((1_000_000, 100)))),
+    ("series", lambda: pd.Series(np.arange(10_000_000))),
+    ("polars series", lambda: pl.Series(np.arange(10_000_000))),
+    ("texts", lambda: pd.Series(["x" * 1_000] * 1_000_000)),
+]
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(("name", "make"), LARGE, ids=[name for name, _ in LARGE])
+def test_large_data_costs_neither_50_ms_nor_a_copy(name: str, make: Callable[[], Any]) -> None:
+    value = make()
+    filled(value)  # the libraries import modules at their first description
+    durations: list[float] = []
+    for _ in range(5):
+        started = time.perf_counter()
+        filled(value)
+        durations.append(time.perf_counter() - started)
+    tracemalloc.start()
+    filled(value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert min(durations) < 0.05
+    assert peak < 10_000_000, "bytes"
+
+
+def area(width: float, token: str = "sk-abcdefghijklmnop1234") -> float:
+    """Multiply."""
+    settings = {"password": "hunter2hunter2", "user": "anna"}
+    return width * len(settings)
+
+
+def test_a_function_is_sent_as_its_source_without_its_secrets() -> None:
+    prompt = filled(area)
+
+    assert prompt.attached[0].what == "function area: its source"
+    assert 'token: str = "•••• (23 characters)") -> float:\n    """Multiply."""' in prompt.text
+    assert '{"password": "•••• (14 characters)", "user": "anna"}' in prompt.text
+
+
+def test_a_function_without_source_is_sent_as_its_signature_and_docstring() -> None:
+    prompt = filled(sorted)
+
+    assert prompt.attached[0].what == "function sorted: its signature"
+    assert "function sorted(iterable, /, *, key=None, reverse=False)\nReturn a new list" in prompt.text
+
+
+def run_as_cell(source: str, names: dict[str, Any]) -> None:
+    """Run a source as a kernel runs a cell."""
+    file = "/tmp/ipykernel_1/123.py"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), {"__name__": "__main__", **names})
+
+
+def test_an_exception_is_sent_with_its_traceback_and_cell_from_the_cell_on() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_as_cell("api_key = 'abcdefgh12345678'\nprint(shared)\n1 / 0\n", {"print": repr, "shared": 1})
+    prompt = filled(caught.value)
+
+    assert prompt.attached[0].what == "ZeroDivisionError with its traceback and its cell"
+    assert "test_model_prompting.py" not in prompt.text, "the frames before the cell are not the user's"
+    assert "ZeroDivisionError: division by zero\n\nThe cell:\napi_key = '•••• (16 characters)'\nprint" in prompt.text
+
+
+def test_a_deep_and_a_long_exception_stay_short() -> None:
+    def odd(number: int) -> None:
+        even(number + 1)
+
+    def even(number: int) -> None:
+        odd(number + 1)
+
+    with pytest.raises(RecursionError) as deep:
+        odd(0)
+    assert len(filled(deep.value).text) < 20_000
+    assert len(filled(ValueError("x" * 1_000_000)).text) < 21_000
+
+
+def test_all_references_share_one_budget() -> None:
+    names = {f"text{number}": f"{number}" * 19_000 for number in range(9)} | {"short": "s" * 300}
+
+    prompt = fill(" ".join(f"${name}" for name in names), names)
+
+    assert prompt.tokens == 20_000 - 1 or prompt.tokens == 20_000
+    assert prompt.attached[0].what.startswith("str, 19,000 characters, cut to 8,8")
+    assert prompt.attached[-1].what == "str, 300 characters", "what is small stays whole"
+    assert prompt.text.count("[cut here: the question has no room for more]") == 9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it costs $5, or US$7, or $ 8",
+        "write to anna@demo:example.org and @anna, or @other:thing",
+        "@decorator\ndef run(): ...",
+        "/usr/bin/python and /demo or /other.thing",
+        "see /demo.describe",
+        "`echo $HOME @demo:notes` and ```\n/demo.describe\n$HOME```",
+        "$x_1 + x_2$ and $$\ny = x\n$$",
+    ],
+)
+def test_text_that_only_looks_like_a_reference_is_left_alone(text: str) -> None:
+    class Offers:
+        servers = ("demo",)
+
+        def resource(self, server: str, name: str) -> Any:
+            raise AssertionError(name)
+
+        def prompt(self, server: str, name: str, arguments: str) -> Any:
+            raise AssertionError(name)
+
+    assert fill(text, {"HOMES": 1}, Offers()).text == text
+
+
+def test_an_unknown_variable_is_an_error_with_the_way_out() -> None:
+    with pytest.raises(UnknownName) as caught:
+        fill("What of $pengins?", {"penguins": 1})
+
+    assert str(caught.value) == "there is no variable 'pengins'"
+    assert caught.value.hint == "did you mean 'penguins'? · $$pengins sends the text $pengins"
+
+
+@pytest.mark.parametrize(
+    ("model", "sees"),
+    [
+        ("openai:gpt-5", True),
+        ("openai:gpt-3.5-turbo", False),
+        ("gpt-4o", True),
+        ("llama3.2", False),
+        ("llama3.2-vision", True),
+        ("ollama:qwen2.5:7b", False),
+        ("qwen2.5vl:7b", True),
+        ("anthropic:claude-opus-4-5", True),
+        ("openrouter:deepseek/deepseek-r1", False),
+    ],
+)
+def test_models_that_take_no_images_are_known_by_their_names(model: str, sees: bool) -> None:
+    assert sees_images(model) is sees
+
+
+def test_nothing_is_imported_for_a_prompt() -> None:
+    assert not {"matplotlib", "PIL", "plotly"} & {*sys.modules}

@@ -1,10 +1,8 @@
 """The provider whose limits apply to a model."""
 
-from __future__ import annotations
-
 import pytest
 
-from ipymcp.llm.providers import PLAIN, PROFILES, profile_of
+from ipymcp.llm.providers import PLAIN, PROVIDERS, profile_of
 
 
 class Model:
@@ -29,12 +27,16 @@ class Model:
     ],
 )
 def test_a_model_has_its_providers_limits(model: object, dialect: str) -> None:
-    assert profile_of(model) is PROFILES[dialect]  # type: ignore[index]
+    assert profile_of(model) is PROVIDERS[dialect].profile  # type: ignore[index]
 
 
 @pytest.mark.parametrize("model", ["llama3.2", "mistral:large", None, Model("fallback:a,b"), Model(5), object()])
 def test_where_it_is_not_known_the_limits_are_the_narrowest(model: object) -> None:
     assert profile_of(model) is PLAIN
-    assert PLAIN.description == min(one.description for one in PROFILES.values())
-    assert PLAIN.functions == min(one.functions for one in PROFILES.values())
-    assert profile_of(model, "http://localhost:11434/v1") is PROFILES["openai"]
+    assert PLAIN.description == min(one.profile.description for one in PROVIDERS.values())
+    assert PLAIN.functions == min(one.profile.functions for one in PROVIDERS.values())
+    assert all(PLAIN.depth <= one.profile.depth for one in PROVIDERS.values())
+    for name in ("max_results", "max-results", "a.b", "1st", "@odata.type", "größe", "n" * 65):
+        takes = [one.profile.key is None or bool(one.profile.key.fullmatch(name)) for one in PROVIDERS.values()]
+        assert PLAIN.key is not None and bool(PLAIN.key.fullmatch(name)) <= all(takes)
+    assert profile_of(model, "http://localhost:11434/v1") is PROVIDERS["openai"].profile

@@ -1,7 +1,5 @@
 """Responses of models in each provider's format, and the answers to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Input schemas as providers take them: what is written otherwise, what is lost, what never gets through."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -12,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.llm.providers import PLAIN, PROFILES, Profile
-from ipymcp.llm.schemas import Loss, compile_schema, restore_names, trim
+from ipymcp.llm.providers import PLAIN, PROVIDERS, Profile
+from ipymcp.llm.schemas import Loss, compile_schema, restore_names
 from ipymcp.masking import masks
 
-OPENAI, ANTHROPIC, GEMINI = PROFILES["openai"], PROFILES["anthropic"], PROFILES["gemini"]
+OPENAI, ANTHROPIC, GEMINI = (PROVIDERS[each].profile for each in ("openai", "anthropic", "gemini"))
 EVERY = [pytest.param(each, id=each.name) for each in (PLAIN, OPENAI, ANTHROPIC, GEMINI)]
 Json = dict[str, Any]
 
@@ -363,9 +361,9 @@ def test_definitions_have_names_of_their_own_that_a_reference_can_say() -> None:
 
     made = compile_schema(schema, OPENAI).parameters
 
-    assert made["$defs"].keys() == {"N_T", "N_T_1", "root"}
+    assert made["$defs"].keys() == {"N_T", "N_T_2", "root"}
     assert made["$defs"]["N_T"]["properties"]["x"] == {"$ref": "#/$defs/N_T"}
-    assert made["$defs"]["N_T_1"]["properties"]["z"] == {"$ref": "#/$defs/N_T_1"}
+    assert made["$defs"]["N_T_2"]["properties"]["z"] == {"$ref": "#/$defs/N_T_2"}
     assert made["properties"]["whole"] == made["$defs"]["root"]["properties"]["whole"] == {"$ref": "#/$defs/root"}
 
 
@@ -499,19 +497,6 @@ def test_secrets_do_not_go_to_a_provider(profile: Profile) -> None:
     assert "hunter2" not in json.dumps(made.parameters)
     assert made.parameters["properties"]["it"]["enum"] == ["a", "[secret]"]
     assert Loss("", "secrets in the schema: masked") in made.lost
-
-
-def test_a_schema_in_so_many_characters_is_without_its_deepest_parts() -> None:
-    part: Json = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(50)}}
-    whole = one({**part, "properties": {"a": part, "b": part}}, required=["it"])
-
-    assert trim(whole, 10_000) == whole
-    assert trim(whole, 500)["properties"]["it"]["properties"] == {
-        "a": {"type": "object", "description": "(…)"},
-        "b": {"type": "object", "description": "(…)"},
-    }
-    wide = trim(part, 300)
-    assert len(json.dumps(wide)) < 300 and wide["description"].startswith("too large to show; its properties: p0, p1")
 
 
 def test_invisible_characters_are_not_in_texts_for_models() -> None:

@@ -1,7 +1,5 @@
 """The order of a model's calls to one server."""
 
-from __future__ import annotations
-
 import asyncio
 
 from ipymcp.llm.tool_calls import ReadWriteLimiter

@@ -1,7 +1,5 @@
 """Names both ways."""
 
-from __future__ import annotations
-
 import keyword
 import re
 

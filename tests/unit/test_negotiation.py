@@ -1,7 +1,5 @@
 """Negotiation of the era with servers that answer the first request in odd ways."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The parts of a login, without a network."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -19,10 +17,10 @@ from hypothesis import strategies as st
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import discovery, tokens
+from ipymcp.protocol.oauth.clients import OAuthSettings, Registration, auth_method
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
-from ipymcp.protocol.oauth.http import MetadataClient
-from ipymcp.protocol.oauth.settings import OAuthSettings
-from ipymcp.protocol.oauth.store import Registration, Tokens
+from ipymcp.protocol.oauth.http import MetadataClient, Refused
+from ipymcp.protocol.oauth.interfaces import Tokens
 from ipymcp.protocol.oauth.tokens import TokenClient, TokenRequest, challenge_of
 from tests.oauth_site import ISSUER, Site
 
@@ -239,7 +237,7 @@ def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
         "error_description": "bad\n\x1b[31msecret hunter2hunter2 for the-secret-code" + "x" * 500,
     }
     site = Site(answers={SERVER.token_endpoint: told})
-    with pytest.raises(tokens.Refused) as caught:
+    with pytest.raises(Refused) as caught:
         ask(site, Registration("id", "client_secret_post", "hunter2hunter2"))
     message = caught.value.message
     assert message.startswith("auth.example refused the token request (invalid_client: bad [31msecret *** for ***xxx")
@@ -283,7 +281,7 @@ def test_what_a_token_answer_leaves_out_stays_as_it_was() -> None:
 def test_which_way_of_proof_is_chosen() -> None:
     def chosen(offered: tuple[str, ...] | None, *, has_secret: bool = True, **settings: Any) -> str:
         server = AuthorizationServer(ISSUER, None, ISSUER, auth_methods=offered)
-        return tokens.auth_method(OAuthSettings(**settings), server, has_secret=has_secret)
+        return auth_method(OAuthSettings(**settings), server, has_secret=has_secret)
 
     assert chosen(None) == "client_secret_basic"
     assert chosen(("client_secret_post", "client_secret_basic")) == "client_secret_basic"

@@ -1,7 +1,5 @@
 """Addresses that a login accepts, and the URLs of servers' metadata. Without a network."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -217,11 +215,3 @@ def test_scopes_that_are_none_are_left_out() -> None:
     site = Site(answers={f"{KNOWN}/mcp": document})
     found = asyncio.run(discovery.resource(MetadataClient(site, loopback=False), f"{SHARED}/mcp", None))
     assert found.scopes == ("read", "w:x/*")
-
-
-def test_an_unreachable_site_is_named() -> None:
-    site = Site(answers={f"{ISSUER}/.well-known/oauth-authorization-server": OSError("no route to host")})
-    with pytest.raises(AuthError) as caught:
-        find_server(site)
-    assert caught.value.message == "cannot log in: auth.example cannot be reached (no route to host)"
-    assert caught.value.hint == "check the network and the proxy settings, then %mcp start NAME"

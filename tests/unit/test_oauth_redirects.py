@@ -1,7 +1,5 @@
 """Logins whose browser comes back through the Jupyter server, without one."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Stored pins of tools, their changes, and lock files."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,10 @@ from ipymcp.storage.database import Database
 
 def tool(name: str = "read", description: str = "Reads.", schema: bytes = b'{"type": "object"}') -> ToolDefinition:
     return ToolDefinition(name, description=description, inputSchema=msgspec.Raw(schema))
+
+
+def entry_of(definition: ToolDefinition) -> ToolEntry:
+    return ToolEntry("fs", definition.name, definition.name, definition)
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(dat
     pinning = Pinning(policy, database)
     compare(pinning, tool())
     compare(pinning, tool(), tool("read-it"))
-    entry, rights = ToolEntry("fs", "read_it", tool("read-it")), ServerGrants("d1")
+    entry, rights = ToolEntry("fs", "read-it", "read_it", tool("read-it")), ServerGrants("d1")
     assert policy.verdict(entry, rights, "model").decision == "ask"
     policy.add_rule(Rule(pattern, "allow", "always", "d1", "model"))
 
@@ -107,11 +109,9 @@ def test_what_was_allowed_of_one_tool_is_no_allowance_for_another_that_is_typed_
     policy = Policy()
     policy.add_rule(Rule("read_file", "allow", "always", "d1", "model"))
 
-    other = ToolEntry("fs", "read_file", tool("read-file"))
+    other = ToolEntry("fs", "read-file", "read_file", tool("read-file"))
     assert policy.verdict(other, ServerGrants("d1"), "model").decision == "ask"
-    assert (
-        policy.verdict(ToolEntry("fs", "read_file", tool("read_file")), ServerGrants("d1"), "model").decision == "allow"
-    )
+    assert policy.verdict(entry_of(tool("read_file")), ServerGrants("d1"), "model").decision == "allow"
 
 
 def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:
@@ -124,10 +124,7 @@ def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:
     asyncio.run(pinning.refresh())
     assert not pinning.has_changed("d1", "read")
     assert pinning.has_changed("d1", "write")
-    assert (
-        policy.verdict(ToolEntry("fs", "read", changed), ServerGrants("d1", auto_approve=("*",)), "model").decision
-        == "allow"
-    )
+    assert policy.verdict(entry_of(changed), ServerGrants("d1", auto_approve=("*",)), "model").decision == "allow"
 
 
 def test_a_changed_tool_is_kept_from_models(database: Any) -> None:
@@ -135,7 +132,7 @@ def test_a_changed_tool_is_kept_from_models(database: Any) -> None:
     pinning = Pinning(policy, database)
     compare(pinning, tool())
     compare(pinning, changed := tool(description="Other."))
-    entry, rights = ToolEntry("fs", "read", changed), ServerGrants("d1", auto_approve=("*",))
+    entry, rights = entry_of(changed), ServerGrants("d1", auto_approve=("*",))
     assert policy.verdict(entry, rights, "model").decision == "deny"
     asyncio.run(pinning.accept("d1", "fs", [changed]))
     assert policy.verdict(entry, rights, "model").decision == "allow"
@@ -195,10 +192,10 @@ def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: A
     pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
     compare(pinning, changed := tool(description="Other."))
     with pytest.raises(PolicyError, match=r"differs from mcp\.lock"):
-        policy.check(ToolEntry("fs", "read", changed), ServerGrants("d1"))
+        policy.check(entry_of(changed), ServerGrants("d1"))
     pinning.hold_to(None, ["fs"])
     compare(pinning, changed)
-    policy.check(ToolEntry("fs", "read", changed), ServerGrants("d1"))
+    policy.check(entry_of(changed), ServerGrants("d1"))
 
 
 def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:

@@ -1,7 +1,5 @@
 """Our ends of a child's pipes: whole frames in order, whoever sends, however slowly they are read."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -11,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ipymcp.errors import ConnectionLost
-from ipymcp.protocol.transports.pipes import LoopReader, LoopWriter, Reader, ThreadReader, ThreadWriter, Writer
+from ipymcp.protocol.transports.pipes import LoopReader, LoopWriter, ThreadReader, ThreadWriter
 
 pytestmark = pytest.mark.posix
 
@@ -44,7 +42,7 @@ def on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> objec
 @contextlib.contextmanager
 def writing(
     kind: type[LoopWriter] | type[ThreadWriter], loop: asyncio.AbstractEventLoop, broken: Callable[[], None] = bool
-) -> Iterator[tuple[Writer, int]]:
+) -> Iterator[tuple[LoopWriter | ThreadWriter, int]]:
     read, write = os.pipe()
     writer = kind(loop, write, broken)
     try:
@@ -148,7 +146,7 @@ def test_a_small_frame_is_written_by_its_sender_when_nothing_is_queued() -> None
 @contextlib.contextmanager
 def reading(
     kind: type[LoopReader] | type[ThreadReader], loop: asyncio.AbstractEventLoop
-) -> Iterator[tuple[Reader, int, list[bytes], threading.Event]]:
+) -> Iterator[tuple[LoopReader | ThreadReader, int, list[bytes], threading.Event]]:
     read, write = os.pipe()
     chunks: list[bytes] = []
     ended = threading.Event()

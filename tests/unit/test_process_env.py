@@ -1,7 +1,5 @@
 """The program that a definition's command runs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading what servers write, strict first, then as leniently as is safe."""
 
-from __future__ import annotations
-
 import json
 import math
 

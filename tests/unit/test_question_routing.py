@@ -1,13 +1,13 @@
 """Questions go to the waiting call, else to the caller that has waited longest, else nowhere."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import pytest
 
+from ipymcp.interaction.questions import Question, QuestionKind, Show
 from ipymcp.runtime.interrupts import Waiter, WaitingCaller
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.question_routing import CallerGone, QuestionRouter
@@ -24,7 +24,7 @@ def loop() -> Iterator[BackgroundLoop]:
 @pytest.fixture
 def router(loop: BackgroundLoop) -> QuestionRouter:
     router = QuestionRouter(loop.places)
-    router.interaction = ScriptedInterface()
+    router.terminal = ScriptedInterface
     return router
 
 
@@ -48,27 +48,36 @@ class Waiting:
         self.thread.join()
 
 
-def here(_: object) -> threading.Thread:
-    return threading.current_thread()
+class Run(Question[Any], frozen=True):
+    """A question whose answer is what a function returns where it is asked."""
+
+    kind: ClassVar[QuestionKind] = "form"
+    function: Callable[[], Any]
+
+    def ask(self, show: Show) -> Any:
+        return self.function()
+
+
+HERE = Run(threading.current_thread)
 
 
 def test_no_one_is_asked_without_a_waiting_caller(loop: BackgroundLoop, router: QuestionRouter) -> None:
-    future = asyncio.run_coroutine_threadsafe(router.ask("form", here, None), loop.loop)
+    future = asyncio.run_coroutine_threadsafe(router.ask(HERE), loop.loop)
     assert future.result(10) is None
 
 
 def test_no_one_is_asked_if_no_one_can_answer(loop: BackgroundLoop, router: QuestionRouter) -> None:
-    router.interaction = ScriptedInterface(present=False)
-    assert loop.run(router.ask("form", here, None)) is None
-    router.interaction = None
-    assert loop.run(router.ask("form", here, None)) is None
+    router.terminal = lambda: ScriptedInterface(present=False)
+    assert loop.run(router.ask(HERE)) is None
+    router.terminal = None
+    assert loop.run(router.ask(HERE)) is None
 
 
 def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, router: QuestionRouter) -> None:
     call = object()
     first, own = Waiting(loop), Waiting(loop, call)
     try:
-        assert loop.run(router.ask("form", here, None, call)) is own.thread
+        assert loop.run(router.ask(HERE, call)) is own.thread
     finally:
         first.release()
         own.release()
@@ -79,8 +88,8 @@ def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest
 ) -> None:
     first, second = Waiting(loop), Waiting(loop)
     try:
-        assert loop.run(router.ask("form", here, None)) is threading.main_thread()
-        future = asyncio.run_coroutine_threadsafe(router.ask("form", here, None, object()), loop.loop)
+        assert loop.run(router.ask(HERE)) is threading.main_thread()
+        future = asyncio.run_coroutine_threadsafe(router.ask(HERE, object()), loop.loop)
         assert future.result(10) is first.thread
     finally:
         first.release()
@@ -91,7 +100,7 @@ def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
     with loop.places.blocked(Waiter()):  # in the midst of which it runs something that asks
-        assert loop.run(router.ask("form", here, None)) is threading.main_thread()
+        assert loop.run(router.ask(HERE)) is threading.main_thread()
 
 
 def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(
@@ -99,7 +108,7 @@ def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(
 ) -> None:
     waiter, entered = Waiter(), threading.Event()
     with loop.places.blocked(waiter):
-        future = asyncio.run_coroutine_threadsafe(router.ask("form", here, None), loop.loop)
+        future = asyncio.run_coroutine_threadsafe(router.ask(HERE), loop.loop)
         loop.call(entered.set)
         entered.wait()
     assert future.result(10) is None
@@ -109,7 +118,7 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, router: QuestionR
     threads = [Waiting(loop) for _ in range(3)]
     busy = threading.Lock()
 
-    def alone(_: object) -> bool:
+    def alone() -> bool:
         taken = busy.acquire(blocking=False)
         threading.Event().wait(0.01)
         if taken:
@@ -117,7 +126,7 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, router: QuestionR
         return taken
 
     async def all_at_once() -> list[bool | None]:
-        return await asyncio.gather(*(router.ask("form", alone, None, object()) for _ in range(6)))
+        return await asyncio.gather(*(router.ask(Run(alone), object()) for _ in range(6)))
 
     try:
         future = asyncio.run_coroutine_threadsafe(all_at_once(), loop.loop)
@@ -127,35 +136,39 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, router: QuestionR
             thread.release()
 
 
+def test_a_question_that_is_no_longer_needed_is_not_asked(loop: BackgroundLoop, router: QuestionRouter) -> None:
+    assert loop.run(router.ask(HERE, is_current=lambda: False)) is None
+
+
 class Interrupted:
     """Forms whose drawing the user has interrupted."""
 
-    async def draw(self, kind: str, place: WaitingCaller) -> None:
+    async def draw(self, kind: QuestionKind, caller: WaitingCaller) -> None:
         raise CallerGone
 
 
 def test_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
-    router.forms = Interrupted()
-    assert loop.run(router.ask("form", here, None)) is None
+    router.cell_forms = Interrupted()
+    assert loop.run(router.ask(HERE)) is None
 
 
 def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, router: QuestionRouter) -> None:
-    def fail(_: object) -> None:
+    def fail() -> None:
         raise KeyError("no such widget")
 
     with pytest.raises(KeyError, match="no such widget"):
-        loop.run(router.ask("form", fail, None))
+        loop.run(router.ask(Run(fail)))
 
 
 async def _asked_while_awaiting(loop: BackgroundLoop, router: QuestionRouter) -> tuple[threading.Thread | None, bool]:
     mine = asyncio.get_running_loop()
 
-    def where(_: object) -> tuple[threading.Thread, bool]:
+    def where() -> tuple[threading.Thread, bool]:
         return threading.current_thread(), asyncio.get_running_loop() is mine
 
-    return await loop.arun(router.ask("form", where, (None, False)))
+    return await loop.arun(router.ask(Run(where)))
 
 
 def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, router: QuestionRouter) -> None:
@@ -165,11 +178,11 @@ def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, route
 def test_an_interrupt_of_a_question_in_an_awaiting_task_cancels_the_task_and_not_the_loop(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
-    def interrupt(_: object) -> None:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
     async def cell() -> str:
-        task = asyncio.ensure_future(loop.arun(router.ask("form", interrupt, None)))
+        task = asyncio.ensure_future(loop.arun(router.ask(Run(interrupt))))
         try:
             await task
         except asyncio.CancelledError:

@@ -1,17 +1,8 @@
 """The lines that a notebook keeps of questions and answers."""
 
-from __future__ import annotations
-
-from ipymcp.interaction.questions import (
-    Candidate,
-    ElicitationAnswer,
-    FormQuestion,
-    LoginQuestion,
-    TrustAnswer,
-    TrustQuestion,
-)
+from ipymcp.interaction.elicitation import ElicitationAnswer, FormQuestion
+from ipymcp.interaction.questions import Candidate, LoginQuestion, PageReply, QuestionPage, TrustAnswer, TrustQuestion
 from ipymcp.masking import masks
-from ipymcp.panel import questions
 
 
 def test_no_secret_is_in_the_line_of_a_form() -> None:
@@ -19,38 +10,45 @@ def test_no_secret_is_in_the_line_of_a_form() -> None:
     question = FormQuestion("crm", "sync", "Log\nin, \u202eplease", {"type": "object", "properties": fields})
     masks.add("known-secret-value")
     content = {"user": "ada", "pin": "1234", "api_key": "sk-abc", "note": "known-secret-value", "odd": "\ud800"}
-    line = questions.fill(question, ElicitationAnswer("accept", content))
-    given = 'user = "ada", pin = ••••, api_key = ••••, note = "[secret]", odd = "?"'
+    line = question.summary(ElicitationAnswer("accept", content))
+    given = 'user = "ada", pin = ••••, api_key = ••••, note = "[secret]", odd = "⟨U+D800⟩"'
     assert line == f"crm.sync asked: Log in, ⟨U+202E⟩please · {given}"
 
 
 def test_a_form_without_values_was_answered_all_the_same() -> None:
     question = FormQuestion("crm", None, "Go on?", {"type": "object"})
-    assert questions.fill(question, ElicitationAnswer("accept", {})) == "crm asked: Go on? · answered"
+    assert question.summary(ElicitationAnswer("accept", {})) == "crm asked: Go on? · answered"
 
 
 def test_a_line_is_short() -> None:
     question = FormQuestion("crm", None, "x" * 10_000, {"type": "object"})
-    assert len(questions.fill(question, ElicitationAnswer("accept", {"a": "y" * 10_000}))) < 700
+    assert len(question.summary(ElicitationAnswer("accept", {"a": "y" * 10_000}))) < 700
 
 
 def test_a_login_is_told_without_its_address() -> None:
     question = LoginQuestion(
         "crm", "https://a.example/login?state=s", "a.example", (), None, site="crm.example", answer_to="a.example"
     )
-    assert (
-        questions.login(question, "https://b.example/?code=secret")
-        == "crm wanted you to log in at a.example · logged in"
-    )
-    assert questions.login(question, None) == "crm wanted you to log in at a.example · not logged in"
+    assert question.summary("https://b.example/?code=secret") == "crm wanted you to log in at a.example · logged in"
+    assert question.summary(None) == "crm wanted you to log in at a.example · not logged in"
+
+
+def test_a_scope_cannot_add_a_line_to_the_question_of_a_login() -> None:
+    scopes = ("files:read\ncrm wants you to log in at good.example:",)
+    question = LoginQuestion("crm", "https://a.example/", "a.example", scopes, None, "crm.example", "a.example")
+    pages: list[QuestionPage] = []
+
+    def show(page: QuestionPage, login: object = None) -> PageReply:
+        pages.append(page)
+        return PageReply("decline")
+
+    assert question.ask(show) is None
+    assert pages[0].message.splitlines()[1:] == ["", "It may then: files:read␊crm wants you to log in at good.example:"]
 
 
 def test_trust_names_what_may_run_and_what_may_not() -> None:
-    candidates = tuple(Candidate(name, name, (), (), ()) for name in ("a", "b", "c"))
+    candidates = tuple(Candidate(name, (), (), ()) for name in ("a", "b", "c"))
     question = TrustQuestion(".mcp.json", "is new", candidates)
-    assert (
-        questions.trust(question, TrustAnswer(frozenset({"c", "a"})))
-        == "May servers of .mcp.json run? · yes: a, c · no: b"
-    )
-    assert questions.trust(question, TrustAnswer()) == "May servers of .mcp.json run? · no: a, b, c"
-    assert questions.trust(question, None) == "May servers of .mcp.json run? · not answered"
+    assert question.summary(TrustAnswer(frozenset({"c", "a"}))) == "May servers of .mcp.json run? · yes: a, c · no: b"
+    assert question.summary(TrustAnswer()) == "May servers of .mcp.json run? · no: a, b, c"
+    assert question.summary(None) == "May servers of .mcp.json run? · not answered"

@@ -1,7 +1,5 @@
 """A pipe with two readers: what the thread that waits reads, what the loop reads, and that nothing is lost between."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,9 +1,8 @@
 """The display of answers in a cell."""
 
-from __future__ import annotations
-
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
@@ -103,10 +102,44 @@ def test_terminal_escapes_and_bidi_controls_are_shown_not_sent() -> None:
 
 
 def test_small_data_is_json_in_a_line() -> None:
-    assert show(structuredContent={"a": [1]}) == {
-        "application/json": {"a": [1]},
-        "text/plain": 'ToolResult fs.read: {"a": [1]}',
+    assert show(structuredContent={"a": {"b": [1]}}) == {
+        "application/json": {"a": {"b": [1]}},
+        "text/plain": 'ToolResult fs.read: {"a": {"b": [1]}}',
     }
+
+
+def test_a_flat_object_is_a_table_with_two_columns() -> None:
+    data = {"<b>": "one\n  two <i>", "mean": 4207.433734939759, "count": 3, "tags": ["x", 1], "ok": True, "none": None}
+    shown = show(structuredContent=data)
+    assert set(shown) == {"text/html", "text/plain"}
+    cells = re.findall(r"<th[^>]*>(.*?)</th><td[^>]*>(.*?)</td>", shown["text/html"], re.DOTALL)
+    assert cells == [
+        ("&lt;b&gt;", "one\n  two &lt;i&gt;"),
+        *(("mean", "4207.433735"), ("count", "3"), ("tags", "[&quot;x&quot;, 1]"), ("ok", "true"), ("none", "")),
+    ]
+    assert "white-space:pre-wrap" in shown["text/html"]
+
+
+@pytest.mark.parametrize("data", [{}, {"a": {}}, {"a": [[1]]}, {"a": ["x" * 300]}, dict.fromkeys(map(str, range(101)))])
+def test_what_two_columns_cannot_show_is_a_tree(data: Any) -> None:
+    assert show(structuredContent=data)["application/json"] == data
+
+
+def test_the_table_of_an_object_is_bounded() -> None:
+    html = show(structuredContent={str(number): "x" * 50_000 for number in range(100)})["text/html"]
+    assert "… 30,000 more characters" in html and "… 49,000 more characters" in html
+    assert len(html) < 200_000
+
+
+def test_a_long_cell_is_folded_and_whole_when_opened() -> None:
+    long = "word " * 100 + "\nend"
+    html = show(structuredContent=[{"a": long, "b": "short", "c": "x" * 5_000}])["text/html"]
+    summaries = re.findall(r"<summary[^>]*>(.*?)</summary>", html)
+    assert [len(summary) for summary in summaries] == [60, 60]
+    assert summaries[0].startswith("word word") and summaries[0].endswith("…")
+    assert f">{long}</div></details></td>" in html
+    assert f">{'x' * 1_000}…</div></details></td>" in html
+    assert ">short</td>" in html
 
 
 @pytest.mark.parametrize(
@@ -131,17 +164,18 @@ def test_the_panel_shows_as_text_what_a_cell_shows_as_text() -> None:
         return preview(ToolResult(raw, server="fs", tool="read"), None)
 
     repeated = shown_in_panel(structuredContent={"content": "one\n  two"})
-    assert (repeated["text"], repeated["html"], repeated["json"]) == ("one\n  two", None, None)
-    assert not repeated["truncated"]
-    assert shown_in_panel(structuredContent={"content": "another"})["json"] == {"content": "another"}
-    assert shown_in_panel(structuredContent=[{"a": 1}])["html"] is not None
+    assert (repeated.text, repeated.html, repeated.json) == ("one\n  two", None, None)
+    assert not repeated.truncated
+    assert shown_in_panel(structuredContent={"content": "another"}).json == {"content": "another"}
+    assert shown_in_panel(structuredContent=[{"a": 1}]).html is not None
 
 
 @pytest.mark.parametrize(
     "data", [{"content": "another"}, {"content": "text", "size": 4}, {"a": "text", "b": "text"}, {"content": None}]
 )
 def test_data_that_says_more_than_the_text_is_shown_as_data(data: Any) -> None:
-    assert show(text("text"), structuredContent=data)["application/json"] == data
+    html = show(text("text"), structuredContent=data)["text/html"]
+    assert html.count("<tr>") == len(data)
 
 
 def test_numbers_are_right_aligned_and_fractions_as_short_as_pandas_shows_them() -> None:
@@ -155,7 +189,7 @@ def test_numbers_are_right_aligned_and_fractions_as_short_as_pandas_shows_them()
         *(1, 1, 1),
         *(0, 0),
     ]
-    for shown in ("4207.433735", "2.000000", "1.23457e-09", "0.3333333"):
+    for shown in ("4207.433735", "2.000000", "1.23457e-09", "0.333333"):
         assert f">{shown}</td>" in html
     assert "4207.433735  1.23457e-09" in show(structuredContent=rows)["text/plain"]
 
@@ -178,8 +212,8 @@ def test_big_data_shows_its_head_and_says_how_much_there_is() -> None:
 
 
 def test_data_that_is_no_strict_json_is_left_to_the_text() -> None:
-    result = ToolResult(b'{"structuredContent":{"a":NaN}}', server="fs", tool="read")
-    assert bundle(result, result._head) == {"text/plain": 'ToolResult fs.read: {"a": NaN}'}
+    result = ToolResult(b'{"structuredContent":{"a":{"b":NaN}}}', server="fs", tool="read")
+    assert bundle(result, result._head) == {"text/plain": 'ToolResult fs.read: {"a": {"b": NaN}}'}
 
 
 def test_records_are_an_escaped_table() -> None:
@@ -203,7 +237,8 @@ def test_a_table_shows_twenty_rows_and_columns_and_counts_the_rest() -> None:
     rows = [{f"c{place}": place for place in range(30)}] * 1_020
     html = show(structuredContent=rows)["text/html"]
     assert (html.count("<tr>"), html.count("<th ")) == (21, 21)
-    assert "… 10 more columns" in html and "<div>… 1,000 more rows</div>" in html
+    assert "… 10 more columns" in html and "<div>… 1,000 more rows · all in .df</div>" in html
+    assert "… 1,000 more rows · all in .df\n" in show(structuredContent=rows)["text/plain"]
 
 
 def test_one_image_is_an_image() -> None:

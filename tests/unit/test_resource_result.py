@@ -1,7 +1,5 @@
 """Contents of resources, messages of prompts, and arguments of templates: their values and displays."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import json

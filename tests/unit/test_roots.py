@@ -1,7 +1,5 @@
 """The folders that servers are told of, as a user names them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 
 from ipymcp import ArgumentError
-from ipymcp.runtime.server_requests import as_roots
+from ipymcp.runtime.client_handlers import as_roots
 
 pytestmark = pytest.mark.posix
 

@@ -1,10 +1,8 @@
 """The sampling budget of servers: reserved before a request, also for concurrent ones."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +11,7 @@ import ipymcp
 from ipymcp import Mcp, RpcError
 from ipymcp.interaction.questions import ApprovalQuestion
 from ipymcp.llm.sampling import Sampler
-from ipymcp.protocol import types
-from ipymcp.runtime.server_requests import SamplingRequest
+from ipymcp.runtime.client_handlers import SamplingRequest
 from tests.environments import ROOT
 
 MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}
@@ -89,15 +86,11 @@ def test_what_does_not_fit_is_not_sent(mcp: Mcp) -> None:
 def test_the_question_shows_the_tools_and_the_tokens(mcp: Mcp, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[ApprovalQuestion] = []
 
-    class Refusing:
-        def approve(self, question: ApprovalQuestion) -> str:
-            shown.append(question)
-            return "no"
+    async def refuse(question: ApprovalQuestion) -> str:
+        shown.append(question)
+        return "no"
 
-    async def ask(_: str, question: Callable[[Any], Any], __: None) -> Any:
-        return question(Refusing())
-
-    monkeypatch.setattr(mcp._host.desk, "ask", ask)
+    monkeypatch.setattr(mcp._host.questions, "ask", refuse)
     wanted = request(700)
     wanted.params["tools"] = [{"name": "rm", "inputSchema": {"type": "object"}}]
     sampler = Sampler(mcp._host, Model(), lambda: 10_000)  # type: ignore[arg-type]
@@ -105,6 +98,6 @@ def test_the_question_shows_the_tools_and_the_tokens(mcp: Mcp, monkeypatch: pyte
     assert mcp._host.loop.run(sampler._answer(wanted)) is None
 
     [[call]] = [question.calls for question in shown]
-    arguments = types.loads(call.arguments)
+    arguments = call.arguments
     assert arguments["maxTokens"] == 700
     assert arguments["tool 1, rm"] == {"name": "rm", "inputSchema": {"type": "object"}}

@@ -1,7 +1,5 @@
 """Findings of the scan of tool descriptions, and texts that it accepts."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

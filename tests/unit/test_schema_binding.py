@@ -1,7 +1,5 @@
 """Binding the arguments of a call."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Python values on their way to JSON and to the schema."""
 
-from __future__ import annotations
-
 import datetime
 import enum
 import math

@@ -1,7 +1,5 @@
 """Help texts and stub files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -65,7 +63,7 @@ Returns:
     A ToolResult; its .data has
         content: str
 
-The server says that it only reads, stays within its own data.
+The server's hints: read-only, closed world.
 
 Tool 'read-file' of the MCP server 'fs'."""
     )

@@ -1,7 +1,5 @@
 """Parameters, signatures and aliases."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any, Literal
 

@@ -1,9 +1,9 @@
 """The structure of the package: no import cycles, no class name twice, docstrings that name what they describe."""
 
-from __future__ import annotations
-
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -54,6 +54,12 @@ def test_a_class_name_exists_once() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(name)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_the_types_of_the_front_end_are_those_of_the_kernel() -> None:
+    script = PACKAGE.parent / "labextension" / "protocol.py"
+    checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 def documented(tree: ast.Module) -> Iterator[str]:

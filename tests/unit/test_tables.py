@@ -1,7 +1,5 @@
 """Listings."""
 
-from __future__ import annotations
-
 import pytest
 
 from ipymcp.results.tables import Table
@@ -12,7 +10,7 @@ SERVERS = Table(
 
 
 def test_a_listing_is_aligned_text_in_a_terminal() -> None:
-    assert repr(SERVERS) == "Servers\nserver  state  tools\nfs      ready  14\ngit     error\n2 in all"
+    assert repr(SERVERS) == "Servers\nserver  state  tools\nfs      ready     14\ngit     error\n2 in all"
 
 
 def test_a_listing_is_a_table_in_a_notebook() -> None:

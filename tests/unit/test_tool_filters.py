@@ -1,7 +1,5 @@
 """Filters that switch tools on and off: globs over `server.tool`, the last match wins."""
 
-from __future__ import annotations
-
 import pytest
 
 from ipymcp.errors import PolicyError
@@ -14,7 +12,7 @@ from ipymcp.security.rules import ServerGrants, selects
 
 def tool(name: str) -> ToolEntry:
     server, _, own = name.partition(".")
-    return ToolEntry(server, identifier(own), ToolDefinition(name=own))
+    return ToolEntry(server, own, identifier(own), ToolDefinition(name=own))
 
 
 @pytest.mark.parametrize(

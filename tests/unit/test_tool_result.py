@@ -1,7 +1,5 @@
 """A tool's answer as a value."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import json

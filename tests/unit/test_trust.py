@@ -1,7 +1,5 @@
 """Trust in definitions: the question, the answer, and what is remembered."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
@@ -121,7 +119,7 @@ def test_without_a_user_no_server_of_a_project_runs(database: Any) -> None:
     assert may_run(trust, definition()) == []
     assert refusal(trust, definition()) == [
         "TrustError: fs: needs your trust: /project/mcp.json belongs to a project",
-        f"  %mcp start fs asks; IPYMCP_TRUST={digest_of(definition())} where nobody can be asked",
+        f"  %mcp start fs asks; IPYMCP_TRUST={digest_of(definition())} where no one can be asked",
     ]
 
 
@@ -269,7 +267,7 @@ def test_what_the_variable_does_not_allow_is_refused_with_its_hash(
     monkeypatch.setenv("IPYMCP_TRUST", said)
     assert refusal(Trust(database, User(None)), definition()) == [
         f"TrustError: fs: {first} /project/mcp.json belongs to a project",
-        f"  {second}{digest_of(definition())} where nobody can be asked",
+        f"  {second}{digest_of(definition())} where no one can be asked",
     ]
 
 

@@ -1,19 +1,15 @@
 """The frame checker, fed transcripts written by hand: it must find the planted faults and no others."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.wire.plugin import check_command, checker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = "2026-07-28"

@@ -1,6 +1,4 @@
-"""The tap, in processes of its own: what passes the seams is in the log, whoever started them."""
-
-from __future__ import annotations
+"""The tap and its plugin, in processes of their own: what passes the seams is in the log, and is checked."""
 
 import importlib
 import json
@@ -17,11 +15,13 @@ RPC = """
 class Peer:
     session_tag = "demo#1"
     def receive(self, data, more=None): return data
+    def receive_own(self, data, more=None): return more
 """
 CLIENT = """
+from ipymcp.protocol.jsonrpc import Peer
 class Client:
-    def __init__(self, peer): self._peer = peer
-    def _send(self, frame, kind): return kind
+    def __init__(self, peer=None): self._peer = peer or Peer()
+    def _send(self, frame, kind=None): return kind
     def shake_hands(self): pass
 """
 TALK = """
@@ -85,6 +85,13 @@ def test_sessions_of_one_tag_are_told_apart(product: Path, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
+def test_a_frame_that_a_reading_thread_leaves_to_the_loop_is_recorded_once(product: Path, tmp_path: Path) -> None:
+    direct = "from ipymcp.protocol.jsonrpc import Peer\npeer = Peer()\n"
+    left = direct + "peer.receive_own(b'\\xff', False); peer.receive(b'\\xff')"
+    handled = direct + "peer.receive_own(b'\\xff', True)"
+    assert run(left, product, tmp_path / "left") == run(handled, product, tmp_path / "handled") == [RECEIVED]
+
+
 def test_of_a_huge_incoming_frame_only_the_size_is_kept(product: Path, tmp_path: Path) -> None:
     huge = f"from ipymcp.protocol.jsonrpc import Peer\nPeer().receive(b'x' * {tap.KEPT + 1})"
     assert run(huge, product, tmp_path / "log") == [{"session": "demo#1 1", "direction": "in", "size": tap.KEPT + 1}]
@@ -116,3 +123,66 @@ def test_every_seam_is_a_method_of_the_product(seam: tap.Seam) -> None:
 def test_a_reopened_session_is_recorded_as_such(product: Path, tmp_path: Path) -> None:
     reopened = {"session": "demo#1 1", "direction": "reopened"}
     assert run(TALK + "client.shake_hands()", product, tmp_path / "log") == [SENT, RECEIVED, reopened]
+
+
+# -- the plugin: a broken rule fails the run --------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_pytest(product: Path, body: str, **env: str) -> tuple[int, str]:
+    """Run one test with `body` beside the product."""
+    (product / "test_it.py").write_text(f"def test_it():\n    {body}\n")
+    environment = {name: value for name, value in os.environ.items() if name != "IPYMCP_TEST_WIRE"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(product), str(ROOT)])
+    environment["TMPDIR"] = str(product)  # the frames of a failed run stay
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.wire.plugin", "-p", "no:cacheprovider", "test_it.py"],
+        cwd=product, env={**environment, **env}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+SEND = "from ipymcp.protocol.client import Client; Client()._send(b'{}')"
+
+
+@pytest.mark.posix
+def test_a_violation_in_the_tests_own_process_fails_the_run(product: Path) -> None:
+    code, output = run_pytest(product, SEND.format('{"jsonrpc":"2.0","id":1,"method":"ping","extra":0}'))
+    assert "frame 1 out [envelope] a request has no member extra" in output
+    assert "1 violations, 0 by servers" in output
+    assert "1 passed" in output
+    assert code == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.posix
+def test_a_violation_in_a_subprocess_of_a_test_fails_the_run(product: Path) -> None:
+    script = SEND.format('{"jsonrpc":"2.0","id":null,"method":"ping"}')
+    body = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}], check=True)"
+    code, output = run_pytest(product, body)
+    assert "frame 1 out [envelope] the id of a request is a string or an integer, not null" in output
+    assert code == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.posix
+def test_a_run_with_good_frames_passes_and_counts_them(product: Path) -> None:
+    params = '"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"ipymcp","version":"1"}'
+    good = f'{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{{params}}}}}'
+    code, output = run_pytest(product, SEND.replace("{}", good))
+    assert "wire: 1 sessions (2025-11-25: 1), 1 frames out, 0 in; 0 violations, 0 by servers" in output
+    assert code == pytest.ExitCode.OK
+
+
+@pytest.mark.posix
+def test_a_run_without_frames_says_so(product: Path) -> None:
+    code, output = run_pytest(product, "pass")
+    assert "wire: no frames recorded" in output
+    assert code == pytest.ExitCode.OK
+
+
+@pytest.mark.posix
+def test_frames_that_cannot_be_checked_fail_the_run(product: Path) -> None:
+    missing = str(product / "nowhere" / "python")
+    code, output = run_pytest(product, SEND, IPYMCP_TEST_WIRE_PYTHON=missing)
+    assert f"frames were recorded but not checked: {missing} is missing, `make test` makes it" in output
+    assert code == pytest.ExitCode.TESTS_FAILED

@@ -1,12 +1,8 @@
 """Every frame of every test, recorded both ways and checked against the specification of its revision."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
-
-__all__ = ["environment", "tapped"]
 
 SITE = Path(__file__).parent / "site"
 DIRECTORY = "IPYMCP_TEST_WIRE"

@@ -6,23 +6,18 @@ Prints a line for each violation of ours, and of a server of ours, then what ser
 Exits with 1 on a violation.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from incoming import Incoming
 from outgoing import Outgoing
 from session import Fault, Session, requests
 from specification import Specification
 from transcript import Record, read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 OURS = ("ipymcp-demo",)
 MISBEHAVING = ("misbehaving*", "ipymcp-misbehaving*")

@@ -1,21 +1,15 @@
 """The rules for what a server sends. ipymcp must live with broken ones, so they count against the server."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from jsonrpc import envelope_faults, is_id, kind_of, mapping, parse
 from rounds import asked_for
 from session import Request, Session
 from specification import HANDSHAKE, STATELESS, Specification
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Faults = Iterator[tuple[str, str]]
-
-__all__ = ["Incoming"]
+Faults = Iterator[tuple[str, str]]
 
 UNREADABLE = (-32700, -32600)
 """The errors that may name no id: the request could not be read."""

@@ -1,14 +1,8 @@
 """JSON-RPC 2.0 as MCP narrows it: one strict JSON value on one line, and the four shapes of a message."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["envelope_faults", "is_id", "kind_of", "mapping", "parse"]
+from collections.abc import Iterator
+from typing import Any
 
 KEYS = {
     "request": {"jsonrpc", "id", "method", "params"},

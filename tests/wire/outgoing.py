@@ -4,22 +4,16 @@ Source: MCP 2025-11-25 basic (messages, lifecycle, cancellation, progress) and 2
 stdio, versioning, cancellation, mrtr); the earlier revisions where they differ.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from jsonrpc import envelope_faults, is_id, kind_of, mapping, parse
 from rounds import CAPABILITIES, retry_faults
 from session import JUST_FINISHED, Request, Session, envelope_version
 from specification import HANDSHAKE, STATELESS, Specification
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Faults = Iterator[tuple[str, str]]
-
-__all__ = ["Outgoing"]
+Faults = Iterator[tuple[str, str]]
 
 UNSUPPORTED_VERSION = -32022
 SERVER_CAPABILITIES = ("tools", "prompts", "resources", "logging", "tasks")

@@ -4,8 +4,6 @@ Loaded by `pytest_plugins = ["tests.wire.plugin"]` in tests/conftest.py. What a 
 `os.environ`; whoever gives a subprocess an environment of its own passes it through `tests.wire.tapped`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

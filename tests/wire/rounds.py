@@ -3,21 +3,13 @@
 Source: MCP 2026-07-28 patterns/mrtr.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from jsonrpc import mapping
-from specification import HANDSHAKE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from session import Request, Session
-    from specification import Specification
-
-__all__ = ["CAPABILITIES", "asked_for", "retry_faults"]
+from session import Request, Session
+from specification import HANDSHAKE, Specification
 
 _OF_A_RETRY = ("inputResponses", "requestState")
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"

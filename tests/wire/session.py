@@ -1,20 +1,13 @@
 """The state of a session that both sides share. `Outgoing` and `Incoming` check frames against it and update it."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jsonrpc import is_id, mapping
 from specification import STATELESS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from transcript import Record
-
-__all__ = ["JUST_FINISHED", "Fault", "Request", "Session", "envelope_version", "requests"]
+from transcript import Record
 
 JUST_FINISHED = 2.0
 """Seconds within which a cancel may cross the answer it did not want any more."""

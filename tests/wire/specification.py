@@ -1,19 +1,13 @@
 """The form of messages by revision: the official wire types, made from the published schemas."""
 
-from __future__ import annotations
-
 import json
 import typing
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mcp_types import methods
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, TypeAdapter, ValidationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = ["HANDSHAKE", "STATELESS", "Specification"]
 
 HANDSHAKE: tuple[str, ...] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
 STATELESS: str = MODERN_PROTOCOL_VERSIONS[-1]

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-__all__ = ["KEPT", "SEAMS", "Recorder", "Seam", "install"]
-
 KEPT = 8_000_000
 
 
@@ -48,11 +46,14 @@ class Seam:
     method: str
     direction: str
     peer: Callable[[Any], Any] = lambda self: self
+    may_refuse: bool = False
+    """Whether the method returns False for a frame that it leaves to another one."""
 
 
 SEAMS = (
     Seam("ipymcp.protocol.client", "Client", "_send", "out", lambda client: client._peer),
     Seam("ipymcp.protocol.jsonrpc", "Peer", "receive", "in"),
+    Seam("ipymcp.protocol.jsonrpc", "Peer", "receive_own", "in", may_refuse=True),
     Seam("ipymcp.protocol.client", "Client", "shake_hands", "reopened", lambda client: client._peer),
 )
 
@@ -126,6 +127,11 @@ def _wrap(module: ModuleType, seam: Seam, recorder: Recorder) -> Callable[[], No
 
     @functools.wraps(original)
     def recorded(self: Any, *args: Any, **options: Any) -> Any:
+        if seam.may_refuse:
+            outcome = original(self, *args, **options)
+            if outcome:
+                recorder.record(seam.peer(self), seam.direction, bytes(args[0]))
+            return outcome
         recorder.record(seam.peer(self), seam.direction, bytes(args[0]) if args else None)
         return original(self, *args, **options)
 

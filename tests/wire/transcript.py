@@ -1,17 +1,10 @@
 """Reads back what the tap wrote: the frames of each session, in order."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["Record", "read"]
+from pathlib import Path
 
 
 @dataclass(frozen=True)

@@ -3,94 +3,124 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from ipymcp.api.namespace import chat_of
+from ipymcp.api.resources import Template
 from ipymcp.errors import McpError
-from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.line_values import evaluate, parse_expression
+from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax, tokenize
+from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_expression
+from ipymcp.results import markdown
+from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
+    from ipymcp.api.prompts import PromptResult
     from ipymcp.api.toolset import Toolset
-    from ipymcp.llm.answer import Answer
-    from ipymcp.llm.backend import Limits
+    from ipymcp.llm.answer import Answer, ModelCall
+    from ipymcp.llm.backend import Limits, RequestPreview
     from ipymcp.llm.chat import AskRequest, ModelChat
-    from ipymcp.llm.tool_search import Discover
+    from ipymcp.llm.recording import Replay
+    from ipymcp.llm.tool_definitions import Discover
+    from ipymcp.notebook.display import PanelDisplay
     from ipymcp.notebook.line_syntax import MagicRequest, Parsed
+    from ipymcp.results.resource_result import ResourceResult
 
 
-_HELP = """Ask a model, which may use the tools; needs pip install 'ipymcp[llm]'.
-
-    %mcp ask Which penguins are the heaviest?
-    answer = %mcp ask --tools demo What is in $df?        $df is the notebook's; $$ is a $; formulas stay as they are
-
-    %%mcp ask --model anthropic:claude-opus-4-5 --tools fs.* !*.write_* --out answer
-    Which files in this folder are the largest?
-
-Options come before the question. %mcp policy decides which calls need your approval.
-
-    -m, --model M     provider:name, such as openai:gpt-5; by default %config IPyMCP.model
-    --base-url URL    the URL of a Chat Completions API: Ollama, vLLM, LM Studio
-    --tools PATTERN   tools it may use: comma-separated globs over server.tool, ! denies; - for none
-    --chat NAME       continue this conversation; without it each question begins a new one
-    --system TEXT     the system prompt
-    --returns EXPR    a dataclass, TypedDict or JSON Schema for the answer: answer.data
-    --allow PATTERN   tools it may call without approval, for this answer
-    --discover WHEN   auto, always, never: give it a search for tools instead of all tools
-    --code            let it write Python that calls the tools; it is shown, and runs in your kernel if you approve
-    --out VAR         bind the answer to this name
-    --dry-run         show the request without sending it
-    -f FORMAT         markdown, text or json
-    --rounds N --calls N --tokens N --seconds S    limits of the answer"""
-
-_OPTIONS = (
-    Option("--model", "M"),
-    Option("-m", "M"),
-    Option("--base-url", "URL"),
-    Option("--tools", "PATTERN", repeats=True, takes="tool"),
-    Option("--chat", "NAME"),
-    Option("--system", "TEXT"),
-    Option("--returns", "EXPR"),
-    Option("--allow", "PATTERN", repeats=True, takes="tool"),
-    Option("--discover", "WHEN", choices=("auto", "always", "never")),
-    Option("--code"),
-    Option("--out", "VAR"),
-    Option("--dry-run"),
-    Option("-f", "FORMAT", choices=("markdown", "text", "json")),
-    Option("--rounds", "N", number=True),
-    Option("--calls", "N", number=True),
-    Option("--tokens", "N", number=True),
-    Option("--seconds", "S", number=True),
-)
-_SYNTAX = Syntax("ask [-m MODEL] [--tools PATTERN] TEXT", _OPTIONS, takes=("tool",))
-
-_LIMIT = re.compile(r"\blimits=ipymcp\.Limits\((\w+)=([^)]+)\)")
-_MODEL = re.compile(r'\bmodel="([^"]+)"')
+_OPTION_OF = {
+    re.compile(r"\blimits=ipymcp\.Limits\((\w+)=([^)]+)\)"): r"--\1 \2",
+    re.compile(r'\bmodel="([^"]+)"'): r"--model \1",
+    re.compile(r'\breplay="(\w+)"'): r"--replay \1",
+}
+"""The options of a line in place of arguments of `mcp.ask`."""
+_FIX = "My code failed with this error. Why did it, and what is the corrected cell?"
 
 
 def _ask(request: MagicRequest) -> Any:
+    """Ask a model, which may use the tools; needs pip install 'ipymcp[llm]'.
+
+        %mcp ask Which penguins are the heaviest?
+        answer = %mcp ask --tools demo What is in $df?
+        %mcp ask --fix                             the last error: why, and how to mend its cell
+        %mcp ask What does $fig show that @fs:notes.md does not say?
+        %mcp ask /demo.describe species=Gentoo     asks what a server's prompt says
+
+        %%mcp ask --model anthropic:claude-opus-4-5 --tools fs.* !*.write_* --out answer
+        Which files in this folder are the largest?
+
+    Options come before the question. $name is a variable of the notebook: data, a figure or an image, a function, which
+    is sent as its source, or an exception; $err is the last one. $$ is a $; formulas stay as typed. @server:resource
+    is a resource, and /server.prompt name=value at the start of a line a prompt.
+    %mcp policy decides which calls need your approval.
+    """
+    before = getattr(sys, "last_value", None)
     try:
         return _asked(request)
     except McpError as error:
-        error.hint = _as_options(error.hint)
+        _errors_before[error] = before
+        hint = error.hint or ""
+        for pattern, option in _OPTION_OF.items():
+            hint = pattern.sub(option, hint)
+        error.hint = hint or None
         raise
+
+
+_errors_before: WeakKeyDictionary[BaseException, BaseException | None] = WeakKeyDictionary()
+"""The last exception before each that `%mcp ask` itself raised."""
+
+
+def _last_error() -> BaseException | None:
+    """The last exception of a cell that the user saw, except those of `%mcp ask`."""
+    error: BaseException | None = getattr(sys, "last_value", None)
+    while error is not None and error in _errors_before:
+        error = _errors_before[error]
+    return error
+
+
+class _Offers:
+    """The resources and prompts of the notebook's servers."""
+
+    def __init__(self, request: MagicRequest) -> None:
+        self._request = request
+
+    @property
+    def servers(self) -> list[str]:
+        aliases = self._request.host.aliases()
+        return [*aliases, *aliases.values()]
+
+    def resource(self, server: str, name: str) -> ResourceResult:
+        found = self._request.mcp[server].resources[name]
+        if isinstance(found, Template):
+            raise McpError(f"{name} is a template", server=server, hint=f"write the whole URI: @{server}:URI")
+        return found.read()
+
+    def prompt(self, server: str, name: str, arguments: str) -> PromptResult:
+        try:
+            given = parse_arguments(tokenize(arguments).words, self._request.namespaces)
+        except LineError as error:  # its position is not that in the question
+            raise McpError(error.message, server=server, tool=name) from None
+        return self._request.mcp[server].prompts[name](**given)
 
 
 def _asked(request: MagicRequest) -> Any:
     ask_request = _ask_request(request)
     asker = chat_of(request.mcp)
     parsed, out = request.parsed, request.parsed.text("--out")
-    if out is not None and not out.isidentifier():
-        raise LineError(f"--out needs a Python name, not {out!r}", 0)
     if parsed.has("--dry-run"):
         return asker.preview(ask_request).table
     shape = parsed.text("-f") or "markdown"
     try:
         answer = _answered(request, asker, ask_request, shape)
     except McpError as error:
-        if out is not None and error.answer is not None:
-            request.ip.user_ns[out] = error.answer
-            error.hint = " · ".join(filter(None, [error.hint, f"{out} has what there is"]))
+        if error.answer is not None:
+            further = ["--continue goes on"] if ask_request.chat else []
+            if out is not None:
+                request.ip.user_ns[out] = error.answer
+                further.append(f"{out} has what there is")
+            error.hint = " · ".join(filter(None, [error.hint, *further]))
         raise
     if out is not None:
         request.ip.user_ns[out] = answer
@@ -98,17 +128,10 @@ def _asked(request: MagicRequest) -> Any:
     return answer.json() if shape == "json" else answer
 
 
-def _as_options(hint: str | None) -> str | None:
-    """Replace arguments of `mcp.ask` in a hint with options of a line."""
-    return hint and _LIMIT.sub(r"--\1 \2", _MODEL.sub(r"--model \1", hint))
-
-
 def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, shape: str) -> Answer:
     """Ask the model and show the answer as it arrives, unless the request is quiet."""
     if request.is_quiet or shape == "json":
         return request.host.loop.run(asker.ask(ask_request))
-    from ipymcp.notebook.live_answer import CellOutput
-
     audience = CellOutput(request.display if hasattr(request.ip, "kernel") else None, as_markdown=shape == "markdown")
     try:
         answer = request.host.loop.run(asker.ask(ask_request, audience))
@@ -133,7 +156,7 @@ def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, 
 def _stopped() -> list[str]:
     return [
         "KeyboardInterrupt: the model was stopped, and its calls with it",
-        "  completed calls stay in effect; the conversation is as it was before this question",
+        "  completed calls stay in effect; a --chat goes on with --continue",
     ]
 
 
@@ -142,6 +165,18 @@ def _ask_request(request: MagicRequest) -> AskRequest:
 
     parsed = request.parsed
     prompt = request.cell if request.cell is not None else request.text
+    if parsed.has("--continue"):
+        if not parsed.text("--chat"):
+            raise LineError("--continue needs --chat NAME: the conversation to continue", 0)
+        prompt = prompt if prompt and prompt.strip() else "Go on."
+    names = {name: value for space in reversed(request.namespaces) for name, value in space.items()}
+    if (error := _last_error()) is not None:
+        names.setdefault("err", error)
+    if parsed.has("--fix"):
+        if error is None:
+            raise McpError("there is no error to fix", hint="run the cell that fails first")
+        names["err"] = error
+        prompt = f"{(prompt or '').strip() or _FIX}\n\n$err"
     if not prompt or not prompt.strip():
         where = "in the cell below it" if request.cell is not None else "after it"
         raise LineError(f"the question is missing: write it {where}", 0)
@@ -152,13 +187,16 @@ def _ask_request(request: MagicRequest) -> AskRequest:
         tools=_tools(request, parsed).selection,
         base_url=parsed.text("--base-url"),
         chat=parsed.text("--chat") or "",
+        continues=parsed.has("--continue"),
         system=parsed.text("--system") or "",
         returns=_returns(request, parsed),
         allow=tuple(_patterns(parsed.texts("--allow"))),
         limits=_limits(parsed),
         code=request.ip.user_ns if parsed.has("--code") else None,
+        replay=cast("Replay | None", parsed.text("--replay")),
         discover=cast("Discover", parsed.text("--discover") or "auto"),
-        names={name: value for space in reversed(request.namespaces) for name, value in space.items()},
+        names=names,
+        offers=_Offers(request),
     )
 
 
@@ -201,4 +239,154 @@ def _limits(parsed: Parsed) -> Limits:
     )
 
 
-COMMANDS = {"ask": Command(_SYNTAX, _HELP, _ask, takes_cell=True, takes_text=True)}
+_ENDS = {
+    "length": "cut off: the model may not write longer answers",
+    "content_filter": "cut off by the provider's content filter",
+}
+"""Stop reasons that the user is told."""
+
+
+class CellOutput:
+    """The output of an answer in a cell or a terminal.
+
+    Args:
+        display: Renders the questions of calls; None in a terminal.
+        as_markdown: Whether to render the text as Markdown.
+    """
+
+    def __init__(self, display: PanelDisplay | None, *, as_markdown: bool) -> None:
+        self._display = display
+        self._is_notebook = display is not None
+        self._as_markdown = as_markdown
+        self._text = ""
+        self._text_display: Any = None
+        """The display of the current text; each call begins a new one."""
+        self._cards: dict[str, Any] = {}
+        """Displays of calls, by card."""
+        self._open: dict[str, ModelCall] = {}
+        """Unfinished calls, by card."""
+
+    def show_request(self, request: RequestPreview) -> None:
+        """Show a line about the request."""
+        line = visible(str(request))
+        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
+
+    def show_text(self, text: str) -> None:
+        """Append text."""
+        self._text += text
+        plain = visible(self._text)
+        bundle = {"text/plain": plain}
+        if self._as_markdown:
+            bundle["text/markdown"] = markdown.markdown(self._text)
+        if not self._is_notebook:
+            print(visible(text), end="", flush=True)  # noqa: T201 - the answer itself
+            return
+        if self._text_display is None:
+            self._text_display = self._show(bundle)
+        else:
+            self._text_display.update(bundle, raw=True)
+
+    def show_call(self, call: ModelCall) -> None:
+        """Show or update the card of a call; later text begins below it."""
+        if not self._is_notebook and self._text and not self._text.endswith("\n"):
+            print(flush=True)  # noqa: T201
+        self._text, self._text_display = "", None
+        if call.is_done:
+            self._open.pop(call.card, None)
+        else:
+            self._open[call.card] = call
+        if call.card not in self._cards:
+            self._cards[call.card] = handle = self._new_display()  # known before an interrupt can come between
+            self._show(self._card(call), handle)
+        elif self._is_notebook:
+            self._cards[call.card].update(self._card(call), raw=True)
+        elif call.is_done:
+            self._show(self._card(call))
+
+    def broke_off(self) -> None:
+        """Mark unfinished calls as cancelled."""
+        how = {"text": "cancelled", "is_error": True, "is_done": True, "is_cancelled": True}
+        for call in [*self._open.values()]:
+            self.show_call(replace(call, **how))
+
+    def _card(self, call: ModelCall) -> dict[str, Any]:
+        bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}
+        if call.asked_at and not call.is_done and self._display is not None:
+            bundle |= self._display.question(call.asked_at, is_here=call.asked_at == call.card)
+        return bundle
+
+    def ended(self, answer: Answer) -> None:
+        """Show the usage of the answer."""
+        line = answer.note if answer.is_replayed else " · ".join(filter(None, [str(answer.usage), answer.note]))
+        if answer.reason in _ENDS:
+            line = f"{line} · {_ENDS[answer.reason]}"
+        if not self._is_notebook:
+            line = f"\n{line}"
+        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
+
+    def _show(self, bundle: dict[str, Any], handle: Any = None) -> Any:
+        if not self._is_notebook:
+            print(visible(bundle["text/plain"]), flush=True)  # noqa: T201
+            return None
+        handle = handle or self._new_display()
+        handle.display(bundle, raw=True)
+        return handle
+
+    def _new_display(self) -> Any:
+        """A display that can be updated, before it is shown; None in a terminal."""
+        if not self._is_notebook:
+            return None
+        from IPython.display import DisplayHandle
+
+        return DisplayHandle()
+
+
+_OPTIONS = (
+    Option("--model", "M", "provider:name, such as openai:gpt-5; by default %config IPyMCP.model; also -m"),
+    Option("-m", "M"),
+    Option("--base-url", "URL", "the URL of a Chat Completions API: Ollama, vLLM, LM Studio"),
+    Option(
+        "--tools",
+        "PATTERN",
+        "tools it may use: comma-separated globs over server.tool, ! denies; - for none",
+        repeats=True,
+        takes="tool",
+    ),
+    Option("--chat", "NAME", "continue this conversation; without it each question begins a new one"),
+    Option("--continue", help="go on with that chat after a limit, or in a new kernel; needs no question"),
+    Option("--system", "TEXT", "the system prompt"),
+    Option("--returns", "EXPR", "a dataclass, TypedDict or JSON Schema for the answer: answer.data"),
+    Option("--allow", "PATTERN", "tools it may call without approval, for this answer", repeats=True, takes="tool"),
+    Option(
+        "--discover",
+        "WHEN",
+        "auto, always, never: give it a search for tools instead of all tools",
+        choices=("auto", "always", "never"),
+    ),
+    Option(
+        "--code", help="let it write Python that calls the tools; it is shown, and runs in your kernel if you approve"
+    ),
+    Option("--fix", help="send the last error with its traceback and cell; the question may be left out"),
+    Option("--out", "VAR", "bind the answer to this name", takes="variable"),
+    Option(
+        "--replay",
+        "WHEN",
+        "auto: from mcp-answers.json beside the notebook if nothing changed, else ask and record; only, new, off",
+        choices=("auto", "only", "new", "off"),
+    ),
+    Option("--dry-run", help="show the request without sending it"),
+    Option("-f", "FORMAT", "markdown, text or json", choices=("markdown", "text", "json")),
+    Option("--rounds", "N", "maximum requests to the model", number=True),
+    Option("--calls", "N", "maximum calls of tools", number=True),
+    Option("--tokens", "N", "maximum tokens", number=True),
+    Option("--seconds", "S", "maximum duration", number=True),
+)
+
+COMMANDS = {
+    "ask": Command(
+        Syntax("ask [-m MODEL] [--tools PATTERN] TEXT", _OPTIONS, takes=("tool",)),
+        _ask,
+        takes_cell=True,
+        takes_text=True,
+    )
+}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
 from ipymcp.api.load_request import notices, placed, settings
-from ipymcp.config.export import SETTINGS, TARGETS
-from ipymcp.config.hosts import HOSTS
+from ipymcp.config.export import SETTINGS
+from ipymcp.config.hosts import HOSTS, IMPORTED
 from ipymcp.config.parsing import OTHER_NAMES
 from ipymcp.config.reading import decode
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.servers import headers, variables
 from ipymcp.notebook.progress import say
-from ipymcp.text import one_line, quoted
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,29 +26,23 @@ if TYPE_CHECKING:
     from ipymcp.notebook.line_syntax import MagicRequest, Word
 
 
-_HELP = """Show the configuration, and change ipymcp's own part of it.
-
-    %mcp config                                 all discovered servers and their files; also %mcp config list
-    %mcp config explain fs                      each of its values with its origin; what it shadows
-    %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
-    %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
-    %%mcp config add                            the cell's document of any host, or with NAME a definition
-    %mcp config update fs timeout=60 env.LEVEL=debug cwd=     empty values are removed
-    %mcp config remove fs
-    %mcp config import vscode                   from another host's own file, or a FILE (you are asked); NAME… picks
-    %mcp config export claude-code fs           in another host's format, to copy; writes no file
-
-    --env K=V      the same as env.K=V; --env K reads this kernel's variable at each start
-    --header H     the same as headers.NAME=VALUE, written 'Name: value'
-    --project      the project's mcp.json instead of the user's own file
-    --replace      let import replace servers of the same name
-
-Other hosts' files are read and never written.
-Hosts to import from: {sources}.
-Hosts to export to: {targets}."""
-
-
 def _config(request: MagicRequest) -> Any:
+    """Show the configuration, and change ipymcp's own part of it.
+
+        %mcp config                                 all discovered servers and their files; also %mcp config list
+        %mcp config explain fs                      each of its values with its origin; what it shadows
+        %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
+        %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
+        %%mcp config add                            the cell's document of any host, or with NAME a definition
+        %mcp config update fs timeout=60 env.LEVEL=debug cwd=     empty values are removed
+        %mcp config edit fs                         inserts a cell with its definition, to change and run
+        %mcp config copy fs fs2                     under another name, into the same file
+        %mcp config remove fs
+        %mcp config import vscode                   from another host's own file, or a FILE (you are asked); NAME… picks
+        %mcp config export claude-code fs           in another host's format, to copy; writes no file
+
+    Other hosts' files are read and never written.
+    """
     names = request.names
     if not names and request.cell is None:
         return _listing(request)
@@ -56,7 +51,7 @@ def _config(request: MagicRequest) -> Any:
     first = request.parsed.names[0]
     if request.line.command is not None and names[0] not in ("add", "update"):
         raise LineError(f"%mcp config {names[0]} takes no command after --", first.start)
-    if request.cell is not None and names[0] != "add":
+    if request.cell is not None and names[0] not in ("add", "edit"):
         raise LineError(f"%mcp config {names[0]} takes no cell: write it with one %", first.start)
     return ACTIONS[names[0]](request)
 
@@ -91,11 +86,26 @@ def _update(request: MagicRequest) -> None:
     _report(request, config_edits.update(name, values, request.host, project=_is_project(request)), [name])
 
 
+def _edit(request: MagicRequest) -> None:
+    name, host = request.names[1], request.host
+    if request.cell is None:
+        text = config_edits.editable_text(name, host)
+        request.ip.set_next_input(f"%%mcp config edit {quoted(name)}\n{text}")
+        return
+    file = config_edits.rewrite(name, _parse_object(request.cell), host)
+    _report(request, file, [name])
+
+
+def _copy(request: MagicRequest) -> None:
+    _, name, new = request.names
+    _report(request, config_edits.copy(name, new, request.host), [new])
+
+
 def _remove(request: MagicRequest) -> None:
     for name in request.names[1:]:
-        file = config_edits.remove(name, request.host, project=_is_project(request))
-        if not request.is_quiet:
-            print(one_line(f"removed {name} from {file}"))  # noqa: T201 - the command's answer
+        removed = config_edits.remove(name, request.host, project=_is_project(request))
+        secrets = f"; deleted what only it used: {', '.join(removed.secrets)}" if removed.secrets else ""
+        request.report(f"removed {name} from {removed.file}{secrets}")
 
 
 def _import(request: MagicRequest) -> None:
@@ -103,11 +113,9 @@ def _import(request: MagicRequest) -> None:
     imported = config_edits.import_from(
         host, wanted, request.host, project=_is_project(request), replace=request.parsed.has("--replace")
     )
-    if request.is_quiet:
-        return
-    for line in imported.notes:
+    for line in imported.notes if not request.is_quiet else ():
         say(line)
-    print(one_line(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}"))  # noqa: T201 - the answer
+    request.report(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}")
 
 
 def _export(request: MagicRequest) -> config_edits.ConfigListing:
@@ -174,18 +182,13 @@ def _parse_object(text: str) -> Mapping[str, Any]:
 
 
 def _report(request: MagicRequest, file: Path, names: Sequence[str]) -> None:
-    if not request.is_quiet:
-        words, one = " ".join(map(quoted, names)), len(names) == 1
-        saved = f"{'is' if one else 'are'} in {file}; to start: %mcp load {words}"
-        print(one_line(f"{', '.join(names)} {saved}" if names else "there is nothing to add"))  # noqa: T201 - the command's answer
+    words, verb = " ".join(map(quoted, names)), "is" if len(names) == 1 else "are"
+    saved = f"{', '.join(names)} {verb} in {file}; to start: %mcp load {words}"
+    request.report(saved if names else "there is nothing to add")
 
 
 def _is_project(request: MagicRequest) -> bool:
     return request.parsed.has("--project")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return textwrap.fill(", ".join(names), 100, subsequent_indent="    ", break_on_hyphens=False)
 
 
 KEYS = frozenset({*SETTINGS, *OTHER_NAMES, "type"})
@@ -195,17 +198,19 @@ ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "explain": _explain,
     "add": _add,
     "update": _update,
+    "edit": _edit,
+    "copy": _copy,
     "remove": _remove,
     "import": _import,
     "export": _export,
 }
 """Implementations of the actions of `config`."""
 _PATHS = ("cwd", "env_file")
-_PROJECT = Option("--project")
+_PROJECT = Option("--project", help="the project's mcp.json instead of the user's own file")
 _DEFINING = (
+    Option("--env", "K=V", "the same as env.K=V; --env K reads this kernel's variable at each start", repeats=True),
+    Option("--header", "'Name: value'", "the same as headers.NAME=VALUE", repeats=True),
     _PROJECT,
-    Option("--env", "K=V", repeats=True),
-    Option("--header", "'Name: value'", repeats=True),
 )
 _SYNTAXES = {
     "list": Syntax("config list", at_most=0),
@@ -217,12 +222,22 @@ _SYNTAXES = {
         at_least=1,
         takes=("configured", "setting"),
     ),
+    "edit": Syntax("config edit NAME", at_least=1, at_most=1, takes=("configured",)),
+    "copy": Syntax("config copy NAME NEW-NAME", at_least=2, at_most=2, takes=("configured", "")),
     "remove": Syntax("config remove NAME…", (_PROJECT,), at_least=1, takes=("configured",)),
     "import": Syntax(
-        "config import HOST|FILE [NAME…]", (_PROJECT, Option("--replace")), at_least=1, takes=("source-host", "")
+        "config import HOST|FILE [NAME…]",
+        (_PROJECT, Option("--replace", help="let import replace servers of the same name")),
+        at_least=1,
+        takes=("source-host", ""),
     ),
     "export": Syntax("config export HOST [NAME…]", at_least=1, takes=("target-host", "configured")),
 }
+
+
+def _hosts(purpose: str, names: Iterable[str]) -> str:
+    return textwrap.fill(f"{purpose}: {', '.join(names)}.", 100, subsequent_indent="    ", break_on_hyphens=False)
+
 
 COMMANDS = {
     "config": Command(
@@ -231,8 +246,14 @@ COMMANDS = {
             actions=_SYNTAXES,
             synonyms={"ls": "list", "show": "explain", "get": "explain", "set": "update", "rm": "remove"},
         ),
-        _HELP.replace("{sources}", _listed(HOSTS)).replace("{targets}", _listed(TARGETS)),
         _config,
+        "\n".join(
+            [
+                inspect.cleandoc(_config.__doc__ or ""),
+                _hosts("Hosts to import from", IMPORTED),
+                _hosts("Hosts to export to", HOSTS),
+            ]
+        ),
         takes_cell=True,
         takes_command=True,
     )

@@ -10,11 +10,12 @@ from IPython.core.error import UsageError
 
 import ipymcp
 from ipymcp.api.sync_and_async import host_of
+from ipymcp.config.programs import program
 from ipymcp.errors import McpError, note_line
-from ipymcp.masking import masks
+from ipymcp.masking import mask
 from ipymcp.names import nearest
-from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Parsed, split_text, tokenize
-from ipymcp.text import visible
+from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_text, tokenize
+from ipymcp.text import cut, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ MODULES = {
     "load": "servers",
     "tools": "calls",
     "call": "calls",
+    "map": "calls",
     "logs": "servers",
     "stop": "servers",
     "panel": "servers",
@@ -43,6 +45,9 @@ MODULES = {
     "subscribe": "resources",
     "prompts": "resources",
     "prompt": "resources",
+    "search": "registry",
+    "add": "registry",
+    "outdated": "registry",
     "config": "config",
     "secret": "security",
     "cancel": "calls",
@@ -51,14 +56,12 @@ MODULES = {
     "pins": "security",
     "trust": "security",
     "stubs": "calls",
-    "help": "help",
+    "help": "dispatch",
 }
 """Module of each subcommand."""
 _SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
 """Words that users type for a bare `%mcp`."""
 _HELP_OPTIONS = frozenset({"-h", "--help"})
-RUNNERS = frozenset({"npx", "uvx", "bunx", "pipx", "uv", "python", "python3", "node", "deno", "docker", "podman"})
-"""Launchers of servers."""
 _READ_CONFIG = frozenset({"config", "load"})
 """Subcommands that read the configuration again, and need no notice of its changes."""
 
@@ -85,7 +88,7 @@ def run(
     except LineError as error:
         raise UsageError(visible(_with_mark(text, shown, error))) from None
     except (McpError, KeyboardInterrupt) as error:
-        note_line(error, masks.head(shown, 200) + ("…" if len(shown) > 200 else ""))
+        note_line(error, cut(mask(shown), 200))
         raise
 
 
@@ -95,8 +98,8 @@ def _run(
     from ipymcp.notebook.progress import CellPresenter, say
 
     mcp = ipymcp.host()
-    if host_of(mcp).presenter is None:
-        host_of(mcp).presenter = CellPresenter(ip, settings)
+    if host_of(mcp).calls.presenter is None:
+        host_of(mcp).calls.presenter = CellPresenter(ip, settings)
     first, _, following = text.strip().partition(" ")
     prose = ""
     if first in MODULES and command(first).takes_text and cell is None:
@@ -122,7 +125,7 @@ def _run(
     rest = words[1:]
     if known.takes_command and line.command is None:
         _check_command(word, rest, mcp, text)
-    parsed = known.syntax.parse(rest) if word != "call" else Parsed(())
+    parsed = known.syntax.parse(rest)
     if cell is not None and not known.takes_cell:
         raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
     if line.command is not None and not known.takes_command:
@@ -157,8 +160,12 @@ def _known(word: Word | None, mcp: Mcp, text: str) -> Command:
         raise LineError(f"there is no %mcp {word.text}; {meant}", word.start)
     if word.text in _SHOW_SERVERS:
         raise LineError(f"%mcp {word.text} takes nothing more; %mcp help lists the words", word.start)
-    hint = nearest(word.text, MODULES, limit=1) or "%mcp help lists the words"
-    raise LineError(f"there is no %mcp {word.text}; {hint}", word.start)
+    raise _unknown(word.text, word.start)
+
+
+def _unknown(word: str, position: int) -> LineError:
+    hint = nearest(word, MODULES, limit=1) or "%mcp help lists the words"
+    return LineError(f"there is no %mcp {word}; {hint}", position)
 
 
 def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None:
@@ -168,7 +175,9 @@ def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None
         LineError: There is a command; the message has the line with the missing `--`.
     """
     for one, behind in pairwise(rest):
-        if one.raw in RUNNERS and behind.key is None and one.raw not in mcp and not host_of(mcp).configured(one.raw):
+        if not program(one.raw).is_launcher or behind.key is not None:
+            continue
+        if one.raw not in mcp and not host_of(mcp).discovery.peek().find(one.raw):
             line = f"%mcp {text[: one.start]}-- {text[one.start :]}".strip()
             raise LineError(f"the command of a server stands behind --: {line}", one.start)
 
@@ -179,3 +188,43 @@ def _with_mark(text: str, shown: str, error: LineError) -> str:
         return str(error)
     offset = len(shown) - len(text.rstrip()) + error.position
     return f"{error}\n  {shown}\n  {' ' * offset}^"
+
+
+_FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel", "ask")
+_OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
+_BARE = "Show the servers and their states; also %mcp status, list, servers, ls."
+_END = "%mcp help WORD, %mcp WORD? or %mcp WORD --help shows more. A ; at the end of a line suppresses its output."
+_WIDTH = 32
+
+
+def _help(request: MagicRequest) -> None:
+    """List the subcommands of %mcp."""
+    if not request.names:
+        later = [word for word in MODULES if word not in _FIRST_DAY]
+        first = _rows([("", _BARE), *_summaries(_FIRST_DAY)])
+        text = f"{_OVERVIEW}\n\n{first}\n\nand\n\n{_rows(_summaries(later))}\n\n{_END}"
+    else:
+        word = request.names[0].rstrip("?")
+        if word not in MODULES:
+            raise _unknown(word, request.words[0].start)
+        text = command(word).help
+    print(visible(text))  # noqa: T201 - the command's answer
+
+
+def _summaries(words: Sequence[str]) -> list[tuple[str, str]]:
+    return [(command(word).syntax.usage, command(word).summary) for word in words]
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> str:
+    """Format usage and summary, with the summary on the next line if the usage is long."""
+    lines: list[str] = []
+    for usage, summary in rows:
+        line = f"    %mcp {usage}".rstrip()
+        if len(line) <= _WIDTH:
+            lines.append(f"{line:<{_WIDTH}}  {summary}")
+        else:
+            lines += [line, f"{'':<{_WIDTH}}  {summary}"]
+    return "\n".join(lines)
+
+
+COMMANDS = {"help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), _help)}

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipymcp.api.resources import Template
-from ipymcp.api.servers import kept_prompts, kept_resources
 from ipymcp.errors import UnknownName
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Syntax
-from ipymcp.notebook.line_values import Object, parse_arguments
+from ipymcp.notebook.line_values import parse_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ipymcp.api.prompts import AllPrompts, PromptResult
     from ipymcp.api.resources import AllResources, Resource, Subscription
-    from ipymcp.notebook.line_syntax import MagicRequest, Word
-    from ipymcp.notebook.line_values import Namespaces
+    from ipymcp.notebook.line_syntax import MagicRequest
     from ipymcp.results.resource_result import ResourceResult
-    from ipymcp.results.tables import Table
-
-
-def texts(words: Sequence[Word], namespaces: Namespaces) -> dict[str, Any]:
-    """Parse `key=value` words without a schema; raises as `parse_arguments` does."""
-    return {
-        name: value.value if isinstance(value, Object) else value.text
-        for name, value in parse_arguments(words, namespaces)
-    }
 
 
 def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
@@ -44,48 +31,43 @@ def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
             raise UnknownName(f"no {kind} matches {pattern!r}: there is no server {server!r}", hint=hint)
 
 
-_RESOURCES = """List the resources of the servers that are ready, and their templates.
+def _resources(request: MagicRequest) -> AllResources:
+    """List the resources of the servers that are ready, and their templates.
 
-    %mcp resources                all
-    %mcp resources fs             those of one server
-    %mcp resources *.csv !tmp*    globs over the URI, the name, the server and server.uri; the last that matches decides
-    %mcp read SERVER URI          reads one
+        %mcp resources                all
+        %mcp resources fs             those of one server
+        %mcp resources *.csv !tmp*    globs over URI, name, server and server.uri; the last that matches decides
+        %mcp read SERVER URI          reads one
 
-For a server that is not running, this lists the resources last seen, in any notebook."""
-
-_READ = """Read a resource; the value of the line is its content.
-
-    %mcp read fs file:///data/birds.csv
-    r = %mcp read fs birds.csv                        by its name
-    %mcp read db db://{table}/{id} table=birds id=$n  a template with its parameters
-
-Values of parameters are text; $name and {expr} refer to the notebook, as in %mcp call."""
-
-_SUBSCRIBE = """Keep a resource up to date; the value of the line has its content as .value.
-
-    s = %mcp subscribe fs file:///data/birds.csv
-    s.value, s.updated       the latest content, and the number of changes since
-    s.close()
-
-Arguments are those of %mcp read. To call a function on each change: mcp.SERVER.resources["URI"].subscribe(function)."""
-
-_TARGET = "SERVER URI [key=value …]"
-
-
-def _resources(request: MagicRequest) -> AllResources | Table:
+    For a server that is not running, this lists the resources last seen, in any notebook.
+    """
     selection = request.mcp.resources(*request.names)
-    found = not request.names or bool(selection.table.rows)
-    if not found and (kept := kept_resources(request.host, request.names)) is not None:
-        return kept
-    check_patterns(request, found, "resource")
+    check_patterns(request, bool(selection.table.rows), "resource")
     return selection
 
 
 def _read(request: MagicRequest) -> ResourceResult:
+    """Read a resource; the value of the line is its content.
+
+        %mcp read fs file:///data/birds.csv
+        r = %mcp read fs birds.csv                        by its name
+        %mcp read db db://{table}/{id} table=birds id=$n  a template with its parameters
+
+    Values of parameters are text; $name and {expr} refer to the notebook, as in %mcp call.
+    """
     return _resource(request).read()
 
 
 def _subscribe(request: MagicRequest) -> Subscription:
+    """Keep a resource up to date; the value of the line has its content as .value.
+
+        s = %mcp subscribe fs file:///data/birds.csv
+        s.value, s.updated       the latest content, and the number of changes since
+        s.close()
+
+    Arguments are those of %mcp read. To call a function on each change:
+    mcp.SERVER.resources["URI"].subscribe(function).
+    """
     return _resource(request).subscribe()
 
 
@@ -94,61 +76,48 @@ def _resource(request: MagicRequest) -> Resource:
     server, name, *rest = request.parsed.names
     found = request.mcp[server.text].resources[name.text]
     if isinstance(found, Template):
-        return found(**texts(rest, request.namespaces))
+        return found(**parse_arguments(rest, request.namespaces))
     if rest:
         raise LineError(f"{name.text} is not a template: it takes no parameters", rest[0].start)
     return found
 
 
-def _target(word: str) -> Syntax:
-    return Syntax(f"{word} {_TARGET}", at_least=2, takes=("server", "resource"), arguments=True)
+def _prompts(request: MagicRequest) -> AllPrompts:
+    """List the prompts of the servers that are ready.
 
+        %mcp prompts           all
+        %mcp prompts demo      those of one server
+        %mcp prompts demo.a*   globs over server.prompt; the last that matches decides, ! denies
 
-_RESOURCES_COMMANDS: dict[str, Command] = {
-    "resources": Command(Syntax("resources [PATTERN…]", takes=("server",)), _RESOURCES, _resources),
-    "read": Command(_target("read"), _READ, _read),
-    "subscribe": Command(_target("subscribe"), _SUBSCRIBE, _subscribe),
-}
-
-
-_PROMPTS = """List the prompts of the servers that are ready.
-
-    %mcp prompts           all
-    %mcp prompts demo      those of one server
-    %mcp prompts demo.a*   globs over server.prompt; the last that matches decides, ! denies
-
-For a server that is not running, this lists the prompts last seen, in any notebook."""
-
-_PROMPT = """Get the messages of a prompt; they are the value of the line.
-
-    %mcp prompt demo.describe species=Gentoo
-    p = %mcp prompt demo.describe species=$name
-    p.text, p.messages
-
-Values are text; $name and {expr} refer to the notebook, as in %mcp call."""
-
-
-def _prompts(request: MagicRequest) -> AllPrompts | Table:
+    For a server that is not running, this lists the prompts last seen, in any notebook.
+    """
     selection = request.mcp.prompts(*request.names)
-    found = not request.names or len(selection) > 0
-    if not found and (kept := kept_prompts(request.host, request.names)) is not None:
-        return kept
-    check_patterns(request, found, "prompt")
+    check_patterns(request, bool(selection.table.rows), "prompt")
     return selection
 
 
 def _prompt(request: MagicRequest) -> PromptResult:
+    """Get the messages of a prompt; they are the value of the line.
+
+        %mcp prompt demo.describe species=Gentoo
+        p = %mcp prompt demo.describe species=$name
+        p.text, p.messages
+
+    Values are text; $name and {expr} refer to the notebook, as in %mcp call.
+    """
     path, *rest = request.parsed.names
     session, name = request.host.resolve(path.text, "prompt")
-    return request.mcp[session.name].prompts[name](**texts(rest, request.namespaces))
+    return request.mcp[session.name].prompts[name](**parse_arguments(rest, request.namespaces))
 
 
-_PROMPTS_COMMANDS = {
-    "prompts": Command(Syntax("prompts [PATTERN…]", takes=("server",)), _PROMPTS, _prompts),
-    "prompt": Command(
-        Syntax("prompt SERVER.NAME key=value …", at_least=1, takes=("prompt",), arguments=True), _PROMPT, _prompt
-    ),
+def _target(word: str) -> Syntax:
+    return Syntax(f"{word} SERVER URI [key=value …]", at_least=2, takes=("server", "resource"), arguments=True)
+
+
+COMMANDS = {
+    "resources": Command(Syntax("resources [PATTERN…]", takes=("server",)), _resources),
+    "read": Command(_target("read"), _read),
+    "subscribe": Command(_target("subscribe"), _subscribe),
+    "prompts": Command(Syntax("prompts [PATTERN…]", takes=("server",)), _prompts),
+    "prompt": Command(Syntax("prompt SERVER.NAME key=value …", at_least=1, takes=("prompt",), arguments=True), _prompt),
 }
-
-
-COMMANDS = {**_RESOURCES_COMMANDS, **_PROMPTS_COMMANDS}

@@ -11,7 +11,7 @@ from ipymcp.errors import SecretError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.results.tables import Table
-from ipymcp.text import one_line, visible
+from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from ipymcp.storage.store import Store
 
 
-_POLICY_HELP = """Show or change who may call which tools.
-
-    %mcp policy                              every tool, with the decisions for you, models and apps
-    %mcp policy deny *.delete_*              refuse these for all callers: globs over server.tool
-    %mcp policy ask db.*                     ask me first, for all callers
-    %mcp policy allow fs.read_* --always     never ask about these; --always: in all notebooks
-    %mcp policy explain fs.write_file        every matching rule, and the one that decides
-    %mcp policy reset [--always]             forget the decisions of this notebook; --always: all
-
-The last matching rule decides. By default your own calls are allowed, and calls by models and apps need approval; this
-changes with the tool's hints, autoApprove, the definition's "tools", answers of always or never, and this notebook."""
-
-
 def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
+    """Show or change who may call which tools.
+
+        %mcp policy                              every tool, with the decisions for you, models and apps
+        %mcp policy deny *.delete_*              refuse these for all callers: globs over server.tool
+        %mcp policy ask db.*                     ask me first, for all callers
+        %mcp policy allow fs.read_* --always     never ask about these; --always: in all notebooks
+        %mcp policy explain fs.write_file        every matching rule, and the one that decides
+        %mcp policy reset [--always]             forget the decisions of this notebook; --always: all
+
+    The last matching rule decides. By default your own calls are allowed, and calls by models and apps need approval;
+    this changes with the tool's hints, autoApprove, the definition's "tools", answers of always or never, and this
+    notebook.
+    """
     policy = request.mcp.policy
     if not request.names:
         return policy
@@ -51,34 +51,18 @@ def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
     return None if request.is_quiet else policy.changed(*names)
 
 
-_ALWAYS = (Option("--always"),)
-_POLICY_SYNTAX = Syntax(
-    "policy [allow|ask|deny PATTERN… | explain SERVER.TOOL | reset]",
-    actions={
-        **{
-            word: Syntax(f"policy {word} PATTERN… [--always]", _ALWAYS, at_least=1, takes=("tool",))
-            for word in ("allow", "ask", "deny")
-        },
-        "explain": Syntax("policy explain SERVER.TOOL", at_least=1, at_most=1, takes=("tool",)),
-        "reset": Syntax("policy reset [--always]", _ALWAYS, at_most=0),
-    },
-)
-_POLICY_COMMANDS = {"policy": Command(_POLICY_SYNTAX, _POLICY_HELP, _policy)}
-
-
-_PINS_HELP = """Show whether tools have changed since they were first seen here.
-
-    %mcp pins                          every tool, and whether its definition has changed
-    %mcp pins fs · fs.read_file        what has changed, line by line
-    %mcp pins accept fs.read_file      accept its current definition; without a name, all
-    %mcp pins scan                     suspicious text in the descriptions of tools
-    %mcp pins export [FILE]            write mcp.lock beside the notebook: %mcp load --locked refuses differences
-
-Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = "all" also blocks your own
-calls, "off" blocks none."""
-
-
 def _pins(request: MagicRequest) -> ToolPins | Changes | Table | None:
+    """Show whether tools have changed since they were first seen here.
+
+        %mcp pins                          every tool, and whether its definition has changed
+        %mcp pins fs · fs.read_file        what has changed, line by line
+        %mcp pins accept fs.read_file      accept its current definition; without a name, all
+        %mcp pins scan                     suspicious text in the descriptions of tools
+        %mcp pins export [FILE]            write mcp.lock beside the notebook: %mcp load --locked refuses differences
+
+    Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = "all" also blocks your own
+    calls, "off" blocks none.
+    """
     pins = request.mcp.pins
     if not request.names:
         return pins
@@ -86,107 +70,75 @@ def _pins(request: MagicRequest) -> ToolPins | Changes | Table | None:
     match word:
         case "accept":
             taken = pins.accept(*names)
-            _say(request, f"accepted: {', '.join(taken)}" if taken else "nothing had changed")
+            request.report(f"accepted: {', '.join(taken)}" if taken else "nothing had changed")
         case "scan":
             return pins.scan()
         case "export":
-            _say(request, f"written: {pins.export(names[0] if names else None)}")
+            request.report(f"written: {pins.export(names[0] if names else None)}")
         case _:
             return pins.diff(word, *names)
     return None
 
 
-def _say(request: MagicRequest, text: str) -> None:
-    if not request.is_quiet:
-        print(visible(text))  # noqa: T201 - the command's answer
-
-
-_PINS_SYNTAX = Syntax(
-    "pins [NAME… | accept [NAME…] | scan | export [FILE]]",
-    takes=("tool",),
-    actions={
-        "accept": Syntax("pins accept [NAME…]", takes=("tool",)),
-        "scan": Syntax("pins scan", at_most=0),
-        "export": Syntax("pins export [FILE]", at_most=1, takes=("file",)),
-    },
-)
-_PINS_COMMANDS = {"pins": Command(_PINS_SYNTAX, _PINS_HELP, _pins)}
-
-
-_TRUST_HELP = """Show or revoke your trust in servers of project files.
-
-    %mcp trust                          trusted servers with their files and secrets
-    %mcp trust revoke NAME|FILE|HASH…   revoke trust, and stop the affected servers here
-    %mcp trust revoke --all
-
-A server that a project's file defines runs only after you have seen its whole definition: %mcp load asks once for
-each definition. To be asked again after a refusal, name the server: %mcp start NAME. %mcp load --trust agrees in the
-cell. Without a user to ask, set IPYMCP_TRUST to all, none, or complete hashes."""
-
-
 def _trust(request: MagicRequest) -> TrustedServers | None:
+    """Show or revoke your trust in servers of project files.
+
+        %mcp trust                          trusted servers with their files and secrets
+        %mcp trust revoke NAME|FILE|HASH…   revoke trust, and stop the affected servers here
+        %mcp trust revoke --all
+
+    A server that a project's file defines runs only after you have seen its whole definition: %mcp load asks once for
+    each definition. To be asked again after a refusal, name the server: %mcp start NAME. %mcp load --trust agrees in
+    the cell. Without a user to ask, set IPYMCP_TRUST to all, none, or complete hashes.
+    """
     word, *names = request.names or ["list"]
     if word == "list":
         return request.mcp.trust
-    gone = request.mcp.trust.revoke(*names, everything=request.parsed.has("--all"))
-    if not request.is_quiet:
-        definitions = Counter(gone)
-        names = (name if count == 1 else f"{name} ({count} definitions)" for name, count in definitions.items())
-        print(one_line(f"revoked: {', '.join(names)}" if gone else "nothing was trusted"))  # noqa: T201 - the command's answer
+    gone = Counter(request.mcp.trust.revoke(*names, everything=request.parsed.has("--all")))
+    revoked = ", ".join(name if count == 1 else f"{name} ({count} definitions)" for name, count in gone.items())
+    request.report(f"revoked: {revoked}" if revoked else "nothing was trusted")
     return None
 
-
-_TRUST_SYNTAX = Syntax(
-    "trust [list | revoke NAME|FILE|HASH… | revoke --all]",
-    actions={
-        "list": Syntax("trust list", at_most=0),
-        "revoke": Syntax(
-            "trust revoke NAME|FILE|HASH… | --all", (Option("--all"),), instead="--all", takes=("trusted",)
-        ),
-    },
-)
-_TRUST_COMMANDS = {"trust": Command(_TRUST_SYNTAX, _TRUST_HELP, _trust)}
-
-
-_SECRET_HELP = """Save secrets for definitions, which refer to them as ${secret:NAME}.
-
-    %mcp secret set github-token       asks for the value at a prompt, never on the line
-    %mcp secret list                   names of secrets and where they are kept; no values
-    %mcp secret delete github-token
-    %mcp secret delete input:token     an answer to ${input:token}, a password; you are asked again
-
-Secrets are kept in the system's keyring if there is one, else encrypted in a file that only you can read. ipymcp masks
-known secrets in logs, errors, tables and displays, but not in results that a tool returns to Python."""
 
 _INPUT = "input:"
 _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, until this kernel ends"}
 
 
 def _secret(request: MagicRequest) -> Table | None:
+    """Save secrets for definitions, which refer to them as ${secret:NAME}.
+
+        %mcp secret set github-token       asks for the value at a prompt, never on the line
+        %mcp secret list                   names of secrets and where they are kept; no values
+        %mcp secret delete github-token
+        %mcp secret delete input:token     an answer to ${input:token}, a password; you are asked again
+
+    Secrets are kept in the system's keyring if there is one, else encrypted in a file that only you can read. ipymcp
+    masks known secrets in logs, errors, tables and displays, but not in results that a tool returns to Python.
+    """
     verb, *rest = request.parsed.names
-    state = request.host.state
-    secrets = state.secrets
+    state = request.host.store
     match verb.text:
         case "set":
-            _set(request, secrets, rest, verb)
+            _set(request, state.secrets, rest, verb)
         case "delete":
             _delete(request, state, rest)
         case _:
-            return _table(secrets, state.inputs)
+            return _table(state.secrets, state.inputs)
     return None
 
 
 def _set(request: MagicRequest, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
     if len(rest) > 1 or rest[0].key is not None:
         raise LineError("give the name only: a prompt asks for the value; a value typed here is visible", verb.end)
+    from ipymcp.interaction.terminal import NO_INPUT_ERRORS
+
     name = rest[0].text
     try:
         value = getpass.getpass(one_line(f"{name}: "))
-    except (EOFError, NotImplementedError, OSError, RuntimeError):
+    except NO_INPUT_ERRORS:
         raise SecretError(f"cannot ask for {name!r}: there is no user", hint="run this line in a notebook") from None
     kept = secrets.set(name, value)
-    if not request.is_quiet:
-        print(one_line(f"kept: {kept.name} ({_PLACES[kept.place]})"))  # noqa: T201 - the command's answer
+    request.report(f"kept: {kept.name} ({_PLACES[kept.place]})")
 
 
 def _delete(request: MagicRequest, state: Store, rest: Sequence[Word]) -> None:
@@ -196,8 +148,7 @@ def _delete(request: MagicRequest, state: Store, rest: Sequence[Word]) -> None:
             names = [kept.name for kept in state.secrets.kept()] + [_INPUT + one.id for one in state.inputs.kept()]
             hint = nearest(word.text, names) or "%mcp secret list"
             raise UnknownName(f"there is no secret {word.text!r}", hint=hint)
-    if not request.is_quiet:
-        print(one_line(f"deleted: {', '.join(word.text for word in rest)}"))  # noqa: T201 - the command's answer
+    request.report(f"deleted: {', '.join(word.text for word in rest)}")
 
 
 def _table(secrets: Secrets, inputs: Inputs) -> Table:
@@ -219,16 +170,57 @@ def _where(kept: StoredSecret) -> tuple[str, str]:
     return _PLACES[kept.place], time.strftime("%Y-%m-%d", time.localtime(kept.changed))
 
 
-_SECRET_SYNTAX = Syntax(
-    "secret set NAME | list | delete NAME…",
-    at_least=1,
-    actions={
-        "set": Syntax("secret set NAME", at_least=1, takes=("secret",)),
-        "list": Syntax("secret list", at_most=0),
-        "delete": Syntax("secret delete NAME…", at_least=1, takes=("secret",)),
-    },
-)
-_SECRET_COMMANDS = {"secret": Command(_SECRET_SYNTAX, _SECRET_HELP, _secret)}
+_ALWAYS = (Option("--always"),)
 
-
-COMMANDS = {**_POLICY_COMMANDS, **_PINS_COMMANDS, **_TRUST_COMMANDS, **_SECRET_COMMANDS}
+COMMANDS = {
+    "policy": Command(
+        Syntax(
+            "policy [allow|ask|deny PATTERN… | explain SERVER.TOOL | reset]",
+            actions={
+                **{
+                    word: Syntax(f"policy {word} PATTERN… [--always]", _ALWAYS, at_least=1, takes=("tool",))
+                    for word in ("allow", "ask", "deny")
+                },
+                "explain": Syntax("policy explain SERVER.TOOL", at_least=1, at_most=1, takes=("tool",)),
+                "reset": Syntax("policy reset [--always]", _ALWAYS, at_most=0),
+            },
+        ),
+        _policy,
+    ),
+    "pins": Command(
+        Syntax(
+            "pins [NAME… | accept [NAME…] | scan | export [FILE]]",
+            takes=("tool",),
+            actions={
+                "accept": Syntax("pins accept [NAME…]", takes=("tool",)),
+                "scan": Syntax("pins scan", at_most=0),
+                "export": Syntax("pins export [FILE]", at_most=1, takes=("file",)),
+            },
+        ),
+        _pins,
+    ),
+    "trust": Command(
+        Syntax(
+            "trust [list | revoke NAME|FILE|HASH… | revoke --all]",
+            actions={
+                "list": Syntax("trust list", at_most=0),
+                "revoke": Syntax(
+                    "trust revoke NAME|FILE|HASH… | --all", (Option("--all"),), instead="--all", takes=("trusted",)
+                ),
+            },
+        ),
+        _trust,
+    ),
+    "secret": Command(
+        Syntax(
+            "secret set NAME | list | delete NAME…",
+            at_least=1,
+            actions={
+                "set": Syntax("secret set NAME", at_least=1, takes=("secret",)),
+                "list": Syntax("secret list", at_most=0),
+                "delete": Syntax("secret delete NAME…", at_least=1, takes=("secret",)),
+            },
+        ),
+        _secret,
+    ),
+}

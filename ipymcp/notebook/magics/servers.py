@@ -11,59 +11,42 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.api.load_request import LoadRequest, gather, url_definition
 from ipymcp.api.namespace import servers_of
 from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.programs import program
 from ipymcp.errors import McpError
-from ipymcp.names import identifier
+from ipymcp.names import server_name
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.magics.dispatch import RUNNERS
 from ipymcp.notebook.progress import LoadDisplay, say
 from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.results.tables import Table
 from ipymcp.runtime.interrupts import Waiter
 from ipymcp.security.pins import read_lock
-from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ipymcp.api.namespace import Mcp
     from ipymcp.api.servers import Servers
     from ipymcp.notebook.line_syntax import MagicRequest
 
 
-_LOAD_HELP = """Load servers: start them and list their tools.
-
-    %mcp load                                   every server of the discovered configuration; see %mcp config
-    %mcp load fs git                            only these two of it
-    %mcp load demo                              the server that comes with ipymcp
-    %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
-    %mcp load docs https://host/mcp             a remote server: [NAME] URL
-    %mcp load ./servers.json                    every server of a config file that is not disabled
-    %mcp load ./servers.json fs git             only these two of it
-
-Loading an unchanged server again does nothing; a changed one is restarted. A server that a project's file defines
-runs only after you have seen its definition and agreed: you are asked, once for each definition.
-
-    --header H     a header of every request to a remote server: 'Authorization: Bearer ${TOKEN}'; ${TOKEN} is this
-                   kernel's variable at each start
-    --transport T  http (the default, which detects sse) or sse
-    --env K=V      a variable for the server; --env K passes on this kernel's own
-    --cwd D        the folder it runs in
-    --era E        auto, legacy (the handshake) or modern (stateless); auto asks the server
-    --timeout S    seconds a call may go without progress; 30 unless set
-    --start-timeout S   seconds a start may take; 120 unless set
-    --trust        run what the project defines without asking; its servers still ask for your secrets
-    --read-only    refuse tools that are not declared as read-only
-    --locked       refuse servers whose tools differ from mcp.lock, which %mcp pins export writes
-    --lazy         start it at its first call, if its tools are known already
-    --no-wait      return at once; %mcp shows the progress"""
-
 _VARIABLE = re.compile(r"[^=\s\0]+")
 _OF_ONE = ("--env", "--header", "--cwd", "--transport")
 """Options that need a named server."""
-_DECORATION = re.compile(r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$")
 
 
 def _load(request: MagicRequest) -> None:
+    """Load servers: start them and list their tools.
+
+        %mcp load                                   every server of the discovered configuration; see %mcp config
+        %mcp load fs git                            only these two of it
+        %mcp load demo                              the server that comes with ipymcp
+        %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
+        %mcp load docs https://host/mcp             a remote server: [NAME] URL
+        %mcp load ./servers.json                    every server of a config file that is not disabled
+        %mcp load ./servers.json fs git             only these two of it
+
+    Loading an unchanged server again does nothing; a changed one is restarted. A server that a project's file defines
+    runs only after you have seen its definition and agreed: you are asked, once for each definition.
+    """
     asked = _load_request(request)
     definitions = [_changed(request, one) for one in asked.definitions]
     originals = {one.name: one for one, changed in zip(asked.definitions, definitions, strict=True) if changed != one}
@@ -88,7 +71,7 @@ def _load(request: MagicRequest) -> None:
             originals=originals,
         )
         host.loop.run(loading, waiter)
-        failed = next((name for name in named if wait and host.sessions[name].error is not None), None)
+        failed = next((name for name in named if wait and host.sessions[name].status.error is not None), None)
     finally:
         unsubscribe()
         display.finish(failed)
@@ -134,7 +117,10 @@ def _remote(request: MagicRequest) -> ServerDefinition:
 def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefinition:
     """Apply the line's options to a definition."""
     parsed = request.parsed
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {
+        name: True for name in ("read_only", "lazy") if parsed.has(f"--{name.replace('_', '-')}")
+    }
+    changes |= {name: parsed.text(f"--{name}") for name in ("era", "transport") if parsed.has(f"--{name}")}
     if parsed.has("--env"):
         given = variables(parsed.texts("--env"))
         if definition.source.scope != "cell":  # `${` of a typed definition stays
@@ -142,26 +128,15 @@ def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefin
         changes["env"] = {**definition.env, **given}
     if parsed.has("--cwd"):
         changes["cwd"] = os.path.join(request.host.folder, os.path.expanduser(parsed.text("--cwd") or ""))
-    if parsed.has("--read-only"):
-        changes["read_only"] = True
-    if parsed.has("--era"):
-        changes["era"] = parsed.text("--era")
-    if parsed.has("--lazy"):
-        changes["lazy"] = True
     if parsed.has("--header"):
         changes["headers"] = {**definition.headers, **headers(parsed.texts("--header"))}
-    if parsed.has("--transport"):
-        changes["transport"] = parsed.text("--transport")
     for option in ("--header", "--transport"):
         if parsed.has(option) and definition.url is None:
             raise McpError(f"{option}: {definition.name} is not a remote server", hint="%mcp load [NAME] URL")
-    start_timeout = parsed.number("--start-timeout")
-    if start_timeout is not None:
+    if (start_timeout := parsed.number("--start-timeout")) is not None:
         changes["start_timeout"] = start_timeout
-    timeout = parsed.number("--timeout")
-    if timeout is not None:
-        changes["timeout"] = timeout
-        changes["max_timeout"] = max(timeout, definition.max_timeout)
+    if (timeout := parsed.number("--timeout")) is not None:
+        changes |= {"timeout": timeout, "max_timeout": max(timeout, definition.max_timeout)}
     return definition.replace(**changes) if changes else definition
 
 
@@ -208,95 +183,51 @@ def headers(texts: Sequence[str]) -> dict[str, str]:
 def _name_of(argv: Sequence[str]) -> str:
     """Derive a server's name from its command: `npx -y @scope/server-time` is `time`."""
     words = [word for word in argv if not word.startswith("-") and word not in ("run", "dlx", "tool")]
-    program = re.split(r"[/\\]", words[0])[-1] if words else "server"
-    if program in RUNNERS and len(words) > 1:
-        program = re.split(r"[/\\]", words[1])[-1]
-    program = re.split(r"(?<=.)[@=<>~!\[]", program)[0]
-    program = re.sub(r"\.(py|js|mjs|cjs|exe|cmd)$", "", program)
-    return identifier(_DECORATION.sub("", program) or program)
+    name = re.split(r"[/\\]", words[0])[-1] if words else "server"
+    if program(name).is_launcher and len(words) > 1:
+        name = re.split(r"[/\\]", words[1])[-1]
+    name = re.split(r"(?<=.)[@=<>~!\[]", name)[0]
+    name = re.sub(r"\.(py|js|mjs|cjs|exe|cmd)$", "", name)
+    return server_name(name)
 
 
-_LOAD_COMMANDS = {
-    "load": Command(
-        Syntax(
-            "load [NAME…] | FILE [NAME…] | [NAME] URL | [NAME] -- COMMAND ARG…",
-            (
-                Option("--header", "'Name: value'", repeats=True),
-                Option("--transport", "http|sse", choices=("http", "sse")),
-                Option("--env", "K=V", repeats=True),
-                Option("--cwd", "D", takes="folder"),
-                Option("--era", "auto|legacy|modern", choices=("auto", "legacy", "modern")),
-                Option("--timeout", "S", number=True),
-                Option("--start-timeout", "S", number=True),
-                Option("--lazy"),
-                Option("--trust"),
-                Option("--read-only"),
-                Option("--locked"),
-                Option("--no-wait"),
-            ),
-            takes=("loadable",),
-        ),
-        _LOAD_HELP,
-        _load,
-        takes_command=True,
-    )
-}
+def _start_or_stop(request: MagicRequest) -> Servers | None:
+    names = list(request.mcp) if request.parsed.has("--all") else request.names
+    getattr(request.mcp, request.word)(*names)
+    return None if request.is_quiet else request.mcp.servers
 
 
-def _on_servers(act: Callable[[Mcp, list[str]], object]) -> Callable[[MagicRequest], Servers | None]:
-    def run(request: MagicRequest) -> Servers | None:
-        names = list(request.mcp) if request.parsed.has("--all") else request.names
-        act(request.mcp, names)
-        return None if request.is_quiet else request.mcp.servers
-
-    return run
-
-
-def _on_patterns(act: Callable[[Mcp, list[str]], object]) -> Callable[[MagicRequest], Servers | None]:
-    def run(request: MagicRequest) -> Servers | None:
-        act(request.mcp, request.names)
-        if request.is_quiet:
-            return None
-        tools = [name for name in request.names if not servers_of(request.mcp, name)]
-        if tools:
-            print(one_line(f"{request.word}d: {', '.join(tools)}"))  # noqa: T201 - the command's answer
-        return request.mcp.servers if len(tools) < len(request.names) else None
-
-    return run
+def _enable_or_disable(request: MagicRequest) -> Servers | None:
+    getattr(request.mcp, request.word)(*request.names)
+    if request.is_quiet:
+        return None
+    tools = [name for name in request.names if not servers_of(request.mcp, name)]
+    if tools:
+        request.report(f"{request.word}d: {', '.join(tools)}")
+    return request.mcp.servers if len(tools) < len(request.names) else None
 
 
-def _servers(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
+def _of_servers(word: str, summary: str) -> Command:
+    """Define a command that runs the method of `mcp` of its name for servers."""
     syntax = Syntax(f"{word} NAME… | --all", (Option("--all"),), instead="--all", takes=("server",))
-    return Command(syntax, f"{summary}\n\n    %mcp {word} fs git\n    %mcp {word} --all", _on_servers(act))
+    return Command(syntax, _start_or_stop, f"{summary}\n\n    %mcp {word} fs git\n    %mcp {word} --all")
 
 
-def _patterns(word: str, summary: str, act: Callable[[Mcp, list[str]], object]) -> Command:
+def _of_patterns(word: str, summary: str) -> Command:
+    """Define a command that runs the method of `mcp` of its name for servers and tools."""
     syntax = Syntax(f"{word} NAME|PATTERN…", at_least=1, takes=("tool",))
     text = f"{summary}\n\n    %mcp {word} fs            the whole server\n    %mcp {word} fs.write_*    tools, by glob"
-    return Command(syntax, text, _on_patterns(act))
-
-
-_LIFECYCLE_COMMANDS = {
-    "start": _servers("start", "Start servers that were stopped or have failed.", lambda mcp, names: mcp.start(*names)),
-    "stop": _servers("stop", "Stop servers; %mcp start NAME starts them again.", lambda mcp, names: mcp.stop(*names)),
-    "restart": _servers("restart", "Stop servers and start them again.", lambda mcp, names: mcp.restart(*names)),
-    "unload": _servers("unload", "Stop servers and forget them.", lambda mcp, names: mcp.unload(*names)),
-    "disable": _patterns(
-        "disable", "Disable servers, which stops them, or single tools.", lambda mcp, names: mcp.disable(*names)
-    ),
-    "enable": _patterns("enable", "Enable disabled servers or tools.", lambda mcp, names: mcp.enable(*names)),
-}
-
-
-_LOGS_HELP = """Show the last log lines of a server, or of all.
-
-    %mcp logs             the last 50 lines of all servers
-    %mcp logs fs -n 20    the last 20 lines of one
-
-A line's source is stderr (what the server writes there), server (its log messages) or host (ipymcp's own)."""
+    return Command(syntax, _enable_or_disable, text)
 
 
 def _logs(request: MagicRequest) -> Table:
+    """Show the last log lines of a server, or of all.
+
+        %mcp logs             the last 50 lines of all servers
+        %mcp logs fs -n 20    the last 20 lines of one
+
+    A line's source is stderr (what the server writes there), server (its log messages) or host (ipymcp's own).
+    """
     number = request.parsed.number("-n")
     count = 50 if number is None else int(number)
     if request.names:
@@ -311,20 +242,15 @@ def _logs(request: MagicRequest) -> Table:
     return Table(("time", "server", "source", "level", "text"), rows, title="MCP logs", note=note)
 
 
-_LOGS_SYNTAX = Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1, takes=("server",))
-_LOGS_COMMANDS = {"logs": Command(_LOGS_SYNTAX, _LOGS_HELP, _logs)}
-
-
-_PANEL_HELP = """Show the panel: servers, tools with forms, calls and logs.
-
-    %mcp panel          all servers
-    %mcp panel fs       the card of one; mcp.servers["fs"] shows the same
-
-%config IPyMCP.panel = "run" lets it call, read and answer, but not start, stop, load or trust; "view" lets it
-only show. The default under Voilà is "run". A saved notebook keeps a table of the servers."""
-
-
 def _panel(request: MagicRequest) -> None:
+    """Show the panel: servers, tools with forms, calls and logs.
+
+        %mcp panel          all servers
+        %mcp panel fs       the card of one; mcp.servers["fs"] shows the same
+
+    %config IPyMCP.panel = "run" lets it call, read and answer, but not start, stop, load or trust; "view" lets it
+    only show. The default under Voilà is "run". A saved notebook keeps a table of the servers.
+    """
     from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 
     names, shown = request.names, request.display
@@ -332,7 +258,46 @@ def _panel(request: MagicRequest) -> None:
     display(bundle, metadata=metadata, raw=True)
 
 
-_PANEL_COMMANDS = {"panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _PANEL_HELP, _panel)}
+_LOAD_OPTIONS = (
+    Option(
+        "--header",
+        "'Name: value'",
+        "a header of every request to a remote server: 'Authorization: Bearer ${TOKEN}'; ${TOKEN} is this kernel's"
+        " variable at each start",
+        repeats=True,
+    ),
+    Option("--transport", "http|sse", "http (the default) also detects sse", choices=("http", "sse")),
+    Option("--env", "K=V", "a variable for the server; --env K passes on this kernel's own", repeats=True),
+    Option("--cwd", "D", "the folder it runs in", takes="folder"),
+    Option(
+        "--era",
+        "auto|legacy|modern",
+        "legacy (the handshake) or modern (stateless); auto asks the server",
+        choices=("auto", "legacy", "modern"),
+    ),
+    Option("--timeout", "S", "seconds a call may go without progress; 30 unless set", number=True),
+    Option("--start-timeout", "S", "seconds a start may take; 120 unless set", number=True),
+    Option("--trust", help="run what the project defines without asking; its servers still ask for your secrets"),
+    Option("--read-only", help="refuse tools that are not declared as read-only"),
+    Option("--locked", help="refuse servers whose tools differ from mcp.lock, which %mcp pins export writes"),
+    Option("--lazy", help="start it at its first call, if its tools are known already"),
+    Option("--no-wait", help="return at once; %mcp shows the progress"),
+)
 
-
-COMMANDS = {**_LOAD_COMMANDS, **_LIFECYCLE_COMMANDS, **_LOGS_COMMANDS, **_PANEL_COMMANDS}
+COMMANDS = {
+    "load": Command(
+        Syntax("load [NAME…] | FILE [NAME…] | [NAME] URL | [NAME] -- COMMAND ARG…", _LOAD_OPTIONS, takes=("loadable",)),
+        _load,
+        takes_command=True,
+    ),
+    "start": _of_servers("start", "Start servers that were stopped or have failed."),
+    "stop": _of_servers("stop", "Stop servers; %mcp start NAME starts them again."),
+    "restart": _of_servers("restart", "Stop servers and start them again."),
+    "unload": _of_servers("unload", "Stop servers and forget them."),
+    "disable": _of_patterns("disable", "Disable servers, which stops them, or single tools."),
+    "enable": _of_patterns("enable", "Enable disabled servers or tools."),
+    "logs": Command(
+        Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1, takes=("server",)), _logs
+    ),
+    "panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _panel),
+}

@@ -11,10 +11,10 @@ from urllib.parse import urlencode, urljoin
 
 import msgspec
 
-from ipymcp.errors import AuthError, McpError
+from ipymcp.errors import AuthError, ConnectionLost, McpError
 from ipymcp.protocol.eras import HANDSHAKE_VERSIONS
 from ipymcp.protocol.oauth import addresses
-from ipymcp.protocol.transports.addresses import OutOfReach, Zone, zone_of
+from ipymcp.protocol.transports.addresses import OutOfReach, Zone, parse_address, zone_of
 from ipymcp.protocol.types import InvalidJson, is_object, loads
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _ASK = {"Accept": "application/json", "MCP-Protocol-Version": HANDSHAKE_VERSIONS
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 3
 _PASSING = frozenset({408, 425, 429})
+_MAX_ERROR_TEXT = 200
 
 
 class Fetch(Protocol):
@@ -73,6 +74,15 @@ class Reply(NamedTuple):
     status: int
     document: dict[str, Any] | None
     """None if the response is not a JSON object."""
+
+
+class Refused(AuthError):
+    """The authorization server responded with an OAuth error. Shown to users as an `AuthError`."""
+
+    def __init__(self, message: str, *, code: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        """OAuth error code, such as `invalid_grant` (RFC 6749 section 5.2)."""
 
 
 class MetadataClient:
@@ -172,3 +182,77 @@ def _object(body: bytes) -> dict[str, Any] | None:
     except InvalidJson:
         return None
     return value if is_object(value) else None
+
+
+def read_reply(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
+    """Check an endpoint's response and return its document.
+
+    Args:
+        reply: The response.
+        who: Host of the endpoint.
+        what: Description of the request, as a noun.
+        hidden: Secrets to remove from error messages.
+
+    Raises:
+        Refused: The response is an OAuth error.
+        AuthError: The response is unreadable.
+    """
+    document = reply.document
+    if document is not None and isinstance(document.get("error"), str):
+        raise refusal(document["error"], str(document.get("error_description") or ""), who, what, hidden)
+    if document is None or not 200 <= reply.status < 300:
+        raise AuthError(
+            f"{who} answered {what} with HTTP {reply.status} without a readable reason",
+            hint="try again with %mcp start NAME, or tell the server's operator",
+        )
+    return document
+
+
+def refusal(error: str, description: str, who: str, what: str, hidden: list[str]) -> Refused:
+    """Build the exception for an OAuth error, with a short message that contains no secrets."""
+    reason = _one_line(f"{error}: {description}" if description else error, hidden)
+    return Refused(f"{who} refused {what} ({reason})", code=error, hint=_hint(error))
+
+
+def _one_line(text: str, hidden: list[str]) -> str:
+    for secret in hidden:
+        if len(secret) >= 8:
+            text = text.replace(secret, "***")
+    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _MAX_ERROR_TEXT]).split())[
+        :_MAX_ERROR_TEXT
+    ]
+
+
+def _hint(code: str) -> str:
+    if code == "invalid_client":
+        return "check client_id and client_secret in its auth"
+    if code == "invalid_scope":
+        return "set scopes in its auth to scopes that the server supports"
+    if code in ("unauthorized_client", "unsupported_grant_type"):
+        return "the authorization server does not allow this client to log in this way"
+    return "%mcp start NAME tries again"
+
+
+async def fetch(
+    method: str, url: str, headers: Mapping[str, str], body: bytes, *, reach: Zone
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Send one request over a new connection that is closed afterwards. A `Fetch` on the transports' HTTP client."""
+    from ipymcp.protocol.transports.http_client import HttpClient  # slow to import
+    from ipymcp.protocol.transports.http_errors import Unreachable
+
+    client = await asyncio.to_thread(HttpClient, parse_address(url), {}, reach)
+    try:
+        answer = await client.send(method, headers, body, follow=False)
+        try:
+            content = b""
+            async for chunk in answer.chunks():
+                content += chunk[: MAX_BODY + 1 - len(content)]
+                if len(content) > MAX_BODY:
+                    break
+            return answer.status, answer.headers, content
+        finally:
+            await answer.aclose()
+    except Unreachable as error:
+        raise ConnectionLost(error.reason, hint=error.hint) from error
+    finally:
+        await client.aclose()

@@ -16,19 +16,19 @@ from ipymcp.errors import AuthError
 from ipymcp.masking import masks
 from ipymcp.protocol.oauth import addresses, discovery
 from ipymcp.protocol.oauth.discovery import ScopeRequest, scope_request
-from ipymcp.protocol.oauth.http import MetadataClient
+from ipymcp.protocol.oauth.http import MetadataClient, Refused
+from ipymcp.protocol.oauth.interfaces import TokenKey
 from ipymcp.protocol.oauth.redirect import Login
 from ipymcp.protocol.oauth.registration import configured
-from ipymcp.protocol.oauth.store import TokenKey
-from ipymcp.protocol.oauth.tokens import Refused, TokenClient
+from ipymcp.protocol.oauth.tokens import TokenClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ipymcp.protocol.oauth.clients import OAuthSettings
     from ipymcp.protocol.oauth.discovery import AuthorizationServer, ProtectedResource
     from ipymcp.protocol.oauth.http import Fetch
-    from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings, OpenRedirect
-    from ipymcp.protocol.oauth.store import Tokens, TokenStore
+    from ipymcp.protocol.oauth.interfaces import LoginUser, OpenRedirect, Tokens, TokenStore
 
 
 _MINUTE = 60.0

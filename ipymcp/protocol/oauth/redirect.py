@@ -11,17 +11,18 @@ from urllib.parse import parse_qs, urlsplit
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.oauth.http import Refused
+from ipymcp.protocol.oauth.interfaces import LoginRequest, OpenRedirect, RedirectSource
 from ipymcp.protocol.oauth.registration import client_for
-from ipymcp.protocol.oauth.settings import LoginRequest, OpenRedirect, RedirectSource
-from ipymcp.protocol.oauth.tokens import Refused, TokenRequest
+from ipymcp.protocol.oauth.tokens import TokenRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ipymcp.protocol.oauth.clients import OAuthSettings, Registration
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
     from ipymcp.protocol.oauth.http import MetadataClient
-    from ipymcp.protocol.oauth.settings import LoginUser, OAuthSettings
-    from ipymcp.protocol.oauth.store import Registration, Tokens, TokenStore
+    from ipymcp.protocol.oauth.interfaces import LoginUser, Tokens, TokenStore
     from ipymcp.protocol.oauth.tokens import TokenClient
 
 

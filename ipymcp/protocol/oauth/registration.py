@@ -5,18 +5,19 @@ In this order: the configured client, the URL of a metadata document, an earlier
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth import addresses, tokens
-from ipymcp.protocol.oauth.store import Registration
+from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.oauth.clients import Registration, auth_method, method_to_register, registered_method
+from ipymcp.protocol.oauth.http import read_reply
 
 if TYPE_CHECKING:
+    from ipymcp.protocol.oauth.clients import OAuthSettings
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
     from ipymcp.protocol.oauth.http import MetadataClient
-    from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
-    from ipymcp.protocol.oauth.store import TokenStore
+    from ipymcp.protocol.oauth.interfaces import TokenStore
 
 
 _NAME = "ipymcp"
@@ -56,7 +57,7 @@ def configured(
             f"cannot log in: the server wants the configured client secret sent to {who}",
             hint=f"if the client was registered there, set issuer to {server.issuer!r} in its auth",
         )
-    method = tokens.auth_method(settings, server, has_secret=settings.client_secret is not None)
+    method = auth_method(settings, server, has_secret=settings.client_secret is not None)
     return Registration(settings.client_id, method, settings.client_secret)
 
 
@@ -100,7 +101,7 @@ async def _register(
         raise AuthError(
             f"cannot log in: {who} does not know ipymcp and does not register clients automatically", hint=by_hand
         )
-    asked = _method_to_ask(settings, server)
+    asked = method_to_register(settings, server)
     metadata = {
         "client_name": _NAME,
         "redirect_uris": [redirect_uri],
@@ -112,7 +113,7 @@ async def _register(
     }
     reply = await web.post_json(server.registration_endpoint, metadata, "the registration endpoint")
     try:
-        document = tokens.read_reply(reply, who, "the registration of ipymcp", [])
+        document = read_reply(reply, who, "the registration of ipymcp", [])
     except AuthError as error:
         if server.is_assumed:
             message = f"the server on {who} requires a login, but does not say how to log in"
@@ -127,27 +128,9 @@ async def _register(
     expires = document.get("client_secret_expires_at")
     return Registration(
         client_id=client_id,
-        method=_method_given(given, asked, has_secret=secret is not None),
+        method=registered_method(given, asked, has_secret=secret is not None),
         client_secret=secret,
         secret_expires_at=float(expires) if isinstance(expires, int | float) and secret else 0.0,
         scopes=scopes,
         is_dynamic=True,
     )
-
-
-def _method_to_ask(settings: OAuthSettings, server: AuthorizationServer) -> AuthMethod:
-    if settings.token_endpoint_auth_method is not None:
-        return settings.token_endpoint_auth_method
-    if server.is_assumed or (server.auth_methods is not None and "none" in server.auth_methods):
-        return "none"
-    if server.auth_methods is None or "client_secret_basic" in server.auth_methods:
-        return "client_secret_basic"
-    return "client_secret_post" if "client_secret_post" in server.auth_methods else "none"
-
-
-def _method_given(given: Any, asked: AuthMethod, *, has_secret: bool) -> AuthMethod:
-    if not has_secret:
-        return "none"
-    if given == "client_secret_basic" or given == "client_secret_post" or given == "none":
-        return given
-    return asked

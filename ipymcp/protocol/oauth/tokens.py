@@ -1,4 +1,4 @@
-"""Token requests: client authentication, and the grants from authorization code with PKCE to enterprise login.
+"""Token requests: the grants from authorization code with PKCE to enterprise login.
 
 Sources: RFC 6749, RFC 7636 (PKCE), RFC 8707 (resource), RFC 9207 (`iss`), RFC 8693 and RFC 7523 (enterprise).
 """
@@ -6,58 +6,26 @@ Sources: RFC 6749, RFC 7636 (PKCE), RFC 8707 (resource), RFC 9207 (`iss`), RFC 8
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import secrets
 import time
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.oauth.clients import proof
 from ipymcp.protocol.oauth.discovery import server_urls
-from ipymcp.protocol.oauth.store import Registration, Tokens
+from ipymcp.protocol.oauth.http import Refused, read_reply, refusal
+from ipymcp.protocol.oauth.interfaces import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from joserfc.jwk import ECKey, OKPKey, RSAKey
-
+    from ipymcp.protocol.oauth.clients import OAuthSettings, Registration
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
-    from ipymcp.protocol.oauth.http import MetadataClient, Reply
-    from ipymcp.protocol.oauth.settings import AuthMethod, OAuthSettings
-
-
-_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_ASSERTION_LIFE = 300
-_MAX_ERROR_TEXT = 200
-
-
-class Refused(AuthError):
-    """The authorization server responded with an OAuth error. Shown to users as an `AuthError`."""
-
-    def __init__(self, message: str, *, code: str, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.code = code
-        """OAuth error code, such as `invalid_grant` (RFC 6749 section 5.2)."""
-
-
-def auth_method(settings: OAuthSettings, server: AuthorizationServer, *, has_secret: bool) -> AuthMethod:
-    """Choose the client authentication: the configured one, or the best that both sides support."""
-    if settings.token_endpoint_auth_method is not None:
-        return settings.token_endpoint_auth_method
-    if settings.private_key is not None:
-        return "private_key_jwt"
-    offered = server.auth_methods
-    if not has_secret:
-        return "none"
-    if offered is None or "client_secret_basic" in offered:
-        return "client_secret_basic"
-    if "client_secret_post" in offered:
-        return "client_secret_post"
-    return "none" if "none" in offered else "client_secret_basic"
+    from ipymcp.protocol.oauth.http import MetadataClient
 
 
 async def request(
@@ -73,40 +41,10 @@ async def request(
         Refused: The response is an OAuth error.
         AuthError: The endpoint cannot be reached, or its response is unreadable.
     """
-    proof, headers = _proof(client, settings, server)
-    reply = await web.post_form(server.token_endpoint, {**fields, **proof}, headers, "the token endpoint")
-    hidden = [*fields.values(), *proof.values(), client.client_secret or ""]
+    shown, headers = proof(client, settings, server)
+    reply = await web.post_form(server.token_endpoint, {**fields, **shown}, headers, "the token endpoint")
+    hidden = [*fields.values(), *shown.values(), client.client_secret or ""]
     return read_reply(reply, addresses.host(server.token_endpoint), "the token request", hidden)
-
-
-def read_reply(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
-    """Check an endpoint's response and return its document.
-
-    Args:
-        reply: The response.
-        who: Host of the endpoint.
-        what: Description of the request, as a noun.
-        hidden: Secrets to remove from error messages.
-
-    Raises:
-        Refused: The response is an OAuth error.
-        AuthError: The response is unreadable.
-    """
-    document = reply.document
-    if document is not None and isinstance(document.get("error"), str):
-        raise refusal(document["error"], str(document.get("error_description") or ""), who, what, hidden)
-    if document is None or not 200 <= reply.status < 300:
-        raise AuthError(
-            f"{who} answered {what} with HTTP {reply.status} without a readable reason",
-            hint="try again with %mcp start NAME, or tell the server's operator",
-        )
-    return document
-
-
-def refusal(error: str, description: str, who: str, what: str, hidden: list[str]) -> Refused:
-    """Build the exception for an OAuth error, with a short message that contains no secrets."""
-    reason = _one_line(f"{error}: {description}" if description else error, hidden)
-    return Refused(f"{who} refused {what} ({reason})", code=error, hint=_hint(error))
 
 
 def tokens(
@@ -148,82 +86,6 @@ def _seconds(value: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return seconds if seconds > 0 else None
-
-
-def _proof(
-    client: Registration, settings: OAuthSettings, server: AuthorizationServer
-) -> tuple[dict[str, str], dict[str, str]]:
-    if client.method == "private_key_jwt":
-        assertion = _assertion(client.client_id, settings, server)
-        return {"client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
-    fields = {"client_id": client.client_id}
-    if client.client_secret is None or client.method == "none":
-        return fields, {}
-    if client.method == "client_secret_post":
-        return {**fields, "client_secret": client.client_secret}, {}
-    pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
-    return fields, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-
-
-def _assertion(client_id: str, settings: OAuthSettings, server: AuthorizationServer) -> str:
-    """Create a JWT that proves possession of the client's key (RFC 7523 section 2.2), valid for this issuer only."""
-    from joserfc import jwt
-    from joserfc.errors import JoseError
-
-    hint = "private_key is a PEM text without a password; signing_algorithm must match it"
-    if not settings.private_key:
-        raise AuthError("cannot log in: private_key_jwt needs a private_key", hint=hint)
-    now = int(time.time())
-    claims = {
-        "iss": client_id,
-        "sub": client_id,
-        "aud": server.issuer,
-        "iat": now,
-        "exp": now + _ASSERTION_LIFE,
-        "jti": secrets.token_urlsafe(16),
-    }
-    try:
-        key, suited = _signing_key(settings.private_key)
-        chosen = [name for name in suited if name in server.signing_algorithms] or suited
-        algorithm = settings.signing_algorithm or chosen[0]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it recommends a newer name of EdDSA, which few servers support
-            return jwt.encode({"alg": algorithm}, claims, key, algorithms=[algorithm])
-    except (JoseError, ValueError, TypeError) as error:
-        # The error text is not repeated: it may contain the key.
-        raise AuthError(f"cannot log in: the private key cannot sign ({type(error).__name__})", hint=hint) from None
-
-
-def _signing_key(pem: str) -> tuple[RSAKey | ECKey | OKPKey, tuple[str, ...]]:
-    """Load a private key, and list the algorithms it supports."""
-    from joserfc.errors import JoseError
-    from joserfc.jwk import ECKey, OKPKey, RSAKey
-
-    with contextlib.suppress(JoseError, ValueError):
-        return RSAKey.import_key(pem), ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512")
-    with contextlib.suppress(JoseError, ValueError):
-        key = ECKey.import_key(pem)
-        return key, ({"P-384": "ES384", "P-521": "ES512"}.get(str(key.as_dict(private=False).get("crv")), "ES256"),)
-    return OKPKey.import_key(pem), ("EdDSA", "Ed25519")
-
-
-def _one_line(text: str, hidden: list[str]) -> str:
-    for secret in hidden:
-        if len(secret) >= 8:
-            text = text.replace(secret, "***")
-    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _MAX_ERROR_TEXT]).split())[
-        :_MAX_ERROR_TEXT
-    ]
-
-
-def _hint(code: str) -> str:
-    if code == "invalid_client":
-        return "check client_id and client_secret in its auth"
-    if code == "invalid_scope":
-        return "set scopes in its auth to scopes that the server supports"
-    if code in ("unauthorized_client", "unsupported_grant_type"):
-        return "the authorization server does not allow this client to log in this way"
-    return "%mcp start NAME tries again"
 
 
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"

@@ -115,12 +115,12 @@ class ReadLease(Protocol):
     A response read by the loop wakes two threads, one after the other; a lease wakes one.
     """
 
-    def read(self, wanted: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
+    def read(self, receive: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
         """Read in this thread until `done` returns True or the time is up.
 
         Args:
-            wanted: Whether a message is for the caller, who then receives it in this thread. From the first other
-                message on, all are received on the loop, to keep their order.
+            receive: Handles a message in this thread; False if it is not the caller's. From the first such message
+                on, all are received on the loop, to keep their order.
             done: Whether there is nothing left to wait for.
             seconds: A few milliseconds, because the loop waits meanwhile.
         """
@@ -132,7 +132,7 @@ class ReadLease(Protocol):
 
 
 class Transport(Protocol):
-    """A connection to a server."""
+    """A connection to a server. What has a body here is what a transport without that ability does."""
 
     uses_headers: bool
     """Whether `OutboundMessage.headers` is used."""
@@ -140,12 +140,12 @@ class Transport(Protocol):
     @property
     def exit_code(self) -> int | None:
         """Exit code of the server's process, once it has ended; negative for a signal."""
-        ...
+        return None
 
     @property
     def pid(self) -> int | None:
-        """Process id of the server, if it has a process."""
-        ...
+        """Process id of the server, if it is a child process."""
+        return None
 
     async def open(self, receiver: Receiver) -> None:
         """Connect and start to deliver messages to the receiver. Raises `StartError`."""
@@ -161,7 +161,7 @@ class Transport(Protocol):
 
     def lease_reads(self) -> ReadLease | None:
         """Lease the right to read, to be returned soon. None if it is taken or not supported."""
-        ...
+        return None
 
     @property
     def queued(self) -> int:
@@ -173,15 +173,14 @@ class Transport(Protocol):
 
         If so, a silent server means that the stream was lost without notice, as by a NAT or VPN that dropped it.
         """
-        ...
+        return False
 
     async def aclose(self) -> None:
         """Close the connection, and end the process if there is one."""
         ...
 
     def close_input(self) -> None:
-        """Close the server's input without waiting, at the interpreter's exit."""
-        ...
+        """Close the server's input without waiting, at the interpreter's exit, if that is possible."""
 
     def close_in_fork(self) -> None:
         """Release the parent's resources in a forked child, without touching any lock."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _BOM = b"\xef\xbb\xbf"
-_KEPT = 4096
 _MAX_FIELD = 1 << 16
 """Maximum length of a line that is not data, in bytes; a longer one is ignored."""
 
@@ -143,13 +142,12 @@ class EventParser:
             self._data += value
         if len(self._data) > self._limit:
             data, self._data = self._data, None
-            self._over = Oversized(bytes(data[:_KEPT]), bytes(data[-_KEPT:]), len(data), done=False)
+            self._over = Oversized.begin(data)
             events.append(self._over)
 
     def _discard(self, part: bytes | bytearray) -> None:
         assert self._over is not None
-        head, tail, size, _ = self._over
-        self._over = Oversized(head, (tail + part[-_KEPT:])[-_KEPT:], size + len(part), done=False)
+        self._over = self._over.extended(part)
 
     def _read_field(self, line: bytes) -> None:
         name, _, _ = line.partition(b":")

@@ -169,6 +169,9 @@ class HttpResponse:
         Raises:
             ConnectionLost: The connection was lost.
         """
+        if "," in self.headers.get("content-encoding", "") or self._has_several("content-encoding"):
+            # Each would be inflated as a whole before the size of the result is known.
+            raise ConnectionLost("the response is compressed more than once, which ipymcp does not read")
         try:
             async for chunk in self._decoded() if "content-encoding" in self.headers else self._response.aiter_stream():
                 yield chunk
@@ -177,6 +180,9 @@ class HttpResponse:
             raise ConnectionLost(f"the response's compression is invalid ({error})") from error
         except FAILURES as error:
             raise response_error(error) from error
+
+    def _has_several(self, header: str) -> bool:
+        return sum(name.lower() == header.encode() for name, _ in self._response.headers) > 1
 
     def _decoded(self) -> AsyncIterator[bytes]:
         stream = _Raw(self._response)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ipymcp.errors import AuthError, HttpError, McpError, ProtocolError
 from ipymcp.protocol import types
 from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, excerpt, rpc_error
+from ipymcp.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,5 +128,4 @@ def _readable(body: bytes, media_type: str) -> str:
     text = body.decode("utf-8", "replace")
     if "html" in media_type or text.lstrip()[:1] == "<":
         text = _TAGS.sub(" ", text)
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return shortened(text, _SHOWN)

@@ -14,7 +14,7 @@ import select
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ipymcp.errors import ConnectionLost, LoopError
 
@@ -27,14 +27,23 @@ _KEPT = 4096
 
 
 class Oversized(NamedTuple):
-    """A line over the limit, of which only the ends were kept."""
+    """A line or event over the limit, of which only the ends were kept."""
 
     head: bytes
     tail: bytes
     size: int
     """Bytes so far; the final size if `done`."""
-    done: bool
+    done: bool = False
     """False for the first report, while the rest is still to come."""
+
+    @classmethod
+    def begin(cls, data: bytes | bytearray) -> Oversized:
+        """Keep the ends of what has come so far."""
+        return cls(bytes(data[:_KEPT]), bytes(data[-_KEPT:]), len(data))
+
+    def extended(self, part: bytes | bytearray) -> Oversized:
+        """Return the same line or event after more of it has come."""
+        return self._replace(tail=(self.tail + part[-_KEPT:])[-_KEPT:], size=self.size + len(part))
 
 
 class LineSplitter:
@@ -47,9 +56,7 @@ class LineSplitter:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._line = bytearray()  # grows in place, without copies of large lines
-        self._size = 0
-        self._head: bytes | None = None
-        self._tail = b""
+        self._over: Oversized | None = None
 
     def feed(self, chunk: bytes) -> list[bytes | bytearray | Oversized]:
         """Return the non-empty lines completed by this chunk, without their ends."""
@@ -69,40 +76,36 @@ class LineSplitter:
     def finish(self) -> bytes:
         """Return the rest after the last line end."""
         line = bytes(self._line)
-        self._line, self._size = bytearray(), 0
+        self._line = bytearray()
         return line
 
     def _complete(self, end: bytes) -> bytes | bytearray | Oversized:
-        if self._head is None and self._size + len(end) <= self._limit:
+        if self._over is None and len(self._line) + len(end) <= self._limit:
             if not self._line:
                 return end.removesuffix(b"\r")
-            line, self._line, self._size = self._line, bytearray(), 0
+            line, self._line = self._line, bytearray()
             line += end
             if line.endswith(b"\r"):
                 del line[-1]
             return line
-        self._discard(end)
-        over = Oversized(self._head or b"", self._tail, self._size, done=True)
-        self._head, self._tail, self._size = None, b"", 0
-        return over
+        over, self._over = self._extended(end), None
+        return over._replace(done=True)
 
     def _keep(self, rest: bytes, lines: list[bytes | bytearray | Oversized]) -> None:
-        if self._head is not None:
-            self._discard(rest)
-        elif self._size + len(rest) <= self._limit:
+        if self._over is None and len(self._line) + len(rest) <= self._limit:
             self._line += rest
-            self._size += len(rest)
-        else:
-            self._discard(rest)
-            lines.append(Oversized(self._head or b"", self._tail, self._size, done=False))
+            return
+        is_new = self._over is None
+        self._over = self._extended(rest)
+        if is_new:
+            lines.append(self._over)
 
-    def _discard(self, part: bytes) -> None:
-        if self._head is None:
-            kept, self._line = self._line, bytearray()
-            self._head = bytes(kept[:_KEPT] + part[:_KEPT])[:_KEPT]
-            self._tail = bytes(kept[-_KEPT:])
-        self._size += len(part)
-        self._tail = (self._tail + part[-_KEPT:])[-_KEPT:]
+    def _extended(self, part: bytes) -> Oversized:
+        if self._over is not None:
+            return self._over.extended(part)
+        line, self._line = self._line, bytearray()
+        line += part
+        return Oversized.begin(line)
 
 
 _SMALL_READ = 1 << 16
@@ -110,39 +113,6 @@ _LARGE_READ = 1 << 20
 _F_SETPIPE_SZ = 1031
 _LARGE_FRAME = 1 << 16
 _PIPE_BUF: int = getattr(select, "PIPE_BUF", 512)
-
-
-class Writer(Protocol):
-    """The child's standard input."""
-
-    @property
-    def queued(self) -> int:
-        """Number of bytes accepted and not yet written."""
-        ...
-
-    def send(self, frame: bytes) -> None:
-        """Write a frame and a newline, from any thread, without waiting."""
-        ...
-
-    def close(self) -> None:
-        """Close the pipe and drop queued frames."""
-        ...
-
-    def drop(self) -> None:
-        """Close the pipe in a forked child, without touching any lock."""
-        ...
-
-
-class Reader(Protocol):
-    """The child's standard output or error."""
-
-    def close(self) -> None:
-        """Stop reading and close the pipe."""
-        ...
-
-    def drop(self) -> None:
-        """Close the pipe in a forked child."""
-        ...
 
 
 class LoopWriter:
@@ -410,12 +380,9 @@ class ThreadReader:
             self._on_chunk(chunk)
 
 
-def make_writer(loop: asyncio.AbstractEventLoop, fd: int, on_broken: Callable[[], None]) -> Writer:
-    """Create the writer for this platform."""
-    kind = ThreadWriter if sys.platform == "win32" else LoopWriter
-    return kind(loop, fd, on_broken)
-
-
-def make_reader(loop: asyncio.AbstractEventLoop, fd: int, on_chunk: Callable[[bytes], None]) -> Reader:
-    """Create the reader for this platform."""
-    return ThreadReader(loop, fd, on_chunk) if sys.platform == "win32" else LoopReader(loop, fd, on_chunk)
+if sys.platform == "win32":
+    Writer = ThreadWriter
+    Reader = ThreadReader
+else:
+    Writer = LoopWriter
+    Reader = LoopReader

@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from ipymcp.errors import ConnectionLost
 from ipymcp.protocol.jsonrpc import excerpt, find_id
-from ipymcp.protocol.transports.base import too_large
-from ipymcp.protocol.transports.pipes import LineSplitter, LoopReader, Oversized, make_reader, make_writer
+from ipymcp.protocol.transports.base import Transport, too_large
+from ipymcp.protocol.transports.pipes import LineSplitter, LoopReader, Oversized, Reader, Writer
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess, end_descendants, escaped_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.protocol.transports.base import OutboundMessage, ReadLease, Receiver
-    from ipymcp.protocol.transports.pipes import Reader, Writer
 
 
 CAN_LEASE_READS = hasattr(select, "epoll")
@@ -125,7 +124,7 @@ class ProcessWatch(Protocol):
         ...
 
 
-class StdioTransport:
+class StdioTransport(Transport):
     """A server behind the pipes of a child process.
 
     Args:
@@ -183,13 +182,13 @@ class StdioTransport:
         loop = asyncio.get_running_loop()
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
-        self._writer = make_writer(loop, stdin, self._input_broken.set)
+        self._writer = Writer(loop, stdin, self._input_broken.set)
         if CAN_LEASE_READS:
             output = LeasedReader(loop, stdout, self._on_output)
-            self._lease = _ReadLease(output, self._lines, receiver, partial(loop.call_soon_threadsafe, self._on_line))
+            self._lease = _ReadLease(output, self._lines, partial(loop.call_soon_threadsafe, self._on_line))
         else:
-            output = make_reader(loop, stdout, self._on_output)
-        self._readers = [output, make_reader(loop, stderr, self._on_stderr)]
+            output = Reader(loop, stdout, self._on_output)
+        self._readers = [output, Reader(loop, stderr, self._on_stderr)]
         self._supervisor = loop.create_task(self._supervise(process), name=f"ipymcp-process-{process.pid}")
 
     def send(self, message: OutboundMessage) -> None:
@@ -198,10 +197,6 @@ class StdioTransport:
         if writer is None:
             raise ConnectionLost("the connection is closed")
         writer.send(message.frame)
-
-    async def accepts_new_stream(self, seconds: float) -> bool:
-        """False: a pipe is not lost without notice."""
-        return False
 
     def lease_reads(self) -> ReadLease | None:
         """Lease the right to read, from any thread but the loop's."""
@@ -341,35 +336,30 @@ class _ReadLease:
     Args:
         reader: The reader that lends its right.
         lines: Splits the output; used by the lease holder only.
-        receiver: Receives the wanted messages in the reading thread.
-        hand_over: Passes all other messages to the loop, in order.
+        hand_over: Passes messages to the loop that the reading thread does not handle, in order.
     """
 
     def __init__(
         self,
         reader: LeasedReader,
         lines: LineSplitter,
-        receiver: Receiver,
         hand_over: Callable[[bytes | bytearray | Oversized], object],
     ) -> None:
         self._reader = reader
         self._lines = lines
-        self._receiver = receiver
         self._hand_over = hand_over
         self.take = reader.take
         self.give_back = reader.give_back
 
-    def read(self, wanted: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
+    def read(self, receive: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
         """Read until `done` or the time is up."""
         here = True
 
         def on_chunk(chunk: bytes) -> None:
             nonlocal here
             for line in self._lines.feed(chunk):
-                here = here and not isinstance(line, Oversized) and not _is_large(line) and wanted(line)
-                if here and not isinstance(line, Oversized):
-                    self._receiver.message(line)
-                else:
+                here = here and not isinstance(line, Oversized) and not _is_large(line) and receive(line)
+                if not here:
                     self._hand_over(line)
 
         self._reader.read(on_chunk, done, seconds)

@@ -1,6 +1,6 @@
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
-import type { ArgumentError } from "../protocol";
+import type { FieldError } from "../protocol";
 import type { Schema } from "./schema";
 import type { Path, Value } from "./values";
 
@@ -13,6 +13,8 @@ export interface FormContextValue {
   /** Report invalid JSON in a field; null once it is valid. */
   setInvalidJson(path: Path, problem: string | null): void;
   errors: ReadonlyMap<string, string[]>;
+  /** Suggest values for a text field; absent where nothing does. */
+  suggest?: (path: Path, typed: string) => Promise<string[]>;
 }
 
 export const FormContext = createContext<FormContextValue | null>(null);
@@ -25,7 +27,7 @@ export function useForm(): FormContextValue {
 
 export const keyOf = (path: Path): string => JSON.stringify(path);
 
-export function errorsByPath(errors: ArgumentError[]): Map<string, string[]> {
+export function errorsByPath(errors: FieldError[]): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const { path, message } of errors) {
     const key = keyOf(path);

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Json, JsonObject } from "../protocol";
 import { singleLine, visible } from "../text";
+import { trans } from "../translation";
 import { memo } from "../views/memo";
 import { keyOf, useForm } from "./context";
 import type { AnyControlProps, ControlProps } from "./inputs";
@@ -62,11 +63,13 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
           {singleLine(field.title ?? name)}
         </span>
       ) : (
-        <label class="mcp-name" for={id}>
+        <label class="mcp-name" id={`${id}-name`} for={id}>
           {singleLine(field.title ?? name)}
         </label>
       )}
-      <span class="mcp-muted">{[kindLabel(field), required && !isItem && "required"].filter(Boolean).join(" · ")}</span>
+      <span class="mcp-muted">
+        {[kindLabel(field), required && !isItem && trans.__("required")].filter(Boolean).join(" · ")}
+      </span>
       {offersNull && (
         <label class="mcp-check mcp-null">
           <input
@@ -74,13 +77,13 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
             checked={value === null}
             onChange={(event) => change(path, event.currentTarget.checked ? null : undefined)}
           />
-          null
+          {"null"}
         </label>
       )}
     </>
   );
   return (
-    <div class={nested ? "mcp-field mcp-nested" : "mcp-field"} data-path={keyOf(path)}>
+    <div class="mcp-field" data-path={keyOf(path)}>
       <div class="mcp-label">{head}</div>
       {field.description && (
         <div class="mcp-about" id={`${id}-about`}>
@@ -100,16 +103,16 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
 function kindLabel(field: Field): string {
   switch (field.kind) {
     case "number": {
-      const word = field.integer ? "whole number" : "number";
+      const word = field.integer ? trans.__("whole number") : trans.__("number");
       const { minimum: low, maximum: high } = field;
-      if (low !== null && high !== null) return `${word}, ${low} to ${high}`;
-      if (low !== null) return `${word}, at least ${low}`;
-      return high === null ? word : `${word}, at most ${high}`;
+      if (low !== null && high !== null) return trans.__("%1, %2 to %3", word, low, high);
+      if (low !== null) return trans.__("%1, at least %2", word, low);
+      return high === null ? word : trans.__("%1, at most %2", word, high);
     }
     case "array":
     case "several":
     case "tuple":
-      return "list";
+      return trans.__("list");
     case "json":
       return "JSON";
     case "text":
@@ -159,7 +162,7 @@ function ObjectField({ field, path, value, required, parentRefs, id, disabled }:
   if (!open) {
     return (
       <button type="button" id={id} class="mcp-button" aria-expanded="false" onClick={() => setOpen(true)}>
-        Fill in
+        {trans.__("Set")}
       </button>
     );
   }
@@ -176,7 +179,7 @@ function ObjectField({ field, path, value, required, parentRefs, id, disabled }:
             change(path, undefined);
           }}
         >
-          Leave out
+          {trans.__("Clear")}
         </button>
       )}
     </div>
@@ -212,8 +215,8 @@ export function Properties(props: {
         <input
           class="mcp-input mcp-find"
           type="search"
-          placeholder={`Search ${ordered.length} fields`}
-          aria-label={`Search ${ordered.length} fields`}
+          placeholder={trans.__("Search %1 fields", ordered.length)}
+          aria-label={trans.__("Search %1 fields", ordered.length)}
           value={query}
           onInput={(event) => setQuery(event.currentTarget.value)}
         />
@@ -231,7 +234,7 @@ export function Properties(props: {
       ))}
       {hiddenCount > 0 && (
         <button type="button" class="mcp-button" onClick={() => setLimit(limit + PAGE_SIZE)}>
-          Show {Math.min(hiddenCount, PAGE_SIZE)} of {hiddenCount} more fields
+          {trans.__("Show %1 of %2 more fields", Math.min(hiddenCount, PAGE_SIZE), hiddenCount)}
         </button>
       )}
       {field.rest !== null && (
@@ -280,8 +283,8 @@ function AdditionalProperties(props: {
           <div class="mcp-grow">
             <input
               class="mcp-input"
-              aria-label={`Key ${index + 1}`}
-              placeholder="key"
+              aria-label={trans.__("Key %1", index + 1)}
+              placeholder={trans.__("key")}
               value={row.key}
               onInput={(event) => rename(row, event.currentTarget.value)}
             />
@@ -296,13 +299,18 @@ function AdditionalProperties(props: {
               />
             )}
           </div>
-          <button type="button" class="mcp-button" aria-label={`Remove key ${index + 1}`} onClick={() => remove(row)}>
-            Remove
+          <button
+            type="button"
+            class="mcp-button"
+            aria-label={trans.__("Remove key %1", index + 1)}
+            onClick={() => remove(row)}
+          >
+            {trans.__("Remove")}
           </button>
         </div>
       ))}
       <button type="button" class="mcp-button" onClick={() => setRows([...rows, { id: next.current++, key: "" }])}>
-        Add a key
+        {trans.__("Add a key")}
       </button>
     </div>
   );
@@ -353,17 +361,17 @@ function ListField({ field, path, value, parentRefs, id, disabled }: Nested<"arr
             <button
               type="button"
               class="mcp-button"
-              aria-label={`Remove item ${index + 1}`}
+              aria-label={trans.__("Remove item %1", index + 1)}
               onClick={() => remove(index)}
             >
-              Remove
+              {trans.__("Remove")}
             </button>
           )}
         </div>
       ))}
       {field.kind === "array" && (
         <button type="button" class="mcp-button mcp-add" id={id} disabled={full} onClick={add}>
-          Add an item
+          {trans.__("Add an item")}
         </button>
       )}
     </div>
@@ -406,7 +414,7 @@ function ChoiceField(props: Nested<"choice">): JSX.Element {
         value={String(chosen)}
         onChange={(event) => choose(Number(event.currentTarget.value))}
       >
-        <option value="-1">{required ? "choose\u2026" : "not set"}</option>
+        <option value="-1">{required ? trans.__("choose\u2026") : trans.__("not set")}</option>
         {field.branches.map((each, index) => (
           <option key={index} value={String(index)}>
             {singleLine(each.label)}

@@ -1,16 +1,17 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { ArgumentError } from "../protocol";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { FieldError } from "../protocol";
 import { visible } from "../text";
+import { trans } from "../translation";
 import { useUniqueId } from "../views/context";
 import type { FormContextValue } from "./context";
 import { FormContext, errorsByPath, keyOf, pathText } from "./context";
 import { Properties } from "./fields";
 import { JsonInput } from "./inputs";
 import type { Field, Schema } from "./schema";
-import { fieldOf, isObject } from "./schema";
-import type { Value } from "./values";
-import { argumentsOf, withValue } from "./values";
+import { fieldOf, isObject, valueText } from "./schema";
+import type { Path, Value } from "./values";
+import { argumentsOf, withValue, withoutBlanks, withRequired } from "./values";
 
 /** A form's value and whether it can be submitted. */
 export interface FormState {
@@ -19,12 +20,16 @@ export interface FormState {
   hasInvalidJson: boolean;
 }
 
+type Strings = { [name: string]: string };
+
 interface FormProps {
   schema: Schema;
   initial?: Value;
-  errors: ArgumentError[];
+  errors: FieldError[];
   onChange(state: FormState): void;
   onSubmit(): void;
+  /** Suggest values of a property, given what is typed and the other values. */
+  suggest?: (name: string, typed: string, others: Strings) => Promise<string[]>;
   /** Text for a schema without fields. */
   empty: string;
   /** Shown beside the button that edits the value as JSON. */
@@ -56,15 +61,27 @@ export function SchemaForm(props: FormProps): JSX.Element {
     }),
     [schema, prefix],
   );
-  const contextValue = useMemo<FormContextValue>(() => ({ ...scope, errors: errorsByPath(errors) }), [scope, errors]);
+  const latest = useRef({ value, suggest: props.suggest });
+  latest.current = { value, suggest: props.suggest };
+  const isSuggesting = props.suggest !== undefined;
+  const contextValue = useMemo<FormContextValue>(() => {
+    const suggest = async ([name]: Path, typed: string): Promise<string[]> => {
+      const given = Object.entries(isObject(latest.current.value) ? latest.current.value : {});
+      const others = given.filter(([key]) => key !== name).map(([key, each]) => [key, valueText(each)]);
+      const found = latest.current.suggest?.(String(name), typed, Object.fromEntries(others) as Strings);
+      return (await found) ?? [];
+    };
+    return { ...scope, errors: errorsByPath(errors), ...(isSuggesting && { suggest }) };
+  }, [scope, errors, isSuggesting]);
   const hasInvalidJson = hasInvalidPaths || (asJson && value !== undefined && !isObject(value));
-  useEffect(() => onChange({ value, hasInvalidJson }), [value, hasInvalidJson, onChange]);
+  // At once: Enter may follow what was typed before the next frame.
+  useLayoutEffect(() => onChange({ value, hasInvalidJson }), [value, hasInvalidJson, onChange]);
   useEffect(() => focusFirstError(form.current, errors), [errors]);
   const toggle = useCallback(() => {
     invalidPaths.current.clear();
     setHasInvalidPaths(false);
     setAsJson(!asJson);
-    setValue((old: Value) => argumentsOf(old, schema));
+    setValue((old: Value) => (asJson ? withoutBlanks : withRequired)(argumentsOf(old, schema), schema));
   }, [asJson, schema]);
   const titles = (name: string): string | null => {
     const property = field.properties.find((each) => each.name === name);
@@ -92,7 +109,7 @@ export function SchemaForm(props: FormProps): JSX.Element {
           <div class="mcp-form-head">
             {props.head}
             <button type="button" class="mcp-button mcp-quiet" aria-pressed={asJson} onClick={toggle}>
-              {asJson ? "Edit as form" : "Edit as JSON"}
+              {asJson ? trans.__("Edit as form") : trans.__("Edit as JSON")}
             </button>
           </div>
         )}
@@ -131,13 +148,7 @@ function objectField(schema: Schema): Extract<Field, { kind: "object" }> {
 const MAX_ERRORS = 20;
 
 /** All validation errors, announced to screen readers, including those of hidden fields. */
-function FormErrors({
-  errors,
-  titleOf,
-}: {
-  errors: ArgumentError[];
-  titleOf(name: string): string | null;
-}): JSX.Element {
+function FormErrors({ errors, titleOf }: { errors: FieldError[]; titleOf(name: string): string | null }): JSX.Element {
   return (
     <div role="alert">
       {errors.length > 0 && (
@@ -147,7 +158,7 @@ function FormErrors({
               {path.length > 0 && <ErrorLocation path={path} titleOf={titleOf} />} {visible(message)}
             </li>
           ))}
-          {errors.length > MAX_ERRORS && <li>and {errors.length - MAX_ERRORS} more</li>}
+          {errors.length > MAX_ERRORS && <li>{trans.__("and %1 more", errors.length - MAX_ERRORS)}</li>}
         </ul>
       )}
     </div>
@@ -159,7 +170,7 @@ function ErrorLocation({
   path,
   titleOf,
 }: {
-  path: ArgumentError["path"];
+  path: FieldError["path"];
   titleOf(name: string): string | null;
 }): JSX.Element {
   const [first] = path;
@@ -167,9 +178,11 @@ function ErrorLocation({
   return title ? <strong>{visible(title)}</strong> : <code>{visible(pathText(path))}</code>;
 }
 
-function focusFirstError(form: HTMLFormElement | null, errors: ArgumentError[]): void {
+function focusFirstError(form: HTMLFormElement | null, errors: FieldError[]): void {
   // Move the focus only from a pressed button, not while the user is typing.
   const focused = document.activeElement;
   if (!form || !errors.length || !focused?.matches("button") || !form.contains(focused)) return;
-  form.querySelector<HTMLElement>(".mcp-field :is(input,select,textarea)[aria-invalid=true]")?.focus();
+  form
+    .querySelector<HTMLElement>(".mcp-field :is(input,select,textarea,[role=radiogroup])[aria-invalid=true]")
+    ?.focus();
 }

@@ -4,9 +4,10 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Json } from "../protocol";
 import { singleLine } from "../text";
+import { trans } from "../translation";
 import { keyOf, useForm } from "./context";
 import type { Field, Option } from "./schema";
-import { valueText } from "./schema";
+import { isLongText, valueText } from "./schema";
 import type { Path, Value } from "./values";
 
 export interface AnyControlProps {
@@ -48,21 +49,45 @@ function commonAttributes(props: AnyControlProps): Attributes {
 
 const TYPES = { text: "text", password: "password", date: "date", time: "time", email: "email", url: "url" } as const;
 
+/** Milliseconds without typing before values are suggested. */
+const SUGGEST_DELAY = 200;
+
+/** The values that are suggested for a field while it has the focus. */
+function useSuggestions(path: Path, typed: string, hasFocus: boolean): string[] {
+  const { suggest } = useForm();
+  const [found, setFound] = useState<string[]>([]);
+  useEffect(() => {
+    if (!suggest || !hasFocus) return;
+    let isCurrent = true;
+    const ask = (): void => void suggest(path, typed).then((values) => isCurrent && setFound(values));
+    const timer = setTimeout(ask, SUGGEST_DELAY);
+    return () => {
+      isCurrent = false;
+      clearTimeout(timer);
+    };
+  }, [typed, hasFocus, keyOf(path)]);
+  return found;
+}
+
 export function TextInput(props: ControlProps<"text">): JSX.Element {
   const { field, value, path, id } = props;
-  const { change } = useForm();
+  const { change, suggest } = useForm();
+  const [hasFocus, setHasFocus] = useState(false);
   const text = value === undefined || value === null ? "" : valueText(value);
   const set = (event: Event): void => {
     const typed = (event.currentTarget as HTMLInputElement).value;
     change(path, typed === "" ? undefined : typed);
   };
+  const suggested = useSuggestions(path, text, hasFocus);
+  const options = [...new Set([...field.examples, ...suggested])];
   if (field.format === "date-time") return <DateTimeInput {...props} />;
-  if (field.format === "long" || (field.format === "text" && !field.examples.length)) {
+  const isLong = field.format === "long" || (field.format === "text" && isLongText(String(path.at(-1))));
+  if (isLong || (field.format === "text" && !field.examples.length && !suggest)) {
     return (
       <textarea
         {...commonAttributes(props)}
         class="mcp-input mcp-text"
-        rows={field.format === "long" ? 4 : 1}
+        rows={isLong ? 4 : 1}
         placeholder={placeholder(field)}
         value={text}
         onInput={set}
@@ -75,17 +100,19 @@ export function TextInput(props: ControlProps<"text">): JSX.Element {
       <input
         {...commonAttributes(props)}
         class="mcp-input"
-        type={TYPES[field.format] as "text"}
+        type={TYPES[field.format === "long" ? "text" : field.format] as "text"}
         placeholder={placeholder(field)}
         value={text}
         onInput={set}
-        list={field.examples.length ? `${id}-examples` : undefined}
+        onFocus={() => setHasFocus(true)}
+        onBlur={() => setHasFocus(false)}
+        list={options.length ? `${id}-examples` : undefined}
         autocomplete={field.format === "password" ? "new-password" : "off"}
         spellcheck={false}
       />
-      {field.examples.length > 0 && (
+      {options.length > 0 && (
         <datalist id={`${id}-examples`}>
-          {field.examples.map((example) => (
+          {options.map((example) => (
             <option key={example} value={example} />
           ))}
         </datalist>
@@ -156,9 +183,9 @@ export function NumberInput(props: ControlProps<"number">): JSX.Element {
   );
 }
 
-/** A checkbox if there is a default, else a choice of true, false or not set. */
+/** A checkbox if there is a default, else a choice of true, false and, where it is optional, not set. */
 export function BooleanInput(props: ControlProps<"boolean">): JSX.Element {
-  const { field, value, path } = props;
+  const { field, value, path, required, id } = props;
   const { change } = useForm();
   if (typeof field.default === "boolean" && (value === undefined || typeof value === "boolean")) {
     return (
@@ -173,8 +200,28 @@ export function BooleanInput(props: ControlProps<"boolean">): JSX.Element {
       </span>
     );
   }
-  const options = [true, false].map((each) => ({ value: each, label: String(each) }));
-  return <Options {...props} options={options} />;
+  const options = [
+    { value: true, label: trans.__("true") },
+    { value: false, label: trans.__("false") },
+    ...(required ? [] : [{ value: undefined, label: trans.__("not set") }]),
+  ];
+  const { disabled, ...attributes } = commonAttributes(props);
+  return (
+    <span {...attributes} role="radiogroup" class="mcp-segment" aria-labelledby={`${id}-name`} tabIndex={-1}>
+      {options.map((option) => (
+        <label key={option.label}>
+          <input
+            type="radio"
+            name={id}
+            disabled={disabled}
+            checked={(value ?? undefined) === option.value}
+            onChange={() => change(path, option.value)}
+          />
+          {option.label}
+        </label>
+      ))}
+    </span>
+  );
 }
 
 export function EnumInput(props: ControlProps<"enum">): JSX.Element {
@@ -185,7 +232,12 @@ function Options({ options, ...props }: AnyControlProps & { options: Option[] })
   const { field, value, path, required } = props;
   const { change } = useForm();
   const index = options.findIndex((option) => option.value === value);
-  const unset = field.default !== undefined ? `default: ${placeholder(field)}` : required ? "choose\u2026" : "not set";
+  const unset =
+    field.default !== undefined
+      ? trans.__("default: %1", placeholder(field))
+      : required
+        ? trans.__("choose\u2026")
+        : trans.__("not set");
   return (
     <select
       {...commonAttributes(props)}
@@ -298,6 +350,6 @@ function parseJson(text: string): { value: Value; problem: string | null } {
   try {
     return { value: JSON.parse(text) as Json, problem: null };
   } catch {
-    return { value: undefined, problem: 'Invalid JSON. Strings need double quotes: "text".' };
+    return { value: undefined, problem: trans.__('Invalid JSON. Strings need double quotes: "text".') };
   }
 }

@@ -1,6 +1,7 @@
 /** Convert a JSON Schema to form fields, one level at a time, so recursive schemas are cheap. */
 
 import type { Json, JsonObject } from "../protocol";
+import { trans } from "../translation";
 
 /** `true` allows anything. */
 export type Schema = JsonObject | boolean;
@@ -229,7 +230,7 @@ function branchShape(schema: Schema, root: Schema, nullable: boolean): NullableS
 function labelOf(branch: Schema, root: Schema, index: number): string {
   const refs: string[] = [];
   const found = resolveRef(branch, root, refs);
-  if (!found) return `form ${index + 1}`;
+  if (!found) return trans.__("form %1", index + 1);
   const type = found["type"];
   return (
     text(found["title"]) ??
@@ -238,24 +239,34 @@ function labelOf(branch: Schema, root: Schema, index: number): string {
       ? valueText(found["const"] ?? null)
       : typeof type === "string"
         ? typeLabel(type, found)
-        : `form ${index + 1}`)
+        : trans.__("form %1", index + 1))
   );
 }
 
-const TYPE_LABELS: { [type: string]: string } = {
-  string: "text",
-  number: "number",
-  integer: "whole number",
-  boolean: "true or false",
-  object: "object",
-  array: "list",
-};
+function typeWord(type: string): string {
+  switch (type) {
+    case "string":
+      return trans.__("text");
+    case "number":
+      return trans.__("number");
+    case "integer":
+      return trans.__("whole number");
+    case "boolean":
+      return trans.__("true or false");
+    case "object":
+      return trans.__("object");
+    case "array":
+      return trans.__("list");
+    default:
+      return type;
+  }
+}
 
 function typeLabel(type: string, schema: JsonObject): string {
-  const word = TYPE_LABELS[type] ?? type;
+  const word = typeWord(type);
   const items = schema["items"];
   if (type !== "array" || !isObject(items) || typeof items["type"] !== "string") return word;
-  return `list of ${TYPE_LABELS[items["type"]] ?? items["type"]}`;
+  return trans.__("list of %1", typeWord(items["type"]));
 }
 
 function shapeOfTypes(types: Json[], schema: JsonObject, root: Schema): NullableShape {
@@ -304,6 +315,12 @@ const FORMATS: { [format: string]: TextFormat } = {
   multiline: "long",
 };
 const LONG_TEXT = 300;
+/** Names of properties whose text has several lines. */
+const LONG_NAME =
+  /(^|[_-])(body|code|content|contents|html|markdown|patch|script|source|sql)$|(Body|Code|Content|Html|Markdown|Script|Sql)$/;
+
+/** Whether a text of this name is usually long. */
+export const isLongText = (name: string): boolean => LONG_NAME.test(name);
 
 function formatOf(schema: JsonObject): TextFormat {
   const { format, writeOnly, contentMediaType, maxLength } = schema;

@@ -30,6 +30,24 @@ export function argumentsOf(value: Value, schema: Schema): JsonObject {
   return isObject(kept) ? kept : {};
 }
 
+/** Return the value with a null for each missing required property, as places to fill in as JSON. */
+export function withRequired(value: JsonObject, schema: Schema): JsonObject {
+  const field = fieldOf(schema, schema);
+  const required = field.kind === "object" ? field.properties.filter((each) => each.required) : [];
+  return { ...Object.fromEntries(required.map(({ name }) => [name, null])), ...value };
+}
+
+/** Return the value without the nulls of `withRequired`. */
+export function withoutBlanks(value: JsonObject, schema: Schema): JsonObject {
+  const field = fieldOf(schema, schema);
+  const properties = new Map(field.kind === "object" ? field.properties.map((each) => [each.name, each]) : []);
+  const isBlank = (name: string): boolean => {
+    const property = properties.get(name);
+    return value[name] === null && property !== undefined && !fieldOf(property.schema, schema).nullable;
+  };
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !isBlank(name)));
+}
+
 const MAX_DEPTH = 64;
 const MAX_IMPLIED_DEPTH = 6;
 

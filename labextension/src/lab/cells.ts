@@ -1,4 +1,4 @@
-/** Insert code into a notebook. */
+/** Insert code into a notebook, and find it there. */
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { NotebookActions } from "@jupyterlab/notebook";
@@ -22,4 +22,25 @@ export async function insertCode({ content }: NotebookPanel, text: string): Prom
 export async function insertBelow(notebook: NotebookPanel, text: string): Promise<"inserted"> {
   NotebookActions.insertBelow(notebook.content);
   return insertCode(notebook, text);
+}
+
+/** Insert code as the first cell, unless it is there. */
+export function insertFirst({ content }: NotebookPanel, text: string): void {
+  const shared = content.model?.sharedModel;
+  if (!shared || shared.cells[0]?.getSource() === text) return;
+  shared.insertCell(0, { cell_type: "code", source: text });
+  content.activeCellIndex = 0;
+}
+
+/** Give what leads to the cell that loads a server by that name; null if there is none. */
+export function cellThatLoads({ content }: NotebookPanel, name: string): (() => void) | null {
+  const word = name.replace(/[^\w]/g, "\\$&");
+  const line = new RegExp(`^\\s*%mcp\\s+load\\b.*(?<![\\w-])${word}(?![\\w-])|mcp\\.load\\(.*["']${word}["']`, "m");
+  const cell = content.widgets.find(({ model }) => model.type === "code" && line.test(model.sharedModel.getSource()));
+  if (!cell) return null;
+  return () => {
+    content.activeCellIndex = content.widgets.indexOf(cell);
+    content.activate();
+    void content.scrollToCell(cell);
+  };
 }

@@ -1,46 +1,52 @@
 /** Connect over a comm, for Jupyter servers without a relay. A busy kernel would read comm messages only later, so then
- * they are sent on the control channel. */
+ * they are sent on the control channel; and always once the kernel has said that it reads that one, because JupyterLab
+ * takes a kernel for idle when a control request ends, whatever its cells do. */
 
 import type { Kernel } from "@jupyterlab/services";
 import { KernelMessage } from "@jupyterlab/services";
 import type { JSONObject } from "@lumino/coreutils";
 import type { FromKernel, ToKernel } from "../protocol";
+import { trans } from "../translation";
 import type { ConnectionEnd, Connect } from "./connection";
+import { LOAD } from "./loadextension";
 
 const TARGET = "ipymcp";
 const CONTROL_MESSAGE = "ipymcp_request";
-const ABSENT: ConnectionEnd = {
+const absent = (): ConnectionEnd => ({
   reason: "absent",
-  message: "ipymcp is not loaded in this kernel.",
-  hint: "%load_ext ipymcp",
-};
-const SILENT: ConnectionEnd = {
+  message: trans.__("ipymcp is not loaded in this kernel."),
+  hint: LOAD,
+});
+const silent = (): ConnectionEnd => ({
   reason: "silent",
-  message: "The kernel did not respond while it was busy. Retrying.",
-};
+  message: trans.__("The kernel did not respond while it was busy. Retrying."),
+});
 
 export function connectByComm(kernel: Kernel.IKernelConnection): Connect {
   return (events) => {
     const comm = kernel.createComm(TARGET);
     let hasEnded = false;
     let hasReceived = false;
+    let hasControl = false;
     const end = (how: ConnectionEnd): void => {
       kernel.statusChanged.disconnect(statusChanged);
       if (!hasEnded) events.ended(how);
       hasEnded = true;
     };
     comm.onMsg = ({ content }) => {
+      const message = content.data as unknown as FromKernel;
       hasReceived = true;
-      if (!hasEnded) events.received(content.data as unknown as FromKernel);
+      if (message.kind === "hello") hasControl = message.control === true;
+      if (!hasEnded) events.received(message);
     };
     // A kernel without the comm target closes the comm.
-    comm.onClose = () => end(ABSENT);
+    comm.onClose = () => end(absent());
     // A busy kernel would not process comm_open in time, so use the control channel from the start.
     const usesControl = isBusy(kernel);
     if (!usesControl) comm.open();
     // A kernel without support for these requests never replies; retry when it is idle.
     const statusChanged = (_: unknown, status: Kernel.Status): void => {
-      if (usesControl && !hasReceived && status === "idle") end(SILENT);
+      if (usesControl && !hasReceived && status === "idle") end(silent());
     };
     kernel.statusChanged.connect(statusChanged);
     queueMicrotask(() => {
@@ -50,7 +56,7 @@ export function connectByComm(kernel: Kernel.IKernelConnection): Connect {
       send(message) {
         if (comm.isDisposed) return;
         const whole = message.kind === "hello" ? { ...message, control: true } : message;
-        if (usesControl || isBusy(kernel)) sendByControl(kernel, comm.commId, whole);
+        if (usesControl || hasControl || isBusy(kernel)) sendByControl(kernel, comm.commId, whole);
         else comm.send(whole as unknown as JSONObject);
       },
       close() {

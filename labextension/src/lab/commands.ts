@@ -3,13 +3,14 @@
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { InputDialog, Notification } from "@jupyterlab/apputils";
 import type { PanelModel } from "../panelmodel";
-import type { Call, Server } from "../protocol";
-import { callsOf, isAllowed, problemOf, serversOf } from "../store";
-import type { PanelState, ViewName } from "../store";
+import type { CallRow, ServerRow } from "../protocol";
+import { callsOf, isAllowed, problemOf, serversOf, withAdding } from "../store";
+import type { PanelState, Target, ViewName } from "../store";
 import { singleLine } from "../text";
+import { trans } from "../translation";
 import { problemText } from "../views/context";
-import { SERVER_ACTIONS } from "../views/servers";
-import type { ServerAction } from "../views/servers";
+import { stateView } from "../views/parts";
+import type { ServerAction } from "../views/parts";
 import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
 
@@ -19,6 +20,8 @@ export interface CommandContext {
   current(): NotebookView | null;
   /** Open the sidebar and focus the element that matches a selector, else its tabs. */
   open(focus?: string): void;
+  /** Open a notebook's panel in the main area; absent where there is none. */
+  openInMainArea?: (view: NotebookView) => void;
 }
 
 type Action = (model: PanelModel) => unknown;
@@ -33,31 +36,37 @@ interface Command {
 }
 
 const DEMO = "demo";
-const LABELS: { [D in ServerAction]: [label: string, caption: string] } = {
-  start: ["Start MCP Server\u2026", "Start a server"],
-  stop: ["Stop MCP Server\u2026", "Stop a server"],
-  restart: ["Restart MCP Server\u2026", "Stop a server and start it again"],
-  unload: ["Unload MCP Server\u2026", "Stop a server and remove it from this notebook"],
-  enable: ["Enable MCP Server\u2026", "Start a server that was disabled"],
-  disable: ["Disable MCP Server\u2026", "Stop a server and keep it from starting automatically"],
-  trust: ["Trust MCP Server\u2026", "Decide whether a server may run"],
-  login: ["Login to MCP Server\u2026", "Log in to a remote server"],
-};
-const VIEWS: [ViewName, string][] = [
-  ["tools", "Find MCP Tool"],
-  ["resources", "Show MCP Resources"],
-  ["prompts", "Show MCP Prompts"],
-  ["calls", "Show MCP Calls and History"],
+const serverLabels = (): { [D in ServerAction]: [label: string, caption: string] } => ({
+  start: [trans.__("Start MCP Server\u2026"), trans.__("Start a server")],
+  stop: [trans.__("Stop MCP Server\u2026"), trans.__("Stop a server")],
+  restart: [trans.__("Restart MCP Server\u2026"), trans.__("Stop a server and start it again")],
+  unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it from this notebook")],
+  enable: [trans.__("Enable MCP Server\u2026"), trans.__("Start a server that was disabled")],
+  disable: [trans.__("Disable MCP Server\u2026"), trans.__("Stop a server and keep it from starting automatically")],
+  trust: [trans.__("Trust MCP Server\u2026"), trans.__("Decide whether a server may run")],
+  login: [trans.__("Login to MCP Server\u2026"), trans.__("Log in to a remote server")],
+});
+const viewLabels = (): [id: string, label: string, view: ViewName, target: Target][] => [
+  ["ipymcp:show-tools", trans.__("Find MCP Tool"), "tools", { kind: "tools", tool: null }],
+  ["ipymcp:show-resources", trans.__("Show MCP Resources"), "tools", { kind: "resources" }],
+  ["ipymcp:show-prompts", trans.__("Show MCP Prompts"), "tools", { kind: "prompts" }],
+  ["ipymcp:show-calls", trans.__("Show MCP Activity"), "activity", {}],
 ];
 
 /** Add all commands; return their ids in palette order. */
 export function addCommands(app: JupyterFrontEnd, context: CommandContext): string[] {
   const { current, open } = context;
-  const all = [...COMMANDS, ...VIEWS.map(([view, label]) => viewCommand(view, label, open)), logsCommand(open)];
+  const all = [
+    ...serverCommands(),
+    ...viewLabels().map(([id, label, view, target]) => viewCommand(id, label, view, target, open)),
+    logsCommand(open),
+    addServerCommand(open),
+  ];
   for (const { id, label, caption, isEnabled, execute } of all) {
     app.commands.addCommand(id, {
       label,
       caption,
+      ...(id === "ipymcp:add-server" && { icon }),
       isEnabled: () => {
         const state = current()?.model?.store.get();
         return state !== undefined && isEnabled(state);
@@ -66,21 +75,35 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
     });
   }
   app.commands.addCommand("ipymcp:open", {
-    label: "Open MCP Panel",
-    caption: "Show the MCP servers of the active notebook",
+    label: trans.__("Open MCP Panel"),
+    caption: trans.__("Show the MCP servers of the active notebook"),
     icon,
     execute: () => open(),
   });
   app.commands.addCommand("ipymcp:load-extension", {
-    label: "Load ipymcp in This Notebook",
-    caption: "Run %load_ext ipymcp in the notebook's kernel",
+    label: trans.__("Load ipymcp in This Notebook"),
+    caption: trans.__("Run %load_ext ipymcp in the notebook's kernel"),
     isEnabled: () => current()?.connectionStatus.kind === "absent",
     execute: async () => {
       open();
       await current()?.load();
     },
   });
-  return ["ipymcp:open", "ipymcp:load-extension", ...all.map(({ id }) => id)];
+  const { openInMainArea } = context;
+  if (openInMainArea) {
+    app.commands.addCommand("ipymcp:open-in-main-area", {
+      label: trans.__("Open MCP Panel in Main Area"),
+      caption: trans.__("Show the MCP servers of the active notebook beside it"),
+      icon,
+      isEnabled: () => current() !== null,
+      execute: () => {
+        const view = current();
+        if (view) openInMainArea(view);
+      },
+    });
+  }
+  const opening = openInMainArea ? ["ipymcp:open", "ipymcp:open-in-main-area"] : ["ipymcp:open"];
+  return [...opening, "ipymcp:load-extension", ...all.map(({ id }) => id)];
 }
 
 async function runAction(model: PanelModel | null, act: Action): Promise<void> {
@@ -92,42 +115,48 @@ async function runAction(model: PanelModel | null, act: Action): Promise<void> {
   }
 }
 
-const COMMANDS: Command[] = [
+const serverCommands = (): Command[] => [
   {
     id: "ipymcp:load",
-    label: "Load MCP Servers\u2026",
-    caption: "Load a configured server or the demo",
+    label: trans.__("Load MCP Servers\u2026"),
+    caption: trans.__("Load a configured server or the demo"),
     isEnabled: (state) => isAllowed(state, "load"),
     execute: loadServers,
   },
   {
     id: "ipymcp:start-all",
-    label: "Start All MCP Servers",
-    caption: "Start every server that is loaded and not disabled",
+    label: trans.__("Start All MCP Servers"),
+    caption: trans.__("Start every server that is loaded and not disabled"),
     isEnabled: (state) => isAllowed(state, "start_all") && serversOf(state.servers).length > 0,
     execute: (model) => model.request("start_all", {}),
   },
   {
     id: "ipymcp:stop-all",
-    label: "Stop All MCP Servers",
-    caption: "Stop every server of this notebook",
+    label: trans.__("Stop All MCP Servers"),
+    caption: trans.__("Stop every server of this notebook"),
     isEnabled: (state) => isAllowed(state, "stop_all") && serversOf(state.servers).length > 0,
     execute: (model) => model.request("stop_all", {}),
   },
-  ...(Object.keys(LABELS) as ServerAction[]).map(serverCommand),
+  {
+    id: "ipymcp:restart-all",
+    label: trans.__("Restart All MCP Servers"),
+    caption: trans.__("Stop every server of this notebook and start it again"),
+    isEnabled: (state) => isAllowed(state, "restart_all") && serversOf(state.servers).length > 0,
+    execute: (model) => model.request("restart_all", {}),
+  },
+  ...(Object.entries(serverLabels()) as [ServerAction, [string, string]][]).map(serverCommand),
   {
     id: "ipymcp:cancel",
-    label: "Cancel MCP Call\u2026",
-    caption: "Cancel a running call",
+    label: trans.__("Cancel MCP Call\u2026"),
+    caption: trans.__("Cancel a running call"),
     isEnabled: (state) => isAllowed(state, "cancel") && callsOf(state.calls).length > 0,
     execute: cancelCall,
   },
 ];
 
-function serverCommand(verb: ServerAction): Command {
-  const [label, caption] = LABELS[verb];
-  const candidates = (state: PanelState): Server[] =>
-    serversOf(state.servers).filter((server) => SERVER_ACTIONS[server.state]?.includes(verb));
+function serverCommand([verb, [label, caption]]: [ServerAction, [string, string]]): Command {
+  const candidates = (state: PanelState): ServerRow[] =>
+    serversOf(state.servers).filter((server) => stateView(server.state).actions.includes(verb));
   return {
     id: `ipymcp:${verb}`,
     label,
@@ -143,42 +172,57 @@ function serverCommand(verb: ServerAction): Command {
 async function loadServers(model: PanelModel): Promise<void> {
   const known = await model.request("known", {});
   const names = [...known.map(({ name }) => name), DEMO].filter((name) => !model.store.get().servers[name]);
-  const what = await choose("Load MCP Servers\u2026", names, singleLine);
+  const what = await choose(trans.__("Load MCP Servers\u2026"), names, singleLine);
   if (what !== null) await model.request("load", { what: [what] });
 }
 
 async function cancelCall(model: PanelModel): Promise<void> {
   const calls = callsOf(model.store.get().calls);
-  const call = calls.length === 1 ? calls[0] : await choose("Cancel MCP Call\u2026", calls, titleOf);
+  const call = calls.length === 1 ? calls[0] : await choose(trans.__("Cancel MCP Call\u2026"), calls, titleOf);
   if (call) await model.request("cancel", { call: call.id });
+}
+
+function addServerCommand(open: CommandContext["open"]): Command {
+  return {
+    id: "ipymcp:add-server",
+    label: trans.__("Add MCP Server\u2026"),
+    caption: trans.__("Add a server from the registry, by a command, a URL or JSON"),
+    isEnabled: (state) => isAllowed(state, "try"),
+    execute: (model) => {
+      model.store.set(withAdding(model.store.get()));
+      open("[type=search]");
+    },
+  };
 }
 
 function logsCommand(open: CommandContext["open"]): Command {
   return {
     id: "ipymcp:logs",
-    label: "Show Logs of MCP Server\u2026",
-    caption: "Follow a server's log",
+    label: trans.__("Show Logs of MCP Server\u2026"),
+    caption: trans.__("Follow a server's log"),
     isEnabled: (state) => serversOf(state.servers).length > 0,
     execute: async (model) => {
       const servers = serversOf(model.store.get().servers);
-      const server = servers.length === 1 ? servers[0] : await choose("Show Logs of MCP Server\u2026", servers, nameOf);
+      const server =
+        servers.length === 1 ? servers[0] : await choose(trans.__("Show Logs of MCP Server\u2026"), servers, nameOf);
       if (!server) return;
-      model.show("logs", server.name);
+      model.show("logs", { server: server.name });
       open();
     },
   };
 }
 
-function viewCommand(view: ViewName, label: string, open: CommandContext["open"]): Command {
+function viewCommand(id: string, label: string, view: ViewName, target: Target, open: CommandContext["open"]): Command {
   const act = (model: PanelModel): void => {
-    model.show(view);
-    open(view === "tools" ? "[type=search]" : undefined);
+    model.show(view, target);
+    open(view === "tools" ? ".mcp-list:not([hidden] *) [type=search]" : undefined);
   };
-  return { id: `ipymcp:show-${view}`, label, caption: label, isEnabled: () => true, execute: act };
+  return { id, label, caption: label, isEnabled: () => true, execute: act };
 }
 
-const nameOf = (server: Server): string => singleLine(server.name);
-const titleOf = ({ id, server, tool }: Call): string => `${singleLine(server)}.${singleLine(tool)} (call ${id})`;
+const nameOf = (server: ServerRow): string => singleLine(server.name);
+const titleOf = ({ id, server, tool }: CallRow): string =>
+  trans.__("%1.%2 (call %3)", singleLine(server), singleLine(tool), id);
 
 /** Let the user choose an item; null if cancelled. */
 async function choose<T>(label: string, from: T[], name: (one: T) => string): Promise<T | null> {
@@ -186,7 +230,7 @@ async function choose<T>(label: string, from: T[], name: (one: T) => string): Pr
   const names = from.map(name);
   const items = names.map((each, index) => (names.indexOf(each) === index ? each : `${each} (${index + 1})`));
   if (!items.length) {
-    Notification.info("There is nothing to choose from.");
+    Notification.info(trans.__("There is nothing to choose from."));
     return null;
   }
   const title = label.replace("\u2026", "");

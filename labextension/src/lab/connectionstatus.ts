@@ -1,5 +1,6 @@
 /** The status of a notebook's connection to its kernel. */
 
+import { trans } from "../translation";
 import { TRANSIENT } from "./transport";
 import type { KernelTransport } from "./transport";
 import type { ConnectionEnd, EndReason } from "./connection";
@@ -32,10 +33,12 @@ export interface LoadAttempt {
 export const NOT_LOADED: LoadAttempt = { loading: false, loaded: false, problem: null };
 
 /** Loaded, but not reachable. */
-const NOT_FOUND: LoadProblem = {
-  message: "ipymcp is loaded, but the panel cannot connect to it: the kernel's ipymcp may be older than the panel.",
+const notFound = (): LoadProblem => ({
+  message: trans.__(
+    "ipymcp is loaded, but the panel cannot connect to it: the kernel's ipymcp may be older than the panel.",
+  ),
   remedy: UPGRADE,
-};
+});
 
 export function connectionStatus(
   { ended, isReached, wasReached, isTrying }: KernelTransport,
@@ -47,6 +50,6 @@ export function connectionStatus(
   if (wasReached && TRANSIENT.has(ended.reason)) return PANEL;
   if (!LOADABLE.has(ended.reason)) return { kind: "disconnected", ended };
   const command = ended.hint === RELOAD ? RELOAD : LOAD;
-  if (attempt.loaded && !isTrying) return { kind: "absent", command, loading: false, problem: NOT_FOUND };
+  if (attempt.loaded && !isTrying) return { kind: "absent", command, loading: false, problem: notFound() };
   return { kind: "absent", command, loading: attempt.loading, problem: attempt.problem };
 }

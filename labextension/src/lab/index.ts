@@ -1,15 +1,20 @@
 /** The plugin for JupyterLab and Notebook 7: a sidebar, commands, a menu and a status bar item for the active notebook. */
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { ILayoutRestorer } from "@jupyterlab/application";
+import { ILabShell, ILayoutRestorer } from "@jupyterlab/application";
+import type { MainAreaWidget } from "@jupyterlab/apputils";
 import { ICommandPalette, Notification } from "@jupyterlab/apputils";
 import { URLExt } from "@jupyterlab/coreutils";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ServerConnection } from "@jupyterlab/services";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import type { IStatusBar } from "@jupyterlab/statusbar";
-import type { Question } from "../protocol";
+import { ITranslator } from "@jupyterlab/translation";
+import type { Token } from "@lumino/coreutils";
+import type { QuestionRow } from "../protocol";
+import { cardOf } from "../store";
 import { singleLine } from "../text";
+import { setTranslations, trans } from "../translation";
 import { addCommands } from "./commands";
 import type { NotebookView, RelayEndpoints } from "./notebook";
 import { drawOutputs } from "./output";
@@ -34,10 +39,12 @@ const DEFAULTS: Settings = { side: "right", status: true, openOnQuestions: true 
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
+  // JupyterLab shows it before it knows the language.
+  // eslint-disable-next-line ipymcp/translated
   description: "MCP servers of the active notebook.",
   autoStart: true,
   // All are optional, because some pages of Notebook 7 have no notebooks.
-  optional: [INotebookTracker, ILayoutRestorer, ICommandPalette, ISettingRegistry],
+  optional: [INotebookTracker, ILayoutRestorer, ICommandPalette, ISettingRegistry, ITranslator, ILabShell],
   activate,
 };
 
@@ -47,9 +54,25 @@ async function activate(
   restorer: ILayoutRestorer | null,
   palette: ICommandPalette | null,
   registry: ISettingRegistry | null,
+  translator: ITranslator | null,
+  labShell: ILabShell | null,
 ): Promise<void> {
+  if (translator) setTranslations(translator.load("ipymcp"));
   if (!tracker) return;
-  const views = new NotebookViews(tracker, relayEndpoints(app.serviceManager.serverSettings));
+  const tabs = new Map<NotebookView, MainAreaWidget>();
+  const openInMainArea = async (view: NotebookView): Promise<void> => {
+    const { createMainArea } = await import("./mainarea");
+    const tab = tabs.get(view) ?? createMainArea(view);
+    if (!tabs.has(view)) {
+      tabs.set(view, tab);
+      tab.disposed.connect(() => tabs.delete(view));
+      app.shell.add(tab, "main", { mode: "split-right", ref: view.notebook.id });
+    }
+    app.shell.activateById(tab.id);
+  };
+  // Notebook 7 has room for the notebook alone.
+  const endpoints = relayEndpoints(app.serviceManager.serverSettings);
+  const views = new NotebookViews(tracker, endpoints, labShell ? openInMainArea : undefined);
   tracker.widgetAdded.connect((_, notebook) => drawOutputs(notebook, () => views.viewOf(notebook)));
   tracker.forEach((notebook) => drawOutputs(notebook, () => views.viewOf(notebook)));
   const sidebar = new Sidebar();
@@ -60,7 +83,11 @@ async function activate(
     sidebar.focusInside(focus);
   };
 
-  const ids = addCommands(app, { current: () => views.current, open: openAndFocus });
+  const ids = addCommands(app, {
+    current: () => views.current,
+    open: openAndFocus,
+    ...(labShell && { openInMainArea }),
+  });
   for (const command of ids) palette?.addItem({ command, category: CATEGORY });
   views.currentChanged.connect((_, view) => sidebar.showNotebook(view));
   sidebar.showNotebook(views.current);
@@ -71,14 +98,28 @@ async function activate(
     lastStatus = now;
   });
 
+  void import("./launcher").then(({ addFileCommand, addLauncherItem }) => {
+    void addLauncherItem(app, CATEGORY);
+    void addFileCommand(app, () => views.current);
+  });
   const settings = await loadSettings(registry);
-  const statusBar = await statusBarOf(app);
-  if (statusBar) addStatus(statusBar, views, open, settings);
+  const statusBar = await serviceOf(app, async () => (await import("@jupyterlab/statusbar")).IStatusBar);
+  if (statusBar) addStatus(statusBar, views, openAndFocus, settings);
+  const running = await serviceOf(app, async () => (await import("@jupyterlab/running")).IRunningSessionManagers);
+  const { RunningServers } = await import("./runningservers");
+  running?.add(
+    new RunningServers(views, (view) => {
+      app.shell.activateById(view.notebook.id);
+      view.model?.show("servers");
+      openAndFocus();
+    }),
+  );
   // The card of a question may render a moment later; open the sidebar only if no card shows the question.
-  const showQuestion = ({ view, question: { id, card } }: { view: NotebookView; question: Question }): void => {
-    if (card === undefined) return open();
+  const showQuestion = ({ view, question }: { view: NotebookView; question: QuestionRow }): void => {
+    const card = cardOf(question);
+    if (!card) return open();
     setTimeout(() => {
-      const isOpen = view.model?.store.get().questions[id] !== undefined;
+      const isOpen = view.model?.store.get().questions[question.id] !== undefined;
       if (view === views.current && isOpen && !view.showsCard(card)) open();
     }, RENDER_TIMEOUT);
   };
@@ -89,7 +130,7 @@ async function activate(
       autoClose: false,
       actions: [
         {
-          label: "Show",
+          label: trans.__("Show"),
           callback: () => {
             app.shell.activateById(view.notebook.id);
             showQuestion(asked);
@@ -119,10 +160,10 @@ function relayEndpoints(settings: ServerConnection.ISettings): RelayEndpoints {
   };
 }
 
-/** The status bar, if any. Voilà lacks the package and would reject a plugin that lists the token. */
-async function statusBarOf(app: JupyterFrontEnd): Promise<IStatusBar | null> {
+/** A service of JupyterLab, if there is one. Voilà lacks these packages and would reject a plugin that lists their tokens. */
+async function serviceOf<T>(app: JupyterFrontEnd, token: () => Promise<Token<T>>): Promise<T | null> {
   try {
-    return await app.resolveOptionalService((await import("@jupyterlab/statusbar")).IStatusBar);
+    return await app.resolveOptionalService(await token());
   } catch {
     return null;
   }

@@ -2,6 +2,8 @@
 
 import type { Kernel, KernelMessage } from "@jupyterlab/services";
 
+import { trans } from "../translation";
+
 export const LOAD = "%load_ext ipymcp";
 export const RELOAD = "%reload_ext ipymcp";
 export const INSTALL = "%pip install ipymcp";
@@ -13,7 +15,10 @@ export interface LoadProblem {
   remedy: string | null;
 }
 
-const MISSING: LoadProblem = { message: "ipymcp is not installed in this kernel's environment.", remedy: INSTALL };
+const missing = (): LoadProblem => ({
+  message: trans.__("ipymcp is not installed in this kernel's environment."),
+  remedy: INSTALL,
+});
 
 /** Run a line in the kernel once it is idle; return the problem, or null. */
 export async function loadExtension(kernel: Kernel.IKernelConnection, code: string): Promise<LoadProblem | null> {
@@ -28,8 +33,10 @@ export async function loadExtension(kernel: Kernel.IKernelConnection, code: stri
 
 function problemIn(content: KernelMessage.IReplyErrorContent | { status: string } | undefined): LoadProblem | null {
   if (content?.status === "ok") return null;
-  if (!content || !("ename" in content)) return { message: "The kernel was interrupted, or ended.", remedy: null };
+  if (!content || !("ename" in content)) {
+    return { message: trans.__("The kernel was interrupted, or ended."), remedy: null };
+  }
   const { ename, evalue } = content;
-  if (ename === "ModuleNotFoundError" && /'ipymcp'/.test(evalue)) return MISSING;
+  if (ename === "ModuleNotFoundError" && /'ipymcp'/.test(evalue)) return missing();
   return { message: `${ename}: ${evalue}`, remedy: null };
 }

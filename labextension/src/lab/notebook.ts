@@ -9,7 +9,10 @@ import { draw } from "../panel";
 import { PanelModel } from "../panelmodel";
 import type { Services } from "../services";
 import { pageServices } from "../services";
-import { insertBelow, insertCode } from "./cells";
+import { problemOf } from "../store";
+import { problemText } from "../views/context";
+import { loadingCell } from "../views/restore";
+import { cellThatLoads, insertBelow, insertCode, insertFirst } from "./cells";
 import { connectByComm } from "./comm";
 import { loadExtension } from "./loadextension";
 import { connectByRelay } from "./relay";
@@ -17,7 +20,8 @@ import type { RelayEndpoint } from "./relay";
 import type { LoadAttempt, ConnectionStatus } from "./connectionstatus";
 import { CONNECTING, NOT_LOADED, NO_KERNEL, connectionStatus } from "./connectionstatus";
 import { KernelTransport } from "./transport";
-import type { WelcomeView } from "./welcome";
+import { UsedServers } from "./usedservers";
+import type { WelcomeActions, WelcomeView } from "./welcome";
 import { drawWelcome } from "./welcome";
 
 /** Return the relay endpoint of a kernel. */
@@ -46,15 +50,22 @@ export class NotebookView {
   readonly cardQuestions = new Set<{ card: string | undefined; widget: Widget }>();
   private conversation: KernelConversation | null = null;
   private attempt: LoadAttempt = NOT_LOADED;
+  readonly used: UsedServers;
+  /** What to do once the panel that is being loaded is connected. */
+  private afterLoad: { again: boolean; insert: boolean } | null = null;
   private isDisposed = false;
   private readonly context: ISessionContext;
 
   constructor(
     readonly notebook: NotebookPanel,
     private readonly relays: RelayEndpoints,
+    openInMainArea?: (view: NotebookView) => void,
   ) {
+    if (openInMainArea) this.services.openInMainArea = () => openInMainArea(this);
     this.node.style.height = "100%";
+    this.used = new UsedServers(() => notebook.context.path);
     this.context = notebook.sessionContext;
+    notebook.title.changed.connect(this.renamed, this);
     this.context.kernelChanged.connect(this.kernelChanged, this);
     this.context.statusChanged.connect(this.statusChanged, this);
     this.reconnect();
@@ -77,10 +88,11 @@ export class NotebookView {
     return this.notebook.title.label;
   }
 
-  /** Load ipymcp in the kernel. */
-  async load(): Promise<void> {
+  /** Load ipymcp in the kernel; then load the servers again that the notebook used, and insert the cell that does so. */
+  async load(then: { again: boolean; insert: boolean } | null = null): Promise<void> {
     const { conversation, connectionStatus: status } = this;
     if (!conversation || status.kind !== "absent" || status.loading) return;
+    this.afterLoad = then;
     this.setAttempt({ ...NOT_LOADED, loading: true });
     const problem = await loadExtension(conversation.kernel, status.command);
     if (conversation !== this.conversation) return;
@@ -96,6 +108,10 @@ export class NotebookView {
     this.removeWelcome();
     Signal.clearData(this);
     this.node.remove();
+  }
+
+  private renamed(): void {
+    this.conversation?.model.store.set({ notebook: this.name });
   }
 
   // -- the kernel
@@ -134,9 +150,14 @@ export class NotebookView {
       comm: connectByComm(kernel),
     });
     const model = new PanelModel(transport, { client: "sidebar" });
+    model.store.set({ notebook: this.name });
     const unsubscribe = [
       transport.onChange(() => this.setStatus(connectionStatus(transport, this.attempt))),
-      model.store.subscribe(() => this.changed.emit()),
+      model.store.subscribe(() => {
+        this.used.look(model.store.get());
+        if (this.afterLoad && model.store.get().synced) void this.finishLoad(model, this.afterLoad);
+        this.changed.emit();
+      }),
     ];
     const close = (): void => {
       for (const each of unsubscribe) each();
@@ -146,7 +167,19 @@ export class NotebookView {
     return { kernel, transport, model, isPython: false, close };
   }
 
+  private async finishLoad(model: PanelModel, { again, insert }: { again: boolean; insert: boolean }): Promise<void> {
+    this.afterLoad = null;
+    try {
+      const { what, line } = again ? await model.request("used", {}) : { what: [], line: "" };
+      if (insert) insertFirst(this.notebook, loadingCell(line));
+      if (what.length) await model.request("load", { what });
+    } catch (error) {
+      model.notify(problemText(problemOf(error)), true);
+    }
+  }
+
   private end(): void {
+    this.used.end();
     this.conversation?.close();
     this.conversation = null;
   }
@@ -166,18 +199,20 @@ export class NotebookView {
     const { model } = this;
     if (model === null) {
       this.removePanel();
-      this.welcome ??= drawWelcome(this.node, {
-        load: () => void this.load(),
-        retry: () => this.conversation?.transport.connect(),
-        insert: (text) => void insertCode(this.notebook, text),
-      });
-      this.welcome.show(status);
+      this.welcome ??= drawWelcome(this.node, this.welcomeActions);
+      this.welcome.show(status, this.used.names());
     } else {
       this.removeWelcome();
       this.unmountPanel ??= draw(this.node, model, this.services);
     }
     this.changed.emit();
   }
+
+  readonly welcomeActions: WelcomeActions = {
+    load: (then) => void this.load(then),
+    retry: () => this.conversation?.transport.connect(),
+    insert: (text) => void insertCode(this.notebook, text),
+  };
 
   private removeWelcome(): void {
     this.welcome?.remove();
@@ -192,12 +227,16 @@ export class NotebookView {
   private readonly services: Services = {
     ...pageServices,
     insertCode: (text) => insertCode(this.notebook, text),
+    insertFirst: (text) => insertFirst(this.notebook, text),
+    cellThatLoads: (name) => cellThatLoads(this.notebook, name),
   };
 
   /** For panels in outputs: the active cell contains the panel, so code is inserted below it. */
   readonly cellServices: Services = {
     ...pageServices,
     insertCode: (text) => insertBelow(this.notebook, text),
+    insertFirst: (text) => insertFirst(this.notebook, text),
+    cellThatLoads: (name) => cellThatLoads(this.notebook, name),
   };
 }
 

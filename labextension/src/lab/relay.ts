@@ -1,6 +1,7 @@
 /** Connect through the Jupyter server's relay, which reaches the kernel even while a cell runs. */
 
 import type { FromKernel } from "../protocol";
+import { trans } from "../translation";
 import type { ConnectionEnd, Connect, EndReason } from "./connection";
 
 export interface RelayEndpoint {
@@ -20,19 +21,19 @@ interface RelayMessage {
   hint: string;
 }
 
-const LOST: ConnectionEnd = {
+const lost = (): ConnectionEnd => ({
   reason: "lost",
-  message: "The connection to the Jupyter server was lost. Retrying.",
-};
-const NO_RELAY: ConnectionEnd = {
+  message: trans.__("The connection to the Jupyter server was lost. Retrying."),
+});
+const noRelay = (): ConnectionEnd => ({
   reason: "none",
-  message: "This Jupyter server has no ipymcp extension.",
-  hint: "pip install ipymcp where the Jupyter server runs, then restart it",
-};
-const DENIED: ConnectionEnd = {
+  message: trans.__("This Jupyter server has no ipymcp extension."),
+  hint: trans.__("pip install ipymcp where the Jupyter server runs, then restart it"),
+});
+const denied = (): ConnectionEnd => ({
   reason: "denied",
-  message: "You do not have permission to run code on this Jupyter server, so you cannot use the panel.",
-};
+  message: trans.__("You do not have permission to run code on this Jupyter server, so you cannot use the panel."),
+});
 const UNAUTHORIZED = new Set([401, 403]);
 const NOT_FOUND = 404;
 
@@ -57,11 +58,11 @@ export function connectByRelay(place: RelayEndpoint): Connect {
       else events.received(message);
     };
     socket.onclose = () => {
-      if (wasOpen) return end(relayEnd ?? LOST);
+      if (wasOpen) return end(relayEnd ?? lost());
       // Browsers do not report why a WebSocket failed to open.
       place.probe().then(
-        (status) => end(status === NOT_FOUND ? NO_RELAY : UNAUTHORIZED.has(status) ? DENIED : LOST),
-        () => end(LOST),
+        (status) => end(status === NOT_FOUND ? noRelay() : UNAUTHORIZED.has(status) ? denied() : lost()),
+        () => end(lost()),
       );
     };
     return {

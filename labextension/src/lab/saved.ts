@@ -1,6 +1,8 @@
 /** The panel data saved in a notebook's outputs, next to an HTML table. */
 
+import { cardOf } from "../store";
 import type { PanelState } from "../store";
+import { trans } from "../translation";
 import type { ConnectionStatus } from "./connectionstatus";
 import type { ConnectionEnd, EndReason } from "./connection";
 
@@ -41,28 +43,24 @@ export function isLive(saved: SavedPanel, state: PanelState): boolean {
   const { card } = saved;
   return (
     isFromKernel(saved, state) &&
-    (card === undefined || Object.values(state.questions).some((each) => each.card === card))
+    (card === undefined || Object.values(state.questions).some((each) => cardOf(each) === card))
   );
 }
 
-const PAST = "This is a snapshot from when the cell ran.";
-const LOAD_AGAIN = "For a live panel, run %load_ext ipymcp, then run this cell again.";
 const KERNEL_ENDED: ReadonlySet<EndReason> = new Set<EndReason>(["ended", "unknown"]);
 
 /** A one-line note above a table that is not live. */
 export function staleNote(status: ConnectionStatus): string {
-  switch (status.kind) {
-    case "connecting":
-      return "";
-    case "panel":
-      return `${PAST} The kernel has changed: run the cell again for a live panel.`;
-    case "disconnected":
-      return `${PAST} ${KERNEL_ENDED.has(status.ended.reason) ? LOAD_AGAIN : endText(status.ended)}`;
-    case "no-kernel":
-      return `${PAST} For a live panel, start a kernel, run %load_ext ipymcp, then run this cell again.`;
-    default:
-      return `${PAST} ${LOAD_AGAIN}`;
-  }
+  if (status.kind === "connecting") return "";
+  return `${trans.__("This is a snapshot from when the cell ran.")} ${remedy(status)}`;
+}
+
+function remedy(status: ConnectionStatus): string {
+  if (status.kind === "panel") return trans.__("The kernel has changed: run the cell again for a live panel.");
+  if (status.kind === "disconnected" && !KERNEL_ENDED.has(status.ended.reason)) return endText(status.ended);
+  return status.kind === "no-kernel"
+    ? trans.__("For a live panel, start a kernel, run %load_ext ipymcp, then run this cell again.")
+    : trans.__("For a live panel, run %load_ext ipymcp, then run this cell again.");
 }
 
 const endText = ({ message, hint }: ConnectionEnd): string =>

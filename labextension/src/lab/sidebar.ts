@@ -1,11 +1,13 @@
 import { Widget } from "@lumino/widgets";
+import { trans } from "../translation";
 import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
 import { NO_NOTEBOOK } from "./connectionstatus";
 import { drawWelcome } from "./welcome";
 
 export const SIDEBAR = "ipymcp-sidebar";
-/** The width at which all tabs are readable. */
+/** What was hidden takes the focus only some frames after it is shown. */
+const FRAMES_TO_SHOW = 20;
 const MIN_WIDTH = "300px";
 
 /** The sidebar with the active notebook's panel. */
@@ -16,22 +18,23 @@ export class Sidebar extends Widget {
     super();
     this.id = SIDEBAR;
     this.title.icon = icon;
-    this.title.caption = "MCP servers";
+    this.title.caption = trans.__("MCP servers");
     Object.assign(this.node.style, { minWidth: MIN_WIDTH, overflow: "hidden" });
     this.node.tabIndex = -1;
     this.node.setAttribute("role", "region");
-    this.node.setAttribute("aria-label", "MCP servers of the active notebook");
+    this.node.setAttribute("aria-label", trans.__("MCP servers of the active notebook"));
     const nothing = (): void => undefined;
     drawWelcome(this.empty, { load: nothing, retry: nothing, insert: nothing }).show(NO_NOTEBOOK);
     this.showNotebook(null);
   }
 
   /** Focus the element that matches a selector in the current view, else the selected tab. */
-  focusInside(where?: string): void {
+  focusInside(where?: string, frames = FRAMES_TO_SHOW): void {
     requestAnimationFrame(() => {
       const find = (selector: string): HTMLElement | null => this.node.querySelector<HTMLElement>(selector);
       const found = where === undefined ? null : find(`[role=tabpanel]:not([hidden]) ${where}`);
       (found ?? find("[role=tab][aria-selected=true]") ?? find(".mcp-button") ?? this.node).focus();
+      if (frames > 0 && !this.node.contains(document.activeElement)) this.focusInside(where, frames - 1);
     });
   }
 

@@ -1,6 +1,7 @@
 /** The transport to one kernel: the server's relay, or a comm if there is none. */
 
 import type { FromKernel, ToKernel } from "../protocol";
+import { trans } from "../translation";
 import type { ConnectionState, Transport, Unsubscribe } from "../transport";
 import type { ConnectionEnd, Connect, Connection, EndReason } from "./connection";
 
@@ -16,7 +17,8 @@ const SECOND_RETRY_DELAY = 1500;
 const MIN_RETRY_INTERVAL = 1000;
 const MAX_RETRY_INTERVAL = 30_000;
 
-const BUSY = "a cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends";
+const busy = (): string =>
+  trans.__("a cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends");
 const CONNECTING: ConnectionState = { state: "connecting" };
 
 export interface Connectors {
@@ -115,7 +117,7 @@ export class KernelTransport implements Transport {
   // -- connection events
 
   private openState(): ConnectionState {
-    return this.usesComm && this.isBusy && !this.hasControl ? { state: "busy", reason: BUSY } : { state: "open" };
+    return this.usesComm && this.isBusy && !this.hasControl ? { state: "busy", reason: busy() } : { state: "open" };
   }
 
   private receive(message: FromKernel): void {

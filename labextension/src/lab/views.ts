@@ -2,7 +2,7 @@
 
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { Signal } from "@lumino/signaling";
-import type { Question } from "../protocol";
+import type { QuestionRow } from "../protocol";
 import { questionsOf } from "../store";
 import { NotebookView } from "./notebook";
 import type { RelayEndpoints } from "./notebook";
@@ -10,16 +10,19 @@ import type { RelayEndpoints } from "./notebook";
 export class NotebookViews {
   /** The active notebook changed. */
   readonly currentChanged = new Signal<this, NotebookView | null>(this);
+  /** Some open notebook's state or connection status changed. */
+  readonly anyChanged = new Signal<this, void>(this);
   /** The active notebook's state or connection status changed. */
   readonly changed = new Signal<this, void>(this);
   /** A question was asked in some open notebook. */
-  readonly asked = new Signal<this, { view: NotebookView; question: Question }>(this);
+  readonly asked = new Signal<this, { view: NotebookView; question: QuestionRow }>(this);
   current: NotebookView | null = null;
   private readonly views = new Map<NotebookPanel, NotebookView>();
 
   constructor(
     tracker: INotebookTracker,
     private readonly relays: RelayEndpoints,
+    private readonly openInMainArea?: (view: NotebookView) => void,
   ) {
     tracker.currentChanged.connect((_, notebook) => this.setCurrent(notebook));
     this.setCurrent(tracker.currentWidget);
@@ -28,6 +31,11 @@ export class NotebookViews {
   /** Return the view of an open notebook. */
   viewOf(notebook: NotebookPanel): NotebookView {
     return this.views.get(notebook) ?? this.create(notebook);
+  }
+
+  /** Return the views of all open notebooks that were active once. */
+  all(): NotebookView[] {
+    return [...this.views.values()];
   }
 
   private setCurrent(notebook: NotebookPanel | null): void {
@@ -39,17 +47,19 @@ export class NotebookViews {
   }
 
   private create(notebook: NotebookPanel): NotebookView {
-    const view = new NotebookView(notebook, this.relays);
+    const view = new NotebookView(notebook, this.relays, this.openInMainArea);
     this.views.set(notebook, view);
     const announced = new Set<string>();
     view.changed.connect(() => {
       this.announceQuestions(view, announced);
       if (view === this.current) this.changed.emit();
+      this.anyChanged.emit();
     });
     notebook.disposed.connect(() => {
       this.views.delete(notebook);
       view.dispose();
       if (view === this.current) this.setCurrent(null);
+      this.anyChanged.emit();
     });
     return view;
   }

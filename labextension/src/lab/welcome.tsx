@@ -2,19 +2,24 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { h, render } from "preact";
+import { useState } from "preact/hooks";
 import { createRoot } from "../root";
 import { visible } from "../text";
+import { trans } from "../translation";
 import { Button } from "../views/parts";
+import { usedSentence } from "../views/restore";
 import type { ConnectionStatus } from "./connectionstatus";
 
 export interface WelcomeActions {
-  load(): void;
+  /** Load ipymcp; then also the servers that the notebook used, and insert the cell that does all that. */
+  load(then: { again: boolean; insert: boolean }): void;
   retry(): void;
   insert(text: string): void;
 }
 
 export interface WelcomeView {
-  show(status: ConnectionStatus): void;
+  /** Show a status, and the names of servers that the notebook used before. */
+  show(status: ConnectionStatus, used?: string[]): void;
   remove(): void;
 }
 
@@ -22,33 +27,47 @@ export interface WelcomeView {
 export function drawWelcome(element: HTMLElement, actions: WelcomeActions): WelcomeView {
   const root = createRoot(element, "sidebar");
   return {
-    show: (status) => render(h(Welcome, { status, actions }), root.element),
+    show: (status, used = []) => render(h(Welcome, { status, used, actions }), root.element),
     remove: root.remove,
   };
 }
 
-function Welcome({ status, actions }: { status: ConnectionStatus; actions: WelcomeActions }): JSX.Element | null {
+interface WelcomeProps {
+  status: ConnectionStatus;
+  used: string[];
+  actions: WelcomeActions;
+}
+
+function Welcome({ status, used, actions }: WelcomeProps): JSX.Element | null {
   switch (status.kind) {
     case "no-notebook":
-      return <Message title="No notebook is open">Open a notebook to see its MCP servers here.</Message>;
+      return (
+        <Message title={trans.__("No notebook is open")}>
+          {trans.__("Open a notebook to see its MCP servers here.")}
+        </Message>
+      );
     case "no-kernel":
-      return <Message title="This notebook has no kernel">Start one to use MCP servers in it.</Message>;
+      return (
+        <Message title={trans.__("This notebook has no kernel")}>
+          {trans.__("Start one to use MCP servers in it.")}
+        </Message>
+      );
     case "connecting":
-      return <Message title={"Connecting to the kernel\u2026"} />;
+      return <Message title={trans.__("Connecting to the kernel\u2026")} />;
     case "other-language":
       return (
-        <Message title="Not a Python kernel">
-          ipymcp works in Python notebooks; this notebook's kernel runs {visible(status.language)}.
+        <Message title={trans.__("Not a Python kernel")}>
+          {trans.__("ipymcp works in Python notebooks; this notebook's kernel runs %1.", visible(status.language))}
         </Message>
       );
     case "absent":
-      return <NotLoaded status={status} actions={actions} />;
+      return <NotLoaded status={status} used={used} actions={actions} />;
     case "disconnected":
       return (
         <Message title={visible(status.ended.message)}>
           {status.ended.hint && <div>{visible(status.ended.hint)}</div>}
           <div class="mcp-actions">
-            <Button onClick={actions.retry}>Try again</Button>
+            <Button onClick={actions.retry}>{trans.__("Try again")}</Button>
           </div>
         </Message>
       );
@@ -59,24 +78,40 @@ function Welcome({ status, actions }: { status: ConnectionStatus; actions: Welco
 
 function NotLoaded({
   status,
+  used,
   actions,
-}: {
-  status: Extract<ConnectionStatus, { kind: "absent" }>;
-  actions: WelcomeActions;
-}): JSX.Element {
+}: WelcomeProps & { status: Extract<ConnectionStatus, { kind: "absent" }> }): JSX.Element {
   const { command, loading, problem } = status;
+  const [insert, setInsert] = useState(false);
   return (
-    <Message title="ipymcp is not loaded in this notebook">
+    <Message title={trans.__("ipymcp is not loaded in this notebook")}>
+      {used.length > 0 && (
+        <>
+          <div>{usedSentence(used)}</div>
+          <div class="mcp-actions">
+            <Button primary disabled={loading} onClick={() => actions.load({ again: true, insert })}>
+              {trans.__("Load again")}
+            </Button>
+          </div>
+        </>
+      )}
       <div>
-        Load it to use MCP servers here: the button runs <code>{command}</code> in the kernel.
+        {used.length
+          ? trans.__("Or load ipymcp without them. The button runs in the kernel:")
+          : trans.__("Load it to use MCP servers here. The button runs in the kernel:")}{" "}
+        <code>{command}</code>
       </div>
       <div class="mcp-actions">
-        <Button primary disabled={loading} onClick={actions.load}>
-          {loading ? "Loading\u2026" : "Load ipymcp"}
+        <Button primary={!used.length} disabled={loading} onClick={() => actions.load({ again: false, insert })}>
+          {loading ? trans.__("Loading\u2026") : trans.__("Load ipymcp")}
         </Button>
       </div>
+      <label class="mcp-check">
+        <input type="checkbox" checked={insert} onChange={(event) => setInsert(event.currentTarget.checked)} />
+        {trans.__("also insert it as the first cell")}
+      </label>
       <div role="status" aria-live="polite">
-        {loading && <div class="mcp-muted">If a cell is running, loading starts when it ends.</div>}
+        {loading && <div class="mcp-muted">{trans.__("If a cell is running, loading starts when it ends.")}</div>}
         {problem && (
           <div class="mcp-problem mcp-prose">
             <div>{visible(problem.message)}</div>
@@ -92,10 +127,10 @@ function Remedy({ text, actions }: { text: string; actions: WelcomeActions }): J
   return (
     <>
       <div>
-        Run <code>{text}</code> in a cell, then load ipymcp.
+        {trans.__("Run this in a cell, then load ipymcp:")} <code>{text}</code>
       </div>
       <div class="mcp-actions">
-        <Button onClick={() => actions.insert(text)}>Insert into a cell</Button>
+        <Button onClick={() => actions.insert(text)}>{trans.__("Insert into a cell")}</Button>
       </div>
     </>
   );
@@ -103,7 +138,7 @@ function Remedy({ text, actions }: { text: string; actions: WelcomeActions }): J
 
 function Message({ title, children }: { title: string; children?: ComponentChildren }): JSX.Element {
   return (
-    <section class="mcp-panel mcp-welcome" aria-label="MCP panel">
+    <section class="mcp-panel mcp-welcome" aria-label={trans.__("MCP panel")}>
       <h2>{title}</h2>
       {children}
     </section>

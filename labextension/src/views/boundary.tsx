@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { Component } from "preact";
 import { problemOf } from "../store";
+import { trans } from "../translation";
 import { Button, ProblemBox } from "./parts";
 
 interface State {
@@ -21,8 +22,8 @@ export class Boundary extends Component<{ children: ComponentChildren }, State> 
     const { message } = problemOf(error);
     return (
       <div class="mcp-empty">
-        <ProblemBox problem={{ message: `This view cannot be displayed: ${message}` }} />
-        <Button onClick={() => this.setState({ error: null })}>Try again</Button>
+        <ProblemBox problem={{ message: trans.__("This view cannot be displayed: %1", message) }} />
+        <Button onClick={() => this.setState({ error: null })}>{trans.__("Try again")}</Button>
       </div>
     );
   }

@@ -2,9 +2,11 @@ import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Panel } from "../panelmodel";
 import type { Problem, Verb, Verbs } from "../protocol";
+import type { StreamName, Streams } from "../rowbuffer";
 import type { Services } from "../services";
 import { isAllowed, problemOf } from "../store";
 import type { PanelState } from "../store";
+import { trans } from "../translation";
 
 export interface PanelContextValue {
   model: Panel;
@@ -65,7 +67,7 @@ export function useCopy(): (text: string) => void {
   const { model, services } = usePanel();
   return (text) =>
     void services.copy(text).then(
-      () => model.notify("Copied."),
+      () => model.notify(trans.__("Copied.")),
       (error: Error) => model.notify(error.message, true),
     );
 }
@@ -115,6 +117,53 @@ const notLoaded = (key: string): { value: null; problem: null; loading: boolean;
   loading: false,
   key,
 });
+
+/** Minimum milliseconds between two drawings of a stream. */
+const REDRAW_INTERVAL = 100;
+
+export interface StreamRows<Row> {
+  rows: Row[];
+  dropped: number;
+  version: number;
+}
+
+/** The rows of a server's log or messages: received while `followed`, and drawn while `drawn`. */
+export function useStream<Name extends StreamName>(
+  name: Name,
+  server: string,
+  followed: boolean,
+  drawn: boolean,
+): StreamRows<Streams[Name]> {
+  const { model } = usePanel();
+  const buffer = model.rows(name, server);
+  const snapshot = (): StreamRows<Streams[Name]> => ({
+    rows: buffer.rows,
+    dropped: buffer.dropped,
+    version: buffer.version,
+  });
+  const [state, setState] = useState(snapshot);
+  const draw = useRef<() => void>(() => undefined);
+  useEffect(() => {
+    if (!followed || !server) return;
+    return model.follow(name, server, () => draw.current());
+  }, [model, name, server, followed]);
+  useEffect(() => {
+    if (!drawn) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    setState(snapshot());
+    draw.current = () => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        setState(snapshot());
+      }, REDRAW_INTERVAL);
+    };
+    return () => {
+      clearTimeout(timer);
+      draw.current = () => undefined;
+    };
+  }, [buffer, drawn]);
+  return state;
+}
 
 /** A page-wide unique id prefix. Preact's own ids are unique only within one panel. */
 export function useUniqueId(): string {

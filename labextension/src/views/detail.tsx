@@ -1,5 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { trans } from "../translation";
 import { Button } from "./parts";
 
 interface Props {
@@ -26,7 +27,7 @@ export function ListAndDetail({ list, detail, subject, hint, onBack }: Props): J
   }, [subject]);
   const goBack = (): void => {
     onBack();
-    setTimeout(() => pair.current?.querySelector<HTMLElement>("[role=listbox]")?.focus());
+    setTimeout(() => pair.current?.querySelector<HTMLElement>("[role=listbox], [role=tree]")?.focus());
   };
   const keys = (event: KeyboardEvent): void => {
     if (event.key !== "Escape" || detail === null || event.defaultPrevented) return;
@@ -44,7 +45,7 @@ export function ListAndDetail({ list, detail, subject, hint, onBack }: Props): J
           <>
             <div class="mcp-back">
               <Button quiet onClick={goBack}>
-                {"\u2039"} Back
+                {"\u2039"} {trans.__("Back")}
               </Button>
             </div>
             {detail}

@@ -1,14 +1,12 @@
 import type { JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
-import type { LogLine } from "../protocol";
+import { useMemo, useState } from "preact/hooks";
+import type { LogRow } from "../protocol";
 import { serversOf } from "../store";
-import { clock, count, plural, singleLine } from "../text";
-import { useCopy, usePanel, useSelect } from "./context";
-import { Button, ServerSelect } from "./parts";
+import { clock, count, singleLine } from "../text";
+import { trans } from "../translation";
+import { useCopy, useSelect, useStream } from "./context";
+import { FilterSelect, SearchField, ServerSelect, StreamBar } from "./parts";
 import { Stream } from "./rows";
-
-/** Minimum milliseconds between renders. */
-const REDRAW_INTERVAL = 100;
 
 const LEVELS: { [level: string]: number } = {
   debug: 0,
@@ -21,42 +19,14 @@ const LEVELS: { [level: string]: number } = {
   alert: 3,
   emergency: 3,
 };
-const FILTERS = ["all levels", "info and above", "warnings", "errors"];
+const levelFilters = (): string[] => [
+  trans.__("all levels"),
+  trans.__("info and above"),
+  trans.__("warnings"),
+  trans.__("errors"),
+];
 const rank = (level: string): number => LEVELS[level.toLowerCase()] ?? 1;
 const LEVEL_CLASSES = ["mcp-muted", "", "mcp-tone-ask", "mcp-tone-bad"];
-
-interface LogSnapshot {
-  rows: LogLine[];
-  dropped: number;
-  version: number;
-}
-
-function useLog(server: string, active: boolean, paused: boolean): LogSnapshot {
-  const { model } = usePanel();
-  const buffer = model.logs(server);
-  const [snapshot, setSnapshot] = useState<LogSnapshot>({
-    rows: buffer.rows,
-    dropped: buffer.dropped,
-    version: buffer.version,
-  });
-  useEffect(() => {
-    if (!active || paused || !server) return;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const draw = (): void => {
-      timer = undefined;
-      setSnapshot({ rows: buffer.rows, dropped: buffer.dropped, version: buffer.version });
-    };
-    draw();
-    const unsubscribe = model.watchLogs(server, () => {
-      timer ??= setTimeout(draw, REDRAW_INTERVAL);
-    });
-    return () => {
-      clearTimeout(timer);
-      unsubscribe();
-    };
-  }, [model, server, active, paused, buffer]);
-  return snapshot;
-}
 
 export function LogsView({
   active,
@@ -70,13 +40,13 @@ export function LogsView({
   const all = useSelect((state) => state.servers);
   const servers = serversOf(all);
   const now = servers.some((each) => each.name === server) ? server : (servers[0]?.name ?? "");
-  if (!now) return <p class="mcp-empty">No servers are loaded.</p>;
+  if (!now) return <p class="mcp-empty">{trans.__("No servers are loaded.")}</p>;
   return (
     <Log
       key={now}
       active={active}
       server={now}
-      select={<ServerSelect servers={servers} value={now} label="Server" onChange={onServer} />}
+      select={<ServerSelect servers={servers} value={now} onChange={onServer} />}
     />
   );
 }
@@ -87,7 +57,8 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
   const [follow, setFollow] = useState(true);
   const [minLevel, setMinLevel] = useState(0);
   const [search, setSearch] = useState("");
-  const log = useLog(server, active, paused);
+  const isFollowed = active && !paused;
+  const log = useStream("logs", server, isFollowed, isFollowed);
   const rows = useMemo(() => {
     const words = search.toLowerCase();
     if (!minLevel && !words) return log.rows;
@@ -99,61 +70,47 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
     <div class="mcp-view">
       <div class="mcp-toolbar mcp-filters">
         {select}
-        <select
-          class="mcp-input mcp-select"
-          aria-label="Level"
+        <FilterSelect
+          label={trans.__("Level")}
           value={String(minLevel)}
-          onChange={(event) => setMinLevel(Number(event.currentTarget.value))}
-        >
-          {FILTERS.map((title, index) => (
-            <option key={title} value={String(index)}>
-              {title}
-            </option>
-          ))}
-        </select>
-        <input
-          class="mcp-input mcp-grow"
-          type="search"
-          aria-label="Search the log"
-          placeholder="Search"
-          value={search}
-          onInput={(event) => setSearch(event.currentTarget.value)}
+          options={levelFilters().map((title, index) => [String(index), title])}
+          onChange={(level) => setMinLevel(Number(level))}
         />
+        <SearchField label={trans.__("Search the log")} value={search} onInput={setSearch} />
       </div>
-      <div class="mcp-toolbar mcp-compact">
-        <button type="button" class="mcp-button" aria-pressed={paused} onClick={() => setPaused(!paused)}>
-          {paused ? "Resume" : "Pause"}
-        </button>
+      <StreamBar
+        paused={paused}
+        onPause={setPaused}
+        onCopy={copyRows}
+        count={
+          trans._n("%2 line", "%2 lines", rows.length, count(rows.length)) +
+          (log.dropped > 0
+            ? trans._n(", %2 earlier line not shown", ", %2 earlier lines not shown", log.dropped, count(log.dropped))
+            : "")
+        }
+      >
         <label class="mcp-check">
           <input type="checkbox" checked={follow} onChange={(event) => setFollow(event.currentTarget.checked)} />
-          follow
+          {trans.__("auto-scroll")}
         </label>
-        <Button quiet onClick={copyRows}>
-          Copy
-        </Button>
-        <span class="mcp-spacer" />
-        <span class="mcp-muted mcp-figure">
-          {plural(rows.length, "line")}
-          {log.dropped > 0 && `, ${count(log.dropped)} earlier not shown`}
-        </span>
-      </div>
+      </StreamBar>
       <Stream
         count={rows.length}
         height={18}
-        label={`Log of ${singleLine(server)}`}
+        label={trans.__("Log of %1", singleLine(server))}
         follow={follow && !paused}
         onFollow={setFollow}
         version={log.version}
         draw={(index) => {
           const row = rows[index];
-          return row && <LogRow row={row} />;
+          return row && <LogLine row={row} />;
         }}
       />
     </div>
   );
 }
 
-function LogRow({ row }: { row: LogLine }): JSX.Element {
+function LogLine({ row }: { row: LogRow }): JSX.Element {
   return (
     <>
       <span class="mcp-muted">{clock(row.time)}</span>{" "}

@@ -1,27 +1,77 @@
 /** Views of resources and prompts. */
 
-import type { ComponentChildren, JSX } from "preact";
-import { useCallback, useState } from "preact/hooks";
+import type { JSX } from "preact";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
 import { argumentsOf } from "../form/values";
-import type { JsonObject, Preview, Problem, Prompt, Resource, Server } from "../protocol";
+import type {
+  JsonObject,
+  Preview,
+  Problem,
+  PromptRow,
+  ResourceRow,
+  ResourceRows,
+  StringParameter,
+  Verbs,
+} from "../protocol";
 import { problemOf, serversOf } from "../store";
-import { bytes, singleLine, visible } from "../text";
-import { useLoaded, useAllowed, usePanel, useSelect } from "./context";
+import { bytes, count, singleLine, visible } from "../text";
+import { trans } from "../translation";
+import { useAllowed, usePanel, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
-import { Button, ProblemBox, ServerSelect } from "./parts";
+import type { Group } from "./offerlist";
+import { OfferLine, OfferList } from "./offerlist";
+import { Button, ProblemBox } from "./parts";
 import { PreviewView } from "./preview";
-import { Rows } from "./rows";
 
-type Kind = "resources" | "prompts";
+interface Props {
+  /** Show only this server's rows; empty for all. */
+  server: string;
+  /** The control that chooses what is listed. */
+  kinds: JSX.Element;
+}
 
-function useServerChoice(kind: Kind): { servers: Server[]; server: string; choose: (name: string) => void } {
-  const all = useSelect((state) => state.servers);
-  const servers = serversOf(all).filter((each) => each.state === "ready" && each[kind] !== null);
-  const [chosen, choose] = useState("");
-  const server = servers.some((each) => each.name === chosen) ? chosen : (servers[0]?.name ?? "");
-  return { servers, server, choose };
+interface Listed<Row> {
+  groups: Group<Row>[] | null;
+  problems: Problem[];
+}
+
+/** What the ready servers offer, listed again for a server whose list has changed. */
+function useOffers<V extends "resources" | "prompts", Row>(
+  verb: V,
+  rowsOf: (value: Verbs[V][1], server: string) => Row[],
+): Listed<Row> {
+  const { model } = usePanel();
+  const servers = useSelect((state) => state.servers);
+  const helloCount = useSelect((state) => state.helloCount);
+  const lists = useRef(new Map<string, { version: string; rows?: Row[]; problem?: Problem }>());
+  const [, redraw] = useState(0);
+  const offering = serversOf(servers).filter((each) => each.state === "ready" && each[verb] !== null);
+  const versions = offering.map((each) => [each.name, `${helloCount} ${each[verb]} ${each.tools_version}`] as const);
+  useEffect(() => {
+    for (const [server, version] of versions) {
+      const old = lists.current.get(server);
+      if (old?.version === version) continue;
+      const list = { ...old, version };
+      lists.current.set(server, list);
+      const finish = (found: { rows: Row[] } | { problem: Problem }): void => {
+        if (lists.current.get(server) !== list) return;
+        lists.current.set(server, { version, ...found });
+        redraw((count) => count + 1);
+      };
+      model.request(verb, { server } as Verbs[V][0]).then(
+        (value) => finish({ rows: rowsOf(value, server) }),
+        (error: unknown) => finish({ problem: problemOf(error) }),
+      );
+    }
+  }, [model, JSON.stringify(versions)]);
+  const found = versions.map(([server]) => ({ server, ...lists.current.get(server) }));
+  const groups = found.flatMap(({ server, rows }): Group<Row>[] => (rows?.length ? [[server, rows]] : []));
+  return {
+    groups: found.length && !found.some((each) => each.rows ?? each.problem) ? null : groups,
+    problems: found.flatMap(({ problem }) => problem ?? []),
+  };
 }
 
 /** The last loaded preview and a function to load one. */
@@ -46,112 +96,91 @@ function usePreview(): {
 }
 const NO_PREVIEW = { preview: null, problem: null, busy: false };
 
-/** A server dropdown and the list of what the server offers. */
-function OfferList<ResourceRow>({
-  label,
-  offering: { servers, server, choose },
-  isLoaded,
-  problem,
-  rows,
-  chosen,
-  onSelect,
-  draw,
-}: {
-  label: string;
-  offering: ReturnType<typeof useServerChoice>;
-  isLoaded: boolean;
-  problem: Problem | null;
-  rows: ResourceRow[];
-  chosen: ResourceRow | null;
-  onSelect: (row: ResourceRow) => void;
-  draw: (row: ResourceRow) => ComponentChildren;
-}): JSX.Element {
+function NoOffers({ kinds }: { kinds: JSX.Element }): JSX.Element {
   return (
     <>
-      <div class="mcp-toolbar">
-        <ServerSelect servers={servers} value={server} label="Server" onChange={choose} />
-      </div>
-      {problem && <ProblemBox problem={problem} />}
-      <Rows
-        count={rows.length}
-        height={26}
-        label={label}
-        selected={chosen ? rows.indexOf(chosen) : -1}
-        empty={isLoaded ? "This server lists none." : ""}
-        onSelect={(index) => {
-          const row = rows[index];
-          if (row) onSelect(row);
-        }}
-        draw={(index) => {
-          const row = rows[index];
-          return row && draw(row);
-        }}
-      />
+      {kinds}
+      <p class="mcp-empty">{trans.__("This panel is read-only and shows only servers, tools and logs.")}</p>
     </>
   );
 }
 
-function NoServer({ what }: { what: string }): JSX.Element {
-  return <p class="mcp-empty">{`No ready server offers ${what}.`}</p>;
-}
+const keyOf = ({ server, name }: { server: string; name: string }): string => `${server}\n${name}`;
 
-/** A resource or a resource template. */
-interface Row extends Resource {
+/** What a search in a list looks at. */
+const textOf = (row: { server: string; name: string; title?: string | null; description?: string | null }): string =>
+  `${row.server} ${row.name} ${row.title ?? ""} ${row.description ?? ""}`.toLowerCase();
+
+/** A resource or a resource template of a server. */
+interface Resource extends ResourceRow {
+  server: string;
   template: boolean;
-  parameters?: { name: string; required: boolean }[];
+  parameters?: StringParameter[];
 }
 
-export function ResourcesView(): JSX.Element {
-  const choice = useServerChoice("resources");
-  const { server } = choice;
-  const version = useSelect((state) => state.servers[server]?.resources ?? 0);
+const resourcesOf = ({ resources, templates }: ResourceRows, server: string): Resource[] => [
+  ...resources.map((each) => ({ ...each, server, template: false })),
+  ...templates.map((each) => ({ ...each, server, uri: each.template, template: true })),
+];
+const uriKey = ({ server, uri }: Resource): string => `${server}\n${uri}`;
+
+export function ResourcesView(props: Props): JSX.Element {
+  return useAllowed("read") ? <Resources {...props} /> : <NoOffers kinds={props.kinds} />;
+}
+
+function Resources({ server: shown, kinds }: Props): JSX.Element {
   const { model } = usePanel();
-  const may = useAllowed("read");
-  const { value, problem } = useLoaded("resources", server && may ? { server } : null, `${server}\n${version}`);
-  const [uri, setUri] = useState<string | null>(null);
+  const { groups, problems } = useOffers("resources", resourcesOf);
+  const [key, setKey] = useState<string | null>(null);
   const fetched = usePreview();
-  if (!server) return <NoServer what="resources" />;
-  if (!may) return <p class="mcp-empty">This panel is read-only and shows only servers, tools and logs.</p>;
-  const rows: Row[] = [
-    ...(value?.resources ?? []).map((each) => ({ ...each, template: false })),
-    ...(value?.templates ?? []).map((each) => ({ ...each, uri: each.template, template: true })),
-  ];
-  const chosen = rows.find((each) => each.uri === uri) ?? null;
+  const chosen = groups?.flatMap(([, rows]) => rows).find((each) => uriKey(each) === key) ?? null;
   const list = (
-    <OfferList
-      label="Resources"
-      {...{ offering: choice, problem, rows, chosen }}
-      isLoaded={value !== null}
-      onSelect={(row) => {
-        setUri(row.uri);
-        fetched.clear();
-        if (!row.template) void fetched.load(model.request("read", { server, uri: row.uri }));
-      }}
+    <OfferList<Resource>
+      kinds={kinds}
+      label={trans.__("Resources")}
+      searchLabel={trans.__("Search resources")}
+      groups={groups}
+      server={shown}
+      total={(length) => trans._n("%2 resource", "%2 resources", length, count(length))}
+      empty={trans.__("No ready server has resources.")}
+      problems={problems}
+      textOf={(row) => `${textOf(row)} ${row.uri.toLowerCase()}`}
+      keyOf={uriKey}
+      hasSecondLine={({ description }) => Boolean(description)}
       draw={(row) => (
-        <>
-          <span class="mcp-ellipsis" title={singleLine(row.uri)}>
-            {singleLine(row.title ?? row.name)}
-          </span>
-          <span class="mcp-muted mcp-row-badges">{row.template ? "template" : singleLine(row.mime ?? "")}</span>
-        </>
+        <OfferLine name={row.title ?? row.name} title={row.uri} description={row.description}>
+          <span class="mcp-muted">{row.template ? trans.__("template") : singleLine(row.mime ?? "")}</span>
+        </OfferLine>
       )}
+      chosen={key}
+      onChoose={(row) => {
+        setKey(uriKey(row));
+        fetched.clear();
+        if (!row.template) void fetched.load(model.request("read", { server: row.server, uri: row.uri }));
+      }}
     />
   );
+  const server = chosen?.server ?? "";
   const detail = chosen && (
     <div class="mcp-tool">
       <h3>{singleLine(chosen.title ?? chosen.name)}</h3>
       {chosen.description && <div class="mcp-prose">{visible(chosen.description)}</div>}
       {chosen.size != null && <div class="mcp-muted">{bytes(chosen.size)}</div>}
       {chosen.parameters ? (
-        <Parameters
-          key={chosen.uri}
-          template={chosen.uri}
-          parameters={chosen.parameters}
-          busy={fetched.busy}
-          onRead={(values) =>
-            void fetched.load(model.request("read", { server, template: chosen.uri, arguments: values }))
-          }
-        />
+        <>
+          <code>{singleLine(chosen.uri)}</code>
+          <StringForm
+            key={chosen.uri}
+            parameters={chosen.parameters}
+            busy={fetched.busy}
+            action={trans.__("Read")}
+            empty={trans.__("This template takes no parameters.")}
+            of={{ server, template: chosen.uri }}
+            onSubmit={(values) =>
+              void fetched.load(model.request("read", { server, template: chosen.uri, arguments: values }))
+            }
+          />
+        </>
       ) : (
         <Address
           key={chosen.uri}
@@ -168,41 +197,48 @@ export function ResourcesView(): JSX.Element {
     <ListAndDetail
       list={list}
       detail={detail}
-      subject={uri ?? ""}
-      hint="Choose a resource to read it."
-      onBack={() => setUri(null)}
+      subject={key ?? ""}
+      hint={trans.__("Choose a resource to read it.")}
+      onBack={() => setKey(null)}
     />
   );
 }
 
-/** A form for a template's parameters; the kernel expands the URI. */
-function Parameters(props: {
-  template: string;
-  parameters: { name: string; required: boolean }[];
+/** A form of strings: prompt arguments and template parameters have no other type. */
+function StringForm(props: {
+  parameters: StringParameter[];
   busy: boolean;
-  onRead(values: JsonObject): void;
+  action: string;
+  empty: string;
+  /** The server, and the prompt or template of the parameters. */
+  of: { server: string; prompt?: string; template?: string };
+  onSubmit(values: { [key: string]: string }): void;
 }): JSX.Element {
+  const { model } = usePanel();
+  const suggest = (argument: string, typed: string, others: { [key: string]: string }): Promise<string[]> =>
+    model.request("suggest", { ...props.of, argument, typed, others }).catch(() => []);
+
   const [schema] = useState(() => stringSchema(props.parameters));
   const [form, setForm] = useState<FormState>({ value: {}, hasInvalidJson: false });
   const handleChange = useCallback((state: FormState) => setForm(state), []);
-  const read = (): void => {
-    if (!props.busy && !form.hasInvalidJson) props.onRead(argumentsOf(form.value, schema));
+  const submit = (): void => {
+    if (props.busy || form.hasInvalidJson) return;
+    const strings = Object.entries(argumentsOf(form.value, schema)).map(([key, value]) => [key, String(value)]);
+    props.onSubmit(Object.fromEntries(strings) as { [key: string]: string });
   };
   return (
-    <>
-      <code>{singleLine(props.template)}</code>
-      <SchemaForm
-        schema={schema}
-        errors={NO_ERRORS}
-        onChange={handleChange}
-        onSubmit={read}
-        empty="This template takes no parameters."
-      >
-        <Button primary busy={props.busy} onClick={read}>
-          Read
-        </Button>
-      </SchemaForm>
-    </>
+    <SchemaForm
+      schema={schema}
+      errors={NO_ERRORS}
+      onChange={handleChange}
+      onSubmit={submit}
+      empty={props.empty}
+      suggest={suggest}
+    >
+      <Button primary busy={props.busy} onClick={submit}>
+        {props.action}
+      </Button>
+    </SchemaForm>
   );
 }
 
@@ -219,20 +255,19 @@ function Address({ uri, busy, onRead }: { uri: string; busy: boolean; onRead(uri
     >
       <input
         class="mcp-input mcp-grow"
-        aria-label="Address"
+        aria-label={trans.__("Address")}
         value={typed}
         spellcheck={false}
         onInput={(event) => setTyped(event.currentTarget.value)}
       />
       <Button busy={busy} onClick={() => onRead(typed)}>
-        Read
+        {trans.__("Read")}
       </Button>
     </form>
   );
 }
 
-/** Build a form schema of strings: prompt arguments and template parameters have no other type. */
-function stringSchema(parameters: Prompt["arguments"]): JsonObject {
+function stringSchema(parameters: StringParameter[]): JsonObject {
   const properties = parameters.map(({ name, description }) => [
     name,
     { type: "string", description: description ?? "" },
@@ -244,69 +279,67 @@ function stringSchema(parameters: Prompt["arguments"]): JsonObject {
   };
 }
 
-export function PromptsView(): JSX.Element {
-  const choice = useServerChoice("prompts");
-  const { server } = choice;
-  const version = useSelect((state) => state.servers[server]?.prompts ?? 0);
-  const may = useAllowed("prompt");
-  const { value, problem } = useLoaded("prompts", server && may ? { server } : null, `${server}\n${version}`);
-  const [name, setName] = useState<string | null>(null);
-  if (!server) return <NoServer what="prompts" />;
-  if (!may) return <p class="mcp-empty">This panel is read-only and shows only servers, tools and logs.</p>;
-  const prompts = value ?? [];
-  const chosen = prompts.find((each) => each.name === name) ?? null;
+interface Prompt extends PromptRow {
+  server: string;
+}
+
+const promptsOf = (prompts: PromptRow[], server: string): Prompt[] => prompts.map((each) => ({ ...each, server }));
+
+export function PromptsView(props: Props): JSX.Element {
+  return useAllowed("prompt") ? <Prompts {...props} /> : <NoOffers kinds={props.kinds} />;
+}
+
+function Prompts({ server: shown, kinds }: Props): JSX.Element {
+  const { groups, problems } = useOffers("prompts", promptsOf);
+  const [key, setKey] = useState<string | null>(null);
+  const chosen = groups?.flatMap(([, rows]) => rows).find((each) => keyOf(each) === key) ?? null;
   const list = (
-    <OfferList
-      label="Prompts"
-      {...{ offering: choice, problem, rows: prompts, chosen }}
-      isLoaded={value !== null}
-      onSelect={(prompt) => setName(prompt.name)}
-      draw={(prompt) => <span class="mcp-ellipsis">{singleLine(prompt.title ?? prompt.name)}</span>}
+    <OfferList<Prompt>
+      kinds={kinds}
+      label={trans.__("Prompts")}
+      searchLabel={trans.__("Search prompts")}
+      groups={groups}
+      server={shown}
+      total={(length) => trans._n("%2 prompt", "%2 prompts", length, count(length))}
+      empty={trans.__("No ready server has prompts.")}
+      problems={problems}
+      textOf={textOf}
+      keyOf={keyOf}
+      hasSecondLine={({ description }) => Boolean(description)}
+      draw={(row) => <OfferLine name={row.title ?? row.name} title={row.name} description={row.description} />}
+      chosen={key}
+      onChoose={(row) => setKey(keyOf(row))}
     />
   );
   return (
     <ListAndDetail
       list={list}
-      detail={chosen && <PromptDetail key={`${server}\n${chosen.name}`} server={server} prompt={chosen} />}
-      subject={name ?? ""}
-      hint="Choose a prompt to fill it in."
-      onBack={() => setName(null)}
+      detail={chosen && <PromptDetail key={keyOf(chosen)} prompt={chosen} />}
+      subject={key ?? ""}
+      hint={trans.__("Choose a prompt to fill it in.")}
+      onBack={() => setKey(null)}
     />
   );
 }
 
-function PromptDetail({ server, prompt }: { server: string; prompt: Prompt }): JSX.Element {
+function PromptDetail({ prompt }: { prompt: Prompt }): JSX.Element {
+  const { server } = prompt;
   const { model } = usePanel();
-  const [schema] = useState(() => stringSchema(prompt.arguments));
-  const [form, setForm] = useState<FormState>({ value: {}, hasInvalidJson: false });
-  const handleChange = useCallback((state: FormState) => setForm(state), []);
   const fetched = usePreview();
-  const get = (): void => {
-    if (form.hasInvalidJson) return;
-    const strings = Object.entries(argumentsOf(form.value, schema)).map(([key, value]) => [key, String(value)]);
-    void fetched.load(
-      model.request("prompt", {
-        server,
-        prompt: prompt.name,
-        arguments: Object.fromEntries(strings) as { [key: string]: string },
-      }),
-    );
-  };
   return (
     <div class="mcp-tool">
       <h3>{singleLine(prompt.title ?? prompt.name)}</h3>
       {prompt.description && <div class="mcp-prose">{visible(prompt.description)}</div>}
-      <SchemaForm
-        schema={schema}
-        errors={NO_ERRORS}
-        onChange={handleChange}
-        onSubmit={get}
-        empty="This prompt takes no arguments."
-      >
-        <Button primary busy={fetched.busy} onClick={get}>
-          Get
-        </Button>
-      </SchemaForm>
+      <StringForm
+        parameters={prompt.arguments}
+        busy={fetched.busy}
+        action={trans.__("Get")}
+        empty={trans.__("This prompt takes no arguments.")}
+        of={{ server, prompt: prompt.name }}
+        onSubmit={(values) =>
+          void fetched.load(model.request("prompt", { server, prompt: prompt.name, arguments: values }))
+        }
+      />
       {fetched.problem && <ProblemBox problem={fetched.problem} />}
       {fetched.preview && <PreviewView preview={fetched.preview} label={prompt.name} />}
     </div>

@@ -2,59 +2,61 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { Badge, Call, Problem, ServerState } from "../protocol";
+import type { Badge, CallRow, Problem, ServerRow, Verb } from "../protocol";
 import { singleLine, visible, wholeDuration } from "../text";
-import { useRequest, useAllowed, useNow, useUniqueId } from "./context";
+import { trans } from "../translation";
+import { problemText, useAllowed, useCopy, useNow, useRequest, useUniqueId } from "./context";
 
-export const STATE_LABELS: { [State in ServerState]: string } = {
-  disabled: "disabled",
-  stopped: "stopped",
-  starting: "starting",
-  ready: "ready",
-  restarting: "restarting",
-  error: "failed",
-  needs_trust: "needs trust",
-  needs_auth: "needs login",
-  unreachable: "unreachable",
-};
+/** An intent that acts on a whole server. */
+export type ServerAction = Extract<
+  Verb,
+  "start" | "stop" | "restart" | "unload" | "enable" | "disable" | "trust" | "login"
+>;
 
-const TONES: { [State in ServerState]: "good" | "busy" | "bad" | "ask" | "off" } = {
-  disabled: "off",
-  stopped: "off",
-  starting: "busy",
-  ready: "good",
-  restarting: "busy",
-  error: "bad",
-  needs_trust: "ask",
-  needs_auth: "ask",
-  unreachable: "bad",
-};
+interface StateView {
+  label: string;
+  tone: "good" | "busy" | "bad" | "ask" | "off";
+  /** The actions that are available; the first is the primary one. */
+  actions: ServerAction[];
+}
 
-export function StateMark({ state }: { state: ServerState }): JSX.Element {
-  const word = STATE_LABELS[state] ?? singleLine(state);
+/** The words are those of tables, messages and code in the kernel. */
+const serverStates = (): { [State in ServerRow["state"]]: StateView } => ({
+  disabled: { label: trans.__("disabled"), tone: "off", actions: ["enable", "unload"] },
+  stopped: { label: trans.__("stopped"), tone: "off", actions: ["start", "disable", "unload"] },
+  starting: { label: trans.__("starting"), tone: "busy", actions: ["stop"] },
+  ready: { label: trans.__("ready"), tone: "good", actions: ["stop", "restart", "disable", "unload"] },
+  restarting: { label: trans.__("restarting"), tone: "busy", actions: ["stop"] },
+  error: { label: trans.__("failed"), tone: "bad", actions: ["start", "disable", "unload"] },
+  needs_trust: { label: trans.__("needs trust"), tone: "ask", actions: ["trust", "disable", "unload"] },
+  needs_auth: { label: trans.__("needs login"), tone: "ask", actions: ["login", "disable", "unload"] },
+  unreachable: { label: trans.__("unreachable"), tone: "bad", actions: ["start", "disable", "unload"] },
+});
+
+/** How a state is shown; one that this page does not know has no actions. */
+export function stateView(state: ServerRow["state"]): StateView {
+  return serverStates()[state] ?? { label: singleLine(state), tone: "off", actions: [] };
+}
+
+export function StateMark({ state }: { state: ServerRow["state"] }): JSX.Element {
+  const { label, tone } = stateView(state);
   return (
-    <span class={`mcp-state mcp-tone-${TONES[state] ?? "off"}`}>
+    <span class={`mcp-state mcp-tone-${tone}`}>
       <span class="mcp-dot" aria-hidden="true" />
-      {word}
+      {label}
     </span>
   );
 }
 
-const SEVERITIES: { [kind: string]: number } = { danger: 2, neutral: 1, safe: 0 };
-
-/** The most severe badge, for rows with space for only one. */
-export function mostSevere(badges: Badge[]): Badge[] {
-  const [first, ...others] = badges;
-  if (!first) return [];
-  const rank = ({ kind }: Badge): number => SEVERITIES[kind] ?? 1;
-  return [others.reduce((found, each) => (rank(each) > rank(found) ? each : found), first)];
-}
-
-export function Badges({ badges }: { badges: Badge[] }): JSX.Element {
+export function Badges({ badges }: { badges: (Badge & { title?: string })[] }): JSX.Element {
   return (
     <>
-      {badges.map(({ text, kind }) => (
-        <span key={text} class={`mcp-badge mcp-badge-${kind === "safe" || kind === "danger" ? kind : "neutral"}`}>
+      {badges.map(({ text, kind, title }) => (
+        <span
+          key={text}
+          class={`mcp-badge mcp-badge-${kind === "safe" || kind === "danger" ? kind : "neutral"}`}
+          title={title}
+        >
           {singleLine(text)}
         </span>
       ))}
@@ -65,11 +67,39 @@ export function Badges({ badges }: { badges: Badge[] }): JSX.Element {
 /** Messages longer than this scroll and need keyboard focus. */
 const LONG_MESSAGE = 400;
 
-export function ProblemBox({ problem }: { problem: Problem }): JSX.Element {
+interface ProblemProps {
+  problem: Problem;
+  onRetry?: () => void;
+  /** Show the log of the server that failed. */
+  onLog?: () => void;
+  children?: ComponentChildren;
+}
+
+/** An error with its remedy, and what can be done about it. */
+export function ProblemBox({ problem, onRetry, onLog, children }: ProblemProps): JSX.Element {
+  const copy = useCopy();
   return (
-    <div class="mcp-problem" tabIndex={problem.message.length > LONG_MESSAGE ? 0 : undefined}>
-      <div>{visible(problem.message)}</div>
-      {problem.hint && <div class="mcp-hint">{visible(problem.hint)}</div>}
+    <div class="mcp-problem">
+      <div class="mcp-problem-text" tabIndex={problem.message.length > LONG_MESSAGE ? 0 : undefined}>
+        <div>{visible(problem.message)}</div>
+        {problem.hint && <div class="mcp-hint">{visible(problem.hint)}</div>}
+      </div>
+      {children}
+      <div class="mcp-problem-actions">
+        {onRetry && (
+          <Button quiet onClick={onRetry}>
+            {trans.__("Retry")}
+          </Button>
+        )}
+        {onLog && (
+          <Button quiet onClick={onLog}>
+            {trans.__("View log")}
+          </Button>
+        )}
+        <Button quiet onClick={() => copy(visible(problemText(problem)))}>
+          {trans.__("Copy")}
+        </Button>
+      </div>
     </div>
   );
 }
@@ -92,9 +122,10 @@ interface ButtonProps {
   /** Ignore clicks but keep the focus. */
   busy?: boolean;
   label?: string;
+  title?: string;
 }
 
-export function Button({ onClick, children, primary, quiet, disabled, busy, label }: ButtonProps): JSX.Element {
+export function Button({ onClick, children, primary, quiet, disabled, busy, label, title }: ButtonProps): JSX.Element {
   const kind = primary ? " mcp-primary" : quiet ? " mcp-quiet" : "";
   return (
     <button
@@ -103,6 +134,7 @@ export function Button({ onClick, children, primary, quiet, disabled, busy, labe
       disabled={disabled ?? false}
       aria-disabled={busy === true ? true : undefined}
       aria-label={label}
+      title={title}
       onClick={busy === true ? undefined : onClick}
     >
       {children}
@@ -115,7 +147,7 @@ export function Disclosure(props: { title: string; open?: boolean; children: () 
   const [open, setOpen] = useState(props.open ?? false);
   const id = useUniqueId();
   return (
-    <div class="mcp-disclosure">
+    <div>
       <button type="button" class="mcp-caret" aria-expanded={open} aria-controls={id} onClick={() => setOpen(!open)}>
         {props.title}
       </button>
@@ -127,7 +159,7 @@ export function Disclosure(props: { title: string; open?: boolean; children: () 
 }
 
 /** A call's progress, running time and Cancel button, at a constant height. */
-export function CallProgress({ call }: { call: Call }): JSX.Element {
+export function CallProgress({ call }: { call: CallRow }): JSX.Element {
   const now = useNow(true);
   const act = useRequest();
   const mayCancel = useAllowed("cancel");
@@ -139,19 +171,23 @@ export function CallProgress({ call }: { call: Call }): JSX.Element {
     <div class="mcp-call">
       <div class="mcp-call-line">
         <span class="mcp-ellipsis">
-          {progress?.message ? singleLine(progress.message) : part === null ? "running" : `${Math.round(part * 100)} %`}
+          {progress?.message
+            ? singleLine(progress.message)
+            : part === null
+              ? trans.__("running")
+              : `${Math.round(part * 100)} %`}
         </span>
         <span class="mcp-muted mcp-figure">{wholeDuration(now - call.started)}</span>
         {mayCancel && (
-          <Button label={`Cancel ${singleLine(name)}`} onClick={() => void act("cancel", { call: call.id })}>
-            Cancel
+          <Button label={trans.__("Cancel %1", singleLine(name))} onClick={() => void act("cancel", { call: call.id })}>
+            {trans.__("Cancel")}
           </Button>
         )}
       </div>
       <div
         class={part === null ? "mcp-bar mcp-bar-open" : "mcp-bar"}
         role="progressbar"
-        aria-label={`Progress of ${singleLine(name)}`}
+        aria-label={trans.__("Progress of %1", singleLine(name))}
         aria-valuemin={0}
         aria-valuemax={100}
         aria-valuenow={part === null ? undefined : Math.round(part * 100)}
@@ -202,9 +238,77 @@ export function Tabs<Name extends string>({ names, now, onChange, prefix, label 
         >
           {title}
           {note && <span class="mcp-count">{note}</span>}
-          {note && <span class="mcp-visually-hidden"> running</span>}
+          {note && <span class="mcp-visually-hidden"> {trans.__("running")}</span>}
         </button>
       ))}
+    </div>
+  );
+}
+
+/** The field that a list is searched by. */
+export function SearchField(props: {
+  label: string;
+  value: string;
+  onInput(words: string): void;
+  onKeyDown?: (event: KeyboardEvent) => void;
+}): JSX.Element {
+  return (
+    <input
+      class="mcp-input mcp-grow"
+      type="search"
+      aria-label={props.label}
+      placeholder={props.label}
+      value={props.value}
+      onInput={(event) => props.onInput(event.currentTarget.value)}
+      onKeyDown={props.onKeyDown}
+    />
+  );
+}
+
+/** A dropdown that filters a list. */
+export function FilterSelect<Value extends string>(props: {
+  label: string;
+  value: Value;
+  /** Values and titles. */
+  options: readonly (readonly [value: Value, title: string])[];
+  onChange(value: Value): void;
+}): JSX.Element {
+  return (
+    <select
+      class="mcp-input"
+      aria-label={props.label}
+      value={props.value}
+      onChange={(event) => props.onChange(event.currentTarget.value as Value)}
+    >
+      {props.options.map(([value, title]) => (
+        <option key={value} value={value}>
+          {title}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** What can be done with rows that keep arriving, and how many there are. */
+export function StreamBar(props: {
+  paused: boolean;
+  onPause(paused: boolean): void;
+  onCopy(): void;
+  count: string;
+  children?: ComponentChildren;
+}): JSX.Element {
+  const { paused, onPause } = props;
+  return (
+    <div class="mcp-toolbar mcp-compact">
+      <button type="button" class="mcp-button" aria-pressed={paused} onClick={() => onPause(!paused)}>
+        {paused ? trans.__("Resume") : trans.__("Pause")}
+      </button>
+      {props.children}
+      <Button quiet onClick={props.onCopy}>
+        {trans.__("Copy")}
+      </Button>
+      <span class="mcp-spacer" />
+      <span class="mcp-muted mcp-figure">{props.count}</span>
     </div>
   );
 }
@@ -213,21 +317,19 @@ export function Tabs<Name extends string>({ names, now, onChange, prefix, label 
 export function ServerSelect(props: {
   servers: { name: string }[];
   value: string;
-  label: string;
   onChange(name: string): void;
 }): JSX.Element {
+  const { servers, ...rest } = props;
+  const options = servers.map(({ name }) => [name, singleLine(name)] as const);
+  return <FilterSelect label={trans.__("Server")} options={options} {...rest} />;
+}
+
+/** One row of a list of facts: a name and its value. */
+export function Fact({ name, children }: { name: string; children: ComponentChildren }): JSX.Element {
   return (
-    <select
-      class="mcp-input mcp-select"
-      aria-label={props.label}
-      value={props.value}
-      onChange={(event) => props.onChange(event.currentTarget.value)}
-    >
-      {props.servers.map(({ name }) => (
-        <option key={name} value={name}>
-          {singleLine(name)}
-        </option>
-      ))}
-    </select>
+    <>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </>
   );
 }

@@ -7,19 +7,22 @@ import { SchemaForm } from "../form/form";
 import { valueText } from "../form/schema";
 import { argumentsOf, defaults } from "../form/values";
 import type {
-  Answer,
+  AnswerFields,
   ApprovalAnswer,
-  ApproveQuestion,
-  ArgumentError,
-  FillQuestion,
-  Question,
-  TrustQuestion,
-  VisitQuestion,
+  ApprovalPage,
+  FieldError,
+  FormPage,
+  QuestionHead,
+  QuestionRow,
+  TrustPage,
+  LinkPage,
   WantedCall,
 } from "../protocol";
 import { problemOf, questionsOf } from "../store";
-import { singleLine, visible, webAddress } from "../text";
+import { count, singleLine, visible, webAddress } from "../text";
+import { trans } from "../translation";
 import { problemText, useAllowed, usePanel, useSelect } from "./context";
+import { MenuButton } from "./menu";
 import { Button, Lines } from "./parts";
 
 /** Class of a question form below a waiting cell. */
@@ -32,11 +35,20 @@ export function Questions({ prefix }: { prefix: string }): JSX.Element {
   return (
     <>
       <span class="mcp-visually-hidden" role="status">
-        {question ? `${singleLine(question.server)} asks: ${singleLine(question.title)}` : ""}
+        {question ? trans.__("A question: %1", headingOf(question)) : ""}
       </span>
       {question && <Dialog key={question.id} question={question} more={others.length} prefix={prefix} />}
     </>
   );
+}
+
+/** What is asked, as a sentence: of a single call what its caller wants. */
+function headingOf(question: QuestionRow): string {
+  const calls = question.type === "approve" ? question.calls : [];
+  const [call, ...others] = calls;
+  if (!call) return singleLine(question.title);
+  const total = calls.reduce((sum, each) => sum + (each.count ?? 1), 0);
+  return others.length ? trans.__("%1 calls need your consent", count(total)) : sentenceOf(call);
 }
 
 /** Milliseconds after a question moves the layout during which clicks are ignored. */
@@ -78,14 +90,14 @@ function focusQuestion(dialog: HTMLElement): () => void {
   };
 }
 
-function Dialog({ question, more, prefix }: { question: Question; more: number; prefix: string }): JSX.Element {
+function Dialog({ question, more, prefix }: { question: QuestionRow; more: number; prefix: string }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const may = useAllowed("answer");
   const [problem, setProblem] = useState("");
   const { model } = usePanel();
   useEffect(() => (box.current ? focusQuestion(box.current) : undefined), []);
   const answer = useCallback(
-    async (value: Answer): Promise<unknown> => {
+    async (value: AnswerFields): Promise<unknown> => {
       try {
         setProblem("");
         return await model.request("answer", value);
@@ -107,16 +119,16 @@ function Dialog({ question, more, prefix }: { question: Question; more: number; 
       ref={box}
     >
       <h2 id={`${prefix}-question`}>
-        {singleLine(question.title)}
-        {more > 0 && <span class="mcp-muted">{` · ${more} more after this`}</span>}
+        {headingOf(question)}
+        {more > 0 && <span class="mcp-muted">{` · ${trans.__("%1 more after this", more)}`}</span>}
       </h2>
-      <div class="mcp-prose" id={`${prefix}-message`}>
+      <div class="mcp-prose" id={`${prefix}-message`} hidden={!question.message}>
         {visible(question.message)}
       </div>
       {may ? (
         <Body question={question} answer={answer} />
       ) : (
-        <p class="mcp-muted">This panel is read-only: answer in the notebook.</p>
+        <p class="mcp-muted">{trans.__("This panel is read-only: answer in the notebook.")}</p>
       )}
       <div role="alert" class="mcp-field-error">
         {visible(problem)}
@@ -125,9 +137,9 @@ function Dialog({ question, more, prefix }: { question: Question; more: number; 
   );
 }
 
-type SendAnswer = (value: Answer) => Promise<unknown>;
+type SendAnswer = (value: AnswerFields) => Promise<unknown>;
 
-function Body({ question, answer }: { question: Question; answer: SendAnswer }): JSX.Element {
+function Body({ question, answer }: { question: QuestionRow; answer: SendAnswer }): JSX.Element {
   switch (question.type) {
     case "approve":
       return <Approve question={question} answer={answer} />;
@@ -140,85 +152,106 @@ function Body({ question, answer }: { question: Question; answer: SendAnswer }):
     default:
       return (
         <div class="mcp-actions">
-          <Button onClick={() => void answer({ question: question.id, action: "cancel" })}>Cancel</Button>
+          <Button onClick={() => void answer({ question: question.id, action: "cancel" })}>{trans.__("Cancel")}</Button>
         </div>
       );
   }
 }
 
-const CALLER_PHRASES = {
-  user: "You call",
-  model: "A model wants to call",
-  app: "An app wants to call",
-  server: "A server wants your model to answer",
-};
-const ANSWER_LABELS: { [A in ApprovalAnswer]: string } = {
-  once: "Allow once",
-  answer: "Allow for the rest of this answer",
-  server: "Allow all tools of the server in this notebook",
-  notebook: "Allow the tool in this notebook",
-  always: "Always allow the tool",
-  never: "Never allow the tool",
-  no: "Deny",
-};
+/** What the caller of a call wants, in the words that the kernel uses at a prompt. */
+function sentenceOf({ caller, server, tool, code, count: times = 1 }: WantedCall): string {
+  const one = singleLine(`${server}.${tool}`);
+  const repeated = times ? trans.__("%1 %2 times", one, count(times)) : trans.__("%1 for every row", one);
+  const name = times === 1 ? one : repeated;
+  switch (caller) {
+    case "server":
+      return trans.__("The server %1 wants to use your model", singleLine(server));
+    case "app":
+      return trans.__("An app wants to run %1", name);
+    case "user":
+      return trans.__("You want to run %1", name);
+    default:
+      return code
+        ? trans.__("The model wants to run code in this notebook")
+        : trans.__("The model wants to run %1", name);
+  }
+}
 
-function Approve({ question, answer }: { question: ApproveQuestion; answer: SendAnswer }): JSX.Element {
-  const [longer, setLonger] = useState<ApprovalAnswer | "">("");
-  const short: ApprovalAnswer[] = ["once", "no"];
-  const long = question.answers.filter((each) => !short.includes(each));
-  const send = (value: ApprovalAnswer): void => void answer({ question: question.id, answer: value });
+const answerLabels = (): { [A in ApprovalAnswer]: string } => ({
+  once: trans.__("Allow once"),
+  answer: trans.__("Allow for the rest of this answer"),
+  server: trans.__("Allow all tools of the server in this notebook"),
+  notebook: trans.__("Allow the tool in this notebook"),
+  always: trans.__("Always allow the tool"),
+  never: trans.__("Never allow the tool"),
+  no: trans.__("Deny"),
+});
+
+function Approve({ question, answer }: { question: QuestionHead & ApprovalPage; answer: SendAnswer }): JSX.Element {
+  const { calls, answers } = question;
+  const choose = {
+    offered: answers,
+    send: (value: ApprovalAnswer) => void answer({ question: question.id, answer: value }),
+  };
   return (
     <>
-      {question.calls.map((call, index) => (
-        <CallRequest key={index} call={call} />
+      {calls.map((call, index) => (
+        <CallRequest key={index} call={call} isOneOfSeveral={calls.length > 1} />
       ))}
       <div class="mcp-actions">
-        {short
-          .filter((each) => question.answers.includes(each))
-          .map((each) => (
-            <Button key={each} primary={each === "once"} onClick={() => send(each)}>
-              {ANSWER_LABELS[each]}
-            </Button>
-          ))}
-        {long.length > 0 && (
-          <span class="mcp-actions mcp-no-padding">
-            <select
-              class="mcp-input mcp-select"
-              aria-label="Other answers"
-              value={longer}
-              onChange={(event) => setLonger(event.currentTarget.value as ApprovalAnswer | "")}
-            >
-              <option value="">other answers{"\u2026"}</option>
-              {long.map((each) => (
-                <option key={each} value={each}>
-                  {ANSWER_LABELS[each] ?? each}
-                </option>
-              ))}
-            </select>
-            <Button disabled={longer === ""} onClick={() => longer && send(longer)}>
-              Answer
-            </Button>
-          </span>
-        )}
+        <AnswerButton first="once" others={["answer", "notebook", "server", "always"]} primary {...choose} />
+        <AnswerButton first="no" others={["never"]} {...choose} />
       </div>
     </>
   );
 }
 
-function CallRequest({ call }: { call: WantedCall }): JSX.Element {
+/** A button for the usual answer, with a menu of those that hold longer. */
+function AnswerButton({
+  first,
+  others,
+  offered,
+  primary,
+  send,
+}: {
+  first: ApprovalAnswer;
+  others: readonly ApprovalAnswer[];
+  offered: readonly ApprovalAnswer[];
+  primary?: boolean;
+  send(answer: ApprovalAnswer): void;
+}): JSX.Element {
+  const labels = answerLabels();
+  const items = others
+    .filter((each) => offered.includes(each))
+    .map((each) => ({ label: labels[each], onChoose: () => send(each) }));
+  return (
+    <span class="mcp-split">
+      <Button primary={primary === true} onClick={() => send(first)}>
+        {labels[first]}
+      </Button>
+      {items.length > 0 && (
+        <MenuButton
+          items={items}
+          kind={primary ? "mcp-primary" : ""}
+          label={primary ? trans.__("Allow for longer") : trans.__("Deny for longer")}
+        >
+          {"\u25be"}
+        </MenuButton>
+      )}
+    </span>
+  );
+}
+
+function CallRequest({ call, isOneOfSeveral }: { call: WantedCall; isOneOfSeveral: boolean }): JSX.Element {
   const given = Object.entries(call.arguments);
   return (
     <div class="mcp-call-request">
-      <div>
-        {CALLER_PHRASES[call.caller] ?? "Someone wants to call"}{" "}
-        <strong>{singleLine(`${call.server}.${call.tool}`)}</strong>{" "}
-        <span class="mcp-muted">
-          {singleLine(call.why)}
-          {call.hints && `; the server says that it ${singleLine(call.hints)}`}
-        </span>
-      </div>
+      {isOneOfSeveral && <strong>{sentenceOf(call)}</strong>}
+      <div class="mcp-muted">{singleLine(call.why)}</div>
+      {(call.count ?? 1) !== 1 && <div class="mcp-muted">{trans.__("the arguments of the first call are shown")}</div>}
+      {call.hints && <div class="mcp-muted">{trans.__("the server's hints: %1", singleLine(call.hints))}</div>}
       {call.code ? (
-        <ol class="mcp-code-lines" aria-label="The code that would run">
+        <ol class="mcp-code-lines" aria-label={trans.__("The code that would run")}>
           {visible(call.code)
             .split("\n")
             .map((each, number) => (
@@ -237,7 +270,7 @@ function CallRequest({ call }: { call: WantedCall }): JSX.Element {
           ])}
         </dl>
       ) : (
-        <div class="mcp-muted">no arguments</div>
+        <div class="mcp-muted">{trans.__("no arguments")}</div>
       )}
     </div>
   );
@@ -249,7 +282,7 @@ const MAX_INLINE = 200;
 function ArgumentValue({ name, value }: { name: string; value: string }): JSX.Element {
   const text = visible(value);
   return text.length > MAX_INLINE || text.includes("\n") ? (
-    <Lines label={`Argument ${singleLine(name)}`} text={text} />
+    <Lines label={trans.__("Argument %1", singleLine(name))} text={text} />
   ) : (
     <code>{text}</code>
   );
@@ -258,8 +291,13 @@ function ArgumentValue({ name, value }: { name: string; value: string }): JSX.El
 /** Show line breaks as symbols, so that one line cannot pose as several. */
 const withVisibleBreaks = (text: string): string => visible(text).replace(/\n/g, "\u23ce");
 
-function Trust({ question, answer }: { question: TrustQuestion; answer: SendAnswer }): JSX.Element {
-  const [servers, setServers] = useState<readonly string[]>([]);
+/** A line's name and value, which stand in columns. */
+const COLUMNS = /^(\S+(?: \S+)*) {2,}(.*)$/s;
+
+function Trust({ question, answer }: { question: QuestionHead & TrustPage; answer: SendAnswer }): JSX.Element {
+  const [servers, setServers] = useState<readonly string[]>(() =>
+    question.candidates.filter((each) => each.is_agreed).map((each) => each.name),
+  );
   const [secrets, setSecrets] = useState<readonly string[]>([]);
   const toggled = (all: readonly string[], name: string): string[] =>
     all.includes(name) ? all.filter((each) => each !== name) : [...all, name];
@@ -278,16 +316,29 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: SendAnsw
             <input
               type="checkbox"
               checked={servers.includes(candidate.name)}
+              disabled={candidate.is_agreed === true}
               onChange={() => setServers(toggled(servers, candidate.name))}
             />
             <span>
-              Run <strong>{singleLine(candidate.name)}</strong>
+              {trans.__("Run")} <strong>{singleLine(candidate.name)}</strong>
             </span>
           </label>
-          <Lines
-            label={`What ${singleLine(candidate.name)} is`}
-            text={candidate.lines.map(withVisibleBreaks).join("\n")}
-          />
+          <div
+            class="mcp-pre"
+            tabIndex={0}
+            role="region"
+            aria-label={trans.__("What %1 is", singleLine(candidate.name))}
+          >
+            <dl class="mcp-facts">
+              {candidate.lines.map((line, index) => {
+                const [, name = "", value = line] = COLUMNS.exec(line) ?? [];
+                return [
+                  <dt key={`${index} name`}>{withVisibleBreaks(name)}</dt>,
+                  <dd key={index}>{withVisibleBreaks(value)}</dd>,
+                ];
+              })}
+            </dl>
+          </div>
           {candidate.dangers.map((danger) => (
             <p key={danger} class="mcp-warning">
               {withVisibleBreaks(danger)}
@@ -302,7 +353,7 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: SendAnsw
                 onChange={() => setSecrets(toggled(secrets, keyOf(candidate.name, secret)))}
               />
               <span>
-                Give it your secret <strong>{singleLine(secret)}</strong>
+                {trans.__("Give it your secret")} <strong>{singleLine(secret)}</strong>
               </span>
             </label>
           ))}
@@ -310,26 +361,26 @@ function Trust({ question, answer }: { question: TrustQuestion; answer: SendAnsw
       ))}
       <div class="mcp-actions">
         <Button primary disabled={!servers.length} onClick={() => send(servers)}>
-          Trust selected
+          {trans.__("Trust selected")}
         </Button>
-        <Button onClick={() => send([])}>Trust none</Button>
+        <Button onClick={() => send([])}>{trans.__("Don't trust")}</Button>
       </div>
     </>
   );
 }
 
-const NO_ERRORS: ArgumentError[] = [];
+const NO_ERRORS: FieldError[] = [];
 
-function Fill({ question, answer }: { question: FillQuestion; answer: SendAnswer }): JSX.Element {
+function Fill({ question, answer }: { question: QuestionHead & FormPage; answer: SendAnswer }): JSX.Element {
   const [initial] = useState(() => defaults(question.schema));
   const [form, setForm] = useState<FormState>({ value: initial, hasInvalidJson: false });
   const [errors, setErrors] = useState(NO_ERRORS);
   const handleChange = useCallback((state: FormState) => setForm(state), []);
   const accept = async (): Promise<void> => {
-    if (form.hasInvalidJson) return setErrors([{ path: [], message: "Some fields contain invalid JSON." }]);
+    if (form.hasInvalidJson) return setErrors([{ path: [], message: trans.__("Some fields contain invalid JSON.") }]);
     const content = argumentsOf(form.value, question.schema);
     const value = await answer({ question: question.id, action: "accept", content });
-    const found = (value as { errors?: ArgumentError[] } | null | undefined)?.errors;
+    const found = (value as { errors?: FieldError[] } | null | undefined)?.errors;
     setErrors(found?.length ? found : NO_ERRORS);
   };
   const refuse = (action: "decline" | "cancel"): void => void answer({ question: question.id, action });
@@ -340,20 +391,20 @@ function Fill({ question, answer }: { question: FillQuestion; answer: SendAnswer
       errors={errors}
       onChange={handleChange}
       onSubmit={() => void accept()}
-      empty="There is nothing to fill in."
+      empty={trans.__("There is nothing to fill in.")}
     >
       <Button primary onClick={() => void accept()}>
-        Send
+        {trans.__("Send")}
       </Button>
-      <Button onClick={() => refuse("decline")}>Decline</Button>
+      <Button onClick={() => refuse("decline")}>{trans.__("Decline")}</Button>
       <Button quiet onClick={() => refuse("cancel")}>
-        Cancel
+        {trans.__("Cancel")}
       </Button>
     </SchemaForm>
   );
 }
 
-function Visit({ question, answer }: { question: VisitQuestion; answer: SendAnswer }): JSX.Element {
+function Visit({ question, answer }: { question: QuestionHead & LinkPage; answer: SendAnswer }): JSX.Element {
   const { services } = usePanel();
   const address = webAddress(question.url);
   const open = (): void => {
@@ -365,17 +416,17 @@ function Visit({ question, answer }: { question: VisitQuestion; answer: SendAnsw
   return (
     <>
       <p>
-        This link leads to <strong>{singleLine(question.domain)}</strong>
+        {trans.__("This link leads to")} <strong>{singleLine(question.domain)}</strong>
       </p>
-      <Lines label="Full address" text={singleLine(question.url)} />
-      {address === null && <p class="mcp-warning">This is not a web address, so it cannot be opened.</p>}
+      <Lines label={trans.__("Full address")} text={singleLine(question.url)} />
+      {address === null && <p class="mcp-warning">{trans.__("This is not a web address, so it cannot be opened.")}</p>}
       <div class="mcp-actions">
         <Button primary disabled={address === null} onClick={open}>
-          Open link
+          {trans.__("Open link")}
         </Button>
-        <Button onClick={() => refuse("decline")}>Decline</Button>
+        <Button onClick={() => refuse("decline")}>{trans.__("Decline")}</Button>
         <Button quiet onClick={() => refuse("cancel")}>
-          Cancel
+          {trans.__("Cancel")}
         </Button>
       </div>
     </>

@@ -1,36 +1,42 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useUniqueId } from "./context";
 
-/** A virtual list: renders visible rows only, all of equal height. */
+/** A virtual list: renders visible rows only. */
 interface WindowProps {
   count: number;
-  /** Row height in pixels. */
-  height: number;
   draw(index: number): ComponentChildren;
 }
 
 const OVERSCAN_ROWS = 8;
 const DEFAULT_HEIGHT = 400;
+/** Pixels of scrolling that need no new rows. */
+const SCROLL_STEP = 40;
+/** Pixels that a pointer may move in a click. */
+const CLICK_DISTANCE = 6;
 
 interface VisibleRange {
   first: number;
   last: number;
 }
 
+/** Measure which rows are visible.
+ *
+ * @param top The offset of a row in pixels, or of the end for the count.
+ */
 function useVisibleRange(
   count: number,
-  height: number,
+  top: (index: number) => number,
 ): { box: { current: HTMLDivElement | null }; visibleRows: VisibleRange; measure: () => void } {
   const box = useRef<HTMLDivElement>(null);
-  const [viewport, setViewport] = useState({ top: 0, high: DEFAULT_HEIGHT });
+  const [viewport, setViewport] = useState({ from: 0, high: DEFAULT_HEIGHT });
   const measure = (): void => {
     if (!box.current) return;
     const { scrollTop, clientHeight } = box.current;
     setViewport((old) => {
-      const top = Math.floor(scrollTop / height) * height;
+      const from = Math.floor(scrollTop / SCROLL_STEP) * SCROLL_STEP;
       const high = clientHeight || DEFAULT_HEIGHT;
-      return old.top === top && old.high === high ? old : { top, high };
+      return old.from === from && old.high === high ? old : { from, high };
     });
   };
   // The element exists only if there are rows.
@@ -42,8 +48,18 @@ function useVisibleRange(
     observer.observe(box.current);
     return () => observer.disconnect();
   }, [isEmpty]);
-  const first = Math.max(0, Math.min(count - 1, Math.floor(viewport.top / height)) - OVERSCAN_ROWS);
-  const last = Math.min(count, Math.ceil((viewport.top + viewport.high) / height) + OVERSCAN_ROWS);
+  /** The row at an offset, found by bisection. */
+  const rowAt = (offset: number): number => {
+    let [low, high] = [0, count];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (top(middle + 1) <= offset) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  const first = Math.max(0, Math.min(count - 1, rowAt(viewport.from)) - OVERSCAN_ROWS);
+  const last = Math.min(count, rowAt(viewport.from + viewport.high + SCROLL_STEP) + 1 + OVERSCAN_ROWS);
   return { box, visibleRows: { first, last }, measure };
 }
 
@@ -51,39 +67,101 @@ function indexes({ first, last }: VisibleRange): number[] {
   return Array.from({ length: Math.max(0, last - first) }, (_, index) => first + index);
 }
 
+/** The place of a row in a tree of groups and their members. */
+export interface TreeItem {
+  /** Whether a group is open; absent for a member. */
+  expanded?: boolean;
+  /** Whether it is ticked; absent where nothing can be. */
+  checked?: boolean | "mixed";
+  /** Its number among its siblings, and how many these are. */
+  position: number;
+  size: number;
+}
+
 interface ListProps extends WindowProps {
+  /** Identifies a row while others come and go. */
+  keyOf(index: number): string;
+  /** Row height in pixels. */
+  height: number | ((index: number) => number);
   label: string;
   selected: number;
   onSelect(index: number): void;
   empty: string;
+  /** The rows' places if it is a tree. */
+  item?: (index: number) => TreeItem;
+  /** Open or close a group of the tree. */
+  onToggle?(index: number): void;
+  /** A number that grows by one with each row that is added at the top; the rows in sight then stay in place. */
+  added?: number;
+  /** Called when the last row comes into sight. */
+  onEnd?(): void;
 }
 
-/** A list with one selectable row, by mouse or arrow keys. */
-export function Rows({ count, height, draw, label, selected, onSelect, empty }: ListProps): JSX.Element {
-  const { box, visibleRows, measure } = useVisibleRange(count, height);
+/** A list or a tree with one selectable row, by mouse or arrow keys. */
+export function Rows({
+  count,
+  keyOf,
+  height,
+  draw,
+  label,
+  selected,
+  onSelect,
+  empty,
+  item,
+  onToggle,
+  added = 0,
+  onEnd,
+}: ListProps): JSX.Element {
+  const tops = useTops(count, height);
+  const top = (index: number): number => tops[index] ?? 0;
+  const { box, visibleRows, measure } = useVisibleRange(count, top);
   const [cursor, setCursor] = useState(selected);
   const id = useUniqueId();
   useEffect(() => setCursor(selected), [selected]);
+  const before = useRef(added);
+  useLayoutEffect(() => {
+    const more = added - before.current;
+    before.current = added;
+    if (more <= 0) return;
+    setCursor((old) => (old < 0 ? old : old + more));
+    if (!box.current?.scrollTop) return;
+    box.current.scrollTop += top(more);
+    measure();
+  }, [added]);
+  const isAtEnd = visibleRows.last === count;
+  useEffect(() => {
+    if (isAtEnd && count > 0) onEnd?.();
+  }, [isAtEnd, count]);
   const at = Math.max(0, Math.min(cursor, count - 1));
   const show = (index: number): void => {
     const list = box.current;
     if (!list) return;
-    if (index * height < list.scrollTop) list.scrollTop = index * height;
-    else if ((index + 1) * height > list.scrollTop + list.clientHeight) {
-      list.scrollTop = (index + 1) * height - list.clientHeight;
+    if (top(index) < list.scrollTop) list.scrollTop = top(index);
+    else if (top(index + 1) > list.scrollTop + list.clientHeight) {
+      list.scrollTop = top(index + 1) - list.clientHeight;
     }
     measure();
   };
+  /** Where the arrow to the side leads in a tree: to the group, or it opens and closes a group. */
+  const sideways = (key: string): number | undefined => {
+    const expanded = item?.(at).expanded;
+    if (item === undefined || (key !== "ArrowLeft" && key !== "ArrowRight")) return undefined;
+    if (expanded === (key === "ArrowLeft")) onToggle?.(at);
+    else if (key === "ArrowRight") return expanded === undefined ? at : at + 1;
+    else if (expanded === undefined) return at - item(at).position;
+    return at;
+  };
   const keys = (event: KeyboardEvent): void => {
-    const page = Math.max(1, Math.floor((box.current?.clientHeight ?? 0) / height) - 1);
-    const to = {
-      ArrowDown: cursor < 0 ? 0 : at + 1,
-      ArrowUp: at - 1,
-      PageDown: at + page,
-      PageUp: at - page,
-      Home: 0,
-      End: count - 1,
-    }[event.key];
+    const page = Math.max(1, visibleRows.last - visibleRows.first - 2 * OVERSCAN_ROWS);
+    const to =
+      {
+        ArrowDown: cursor < 0 ? 0 : at + 1,
+        ArrowUp: at - 1,
+        PageDown: at + page,
+        PageUp: at - page,
+        Home: 0,
+        End: count - 1,
+      }[event.key] ?? sideways(event.key);
     if (to !== undefined) {
       event.preventDefault();
       const index = Math.max(0, Math.min(to, count - 1));
@@ -94,11 +172,22 @@ export function Rows({ count, height, draw, label, selected, onSelect, empty }: 
       onSelect(at);
     }
   };
+  /** Where and on which row the pointer went down: another row may have come there before it goes up. */
+  const pressed = useRef<{ key: string; x: number; y: number } | null>(null);
+  const click = ({ clientX, clientY, target }: MouseEvent): void => {
+    const down = pressed.current;
+    pressed.current = null;
+    const isSteady = down && Math.hypot(clientX - down.x, clientY - down.y) < CLICK_DISTANCE;
+    const row = (target as HTMLElement).closest<HTMLElement>(".mcp-row");
+    const key = isSteady ? down.key : row?.dataset["key"];
+    const index = indexes(visibleRows).find((each) => keyOf(each) === key);
+    if (index !== undefined) onSelect(index);
+  };
   if (count === 0) return <p class="mcp-rows mcp-empty">{empty}</p>;
   return (
     <div
       class="mcp-rows"
-      role="listbox"
+      role={item ? "tree" : "listbox"}
       aria-label={label}
       tabIndex={0}
       aria-activedescendant={
@@ -107,32 +196,55 @@ export function Rows({ count, height, draw, label, selected, onSelect, empty }: 
       ref={box}
       onScroll={measure}
       onKeyDown={keys}
+      onClick={click}
       onFocus={() => setCursor((old) => (old < 0 ? 0 : old))}
     >
-      <div style={{ height: `${count * height}px` }} role="presentation">
-        <div style={{ transform: `translateY(${visibleRows.first * height}px)` }} role="presentation">
-          {indexes(visibleRows).map((index) => (
-            <div
-              key={index}
-              id={`${id}-${index}`}
-              role="option"
-              class={index === at && cursor >= 0 ? "mcp-row mcp-cursor" : "mcp-row"}
-              style={{ height: `${height}px` }}
-              aria-selected={index === selected}
-              aria-setsize={count}
-              aria-posinset={index + 1}
-              onClick={() => onSelect(index)}
-            >
-              {draw(index)}
-            </div>
-          ))}
+      <div style={{ height: `${top(count)}px` }} role="presentation">
+        <div style={{ transform: `translateY(${top(visibleRows.first)}px)` }} role="presentation">
+          {indexes(visibleRows).map((index) => {
+            const place = item?.(index);
+            const key = keyOf(index);
+            return (
+              <div
+                key={key}
+                data-key={key}
+                id={`${id}-${index}`}
+                role={place ? "treeitem" : "option"}
+                class={index === at && cursor >= 0 ? "mcp-row mcp-cursor" : "mcp-row"}
+                style={{ height: `${top(index + 1) - top(index)}px` }}
+                aria-selected={index === selected}
+                aria-level={place && (place.expanded === undefined ? 2 : 1)}
+                aria-expanded={place?.expanded}
+                aria-checked={place?.checked}
+                aria-setsize={place?.size ?? count}
+                aria-posinset={place?.position ?? index + 1}
+                onPointerDown={({ clientX, clientY }) => (pressed.current = { key, x: clientX, y: clientY })}
+              >
+                {draw(index)}
+              </div>
+            );
+          })}
         </div>
       </div>
     </div>
   );
 }
 
+/** The offsets of all rows and of their end. */
+function useTops(count: number, height: number | ((index: number) => number)): number[] {
+  return useMemo(() => {
+    const tops = [0];
+    for (let index = 0, sum = 0; index < count; index++) {
+      sum += typeof height === "number" ? height : height(index);
+      tops.push(sum);
+    }
+    return tops;
+  }, [count, height]);
+}
+
 interface StreamProps extends WindowProps {
+  /** Row height in pixels. */
+  height: number;
   label: string;
   /** Scroll to the end as rows arrive. */
   follow: boolean;
@@ -143,7 +255,7 @@ interface StreamProps extends WindowProps {
 
 /** A list that grows at the end, such as a log. Screen readers do not announce new rows. */
 export function Stream({ count, height, draw, label, follow, onFollow, version }: StreamProps): JSX.Element {
-  const { box, visibleRows, measure } = useVisibleRange(count, height);
+  const { box, visibleRows, measure } = useVisibleRange(count, (index) => index * height);
   const isProgrammatic = useRef(false);
   useLayoutEffect(() => {
     if (!follow || !box.current) return;

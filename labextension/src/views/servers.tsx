@@ -1,66 +1,62 @@
-import type { ComponentChildren, JSX } from "preact";
-import { useState } from "preact/hooks";
-import type { Server, Verb } from "../protocol";
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import type { ServerRow } from "../protocol";
+import type { OfferKind, Target } from "../store";
 import { isVisitor, serversOf } from "../store";
-import { bytes, count, plural, singleLine, visible, wholeDuration } from "../text";
+import { bytes, count, singleLine, visible, wholeDuration } from "../text";
+import { trans } from "../translation";
 import { useRequest, useLoaded, useAllowed, useNow, usePanel, useSelect, useUniqueId } from "./context";
-import { Button, Disclosure, ProblemBox, StateMark } from "./parts";
+import type { IconName } from "./icons";
+import { Icon, IconButton } from "./icons";
+import { late } from "./late";
+import type { MenuItem } from "./menu";
+import { MenuButton } from "./menu";
+import { AddButton, useOwnServer } from "./ownserver";
+import { Button, Disclosure, Fact, ProblemBox, StateMark, stateView } from "./parts";
+import { Restore, useUsed } from "./restore";
+import { StartView } from "./starting";
+import type { ServerAction } from "./parts";
 
-/** Open a server's tools or logs. */
-export type Go = (view: "tools" | "logs", server: string) => void;
+const AddView = late(async () => (await import("./add")).AddView);
 
-/** An intent that acts on a whole server. */
-export type ServerAction = Extract<
-  Verb,
-  "start" | "stop" | "restart" | "unload" | "enable" | "disable" | "trust" | "login"
->;
+/** Open what a server offers, or its log. */
+export type Go = (view: "tools" | "activity" | "logs", target: Target) => void;
 
-const TITLES: { [D in ServerAction]: string } = {
-  start: "Start",
-  stop: "Stop",
-  restart: "Restart",
-  unload: "Unload",
-  enable: "Enable",
-  disable: "Disable",
-  trust: "Trust\u2026",
-  login: "Log in",
-};
-
-/** The actions available in each state; the first is the primary one. */
-export const SERVER_ACTIONS: { [State in Server["state"]]: ServerAction[] } = {
-  disabled: ["enable", "unload"],
-  stopped: ["start", "disable", "unload"],
-  starting: ["stop"],
-  ready: ["stop", "restart", "disable", "unload"],
-  restarting: ["stop"],
-  error: ["start", "disable", "unload"],
-  needs_trust: ["trust", "disable", "unload"],
-  needs_auth: ["login", "disable", "unload"],
-  unreachable: ["start", "disable", "unload"],
+const actionTitles = (): { [A in ServerAction]: string } => ({
+  start: trans.__("Start"),
+  stop: trans.__("Stop"),
+  restart: trans.__("Restart"),
+  unload: trans.__("Unload"),
+  enable: trans.__("Enable"),
+  disable: trans.__("Disable"),
+  trust: trans.__("Trust\u2026"),
+  login: trans.__("Log in"),
+});
+const ACTION_ICONS: Partial<{ [A in ServerAction]: IconName }> = {
+  start: "start",
+  stop: "stop",
+  restart: "restart",
+  enable: "start",
+  trust: "trust",
+  login: "login",
 };
 
 export function ServersView({ go }: { go: Go }): JSX.Element {
   const all = useSelect((state) => state.servers);
   const servers = serversOf(all);
-  const act = useRequest();
-  const full = useAllowed("start");
   const [loading, setLoading] = useState(false);
+  const { model } = usePanel();
+  const adding = useSelect((state) => state.adding);
+  if (adding) {
+    return <AddView key={adding.text} adding={adding} onClose={() => model.store.set({ adding: null })} />;
+  }
   if (!servers.length) return <EmptyState />;
   return (
     <div class="mcp-view">
-      {full && (
-        <div class="mcp-toolbar">
-          <Button onClick={() => void act("start_all", {})}>Start all</Button>
-          <Button onClick={() => void act("stop_all", {})}>Stop all</Button>
-          <span class="mcp-spacer" />
-          <button type="button" class="mcp-button" aria-expanded={loading} onClick={() => setLoading(!loading)}>
-            Load{"\u2026"}
-          </button>
-        </div>
-      )}
+      <Toolbar servers={servers} loading={loading} onLoading={setLoading} />
       <div class="mcp-scroll">
         {loading && <KnownServers withDemo />}
-        <ul class="mcp-cards" aria-label="Servers">
+        <ul aria-label={trans.__("Servers")}>
           {servers.map((server) => (
             <li key={server.name}>
               <ServerCard server={server} go={go} open={servers.length === 1} />
@@ -72,118 +68,209 @@ export function ServersView({ go }: { go: Go }): JSX.Element {
   );
 }
 
-/** A server's summary line with expandable details. */
-export function ServerCard({ server, go, open: begin }: { server: Server; go?: Go; open: boolean }): JSX.Element {
+function Toolbar({
+  servers,
+  loading,
+  onLoading,
+}: {
+  servers: ServerRow[];
+  loading: boolean;
+  onLoading(loading: boolean): void;
+}): JSX.Element {
+  const act = useRequest();
+  const full = useAllowed("start_all");
+  const mayRefresh = useAllowed("refresh");
+  const can = (action: ServerAction): boolean => servers.some(({ state }) => stateView(state).actions.includes(action));
+  return (
+    <div class="mcp-toolbar" role="group" aria-label={trans.__("All servers")}>
+      <AddButton />
+      {full && (
+        <button type="button" class="mcp-button" aria-expanded={loading} onClick={() => onLoading(!loading)}>
+          {trans.__("Load\u2026")}
+        </button>
+      )}
+      <span class="mcp-spacer" />
+      {full && (
+        <>
+          <IconButton
+            icon="start"
+            label={trans.__("Start all servers")}
+            disabled={!can("start")}
+            onClick={() => void act("start_all", {})}
+          />
+          <IconButton
+            icon="stop"
+            label={trans.__("Stop all servers")}
+            disabled={!can("stop")}
+            onClick={() => void act("stop_all", {})}
+          />
+          <IconButton
+            icon="restart"
+            label={trans.__("Restart all servers")}
+            disabled={!can("restart")}
+            onClick={() => void act("restart_all", {})}
+          />
+        </>
+      )}
+      {mayRefresh && (
+        <IconButton
+          icon="refresh"
+          label={trans.__("List the tools of all servers again")}
+          onClick={() => void act("refresh", {}, trans.__("The tools were listed again."))}
+        />
+      )}
+    </div>
+  );
+}
+
+/** A server's summary, its menu, and its details when it is expanded. */
+export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?: Go; open: boolean }): JSX.Element {
   const [open, setOpen] = useState(begin);
   const full = useAllowed("start");
   const act = useRequest();
   const id = useUniqueId();
-  const [first] = SERVER_ACTIONS[server.state] ?? [];
+  const name = singleLine(server.name);
+  const titles = actionTitles();
+  const { actions } = stateView(server.state);
+  const [first] = actions;
+  const run = (action: ServerAction): void => void act(action, { server: server.name });
+  const views = useServerViews(server, go);
+  const line = useRef<HTMLDivElement>(null);
+  const own = useOwnServer(server);
+  const items = [
+    ...(full
+      ? actions
+          .filter((action) => !isRemoval(action))
+          .map((action) => ({ label: titles[action], onChoose: () => run(action) }))
+      : []),
+    ...views.map((view, index) => ({ ...view, isSeparate: full && index === 0 })),
+    ...(full
+      ? actions
+          .filter(isRemoval)
+          .map((action, index) => ({ label: titles[action], onChoose: () => run(action), isSeparate: index === 0 }))
+      : []),
+    ...own.items,
+  ];
+  const icon = first && ACTION_ICONS[first];
   return (
     <div class="mcp-card">
-      <div class="mcp-card-line">
-        <button
-          type="button"
-          class="mcp-caret mcp-card-name"
-          aria-expanded={open}
-          aria-controls={id}
-          title={server.where ? singleLine(server.where) : undefined}
-          onClick={() => setOpen(!open)}
-        >
-          <span class="mcp-ellipsis">{singleLine(server.name)}</span>
-        </button>
-        <StateMark state={server.state} />
-        <span class="mcp-muted mcp-figure mcp-wide">
-          {server.state === "ready" ? plural(server.tools, "tool") : ""}
-        </span>
-        {full && first && (
-          <span class="mcp-row-action">
-            <Button
-              label={`${TITLES[first]} ${singleLine(server.name)}`}
-              onClick={() => void act(first, { server: server.name })}
-            >
-              {TITLES[first]}
-            </Button>
-          </span>
+      <div class="mcp-card-line" ref={line}>
+        <div class="mcp-grow">
+          <button
+            type="button"
+            class="mcp-caret mcp-card-name"
+            aria-expanded={open}
+            aria-controls={id}
+            title={server.where ? singleLine(server.where) : undefined}
+            onClick={() => setOpen(!open)}
+          >
+            <span class="mcp-ellipsis">{name}</span>
+          </button>
+          <div class="mcp-card-summary mcp-ellipsis">
+            <StateMark state={server.state} />
+            {server.tools > 0 && <span class="mcp-muted mcp-figure">{toolCount(server.tools)}</span>}
+          </div>
+        </div>
+        {full && first && icon && (
+          <IconButton icon={icon} label={`${titles[first]} ${name}`} onClick={() => run(first)} />
+        )}
+        {items.length > 0 && (
+          <MenuButton items={items} label={trans.__("Actions of %1", name)} kind="mcp-icon-button" area={line}>
+            <Icon name="more" />
+          </MenuButton>
         )}
       </div>
-      {server.error && <ProblemBox problem={server.error} />}
+      {own.confirmation}
+      <StartView server={server} {...(go && { onLog: () => go("logs", { server: server.name }) })} />
       <div id={id} hidden={!open}>
-        {open && <Details server={server} {...(go && { go })} />}
+        {open && <Details server={server} views={views} />}
       </div>
     </div>
   );
 }
 
-function Details({ server, go }: { server: Server; go?: Go }): JSX.Element {
+/** Whether an action is kept away from those that are pressed every day. */
+const isRemoval = (action: ServerAction): boolean => action === "disable" || action === "unload";
+
+const toolCount = (tools: number): string => trans._n("%2 tool", "%2 tools", tools, count(tools));
+
+/** What can be opened of a server, with counts: its tools, resources, prompts, log and messages. */
+function useServerViews(server: ServerRow, go: Go | undefined): MenuItem[] {
+  const logs = useAllowed("logs");
+  const protocol = useAllowed("protocol");
+  if (!go) return [];
+  const { name, tools, resources, prompts } = server;
+  const offers = (kind: OfferKind) => () => go("tools", { server: name, kind, tool: null });
+  return [
+    { label: toolCount(tools), onChoose: offers("tools") },
+    ...(resources
+      ? [{ label: trans._n("%2 resource", "%2 resources", resources, count(resources)), onChoose: offers("resources") }]
+      : []),
+    ...(prompts
+      ? [{ label: trans._n("%2 prompt", "%2 prompts", prompts, count(prompts)), onChoose: offers("prompts") }]
+      : []),
+    ...(logs ? [{ label: trans.__("Log"), onChoose: () => go("logs", { server: name }) }] : []),
+    ...(protocol ? [{ label: trans.__("Protocol"), onChoose: () => go("activity", { protocol: name }) }] : []),
+  ];
+}
+
+function Details({ server, views }: { server: ServerRow; views: MenuItem[] }): JSX.Element {
   const now = useNow(server.since !== null);
   const full = useAllowed("start");
-  const logs = useAllowed("logs");
   const act = useRequest();
-  const [, ...actions] = SERVER_ACTIONS[server.state] ?? [];
-  const offers = [
-    plural(server.tools, "tool") + (server.disabled_tools ? ` (${count(server.disabled_tools)} disabled)` : ""),
-    server.resources !== null && plural(server.resources, "resource"),
-    server.prompts !== null && plural(server.prompts, "prompt"),
-  ].filter(Boolean);
+  const restarts = full && stateView(server.state).actions.includes("restart");
   return (
     <div class="mcp-details">
       <dl class="mcp-facts">
         {server.where && (
-          <Fact name="Runs">
+          <Fact name={server.transport === "stdio" ? trans.__("Command") : trans.__("URL")}>
             <code>{singleLine(server.where)}</code>
           </Fact>
         )}
-        {server.source && <Fact name="From">{singleLine(server.source)}</Fact>}
-        <Fact name="Transport">
-          {[server.transport, server.era, server.lazy && "starts when needed"].filter(Boolean).join(" · ")}
+        {server.source && <Fact name={trans.__("Source")}>{singleLine(server.source)}</Fact>}
+        <Fact name={trans.__("Transport")}>
+          {[server.transport, server.lazy && trans.__("starts when needed")].filter(Boolean).join(" · ")}
         </Fact>
-        {server.version && <Fact name="Version">{singleLine(server.version)}</Fact>}
-        <Fact name="Up">{server.since === null ? "\u2013" : wholeDuration(now - server.since)}</Fact>
+        {server.protocol && <Fact name={trans.__("Protocol")}>{singleLine(server.protocol)}</Fact>}
+        {server.version && <Fact name={trans.__("Version")}>{singleLine(server.version)}</Fact>}
+        {server.since !== null && <Fact name={trans.__("Uptime")}>{wholeDuration(now - server.since)}</Fact>}
         {server.pid !== null && (
-          <Fact name="Process">
+          <Fact name="PID">
             {server.pid} <Memory server={server.name} />
           </Fact>
         )}
-        <Fact name="Calls">{count(server.calls)}</Fact>
-        <Fact name="Offers">{offers.join(", ")}</Fact>
+        <Fact name={trans.__("Calls")}>{count(server.calls)}</Fact>
+        {server.disabled_tools > 0 && <Fact name={trans.__("Disabled tools")}>{count(server.disabled_tools)}</Fact>}
         {server.alias !== server.name && (
-          <Fact name="In Python">
+          <Fact name={trans.__("Python name")}>
             <code>{singleLine(server.alias)}</code>
           </Fact>
         )}
-        {server.capabilities.length > 0 && <Fact name="Can">{singleLine(server.capabilities.join(", "))}</Fact>}
+        {server.capabilities.length > 0 && (
+          <Fact name={trans.__("Capabilities")}>{singleLine(server.capabilities.join(", "))}</Fact>
+        )}
       </dl>
       {server.instructions && (
-        <Disclosure title="Instructions">
+        <Disclosure title={trans.__("Instructions")}>
           {() => <div class="mcp-prose">{visible(server.instructions ?? "")}</div>}
         </Disclosure>
       )}
       <div class="mcp-actions">
-        {go && <Button onClick={() => go("tools", server.name)}>Tools</Button>}
-        {go && logs && <Button onClick={() => go("logs", server.name)}>Logs</Button>}
-        {full &&
-          actions.map((deed) => (
-            <Button
-              key={deed}
-              quiet={deed !== "restart"}
-              label={`${TITLES[deed]} ${singleLine(server.name)}`}
-              onClick={() => void act(deed, { server: server.name })}
-            >
-              {TITLES[deed]}
-            </Button>
-          ))}
+        {views.map(({ label, onChoose }) => (
+          <Button key={label} label={`${label}: ${singleLine(server.name)}`} onClick={onChoose}>
+            {label}
+          </Button>
+        ))}
+        {restarts && (
+          <Button
+            label={`${actionTitles().restart} ${singleLine(server.name)}`}
+            onClick={() => void act("restart", { server: server.name })}
+          >
+            {actionTitles().restart}
+          </Button>
+        )}
       </div>
     </div>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ComponentChildren }): JSX.Element {
-  return (
-    <>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </>
   );
 }
 
@@ -196,9 +283,7 @@ function Memory({ server }: { server: string }): JSX.Element {
   const ask = async (): Promise<void> => {
     const memory = await act("memory", { server });
     if (memory) {
-      setReading(
-        `${bytes(memory.bytes)} in ${memory.processes === 1 ? "one process" : `${memory.processes} processes`}`,
-      );
+      setReading(trans._n("%2 in one process", "%2 in %1 processes", memory.processes, bytes(memory.bytes)));
     }
   };
   return (
@@ -206,8 +291,8 @@ function Memory({ server }: { server: string }): JSX.Element {
       <span class="mcp-muted" role="status">
         {reading}
       </span>{" "}
-      <Button quiet label={`Measure the memory of ${singleLine(server)}`} onClick={() => void ask()}>
-        {reading ? "Again" : "Memory"}
+      <Button quiet label={trans.__("Measure the memory of %1", singleLine(server))} onClick={() => void ask()}>
+        {reading ? trans.__("Again") : trans.__("Memory")}
       </Button>
     </>
   );
@@ -224,14 +309,16 @@ function KnownServers({ withDemo }: { withDemo: boolean }): JSX.Element {
   };
   const known = value ?? [];
   return (
-    <section class="mcp-loadable" aria-label="Servers that can be loaded" aria-busy={loading}>
+    <section class="mcp-loadable" aria-label={trans.__("Servers that can be loaded")} aria-busy={loading}>
       {problem && <ProblemBox problem={problem} />}
       {value && !known.length && (
         <p class="mcp-muted">
-          {Object.keys(servers).length ? "No other server is configured." : "No server is configured."}
+          {Object.keys(servers).length
+            ? trans.__("No other server is configured.")
+            : trans.__("No server is configured.")}
         </p>
       )}
-      <ul class="mcp-cards">
+      <ul>
         {known.map((server) => (
           <li key={server.name} class="mcp-card-line">
             <span class="mcp-card-name">
@@ -247,8 +334,8 @@ function KnownServers({ withDemo }: { withDemo: boolean }): JSX.Element {
               {singleLine(server.source)}
             </span>
             <span class="mcp-row-action">
-              <Button label={`Load ${singleLine(server.name)}`} onClick={() => void load(server.name)}>
-                Load
+              <Button label={trans.__("Load %1", singleLine(server.name))} onClick={() => void load(server.name)}>
+                {trans.__("Load")}
               </Button>
             </span>
           </li>
@@ -256,12 +343,12 @@ function KnownServers({ withDemo }: { withDemo: boolean }): JSX.Element {
         {withDemo && !servers["demo"] && !known.some((server) => server.name === "demo") && (
           <li class="mcp-card-line">
             <span class="mcp-card-name">
-              <span class="mcp-ellipsis">demo</span>
+              <span class="mcp-ellipsis">{"demo"}</span>
             </span>
-            <span class="mcp-muted mcp-ellipsis">included with ipymcp</span>
+            <span class="mcp-muted mcp-ellipsis">{trans.__("included with ipymcp")}</span>
             <span class="mcp-row-action">
-              <Button label="Load demo" onClick={() => void load("demo")}>
-                Load
+              <Button label={trans.__("Load %1", "demo")} onClick={() => void load("demo")}>
+                {trans.__("Load")}
               </Button>
             </span>
           </li>
@@ -277,33 +364,37 @@ function EmptyState(): JSX.Element {
   const isAsked = Object.keys(questions).length > 0;
   const { services, model } = usePanel();
   const full = useAllowed("load");
+  const used = useUsed();
   const mayInsert = !useSelect(isVisitor);
   const act = useRequest();
   if (!synced) {
     return (
       <div class="mcp-welcome">
-        <p>{connection.reason ?? "Waiting for the kernel\u2026"}</p>
+        <p>{connection.reason ?? trans.__("Waiting for the kernel\u2026")}</p>
       </div>
     );
   }
   const insert = async (): Promise<void> => {
     const where = await services.insertCode("%mcp load demo");
-    model.notify(where === "inserted" ? "Inserted." : "Copied: paste it into a cell.");
+    model.notify(where === "inserted" ? trans.__("Inserted.") : trans.__("Copied: paste it into a cell."));
   };
   return (
     <div class="mcp-view mcp-scroll">
       <div class="mcp-welcome">
-        <h2>No servers yet</h2>
+        {used && used.names.length > 0 && <Restore used={used} />}
+        <h2>{trans.__("No servers yet")}</h2>
         <p>
-          Load one in a cell, for example the demo server included with ipymcp: <code>%mcp load demo</code>
+          {trans.__("Load one in a cell, for example the demo server included with ipymcp:")}{" "}
+          <code>%mcp load demo</code>
         </p>
         <p class="mcp-actions">
           {full && (
-            <Button primary={!isAsked} onClick={() => void act("load", { what: ["demo"] })}>
-              Load the demo server
+            <Button primary={!isAsked && !used?.names.length} onClick={() => void act("load", { what: ["demo"] })}>
+              {trans.__("Load the demo server")}
             </Button>
           )}
-          {mayInsert && <Button onClick={() => void insert()}>Insert this line</Button>}
+          {mayInsert && <Button onClick={() => void insert()}>{trans.__("Insert this line")}</Button>}
+          <AddButton />
         </p>
       </div>
       {full && <KnownServers withDemo={false} />}

@@ -1,58 +1,75 @@
-import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { ViewName } from "../store";
 import { VIEWS, versionMismatch, mode } from "../store";
-import { count, visible } from "../text";
+import { count, singleLine, visible } from "../text";
+import { trans } from "../translation";
+import { ActivityView, runningCount } from "./activity";
 import { Boundary } from "./boundary";
-import { CallsView, runningCount } from "./calls";
 import { useAllowed, usePanel, useSelect, useUniqueId } from "./context";
+import { IconButton } from "./icons";
 import { LogsView } from "./logs";
-import { PromptsView, ResourcesView } from "./offers";
 import { Button, Tabs } from "./parts";
 import { CELL_FORM_CLASS, Questions, useClickGuard } from "./questions";
 import { ServerCard, ServersView } from "./servers";
-import { ToolsView } from "./tools";
+import { OffersView } from "./tools";
 
-const TITLES: { [Name in ViewName]: string } = {
-  servers: "Servers",
-  tools: "Tools",
-  resources: "Resources",
-  prompts: "Prompts",
-  calls: "Calls",
-  logs: "Logs",
-};
+const viewTitles = (): { [Name in ViewName]: string } => ({
+  servers: trans.__("Servers"),
+  tools: trans.__("Tools"),
+  activity: trans.__("Activity"),
+  logs: trans.__("Logs"),
+});
+
+/** What all kinds of panels have: a banner for a lost connection and the open question, above the rest. */
+function Frame(props: { kind?: string; prefix: string; children?: ComponentChildren }): JSX.Element {
+  const settling = useClickGuard();
+  return (
+    <div class={`mcp-panel ${props.kind ?? ""}${settling}`}>
+      <ConnectionBanner />
+      <Boundary>
+        <Questions prefix={props.prefix} />
+      </Boundary>
+      {props.children}
+    </div>
+  );
+}
 
 /** The whole panel. */
 export function Shell(): JSX.Element {
   const prefix = useUniqueId();
-  const settling = useClickGuard();
   const { model } = usePanel();
-  const { view: now, tools, logs } = useSelect((state) => state.navigation);
+  const { view: now, logs } = useSelect((state) => state.navigation);
   const running = useSelect((state) => runningCount(state.calls));
   // Views are created on first use and kept, to preserve what was typed.
   const visited = useRef(new Set<ViewName>());
   visited.current.add(now);
   const logsShown = useAllowed("logs");
+  useFocusKept(prefix, now);
+  const titles = viewTitles();
   const tabs = VIEWS.filter((name) => name !== "logs" || logsShown).map((name) => ({
     name,
-    title: TITLES[name],
-    ...(name === "calls" && { note: running }),
+    title: titles[name],
+    ...(name === "activity" && { note: running }),
   }));
   const draw: { [Name in ViewName]: () => JSX.Element } = {
-    servers: () => <ServersView go={(view, server) => model.show(view, server)} />,
-    tools: () => <ToolsView server={tools} onServer={(server) => model.show("tools", server)} />,
-    resources: () => <ResourcesView />,
-    prompts: () => <PromptsView />,
-    calls: () => <CallsView active={now === "calls"} />,
-    logs: () => <LogsView active={now === "logs"} server={logs} onServer={(server) => model.show("logs", server)} />,
+    servers: () => <ServersView go={(view, target) => model.show(view, target)} />,
+    tools: () => <OffersView />,
+    activity: () => <ActivityView active={now === "activity"} />,
+    logs: () => (
+      <LogsView active={now === "logs"} server={logs} onServer={(server) => model.show("logs", { server })} />
+    ),
   };
   return (
-    <div class={`mcp-panel${settling}`}>
-      <ConnectionBanner />
-      <Boundary>
-        <Questions prefix={prefix} />
-      </Boundary>
-      <Tabs names={tabs} now={now} onChange={(name) => model.show(name)} prefix={prefix} label="MCP panel" />
+    <Frame prefix={prefix}>
+      <TitleRow />
+      <Tabs
+        names={tabs}
+        now={now}
+        onChange={(name) => model.show(name)}
+        prefix={prefix}
+        label={trans.__("MCP panel")}
+      />
       {tabs.map(({ name }) => (
         <div
           key={name}
@@ -67,47 +84,63 @@ export function Shell(): JSX.Element {
       ))}
       <Notice />
       <StatusLine />
+    </Frame>
+  );
+}
+
+/** Move the focus to the tab if another view was opened from inside one, which is hidden now. */
+function useFocusKept(prefix: string, now: ViewName): void {
+  const before = useRef(now);
+  // The element is looked up while drawing: hiding it takes the focus away.
+  const page = document.activeElement?.closest(`[id="${prefix}-${before.current}"]`) ?? null;
+  useLayoutEffect(() => {
+    const isMoved = before.current !== now && page !== null;
+    before.current = now;
+    if (isMoved) document.getElementById(`${prefix}-tab-${now}`)?.focus();
+  }, [now]);
+}
+
+/** What the panel is about, where that is not plain from the place. */
+function TitleRow(): JSX.Element | null {
+  const { services } = usePanel();
+  const notebook = useSelect((state) => state.notebook);
+  if (!notebook) return null;
+  return (
+    <div class="mcp-title-row">
+      <h2 class="mcp-ellipsis mcp-grow" title={singleLine(notebook)}>
+        {trans.__("MCP servers")} <span class="mcp-muted">· {singleLine(notebook)}</span>
+      </h2>
+      {services.openInMainArea && (
+        <IconButton icon="open" label={trans.__("Open in main area")} onClick={services.openInMainArea} />
+      )}
     </div>
   );
 }
 
 /** The card of one server. */
 export function Card({ name }: { name: string }): JSX.Element {
-  const prefix = useUniqueId();
-  const settling = useClickGuard();
   const server = useSelect((state) => state.servers[name]);
   const connection = useSelect((state) => state.connection);
   const synced = useSelect((state) => state.synced);
   return (
-    <div class={`mcp-panel mcp-single${settling}`}>
-      <ConnectionBanner />
-      <Boundary>
-        <Questions prefix={prefix} />
-      </Boundary>
+    <Frame kind="mcp-single" prefix={useUniqueId()}>
       <Boundary>{server && <ServerCard server={server} open />}</Boundary>
       {!server && (
         <p class="mcp-empty">
-          {synced ? `${visible(name)} is not loaded.` : (connection.reason ?? "Waiting for the kernel\u2026")}
+          {synced
+            ? trans.__("%1 is not loaded.", singleLine(name))
+            : (connection.reason ?? trans.__("Waiting for the kernel\u2026"))}
         </p>
       )}
       <Notice />
       <StatusLine />
-    </div>
+    </Frame>
   );
 }
 
 /** Questions only, below the cell that waits for an answer. */
 export function CellForm(): JSX.Element {
-  const prefix = useUniqueId();
-  const settling = useClickGuard();
-  return (
-    <div class={`mcp-panel mcp-single ${CELL_FORM_CLASS}${settling}`}>
-      <ConnectionBanner />
-      <Boundary>
-        <Questions prefix={prefix} />
-      </Boundary>
-    </div>
-  );
+  return <Frame kind={`mcp-single ${CELL_FORM_CLASS}`} prefix={useUniqueId()} />;
 }
 
 /** A warning that the panel is disconnected or has a different protocol version. */
@@ -139,7 +172,7 @@ function Notice(): JSX.Element {
         <div class={notice.bad ? "mcp-notice mcp-notice-error" : "mcp-notice"}>
           <div class="mcp-prose mcp-grow">{visible(notice.text)}</div>
           <Button quiet onClick={() => model.store.set({ notice: null })}>
-            Dismiss
+            {trans.__("Dismiss")}
           </Button>
         </div>
       )}
@@ -155,16 +188,16 @@ function StatusLine(): JSX.Element {
   const failed = servers.filter((server) => server.state === "error").length;
   const now = mode(state);
   const words = [
-    servers.length ? `${count(ready)} of ${count(servers.length)} ready` : "no servers",
-    failed > 0 && `${count(failed)} failed`,
-    state.hello && now === "view" && "read-only",
-    state.hello && now === "run" && "servers cannot be changed here",
+    servers.length ? trans.__("%1 of %2 ready", count(ready), count(servers.length)) : trans.__("no servers"),
+    failed > 0 && trans.__("%1 failed", count(failed)),
+    state.hello && now === "view" && trans.__("read-only"),
+    state.hello && now === "run" && trans.__("servers cannot be changed here"),
   ];
   const link = {
-    connecting: "connecting\u2026",
+    connecting: trans.__("connecting\u2026"),
     busy: state.connection.reason ?? "",
-    closed: "not connected",
-    open: state.waiting ? "the kernel is busy; replies will be delayed" : "",
+    closed: trans.__("not connected"),
+    open: state.waiting ? trans.__("the kernel is busy; replies will be delayed") : "",
   }[state.connection.state];
   return (
     <div class="mcp-status">

@@ -4,9 +4,10 @@ import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
 import type { Value } from "../form/values";
 import { argumentsOf } from "../form/values";
-import type { ArgumentError, JsonObject, Problem, Tool } from "../protocol";
+import type { FieldError, JsonObject, Problem, ToolRow } from "../protocol";
 import { problemOf } from "../store";
 import { singleLine, visible } from "../text";
+import { trans } from "../translation";
 import { useRequest, useLoaded, useAllowed, usePanel, useSelect } from "./context";
 import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox } from "./parts";
 import { PreviewView } from "./preview";
@@ -20,19 +21,19 @@ export interface Draft {
 const ANY_OBJECT: JsonObject = { type: "object" };
 
 /** A tool's description, form and result. */
-export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; onChange(): void }): JSX.Element {
+export function ToolView({ row, draft, onChange }: { row: ToolRow; draft: Draft; onChange(): void }): JSX.Element {
   const { server, name } = row;
-  const { value, problem } = useLoaded(
+  const { value, problem, reload } = useLoaded(
     "tool",
     { server, tool: name },
     `${server}\n${name}\n${row.changed}\n${row.disabled}\n${row.decision}`,
   );
   const tool = value ?? row;
-  const full = useAllowed("enable");
+  const full = useAllowed("enable_tools");
   const mayCall = useAllowed("call");
   const act = useRequest();
   const toggle = async (): Promise<void> => {
-    await act(row.disabled ? "enable" : "disable", { server, tool: name });
+    await act(row.disabled ? "enable_tools" : "disable_tools", { tools: [{ server, tool: name }] });
     onChange();
   };
   return (
@@ -44,37 +45,42 @@ export function ToolView({ row, draft, onChange }: { row: Tool; draft: Draft; on
         </h3>
         {full && (
           <Button quiet onClick={() => void toggle()}>
-            {row.disabled ? "Enable" : "Disable"}
+            {row.disabled ? trans.__("Enable") : trans.__("Disable")}
           </Button>
         )}
       </div>
-      {tool.title && tool.title !== name && <div class="mcp-title">{singleLine(tool.title)}</div>}
+      {tool.title && tool.title !== name && <div>{singleLine(tool.title)}</div>}
       <div class="mcp-badges">
         <Badges badges={tool.badges} />
         {row.decision !== "allow" && (
           <span class={row.decision === "deny" ? "mcp-badge mcp-badge-danger" : "mcp-badge mcp-badge-neutral"}>
-            {row.decision === "deny" ? "denied by policy" : "asks first"}
+            {row.decision === "deny" ? trans.__("denied by policy") : trans.__("asks first")}
           </span>
         )}
-        {row.disabled && <span class="mcp-badge mcp-badge-neutral">disabled</span>}
+        {row.disabled && <span class="mcp-badge mcp-badge-neutral">{trans.__("disabled")}</span>}
       </div>
-      {tool.changed && <p class="mcp-warning">This tool's definition has changed since it was first seen.</p>}
+      {tool.changed && (
+        <p class="mcp-warning">{trans.__("This tool's definition has changed since it was first seen.")}</p>
+      )}
       {tool.findings.map((finding) => (
         <p key={finding} class="mcp-warning">
           {visible(finding)}
         </p>
       ))}
       {tool.description && <Description text={tool.description} />}
-      {problem && <ProblemBox problem={problem} />}
+      {problem && <ProblemBox problem={problem} onRetry={reload} />}
       {value && (
-        <Disclosure title="Schema">
+        <Disclosure title={trans.__("Schema")}>
           {() => (
             <>
-              <Lines label="Schema" text={visible(JSON.stringify(value.schema ?? ANY_OBJECT, null, 2))} />
+              <Lines label={trans.__("Schema")} text={visible(JSON.stringify(value.schema ?? ANY_OBJECT, null, 2))} />
               {value.output_schema && (
                 <>
-                  <div class="mcp-muted">Output schema</div>
-                  <Lines label="Output schema" text={visible(JSON.stringify(value.output_schema, null, 2))} />
+                  <div class="mcp-muted">{trans.__("Output schema")}</div>
+                  <Lines
+                    label={trans.__("Output schema")}
+                    text={visible(JSON.stringify(value.output_schema, null, 2))}
+                  />
                 </>
               )}
             </>
@@ -96,13 +102,13 @@ function Description({ text }: { text: string }): JSX.Element {
     <div class="mcp-prose">
       {all ? shown : `${shown.slice(0, MAX_DESCRIPTION)}\u2026`}{" "}
       <Button quiet onClick={() => setAll(!all)}>
-        {all ? "Less" : "More"}
+        {all ? trans.__("Less") : trans.__("More")}
       </Button>
     </div>
   );
 }
 
-const NO_ERRORS: ArgumentError[] = [];
+const NO_ERRORS: FieldError[] = [];
 /** Milliseconds without typing before arguments are validated again. */
 const VALIDATE_DELAY = 400;
 const RESULT_TIMEOUT = 3000;
@@ -123,12 +129,13 @@ function useLostResult(isWaiting: boolean, isRunning: boolean): boolean {
   return lost;
 }
 
-function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled: boolean }): JSX.Element {
+function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabled: boolean }): JSX.Element {
   const { model, services } = usePanel();
   const mayInsert = useAllowed("code");
+  const logs = useAllowed("logs");
   const schema = tool.schema ?? ANY_OBJECT;
   const [form, setForm] = useState<FormState>({ value: draft.value, hasInvalidJson: false });
-  const [errors, setErrors] = useState<ArgumentError[]>(NO_ERRORS);
+  const [errors, setErrors] = useState<FieldError[]>(NO_ERRORS);
   const [call, setCall] = useState(draft.call);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [busy, setBusy] = useState(false);
@@ -151,8 +158,8 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     if (!isLost) return;
     setCall(null);
     setProblem({
-      message: "The call ended, but its result did not reach this panel.",
-      hint: "See the Calls tab for how it ended.",
+      message: trans.__("The call ended, but its result did not reach this panel."),
+      hint: trans.__("See Activity for how it ended."),
     });
   }, [isLost]);
   const outcome = useRef<HTMLDivElement>(null);
@@ -185,7 +192,7 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
 
   const withArguments = async (action: (values: JsonObject) => Promise<void>): Promise<void> => {
     if (busy) return;
-    if (form.hasInvalidJson) return setErrors([{ path: [], message: "Some fields contain invalid JSON." }]);
+    if (form.hasInvalidJson) return setErrors([{ path: [], message: trans.__("Some fields contain invalid JSON.") }]);
     setBusy(true);
     setProblem(null);
     try {
@@ -209,7 +216,9 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     withArguments(async (values) => {
       const { text } = await model.request("code", { ...target, arguments: values, form: as });
       const where = await services.insertCode(text);
-      model.notify(where === "inserted" ? "Inserted into the notebook." : "Copied: paste it into a cell.");
+      model.notify(
+        where === "inserted" ? trans.__("Inserted into the notebook.") : trans.__("Copied: paste it into a cell."),
+      );
     });
   const reset = (): void => {
     draft.value = {};
@@ -217,7 +226,7 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
     setResets(resets + 1);
   };
   return (
-    <section class="mcp-runner" ref={runner} aria-label={`Run ${singleLine(tool.name)}`}>
+    <section class="mcp-runner" ref={runner} aria-label={trans.__("Run %1", singleLine(tool.name))}>
       <SchemaForm
         key={resets}
         schema={schema}
@@ -225,23 +234,23 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
         errors={errors}
         onChange={handleChange}
         onSubmit={() => void run()}
-        empty="This tool takes no arguments."
+        empty={trans.__("No arguments.")}
         head={
           <Button quiet onClick={reset}>
-            Reset
+            {trans.__("Reset")}
           </Button>
         }
       >
         <Button primary disabled={disabled} busy={busy || isRunning} onClick={() => void run()}>
-          Run
+          {trans.__("Run")}
         </Button>
         {mayInsert && (
           <>
             <Button busy={busy} onClick={() => void insert("python")}>
-              Insert as code
+              {trans.__("Insert as code")}
             </Button>
             <Button busy={busy} onClick={() => void insert("magic")}>
-              Insert as %mcp line
+              {trans.__("Insert as %mcp line")}
             </Button>
           </>
         )}
@@ -255,13 +264,25 @@ function Runner({ tool, draft, disabled }: { tool: Tool; draft: Draft; disabled:
         }}
       >
         <span class="mcp-visually-hidden" role="status">
-          {result ? (result.ok ? "The call succeeded." : "The call failed.") : isRunning ? "The call is running." : ""}
+          {result
+            ? result.ok
+              ? trans.__("The call succeeded.")
+              : trans.__("The call failed.")
+            : isRunning
+              ? trans.__("The call is running.")
+              : ""}
         </span>
         {isRunning && running && <CallProgress call={running} />}
-        {isRunning && !running && <div class="mcp-call mcp-muted">sent</div>}
+        {isRunning && !running && <div class="mcp-call mcp-muted">{trans.__("waiting to start")}</div>}
         {problem && <ProblemBox problem={problem} />}
-        {result?.ok === false && <ProblemBox problem={result.error} />}
-        {result?.ok && <PreviewView preview={result.preview} label={`Result of ${tool.name}`} />}
+        {result?.ok === false && (
+          <ProblemBox
+            problem={result.error}
+            onRetry={() => void run()}
+            {...(logs && { onLog: () => model.show("logs", { server: tool.server }) })}
+          />
+        )}
+        {result?.ok && <PreviewView preview={result.preview} label={trans.__("Result of %1", tool.name)} />}
       </div>
     </section>
   );

@@ -1,24 +1,80 @@
 import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
-import type { Tool } from "../protocol";
-import { count, singleLine } from "../text";
-import { useLatest, useLoaded, useSelect } from "./context";
+import type { Badge, ToolRow } from "../protocol";
+import type { OfferKind } from "../store";
+import { OFFER_KINDS, compareNames, toolKey } from "../store";
+import { count } from "../text";
+import { trans } from "../translation";
+import { useAllowed, useLatest, useLoaded, usePanel, useRequest, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
-import { Badges, ProblemBox, mostSevere } from "./parts";
-import { Rows } from "./rows";
+import { IconButton } from "./icons";
+import { late } from "./late";
+import type { Group } from "./offerlist";
+import { OfferLine, OfferList } from "./offerlist";
+import { Badges, Button } from "./parts";
 import type { Draft } from "./tool";
 import { ToolView } from "./tool";
+
+const ResourcesView = late(async () => (await import("./offers")).ResourcesView);
+const PromptsView = late(async () => (await import("./offers")).PromptsView);
 
 interface Props {
   /** Show only this server's tools; empty for all. */
   server: string;
-  onServer(server: string): void;
+  /** The control that chooses what is listed. */
+  kinds: JSX.Element;
 }
 
-const keyOf = (tool: Tool): string => `${tool.server}\n${tool.name}`;
+const kindTitles = (): { [Kind in OfferKind]: string } => ({
+  tools: trans.__("Tools"),
+  resources: trans.__("Resources"),
+  prompts: trans.__("Prompts"),
+});
 
-/** The tools of all servers and the selected tool. */
-export function ToolsView({ server, onServer }: Props): JSX.Element {
+/** What servers offer: tools, resources or prompts. */
+export function OffersView(): JSX.Element {
+  const { model } = usePanel();
+  const { kind, tools } = useSelect((state) => state.navigation);
+  const box = useRef<HTMLDivElement>(null);
+  const visited = useRef(new Set<OfferKind>());
+  visited.current.add(kind);
+  const titles = kindTitles();
+  const change = (next: OfferKind): void => {
+    model.show("tools", { kind: next });
+    setTimeout(() =>
+      box.current?.querySelector<HTMLElement>(".mcp-view:not([hidden]) .mcp-kinds [aria-pressed=true]")?.focus(),
+    );
+  };
+  const kinds = (
+    <div class="mcp-toolbar mcp-kinds" role="group" aria-label={trans.__("What to list")}>
+      {OFFER_KINDS.map((each) => (
+        <button key={each} type="button" class="mcp-button" aria-pressed={each === kind} onClick={() => change(each)}>
+          {titles[each]}
+        </button>
+      ))}
+    </div>
+  );
+  const draw: { [Kind in OfferKind]: () => JSX.Element } = {
+    tools: () => <ToolsView server={tools} kinds={kinds} />,
+    resources: () => <ResourcesView server={tools} kinds={kinds} />,
+    prompts: () => <PromptsView server={tools} kinds={kinds} />,
+  };
+  return (
+    <div class="mcp-view" ref={box}>
+      {OFFER_KINDS.map((each) => (
+        <div key={each} class="mcp-view" hidden={each !== kind}>
+          {visited.current.has(each) && draw[each]()}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+/** The tools by server, in the servers' order, and the selected tool. */
+function ToolsView({ server, kinds }: Props): JSX.Element {
+  const { model } = usePanel();
+  const chosen = useSelect((state) => state.navigation.tool);
+  const setChosen = (tool: ToolRow | null): void => model.show("tools", { tool });
   // A key that changes with everything that affects the list.
   const version = useSelect((state) =>
     Object.values(state.servers)
@@ -27,60 +83,50 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
   );
   const { value: loaded, problem, reload } = useLoaded("tools", {}, version);
   const value = useLatest(loaded);
-  const [search, setSearch] = useState("");
-  const [chosen, setChosen] = useState<string | null>(null);
+  const [picked, setPicked] = useState<ReadonlySet<string> | null>(null);
+  const mayPick = useAllowed("enable_tools");
   const drafts = useRef(new Map<string, Draft>());
-  const tools = value ?? [];
-  const indexed = useMemo(() => tools.map(searchText), [tools]);
-  const found = useMemo(() => {
-    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-    return tools.filter(
-      (tool, index) => (!server || tool.server === server) && words.every((word) => indexed[index]?.includes(word)),
-    );
-  }, [tools, indexed, search, server]);
-  const tool = tools.find((each) => keyOf(each) === chosen) ?? null;
-  const keys = (event: KeyboardEvent): void => {
-    const [first] = found;
-    if (!first || (event.key !== "ArrowDown" && event.key !== "Enter")) return;
-    event.preventDefault();
-    if (event.key === "Enter") return setChosen(keyOf(first));
-    const view = (event.currentTarget as HTMLElement).closest(".mcp-list");
-    view?.querySelector<HTMLElement>("[role=listbox]")?.focus();
-  };
+  const groups = useMemo(() => value && groupsOf(value), [value]);
+  const tool = value?.find((each) => toolKey(each) === chosen) ?? null;
   const list = (
-    <>
-      <div class="mcp-toolbar">
-        <input
-          class="mcp-input mcp-grow"
-          type="search"
-          aria-label="Search tools"
-          placeholder="Search tools"
-          value={search}
-          onInput={(event) => setSearch(event.currentTarget.value)}
-          onKeyDown={keys}
-        />
-      </div>
-      <div class="mcp-toolbar mcp-compact">
-        <span class="mcp-muted" role="status">
-          {found.length === tools.length ? count(tools.length) : `${count(found.length)} of ${count(tools.length)}`}
-        </span>
-        {server && (
-          <button type="button" class="mcp-button mcp-quiet" onClick={() => onServer("")}>
-            of {singleLine(server)}: show all
-          </button>
-        )}
-      </div>
-      {problem && <ProblemBox problem={problem} />}
-      <Rows
-        count={found.length}
-        height={26}
-        label="Tools"
-        selected={tool ? found.indexOf(tool) : -1}
-        empty={value === null ? "" : tools.length ? "No tools match the search." : "No tools: no server is ready."}
-        onSelect={(index) => setChosen(found[index] ? keyOf(found[index]) : null)}
-        draw={(index) => found[index] && <ToolRow tool={found[index]} />}
-      />
-    </>
+    <OfferList<ToolRow>
+      kinds={kinds}
+      label={trans.__("Tools")}
+      searchLabel={trans.__("Search tools")}
+      groups={groups}
+      server={server}
+      total={(length) => trans._n("%2 tool", "%2 tools", length, count(length))}
+      empty={trans.__("No tools: no server is ready.")}
+      problems={problem ? [problem] : []}
+      textOf={textOf}
+      keyOf={toolKey}
+      hasSecondLine={({ description }) => Boolean(description)}
+      draw={(each) => (
+        <OfferLine
+          name={each.name}
+          title={`${each.server}.${each.name}`}
+          description={each.description}
+          off={each.disabled}
+        >
+          <Badges badges={exceptions(each)} />
+        </OfferLine>
+      )}
+      chosen={chosen}
+      onChoose={setChosen}
+      picked={picked}
+      onPick={setPicked}
+      action={
+        mayPick && (
+          <IconButton
+            icon="select"
+            label={trans.__("Enable or disable several tools")}
+            pressed={picked !== null}
+            onClick={() => setPicked(picked ? null : new Set())}
+          />
+        )
+      }
+      bar={(found) => picked && <PickedActions tools={found} picked={picked} onPick={setPicked} />}
+    />
   );
   const drafted = (key: string): Draft => {
     const draft = drafts.current.get(key) ?? { value: {}, call: null };
@@ -90,32 +136,82 @@ export function ToolsView({ server, onServer }: Props): JSX.Element {
   return (
     <ListAndDetail
       list={list}
-      detail={tool && <ToolView key={keyOf(tool)} row={tool} draft={drafted(keyOf(tool))} onChange={reload} />}
-      subject={chosen ?? ""}
-      hint="Choose a tool to see what it does and to run it."
+      detail={tool && <ToolView key={toolKey(tool)} row={tool} draft={drafted(toolKey(tool))} onChange={reload} />}
+      subject={chosen}
+      hint={trans.__("Choose a tool to see what it does and to run it.")}
       onBack={() => setChosen(null)}
     />
   );
 }
 
-const searchText = (tool: Tool): string =>
+const textOf = (tool: ToolRow): string =>
   `${tool.server}.${tool.name} ${tool.alias} ${tool.title ?? ""} ${tool.description ?? ""}`.toLowerCase();
 
-function ToolRow({ tool }: { tool: Tool }): JSX.Element {
+/** The tools by server, in the order of the list of servers. */
+function groupsOf(tools: ToolRow[]): Group<ToolRow>[] {
+  const groups = new Map<string, ToolRow[]>();
+  for (const tool of tools) {
+    const group = groups.get(tool.server);
+    if (group) group.push(tool);
+    else groups.set(tool.server, [tool]);
+  }
+  return [...groups].sort(([one], [other]) => compareNames(one, other));
+}
+
+/** What can be done with the tools that are ticked. */
+function PickedActions(props: {
+  tools: ToolRow[];
+  picked: ReadonlySet<string>;
+  onPick(picked: ReadonlySet<string>): void;
+}): JSX.Element {
+  const act = useRequest();
+  const { tools, picked, onPick } = props;
+  const wanted = tools.filter((tool) => picked.has(toolKey(tool))).map(({ server, name }) => ({ server, tool: name }));
+  const change = async (verb: "enable_tools" | "disable_tools"): Promise<void> => {
+    const { length } = wanted;
+    const done =
+      verb === "enable_tools"
+        ? trans._n("%2 tool enabled.", "%2 tools enabled.", length, count(length))
+        : trans._n("%2 tool disabled.", "%2 tools disabled.", length, count(length));
+    // The reply to either has no value; a refusal gives undefined.
+    if ((await act(verb, { tools: wanted }, done)) !== undefined) onPick(new Set());
+  };
   return (
-    <>
-      <span class={tool.disabled ? "mcp-ellipsis mcp-off" : "mcp-ellipsis"}>
-        <span class="mcp-muted">{singleLine(tool.server)}.</span>
-        {singleLine(tool.name)}
+    <div class="mcp-toolbar mcp-picked" role="group" aria-label={trans.__("Selected tools")}>
+      <span class="mcp-grow" role="status">
+        {trans.__("%1 selected", count(wanted.length))}
       </span>
-      <span class="mcp-row-badges">
-        {tool.changed && <span class="mcp-badge mcp-badge-danger">changed</span>}
-        {tool.disabled ? (
-          <span class="mcp-badge mcp-badge-neutral">disabled</span>
-        ) : (
-          <Badges badges={mostSevere(tool.badges)} />
-        )}
-      </span>
-    </>
+      <Button quiet onClick={() => onPick(wanted.length === tools.length ? new Set() : new Set(tools.map(toolKey)))}>
+        {wanted.length === tools.length ? trans.__("None") : trans.__("All")}
+      </Button>
+      <Button disabled={!wanted.length} onClick={() => void change("enable_tools")}>
+        {trans.__("Enable")}
+      </Button>
+      <Button disabled={!wanted.length} onClick={() => void change("disable_tools")}>
+        {trans.__("Disable")}
+      </Button>
+    </div>
   );
+}
+
+/** What one has to know of a tool before running it; nothing for most. */
+function exceptions({ changed, disabled, decision, badges }: ToolRow): (Badge & { title: string })[] {
+  const all: (false | (Badge & { title: string }))[] = [
+    changed && {
+      text: trans.__("changed"),
+      kind: "danger",
+      title: trans.__("Its definition has changed since it was first seen."),
+    },
+    disabled && { text: trans.__("disabled"), kind: "neutral", title: trans.__("It cannot be called.") },
+    decision === "deny" && {
+      text: trans.__("denied"),
+      kind: "danger",
+      title: trans.__("Your policy denies its calls."),
+    },
+    decision === "ask" && { text: trans.__("asks"), kind: "neutral", title: trans.__("You are asked before it runs.") },
+    ...badges
+      .filter(({ kind }) => kind === "danger")
+      .map((badge) => ({ ...badge, title: trans.__("Its server says that it may destroy or overwrite something.") })),
+  ];
+  return all.filter((each) => each !== false);
 }

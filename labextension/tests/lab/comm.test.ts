@@ -62,6 +62,18 @@ test("what is said goes over the comm, and by the control channel while the kern
   ]);
 });
 
+test("a kernel that reads the control channel is sent everything there, since a page cannot tell whether a cell runs", () => {
+  const { kernel, way } = opened("idle");
+  way.send(HELLO);
+  kernel.comm.onMsg({ content: { data: { kind: "hello", control: true } } });
+  way.send(BYE);
+  expect(kernel.did).toEqual([
+    "open",
+    ["shell", { ...HELLO, control: true }],
+    ["control", "ipymcp_request", { comm_id: "c", data: BYE }],
+  ]);
+});
+
 test("a kernel that is busy already is spoken to by the control channel alone", () => {
   const { kernel, heard, way } = opened("busy");
   way.send(HELLO);

@@ -6,7 +6,7 @@ import type { ConnectionStatus } from "../../src/lab/connectionstatus";
 import { CONNECTING, NO_KERNEL } from "../../src/lab/connectionstatus";
 import { MIME_TYPE } from "../../src/lab/saved";
 import { PanelModel } from "../../src/panelmodel";
-import type { Question } from "../../src/protocol";
+import type { QuestionRow } from "../../src/protocol";
 import { pageServices } from "../../src/services";
 import { FakeKernel, server, stateOf } from "../fake";
 
@@ -109,7 +109,7 @@ test("a card shows its own server, and asks over the notebook's one conversation
   expect(node.querySelector("[role=tablist]")).toBeNull();
   expect(seen(node)).toContain("git");
   expect(seen(node)).not.toContain("uvx mcp-server-fs");
-  [...node.querySelectorAll("button")].find(({ textContent }) => textContent === "Stop")?.click();
+  [...node.querySelectorAll("button")].find(({ title }) => title === "Stop git")?.click();
   expect(kernel.asked("stop")).toMatchObject([{ server: "git" }]);
   expect(kernel.transport.sent.filter(({ kind }) => kind === "hello").length).toBe(1);
 });
@@ -118,7 +118,7 @@ test("another panel looks at something else, and hears nothing that was said to 
   const kernel = new FakeKernel(stateOf([server("fs")]));
   const node = await notebook.output(KERNEL);
   await notebook.reach(kernel);
-  notebook.model?.show("logs", "fs");
+  notebook.model?.show("logs", { server: "fs" });
   notebook.model?.notify("Copied.");
   expect(node.querySelector("[aria-selected=true]")?.textContent).toBe("Servers");
   expect(seen(node)).not.toContain("Copied.");
@@ -164,7 +164,7 @@ const ASKS = {
   calls: [{ server: "fs", tool: "rm", arguments: { path: "a" }, caller: "model", why: "asked for", hints: "" }],
   answers: ["once", "no"],
 } as const;
-const asks = (id: string, card: string): Question => ({ ...ASKS, id, card }) as unknown as Question;
+const asks = (id: string, card: string): QuestionRow => ({ ...ASKS, id, card }) as unknown as QuestionRow;
 
 test("a model's card is the question while that is open, and no other question", async () => {
   const kernel = new FakeKernel(

@@ -1,10 +1,11 @@
-import { fireEvent, screen } from "@testing-library/preact";
+import { fireEvent, screen, waitFor } from "@testing-library/preact";
 import { afterEach, expect, test } from "vitest";
 import type { ConnectionStatus } from "../../src/lab/connectionstatus";
 import { NOT_LOADED, connectionStatus } from "../../src/lab/connectionstatus";
 import { summary } from "../../src/lab/summary";
 import { KernelTransport } from "../../src/lab/transport";
 import type { ConnectionEnd, ConnectionEvents } from "../../src/lab/connection";
+import type { WelcomeView } from "../../src/lab/welcome";
 import { drawWelcome } from "../../src/lab/welcome";
 import { INITIAL_STATE } from "../../src/store";
 import { server, stateOf } from "../fake";
@@ -12,12 +13,18 @@ import { server, stateOf } from "../fake";
 let remove = (): void => undefined;
 afterEach(() => remove());
 
-function drawn(status: ConnectionStatus): { text: string; done: string[]; show(status: ConnectionStatus): void } {
-  const done: string[] = [];
+interface Drawn {
+  text: string;
+  done: unknown[];
+  show: WelcomeView["show"];
+}
+
+function drawn(status: ConnectionStatus): Drawn {
+  const done: unknown[] = [];
   const element = document.createElement("div");
   document.body.append(element);
   const welcome = drawWelcome(element, {
-    load: () => done.push("load"),
+    load: (then) => done.push(then),
     retry: () => done.push("retry"),
     insert: (text) => done.push(text),
   });
@@ -71,11 +78,22 @@ test("a panel whose connection breaks stays, with what was typed into it; one wh
 test("a notebook without ipymcp shows how to load it, and a button that does", () => {
   const { text, done } = drawn(ended(ABSENT));
   expect(text).toBe(
-    "ipymcp is not loaded in this notebookLoad it to use MCP servers here: the button runs %load_ext ipymcp in the " +
-      "kernel.Load ipymcp",
+    "ipymcp is not loaded in this notebookLoad it to use MCP servers here. The button runs in the kernel: " +
+      "%load_ext ipymcpLoad ipymcpalso insert it as the first cell",
   );
   fireEvent.click(screen.getByRole("button", { name: "Load ipymcp" }));
-  expect(done).toEqual(["load"]);
+  expect(done).toEqual([{ again: false, insert: false }]);
+});
+
+test("a notebook that used servers offers them again, and the cell that loads them", async () => {
+  const { text, show, done } = drawn(ended(ABSENT));
+  expect(text).not.toContain("used");
+  show(ended(ABSENT), ["files", "ht\ntp"]);
+  expect(screen.getByText("This notebook used files, ht tp.")).toBeTruthy();
+  fireEvent.click(screen.getByRole("checkbox", { name: "also insert it as the first cell" }));
+  await waitFor(() => expect((screen.getByRole("checkbox") as HTMLInputElement).checked).toBe(true));
+  fireEvent.click(screen.getByRole("button", { name: "Load again" }));
+  expect(done).toEqual([{ again: true, insert: true }]);
 });
 
 test("while it loads the button is the same, and waits", () => {
@@ -91,7 +109,7 @@ test("where ipymcp is not installed there is the pip line", () => {
   const problem = { message: "ipymcp is not installed in this kernel's environment.", remedy: "%pip install ipymcp" };
   const { text, done } = drawn(ended(ABSENT, { ...NOT_LOADED, problem }));
   expect(text).toContain(
-    "ipymcp is not installed in this kernel's environment.Run %pip install ipymcp in a cell, then load ipymcp.",
+    "ipymcp is not installed in this kernel's environment.Run this in a cell, then load ipymcp: %pip install ipymcp",
   );
   fireEvent.click(screen.getByRole("button", { name: "Insert into a cell" }));
   expect(done).toEqual(["%pip install ipymcp"]);

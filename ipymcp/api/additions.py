@@ -1,0 +1,600 @@
+"""New servers: from the registry or from a definition, tried before they are kept in the notebook or in a file.
+
+The functions are coroutines of the background loop; files are read and written in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from functools import partial
+from pprint import pformat
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from ipymcp.api import config_edits
+from ipymcp.api.load_request import given, url_definition
+from ipymcp.api.registry import ORIGIN, origin_of, registry_of
+from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.export import as_own
+from ipymcp.config.redaction import masked, masked_definition, wanted_secrets
+from ipymcp.config.variables import has_variables, references
+from ipymcp.errors import ConfigError, McpError, PolicyError, UnknownName
+from ipymcp.interaction.elicitation import InputQuestion
+from ipymcp.names import nearest, server_name, unused
+from ipymcp.protocol.types import is_object
+from ipymcp.registry.entries import OFFICIAL
+from ipymcp.registry.install import WantedInput, Way, placed, require_public, ways
+from ipymcp.security.trust import Grant
+from ipymcp.security.untrusted import refuse_models
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ipymcp.config.redaction import Hide
+    from ipymcp.registry.client import Registry
+    from ipymcp.registry.entries import Entry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.session import ServerSession
+
+
+T = TypeVar("T")
+Keep: TypeAlias = Literal["notebook", "me", "project"]
+"""The place of a new server: in this notebook until the kernel ends, in the user's own file, in the project's file."""
+_NAMING = threading.Lock()
+"""Held while a secret gets an unused name."""
+_PLAIN = frozenset({"command", "args", "env", "url", "headers", "transport", ORIGIN})
+"""Values that a `%mcp load` line can express, and the origin, which it leaves out."""
+
+
+# -- a new server -----------------------------------------------------------------------------------------------------
+
+
+class RegistryChoice(Struct, frozen=True):
+    """A server of the registry, and how to run it."""
+
+    name: str
+    version: str | None = None
+    """None for the latest."""
+    way: str | None = None
+    """A kind of package, `remote`, or the number of the way; None for the first that can be run here."""
+    alias: str | None = None
+    """The name of the server in the notebook; None for one made from its name."""
+    inputs: Mapping[str, Any] = {}
+    asks_all: bool = False
+    """Whether to ask for optional inputs, even if no required one is missing."""
+    takes_secrets: bool = True
+    """Whether `inputs` may have secrets themselves, and not only variables that refer to them."""
+
+
+class Addition:
+    """A server that is being added: it was defined and agreed to, and may have been tried.
+
+    Args:
+        host: The host of the notebook.
+        definition: The server as it will be defined.
+        keep: Where it is kept.
+        grant: The user's agreement to it.
+        secrets: The secrets that were stored for it.
+        replaces: Whether it replaces a server of the same name.
+        notes: Lines for the user.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        definition: ServerDefinition,
+        keep: Keep,
+        grant: Grant,
+        *,
+        secrets: NewSecrets,
+        replaces: bool = False,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.definition = definition
+        self.keep = keep
+        self.notes = notes
+        self._host = host
+        self._grant = grant
+        self._secrets = secrets
+        self._replaces = replaces
+        self.session: ServerSession | None = None
+        """The running server, while it is tried."""
+        self._trying: asyncio.Task[None] | None = None
+        self._saving: asyncio.Task[None] | None = None
+
+    @property
+    def place(self) -> str:
+        """The file that will define the server, or the notebook."""
+        return str(self.definition.source.file) if self.keep != "notebook" else "this notebook"
+
+    async def try_out(self) -> None:
+        """Start the server, and wait until it is ready or has failed. If the wait is cancelled, the server ends."""
+        self._trying = self._host.loop.spawn(self._try_out(), f"ipymcp-try-{self.definition.name}")
+        await self._trying
+
+    async def _try_out(self) -> None:
+        self.session = await self._host.trials.run(self.definition, self._grant)
+
+    def require(self) -> None:
+        """Check that the server has started.
+
+        Raises:
+            ServerError: It has not.
+        """
+        assert self.session is not None
+        try:
+            self.session.require()
+        except McpError as error:
+            if error.hint and error.hint.startswith("%mcp logs"):
+                error.hint = "it is not added: mend its values, or ask its publisher"
+            raise
+
+    async def save(self) -> None:
+        """Keep the server, and load it. Once begun, this goes on to its end if the wait is cancelled.
+
+        Raises:
+            ConfigError: The file cannot be written, or has such a server by now.
+        """
+        if self._saving is None or self._saving.done():
+            self._saving = self._host.loop.spawn(self._save(), f"ipymcp-save-{self.definition.name}")
+        await asyncio.shield(self._saving)
+
+    async def _save(self) -> None:
+        host, definition = self._host, self.definition
+        if self.keep != "notebook":
+            await config_edits.save(definition, self._grant, host, replaces=self._replaces)
+        self._secrets.keep()
+        if self.session is not None:
+            await host.trials.adopt(self.session)
+            self.session = None
+        else:
+            await host.load([definition])
+
+    async def drop(self) -> None:
+        """Stop the server and forget the secrets that were stored for it, unless it was saved.
+
+        A trial that still goes on is cancelled. This goes on to its end if the wait is cancelled.
+        """
+        await asyncio.shield(self._host.loop.spawn(self._drop(), f"ipymcp-drop-{self.definition.name}"))
+
+    async def _drop(self) -> None:
+        if self._saving is not None:
+            await asyncio.wait({self._saving})
+        if self._trying is not None and not self._trying.done():
+            self._trying.cancel()
+            await asyncio.wait({self._trying})
+        session, self.session = self.session, None
+        try:
+            if session is not None:
+                await self._host.trials.end(session)
+        finally:
+            await self._secrets.delete()
+
+    def cell(self, namespace: str) -> str:
+        """The cell that loads the server again. It contains no secret that the user was asked for.
+
+        Args:
+            namespace: The name that `mcp` is bound to; empty if it is not bound.
+        """
+        one = self.definition
+        if self.keep != "notebook":
+            return f"%mcp load {quoted(one.name)}"
+        if one.source.scope == "cell":
+            line = ["%mcp load", quoted(one.name)]
+            line += [f"--header {_quoted(f'{name}: {value}')}" for name, value in one.headers.items()]
+            line += [f"--env {_quoted(f'{name}={value}')}" for name, value in one.env.items()]
+            if one.url is not None:
+                return " ".join([*line, quoted(one.url), *(["--transport sse"] if one.transport == "sse" else [])])
+            return " ".join([*line, "--", *(_quoted(word) for word in (one.command or "", *one.args))])
+        text = f"{namespace or 'mcp'}.load({pformat({one.name: as_own(one)}, width=100, sort_dicts=False)})"
+        return text if namespace else f"from ipymcp import mcp\n\n{text}"
+
+
+def _quoted(text: str) -> str:
+    return quoted(text) if re.fullmatch(r"[\w./:@=+-]+", text) is None else text
+
+
+async def from_registry(host: Host, choice: RegistryChoice, keep: Keep, *, replaces: bool = False) -> Addition:
+    """Define a server of the registry: ask for its inputs, and for the user's agreement to its command.
+
+    Raises:
+        ConfigError: The server cannot be run, was deleted, or an input is missing or unknown.
+        PolicyError: The user refuses.
+        TrustError: No one could be asked.
+        UnknownName: The registry has no such server.
+        McpError: The registry cannot be reached.
+    """
+    refuse_models("add a server")
+    registry = registry_of(host)
+    entry, notes = await _chosen_entry(registry, choice)
+    if entry.status == "deleted":
+        why = f": {entry.status_message}" if entry.status_message else ""
+        raise ConfigError(f"{entry.name} {entry.version} was deleted from {registry.host}{why}", hint="choose another")
+    if entry.status == "deprecated":
+        notes = [*notes, f"{entry.name} is deprecated{f': {m}' if (m := entry.status_message) else ''}"]
+    way = _chosen_way(entry, choice.way)
+    name = await _free_name(host, choice.alias, server_name(entry.short_name), keep, replaces=replaces)
+    secrets = NewSecrets(host, name)
+    try:
+        known = await _kept_values(host, name, entry, keep) if replaces else {}
+        values, own = await _values(host, name, entry, way, choice, known, secrets)
+        try:
+            made = way.definition(values)
+            if registry.address == OFFICIAL:  # the user's own choice of another may list servers of their network
+                await require_public(way, made)
+        except ValueError as error:
+            raise ConfigError(f"{entry.name} cannot be added: {error}") from None
+        made[ORIGIN] = {"name": entry.name, "version": entry.version}
+        definition = await _prepared(host, name, made, keep)
+        _check_variables(entry, definition, own)
+        target, folder = str(definition.source.file), ""
+        if keep == "notebook":
+            target, folder = "this notebook", host.folder
+        grant = await host.guard.trust.ask_about_addition(origin_of(entry, registry), target, definition, folder)
+        if grant is None:
+            raise PolicyError(f"{entry.name} is not added: you did not agree to it")
+    except BaseException:
+        await secrets.delete()
+        raise
+    return Addition(host, definition, keep, grant, secrets=secrets, replaces=replaces, notes=notes)
+
+
+async def add_from_registry(
+    host: Host, choice: RegistryChoice, keep: Keep, begun: Callable[[Addition], None], *, replaces: bool = False
+) -> Addition:
+    """Define, try and keep a server of the registry, and return it. Raises the errors of `from_registry` and `add`.
+
+    Args:
+        host: The host of the notebook.
+        choice: The server.
+        keep: The place of the server.
+        begun: Called when the user has agreed, before the server is tried.
+        replaces: Whether it replaces the server of that name.
+    """
+    addition = await from_registry(host, choice, keep, replaces=replaces)
+    begun(addition)
+    await add(addition)
+    return addition
+
+
+async def from_values(
+    host: Host, name: str | None, values: Mapping[str, Any], keep: Keep, *, replaces: bool = False
+) -> Addition:
+    """Define a server by what the user has typed: a definition, or a document of any host with one server.
+
+    What looks like a secret in its variables, headers, arguments and URL goes to the secret store.
+
+    Args:
+        host: The host of the notebook.
+        name: The name of the server; None for that in the document.
+        values: The definition, or the document.
+        keep: The place of the server.
+        replaces: Whether it replaces the server of that name.
+
+    Raises:
+        ConfigError: The definition is invalid, or there are several.
+    """
+    refuse_models("add a server")
+    chosen = given(name or None, values, Source(scope="script"))
+    if len(chosen) != 1:
+        names = ", ".join(one.name for one in chosen) or "none"
+        raise ConfigError(f"one server at a time, not {len(chosen)}", hint=f"give the name of one: {names}")
+    [one] = chosen
+    usual = await _free_name(host, name or None, one.name, keep, replaces=replaces)
+    secrets = NewSecrets(host, usual)
+    try:
+        safe = await _with_stored_secrets(secrets, partial(masked_definition, one))
+        definition = await _prepared(host, usual, as_own(safe), keep)
+        grant = Grant(frozenset(wanted_secrets(definition)))
+        if replaces:
+            grant = await _edit_grant(host, definition, keep)
+    except BaseException:
+        await secrets.delete()
+        raise
+    return Addition(host, definition, keep, grant, secrets=secrets, replaces=replaces)
+
+
+async def _with_stored_secrets(secrets: NewSecrets, hidden: Callable[[Hide], T]) -> T:
+    """Move likely secrets of a text or a definition to the secret store.
+
+    Args:
+        secrets: Stores them.
+        hidden: Returns the text or the definition with other words in place of its likely secrets.
+    """
+    found: dict[tuple[str, str], str] = {}
+
+    def look(secret: str, name: str) -> str:
+        if not has_variables(secret):
+            found[name, secret] = secret
+        return secret
+
+    hidden(look)
+    for name, secret in found:
+        found[name, secret] = await secrets.store(name.lstrip("-") or "secret", secret)
+    return hidden(lambda secret, name: found.get((name, secret), secret))
+
+
+async def _edit_grant(host: Host, definition: ServerDefinition, keep: Keep) -> Grant:
+    """The permission of an entry that the user has edited: what the entry had before, and new secrets.
+
+    Raises:
+        PolicyError: It needs an agreement, and the user refuses.
+        TrustError: It needs an agreement, and no one could be asked.
+    """
+    wanted = frozenset(wanted_secrets(definition))
+    if keep == "notebook":
+        return Grant(wanted)
+    old = await asyncio.to_thread(config_edits.entry_in_file, definition.name, host, project=keep == "project")
+    before = await host.guard.trust.grant(old) if old is not None else Grant()
+    typed = wanted - frozenset(wanted_secrets(old) if old is not None else ())
+    if before is not None and (keep == "me" or wanted <= before.secrets | typed):
+        return Grant(wanted, before.is_lasting)
+    place = str(definition.source.file)
+    answer = await host.guard.trust.ask_about_import(place, place, [definition])
+    why = answer.refused.get(definition.name)
+    if why is not None:
+        raise PolicyError(f"{definition.name} is not saved: {why}")
+    return answer.granted.get(definition.name) or Grant(wanted, is_lasting=False)
+
+
+class NewSecrets:
+    """The secrets that are stored for a server that is being added.
+
+    Args:
+        host: The host of the notebook.
+        server: The name of the server.
+    """
+
+    def __init__(self, host: Host, server: str) -> None:
+        self._host = host
+        self._server = server
+        self._storing: list[asyncio.Task[str]] = []
+
+    async def store(self, key: str, value: str) -> str:
+        """Store a secret under an unused name, and return its variable."""
+        storing = self._host.loop.spawn(asyncio.to_thread(self._store, key, value), "ipymcp-new-secret")
+        self._storing.append(storing)
+        return f"${{secret:{await asyncio.shield(storing)}}}"
+
+    def _store(self, key: str, value: str) -> str:
+        with _NAMING:
+            kept = {one.name for one in self._host.store.secrets.kept()}
+            name = unused(_secret_name(self._server, key), kept)
+            self._host.store.secrets.set(name, value)
+        return name
+
+    def keep(self) -> None:
+        """Keep the secrets: the server is kept."""
+        self._storing = []
+
+    async def delete(self) -> None:
+        """Delete the secrets, also those that are just being stored; goes on if the wait is cancelled."""
+        await asyncio.shield(self._host.loop.spawn(self._delete(), "ipymcp-delete-secrets"))
+
+    async def _delete(self) -> None:
+        storing, self._storing = self._storing, []
+        names = await asyncio.gather(*storing, return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(asyncio.to_thread(self._host.store.secrets.delete, name) for name in names if isinstance(name, str)),
+            return_exceptions=True,
+        )
+        for error in outcomes:
+            if isinstance(error, BaseException):
+                raise error
+
+
+async def add(addition: Addition) -> str:
+    """Try a server, keep it if it starts, and return its name.
+
+    Raises:
+        ServerError: It did not start; nothing is kept.
+        ConfigError: The file cannot be written.
+    """
+    try:
+        await addition.try_out()
+        addition.require()
+        await addition.save()
+    except BaseException:
+        await addition.drop()
+        raise
+    return addition.definition.name
+
+
+async def _chosen_entry(registry: Registry, choice: RegistryChoice) -> tuple[Entry, list[str]]:
+    name = choice.name
+    if "/" not in name:
+        found = await registry.search([name])
+        same = [one.name for one in found.entries if name in (one.short_name, server_name(one.short_name))]
+        if found.cursor:
+            what = f"{registry.host} has more servers like {name!r} than were looked at"
+            raise UnknownName(what, hint=f"give the full name: {', '.join(same[:5]) or '%mcp search WORDS lists them'}")
+        if len(same) != 1:
+            hint = ", ".join((same or [one.name for one in found.entries])[:5]) or "%mcp search WORDS lists servers"
+            what = "several servers" if same else "no server"
+            raise UnknownName(f"{registry.host} has {what} {name!r}", hint=hint)
+        [name] = same
+    return await registry.entry(name, choice.version or "latest", fresh=True)
+
+
+def _chosen_way(entry: Entry, wanted: str | None) -> Way:
+    """The way to run a server that the user has named, or the first that works here."""
+    every = ways(entry)
+    if wanted is not None:
+        named = [way for number, way in enumerate(every, start=1) if wanted in (way.label, str(number))]
+        if not named:
+            hint = ", ".join(dict.fromkeys(way.label for way in every)) or "it lists none"
+            raise ConfigError(f"{entry.name} does not run as {wanted!r}", hint=f"it runs as: {hint}")
+        every = [next((way for way in named if way.is_ready), named[0])]
+    ready = next((way for way in every if way.is_ready), None)
+    if ready is not None:
+        return ready
+    able = next((way for way in every if not way.problem), None)
+    if able is not None:
+        raise ConfigError(f"{entry.name} needs the program {able.runner!r}, which is not here", hint=able.remedy)
+    if not every:
+        raise ConfigError(f"{entry.name} lists neither a package nor an address", hint=entry.website or None)
+    raise ConfigError(f"{entry.name} cannot be run: {every[0].problem}", hint=every[0].remedy or None)
+
+
+async def _free_name(host: Host, wanted: str | None, usual: str, keep: Keep, *, replaces: bool) -> str:
+    """The name of the new server: the wanted one if it is free, else one made from its usual name."""
+    taken = {*host.sessions, *(await asyncio.to_thread(host.discovery.read)).servers}
+    if keep != "notebook":
+        taken |= await asyncio.to_thread(config_edits.names_in_file, host, project=keep == "project")
+    if replaces:
+        return wanted or usual
+    if wanted is None:
+        return unused(usual, taken)
+    if wanted in taken:
+        raise ConfigError(f"there is a server {wanted!r} already", hint="give the new one another name")
+    return wanted
+
+
+async def _prepared(host: Host, name: str, values: Mapping[str, Any], keep: Keep) -> ServerDefinition:
+    """The definition of a server as the notebook or the file will have it."""
+    [made] = given(name, values, Source(scope="script"))
+    if keep != "notebook":
+        return await asyncio.to_thread(config_edits.prepared, made, host, project=keep == "project")
+    own = as_own(made)
+    words = [made.command, *made.args, made.url, *made.env, *made.env.values(), *made.headers, *made.headers.values()]
+    is_one_line = all(word.isprintable() for word in (name, *words) if word is not None)
+    has_own_variables = has_variables(json.dumps([made.command, made.args, dict(made.env), made.url]))
+    if own.keys() <= _PLAIN and is_one_line and not has_own_variables:
+        if made.url is not None:
+            return url_definition(made.url, name).replace(headers=made.headers, transport=made.transport)
+        return ServerDefinition(name=name, command=made.command, args=made.args, env=made.env)
+    from ipymcp.config.reading import from_mapping
+
+    return from_mapping({name: own})[name]
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------
+
+
+async def _values(
+    host: Host,
+    name: str,
+    entry: Entry,
+    way: Way,
+    choice: RegistryChoice,
+    known: Mapping[str, Any],
+    secrets: NewSecrets,
+) -> tuple[dict[str, str], list[str]]:
+    """The values of a server's inputs as texts of a definition, and those that are the user's own.
+
+    Args:
+        host: The host of the notebook.
+        name: The name of the server.
+        entry: The server in the registry.
+        way: The way to run it.
+        choice: The user's choice.
+        known: Values by key that are taken over.
+        secrets: Stores values that are secrets.
+
+    Raises:
+        ConfigError: An input is missing or unknown, and no one answered.
+    """
+    wanted = {one.key: one for one in way.inputs()}
+    unknown = next((key for key in choice.inputs if key not in wanted), None)
+    if unknown is not None:
+        hint = nearest(unknown, wanted, limit=1) or f"it asks for: {', '.join(wanted) or 'nothing'}"
+        raise ConfigError(f"{entry.name} has no input {unknown!r}", hint=hint)
+    open_secret = next((key for key in choice.inputs if wanted[key].about.is_secret), None)
+    if open_secret is not None and not choice.takes_secrets and not is_reference(str(choice.inputs[open_secret])):
+        hint = f"leave {open_secret} out: you are asked for it; or {open_secret}=${{secret:NAME}}"
+        raise ConfigError(f"{open_secret} is a secret, which does not belong on the line", hint=hint)
+    known = {**{key: value for key, value in known.items() if key in wanted}, **choice.inputs}
+    empty = next((key for key, value in known.items() if value in (None, "") and wanted[key].about.is_required), None)
+    if empty is not None:
+        raise ConfigError(
+            f"{entry.name} requires {empty}, which is empty", hint=f"leave {empty} out: you are asked for it"
+        )
+    rest = {key: one for key, one in wanted.items() if key not in known}
+    needed = [key for key, one in rest.items() if one.about.is_required and (not one.default or one.about.is_secret)]
+    if not choice.asks_all:
+        rest = {key: one for key, one in rest.items() if one.about.is_required}
+    if needed or (choice.asks_all and rest):
+        known |= await _ask(host, name, entry, rest, needed)
+    texts: dict[str, str] = {}
+    own: list[str] = []
+    for key, value in known.items():
+        one = wanted[key]
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        theirs = [one.default, *one.choices]
+        if text in theirs:  # stays the entry's text, whose variables are literal
+            texts[key] = text
+            continue
+        if one.about.is_secret and text and not is_reference(text):
+            text = await secrets.store(key, text)
+        elif not one.about.is_secret:
+            text = await _with_stored_secrets(secrets, partial(masked, text, key))
+        texts[key] = placed(text, one.about, host.folder)
+        if not any(map(has_variables, theirs)):  # else the user may have edited the entry's text
+            own.append(texts[key])
+    return texts, own
+
+
+def _check_variables(entry: Entry, definition: ServerDefinition, own: Sequence[str]) -> None:
+    """Check that a definition has no variables but those in the user's own values.
+
+    Raises:
+        ConfigError: It has another one.
+    """
+    typed = ServerDefinition(name=definition.name, command="", args=tuple(own), source=Source(scope="script"))
+    known = {(one.kind, one.name) for one in references(typed)}
+    other = next((one for one in references(definition) if (one.kind, one.name) not in known), None)
+    if other is not None:
+        hint = "its publisher's text may not use your variables and secrets"
+        raise ConfigError(f"{entry.name} cannot be added: {other.where} has {other.text}", hint=hint)
+
+
+async def _kept_values(host: Host, name: str, entry: Entry, keep: Keep) -> dict[str, str]:
+    """The variables and headers of an older version of the same server, where the user has agreed to them."""
+    if keep == "notebook":
+        session = host.sessions.get(name)
+        old = session.definition if session is not None and session.definition.source.scope == "script" else None
+        grant = Grant(frozenset(wanted_secrets(old))) if old is not None else None
+    else:
+        old = await asyncio.to_thread(config_edits.entry_in_file, name, host, project=keep == "project")
+        grant = await host.guard.trust.grant(old) if old is not None else None
+        if grant is not None and old is not None and keep == "me":  # servers of the user's own file get their secrets
+            grant = Grant(frozenset(wanted_secrets(old)))
+    origin = old.extra.get(ORIGIN) if old is not None else None
+    if old is None or grant is None or not is_object(origin) or origin.get("name") != entry.name:
+        return {}
+    if not frozenset(wanted_secrets(old)) <= grant.secrets:
+        return {}
+    return {**old.env, **old.headers}
+
+
+async def _ask(
+    host: Host, name: str, entry: Entry, wanted: Mapping[str, WantedInput], needed: Sequence[str]
+) -> dict[str, Any]:
+    required = [key for key, one in wanted.items() if one.about.is_required]
+    schema = {"type": "object", "properties": {key: one.schema for key, one in wanted.items()}, "required": required}
+    origin = origin_of(entry, registry_of(host))
+    message = f"{origin} asks for these values. Secret ones are kept in your secret store."
+    answer = await host.questions.ask(InputQuestion(name, None, message, schema))
+    if answer.action == "accept":
+        return {key: value for key, value in (answer.content or {}).items() if value not in (None, "")}
+    if answer.note and not needed:
+        return {}
+    if answer.note:
+        values = " ".join(f"{quoted(key)}=…" for key in needed)
+        hint = f"give them: %mcp add {quoted(entry.name)} {values}"
+        raise ConfigError(f"{entry.name} needs {', '.join(needed)}, and no one could be asked", hint=hint)
+    raise PolicyError(f"{entry.name} is not added: its values were not given")
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text is only a variable of this kernel or a stored secret: `${NAME}` or `${secret:NAME}`."""
+    return re.fullmatch(r"\$\{(secret:)?[A-Za-z_][\w.@-]*\}", text) is not None
+
+
+def _secret_name(server: str, key: str) -> str:
+    return config_edits.secret_prefix(server) + re.sub(r"[^A-Za-z0-9_.-]", "_", key)

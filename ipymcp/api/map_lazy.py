@@ -1,0 +1,242 @@
+"""Maps of Dask collections, which stay lazy: Dask makes the calls when it computes a partition, perhaps again."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ipymcp.api.map_cluster import POLL, DaskControl
+from ipymcp.api.map_request import map_request
+from ipymcp.api.map_result import MapResult
+from ipymcp.api.map_stream import record_of
+from ipymcp.api.pickled_tool import dask_worker, pickled
+from ipymcp.errors import ArgumentError, McpError, PolicyError
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+
+    from ipymcp.api.map_request import MapRequest, MapTarget
+    from ipymcp.results.tool_result import ToolResult
+
+
+_DTYPES: Final = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "string"}
+"""The pandas dtype of each JSON type; others are objects."""
+_PYTHON: Final[dict[str, tuple[type, ...]]] = {
+    "Int64": (int,),
+    "float64": (int, float),
+    "boolean": (bool,),
+    "string": (str,),
+}
+_MAX_DEPTH: Final = 8
+
+
+class _Column(NamedTuple):
+    """A column of results.
+
+    Attributes:
+        path: The members that lead to its value in a result's data; none for the data itself.
+        name: Its name in the output.
+        dtype: Of pandas.
+    """
+
+    path: tuple[str, ...]
+    name: str
+    dtype: str
+
+
+def is_lazy(rows: object) -> bool:
+    """Whether an input is a collection of Dask."""
+    return type(rows).__module__.startswith("dask.") and hasattr(rows, "map_partitions")
+
+
+def lazy_map(tool: Any, target: MapTarget, rows: Any, options: Mapping[str, Any]) -> Any:
+    """The results of a Dask DataFrame or Series as a DataFrame, those of a Bag as a Bag of dicts.
+
+    Args:
+        tool: The tool.
+        target: The same, as a map calls it.
+        rows: The collection.
+        options: Those of `.map`, and `meta`: the dtype of each column of the results, if the tool has no output schema.
+
+    Raises:
+        ArgumentError: The tool may change something, an option is wrong, or the columns are not known.
+        PolicyError: The calls are not allowed, or need consent.
+    """
+    options = dict(options)
+    meta = options.pop("meta", None)
+    where = {"server": target.entry.server, "tool": target.entry.name}
+    if "rate" in options:
+        raise ArgumentError("a rate cannot be kept over a lazy collection", hint="map(…, executor=client)", **where)
+    is_table = not type(rows).__module__.startswith("dask.bag")
+    if is_table and not hasattr(rows._meta, "columns"):
+        rows = rows.to_frame(name=rows.name or "value")
+    request = map_request(target, rows._meta if is_table else [], **options)
+    if not request.is_repeatable:
+        message = "may change something, and Dask may compute a partition more than once"
+        raise ArgumentError(message, hint=f"{target.name}.map(rows.compute(), executor=client)", **where)
+    if pickled(target.host, target.session, target.entry, target.options).decision == "ask":
+        hint = f"{target.name}.map(rows.compute(), executor=client) asks once for all its calls"
+        raise PolicyError("needs your consent, which cannot be asked when Dask computes", hint=hint, **where)
+    if not is_table:
+        return rows.map_partitions(partial(_call_bag, tool=tool, options=options))
+    columns = _columns(request, list(rows.columns), meta)
+    call = partial(_call_frame, tool=tool, options=options, columns=columns)
+    return rows.map_partitions(call, meta=_with_results(rows._meta, columns, [], []))
+
+
+# -- the columns ------------------------------------------------------------------------------------------------------
+
+
+def _columns(request: MapRequest, taken: list[Any], meta: Mapping[str, str] | None) -> list[_Column]:
+    if meta is not None:
+        found = [(tuple(name.split(".")) if name != "result" else (), name, str(dtype)) for name, dtype in meta.items()]
+    else:
+        raw = request.target.entry.definition.outputSchema
+        schema = types.loads(raw) if len(raw) else None
+        found = [*_of_schema(schema, schema)] if is_object(schema) else []
+    if not found:
+        entry = request.target.entry
+        hint = f'{request.name}.map(rows, meta={{"COLUMN": "float64"}}), or map(rows.compute(), executor=client)'
+        message = "does not say what its results are, which a lazy table needs"
+        raise ArgumentError(message, server=entry.server, tool=entry.name, hint=hint)
+    columns: list[_Column] = []
+    for path, name, dtype in found:
+        while name in taken or name == "error":
+            name += "_result"
+        taken.append(name)
+        columns.append(_Column(path, name, dtype))
+    return columns
+
+
+def _of_schema(schema: Any, root: Any, path: tuple[str, ...] = ()) -> Generator[tuple[tuple[str, ...], str, str]]:
+    """Yield path, name and dtype of the columns that results of a schema have."""
+    schema = _resolved(schema, root)
+    properties = schema.get("properties")
+    if is_object(properties) and properties and len(path) < _MAX_DEPTH:
+        if not path and (schema.get("x-fastmcp-wrap-result") is True or set(properties) == {"result"}):
+            inner = _resolved(properties.get("result"), root)
+            if is_object(inner.get("properties")):
+                yield from _of_schema(inner, root)
+            else:
+                yield (), "result", _dtype(inner)
+            return
+        for name, member in properties.items():
+            yield from _of_schema(member, root, (*path, name))
+    elif path:
+        yield path, ".".join(path), _dtype(schema)
+
+
+def _resolved(schema: Any, root: Any) -> dict[str, Any]:
+    """A schema behind its references within the document, and without `null` as an alternative."""
+    for _ in range(_MAX_DEPTH):
+        if not is_object(schema):
+            return {}
+        reference, choices = schema.get("$ref"), schema.get("anyOf") or schema.get("oneOf")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            found: Any = root
+            for step in reference[2:].split("/"):
+                found = found.get(step) if is_object(found) else None
+            schema = found
+        elif is_array(choices):
+            real = [one for one in choices if not (is_object(one) and one.get("type") == "null")]
+            schema = real[0] if len(real) == 1 else {}
+        else:
+            return schema
+    return {}
+
+
+def _dtype(schema: dict[str, Any]) -> str:
+    kind = schema.get("type")
+    if is_array(kind):
+        real = [one for one in kind if one != "null"]
+        kind = real[0] if len(real) == 1 else None
+    return _DTYPES.get(kind, "object") if isinstance(kind, str) else "object"
+
+
+# -- when Dask computes -----------------------------------------------------------------------------------------------
+
+
+def _call_frame(frame: Any, tool: Any, options: Mapping[str, Any], columns: Sequence[_Column]) -> Any:
+    """Call for every row of a partition."""
+    found = _call(tool, frame, options)
+    errors = [None if result is not None else found.why(row) for row, result in enumerate(found.results)]
+    return _with_results(frame, columns, found.results, errors)
+
+
+def _call_bag(rows: Iterable[Any], tool: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Call for every row of a partition."""
+    rows = list(rows)
+    found = _call(tool, rows, options)
+    results = (result or McpError(found.why(row)) for row, result in enumerate(found.results))
+    return [record_of(row, result) for row, result in zip(rows, results, strict=True)]
+
+
+class _Called(NamedTuple):
+    results: list[ToolResult | None]
+    why: Callable[[int], str]
+
+
+def _call(tool: Any, rows: Any, options: Mapping[str, Any]) -> _Called:
+    result = MapResult(map_request(tool.map.target(), rows, **options))
+    with _cancelled_with_task(result):
+        result.wait()
+    errors: dict[Any, Any] = {row["row"]: row["error"] for row in result.errors}
+    stopped = f"was not called: the map was stopped {result.summary['stopped']}"
+
+    def why(row: int) -> str:
+        return str(errors[row] or stopped)
+
+    return _Called(result.results, why)
+
+
+@contextmanager
+def _cancelled_with_task(result: MapResult) -> Generator[None]:
+    """Give up the calls when Dask's task is cancelled."""
+    worker = dask_worker()
+    if worker is None:
+        yield
+        return
+    control, over = DaskControl("", None, worker, worker.get_current_task()), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(POLL):
+            if control.is_cancelled():
+                result.cancel()
+
+    threading.Thread(target=watch, name="ipymcp-dask-task", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _with_results(
+    frame: Any, columns: Sequence[_Column], results: Sequence[ToolResult | None], errors: list[str | None]
+) -> Any:
+    """The partition with the columns of its results and `error`; a value of another type than declared is an error."""
+    pandas = importlib.import_module("pandas")
+    errors = [*errors]
+    frame = frame.copy(deep=False)
+    for column in columns:
+        values = [None if result is None else _value(result.data, column.path) for result in results]
+        allowed = _PYTHON.get(column.dtype)
+        for row, value in enumerate(values):
+            is_bool = isinstance(value, bool) and column.dtype != "boolean"
+            if allowed and value is not None and (is_bool or not isinstance(value, allowed)):
+                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} is not what its schema says"
+                values[row] = None
+        frame[column.name] = pandas.Series(values, index=frame.index, dtype=column.dtype)
+    name = "error" if "error" not in frame.columns else "error_result"
+    frame[name] = pandas.Series(errors, index=frame.index, dtype="string")
+    return frame
+
+
+def _value(data: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        data = data.get(step) if is_object(data) else None
+    return data

@@ -1,0 +1,370 @@
+"""The request of a map: the tool, the rows and the settings.
+
+Rows are bound and validated before the first call.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from ipymcp.api.history import moment
+from ipymcp.api.tool_calls import known_result, new_call
+from ipymcp.argument_checks import COUNT, FLAG, FUNCTION, MAPPING, TEXT, checked, one_of, shown
+from ipymcp.errors import ArgumentError, McpError, PolicyError
+from ipymcp.masking import mask
+from ipymcp.names import expression
+from ipymcp.results.tables import Table, TableView
+from ipymcp.runtime.map_run import Job, MapRun, MapSettings, RowOutcome
+from ipymcp.schema.rows import RowProblem, read_rows
+from ipymcp.security.rules import CallBatch, hints
+from ipymcp.storage.history import CallRecord
+from ipymcp.text import counted, shortened
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from ipymcp.protocol.types import Progress
+    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.session import ServerSession
+    from ipymcp.schema.rows import Rows
+    from ipymcp.schema.tool_schema import ToolSchema
+    from ipymcp.storage.cached_results import ResultCache
+
+    OnError: TypeAlias = Literal["collect", "raise"]
+
+
+READING_CONCURRENCY: Final = 8
+"""Calls at the same time of a tool that declares that it only reads; of others, one."""
+MAX_CONCURRENCY: Final = 1_000
+_RATE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|m|min|minute|h|hour)\s*")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+SHOWN_ERRORS: Final = 10
+"""Errors shown one by one."""
+_SHOWN_ROWS: Final = 5
+_MAX_SHOWN: Final = 200
+
+
+class MapTarget(NamedTuple):
+    """The tool of a map.
+
+    Attributes:
+        options: The options of its calls.
+        maps: The latest maps of the host.
+    """
+
+    host: Host
+    session: ServerSession
+    entry: ToolEntry
+    schema: ToolSchema
+    options: CallOptions
+    maps: deque[Any]
+
+    @property
+    def name(self) -> str:
+        """The tool, as one writes it."""
+        return expression(self.entry.server, self.entry.name)
+
+    def known_result(self, options: CallOptions, raw: bytes) -> ToolResult:
+        """A result that was kept, as a call with these options would give it."""
+        return known_result(self.host, self.session, self.entry, options, raw)
+
+
+class MapRequest:
+    """The tool to call, the rows, and the settings.
+
+    Args:
+        target: The tool.
+        settings: How to call it.
+        source: The rows.
+        on_progress: Is given the progress of the map.
+        executor: Makes the calls elsewhere, if it is not None; then `cluster_run` is to be set.
+    """
+
+    def __init__(
+        self,
+        target: MapTarget,
+        settings: MapSettings,
+        source: Rows,
+        on_progress: Callable[[Progress], Any] | None = None,
+        executor: object = None,
+    ) -> None:
+        self.target = target
+        self.settings = settings
+        self.source = source
+        self.host = target.host
+        self.number = self.host.calls.next_number()
+        self.on_progress = on_progress or target.options.on_progress
+        self.cell = None if target.options.origin else self.host.history.cell()
+        self.cache: ResultCache | None = None
+        self._options = self.host.guard.on_behalf(target.entry, replace(target.options, on_progress=None))
+        known = hints(target.entry, target.session.rights)
+        self.is_read_only = known.get("readOnlyHint") is True
+        self.is_repeatable = self.is_read_only or known.get("idempotentHint") is True
+        self.executor = executor
+        self.cluster_run: Callable[..., MapRun] | None = None
+        """The maker of runs on the executor."""
+
+    @property
+    def name(self) -> str:
+        """The tool, as one writes it."""
+        return self.target.name
+
+    def bound(self) -> tuple[list[Job], list[RowProblem], int]:
+        """Bind all rows; rows with the same arguments share one call of a tool that only reads.
+
+        Returns:
+            The calls, the rows that do not fit, and the number of rows.
+        """
+        bind, values, problems, count = self.source.bind, self.source.values, list[RowProblem](), 0
+        if isinstance(values, AsyncIterable):
+            raise ArgumentError("the rows come asynchronously", hint="async for row, result in ….map.stream(rows)")
+        numbers_of: dict[bytes, list[int]] = {}
+        calls: list[tuple[bytes, list[int]]] = []
+        for row, cells in enumerate(values):
+            count += 1
+            try:
+                arguments = bind(cells)
+            except ArgumentError as error:
+                problems.append(RowProblem(row, self.source.column_of(error.argument), error))
+                continue
+            known = numbers_of.get(arguments)
+            if known is not None:
+                known.append(row)
+                continue
+            calls.append((arguments, numbers := [row]))
+            if self.is_read_only:
+                numbers_of[arguments] = numbers
+        return [Job(tuple(numbers), arguments) for arguments, numbers in calls], problems, count
+
+    async def permitted(self, first: bytes, count: int | None, note: Callable[[str], None]) -> CallOptions:
+        """The options of the calls of one run, after one question for all of them where the user has to be asked.
+
+        Args:
+            first: The arguments of the first call.
+            count: The number of calls; None if unknown. If it is 0, because all results are known, a user who makes the
+                map is not asked; a model reads what the user is asked about.
+            note: Is given the question and its answer.
+
+        Raises:
+            PolicyError: The calls are not allowed.
+        """
+        options = self.host.guard.on_behalf(self.target.entry, self._options)  # of who runs it now
+        options, began = replace(options, batch=CallBatch(self.number, count or 0)), time.monotonic()
+        questions: list[str] = []
+
+        def noted(question: str) -> None:
+            questions.append(question)
+            note(question)
+
+        try:
+            consent = self.host.guard.permit(self.target.session, self.target.entry, options, first)
+            if consent is not None and (count != 0 or options.caller != "user"):
+                await consent(noted)
+        except PolicyError as error:
+            self.record(options, first, began=began, calls=0, questions=questions, error=error)
+            raise
+        return options
+
+    def record(self, options: CallOptions, first: bytes, *, began: float, calls: int, **details: Any) -> None:
+        """Add the map to the history, as it ends now.
+
+        Args:
+            options: The options of its calls.
+            first: The arguments of the first call.
+            began: The start, on the clock of `time.monotonic`.
+            calls: The number of calls made.
+            **details: Other fields of `CallRecord`.
+        """
+        record = CallRecord(
+            began=began,
+            ended=time.monotonic(),
+            caller=options.origin or options.caller,
+            server=self.target.session.name,
+            tool=self.target.entry.name,
+            arguments=first,
+            cell=self.cell,
+            number=self.number,
+            map=self.number,
+            calls=calls,
+        )
+        self.host.history.add(replace(record, **{**details, "questions": tuple(details.get("questions", ()))}))
+
+    async def known(self, jobs: Sequence[Job]) -> dict[bytes, bytes]:
+        """The JSON of the results of an earlier map, by the arguments of the call."""
+        return {} if self.cache is None else await self.cache.find(job.arguments for job in jobs)
+
+    def known_outcomes(
+        self, options: CallOptions, jobs: Sequence[Job], known: Mapping[bytes, bytes]
+    ) -> Iterator[tuple[Job, RowOutcome]]:
+        """The calls whose results are known, and these."""
+        for job in jobs:
+            if job.arguments in known:
+                result = self.target.known_result(options, known[job.arguments])
+                yield job, RowOutcome("succeeded", result, is_cached=True)
+
+    def run(self, options: CallOptions, ended: Callable[[Job, RowOutcome], None]) -> MapRun:
+        """A run of the calls, on the loop."""
+        target, cache = self.target, self.cache
+
+        def kept(job: Job, outcome: RowOutcome) -> None:
+            if cache is not None and outcome.result is not None:
+                cache.keep(job.arguments, outcome.result.json_bytes)
+            ended(job, outcome)
+
+        if self.cluster_run is not None:
+            return self.cluster_run(options, kept)
+        make = partial(new_call, target.host, target.session, target.entry, options)
+        return MapRun(target.session, make, self.settings, kept, is_repeatable=self.is_repeatable)
+
+
+@checked(
+    "map",
+    columns=MAPPING.or_none,
+    concurrency=COUNT.or_none,
+    retries=COUNT,
+    on_error=one_of("collect", "raise"),
+    stop_after=COUNT,
+    cache=FLAG | TEXT,
+    on_progress=FUNCTION.or_none,
+    constants=MAPPING.or_none,
+)
+def map_request(
+    target: MapTarget,
+    rows: object,
+    /,
+    *,
+    columns: Mapping[str, str] | None = None,
+    concurrency: int | None = None,
+    rate: str | None = None,
+    retries: int = 2,
+    on_error: OnError = "collect",
+    stop_after: int = 20,
+    cache: bool | str = False,
+    on_progress: Callable[[Progress], Any] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    executor: object = None,
+    **arguments: Any,
+) -> MapRequest:
+    """Check the options of `.map` and find the rows.
+
+    Raises:
+        ArgumentError: An option is wrong, or the input has no rows for this tool.
+    """
+    if concurrency is not None and not 1 <= concurrency <= MAX_CONCURRENCY:
+        message = f"map: concurrency: expected a whole number from 1 to {MAX_CONCURRENCY:,}, got {concurrency:,}"
+        raise ArgumentError(message, argument="concurrency")
+    source = read_rows(rows, target.schema, columns, {**(constants or {}), **arguments})
+    settings = MapSettings(
+        concurrency=concurrency or 1,
+        rate=read_rate(rate) if rate is not None else None,
+        retries=retries,
+        stop_after=stop_after,
+        stops_at_error=on_error == "raise",
+    )
+    request = MapRequest(target, settings, source, on_progress, executor)
+    if cache is not False:
+        request.cache = _cache(request, cache)
+    if concurrency is None and request.is_read_only:
+        request.settings = replace(settings, concurrency=READING_CONCURRENCY)
+    return request
+
+
+def _cache(request: MapRequest, cache: bool | str) -> ResultCache:
+    from ipymcp.security.pins import canonical, fingerprint
+    from ipymcp.storage.cached_results import ResultCache
+
+    if not request.is_read_only:
+        raise ArgumentError(
+            f"map: cache: {request.name} does not declare that it only reads, and what may change something is called "
+            "each time",
+            argument="cache",
+            hint='if it only reads: "hints": {"TOOL": {"readOnlyHint": true}} in the definition of its server',
+        )
+    try:
+        since = 0.0 if cache is True else moment(cache)
+    except McpError:
+        message = f"map: cache: expected True or an age, got {shown(cache)}"
+        raise ArgumentError(message, argument="cache", hint='cache="7d"') from None
+    target = request.target
+    tool = fingerprint(canonical(target.entry.definition))
+    return ResultCache(request.host.store.cached_results, target.session.digest, tool, since)
+
+
+def read_rate(text: object) -> float:
+    """Read a number of calls a second from `10/s`, `600/min` or `1000/h`.
+
+    Raises:
+        ArgumentError: The text is no rate.
+    """
+    found = _RATE.fullmatch(text) if isinstance(text, str) else None
+    if found is None or not float(found[1]):
+        message = f"map: rate: expected calls by time, got {shown(text)}"
+        raise ArgumentError(message, argument="rate", hint='rate="10/s"')
+    return float(found[1]) / _SECONDS[found[2][0]]
+
+
+def unfit(request: MapRequest, problems: Sequence[RowProblem], count: int) -> ArgumentError:
+    """The error for rows that do not fit, listed by row and column."""
+    lines = [
+        f"row {row}{f', {column}' if column else ''}: {error.message}" for row, column, error in problems[:SHOWN_ERRORS]
+    ]
+    if len(problems) > SHOWN_ERRORS:
+        lines.append(f"and {len(problems) - SHOWN_ERRORS:,} more")
+    message = f"{len(problems):,} of {counted(count, 'row')} do not fit, and nothing was sent: "
+    return ArgumentError(
+        message + "; ".join(lines),
+        argument=problems[0].error.argument,
+        server=request.target.entry.server,
+        tool=request.target.entry.name,
+        hint='on_error="collect" sends the others',
+    )
+
+
+class MapPlan(TableView):
+    """The calls of a map, before they are made: the first arguments, the number of calls, and the rows that do not fit.
+
+    Attributes:
+        rows: Number of rows.
+        calls: Number of calls; rows with the same arguments share one if the tool only reads.
+        duplicates: Number of rows that share the call of another row.
+        cached: Number of rows whose result an earlier map has kept; they need no call.
+        problems: The rows that do not fit, as `(row, column, error)`.
+    """
+
+    def __init__(self, request: MapRequest) -> None:
+        if isinstance(request.source.values, Iterator):
+            raise ArgumentError("a plan would use up these rows", hint="make a list of them: list(…)")
+        jobs, problems, self.rows = request.bound()
+        self.duplicates = sum(len(job.rows) - 1 for job in jobs)
+        known = request.host.loop.run(request.known(jobs)) if request.cache is not None else {}
+        self.cached = sum(len(job.rows) for job in jobs if job.arguments in known)
+        self.calls = len(jobs) - len(known)
+        self.problems = tuple(problems)
+        self._request = request
+        self._first = jobs[:_SHOWN_ROWS]
+
+    @property
+    def table(self) -> Table:
+        """The first calls and the first rows that do not fit."""
+        settings = self._request.settings
+        first = [(job.rows[0], shortened(mask(job.arguments.decode()), _MAX_SHOWN)) for job in self._first]
+        unfit = [(row, f"does not fit: {error.message}") for row, _, error in self.problems[:SHOWN_ERRORS]]
+        rows = sorted([*first, *unfit])
+        notes = [f"… {counted(self.rows - len(rows), 'more row')}"] if self.rows > len(rows) else []
+        notes.append(f"{settings.concurrency} at a time")
+        notes += [f"at most {settings.rate:g} a second"] if settings.rate else []
+        title = f"{self._request.name}: {counted(self.calls, 'call')} for {counted(self.rows, 'row')}"
+        notes += [counted(self.duplicates, "duplicate")] if self.duplicates else []
+        notes += [f"{self.cached:,} cached"] if self._request.cache is not None else []
+        return Table(("row", "arguments"), rows, title=title, note="; ".join([*notes, "nothing was sent"]))

@@ -1,0 +1,421 @@
+"""The results of a map."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import itertools
+import threading
+import time
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.api.map_request import SHOWN_ERRORS, unfit
+from ipymcp.errors import CallCancelled, CallError, CallInterrupted, McpError, render_briefly
+from ipymcp.protocol import types
+from ipymcp.protocol.types import Progress
+from ipymcp.results.frames import columns_frame, result_columns, with_columns
+from ipymcp.results.tables import Table, TableView
+from ipymcp.runtime.interrupts import Waiter
+from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, ROW_STATES, RowOutcome, message_of
+from ipymcp.text import counted, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ipymcp.api.map_request import MapRequest
+    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.map_run import Job, MapRun, RowState
+
+
+_SHOWN_ROWS: Final = 5
+REDRAW_EVERY: Final = 0.2
+"""Seconds."""
+_MEASURE_EVERY: Final = 0.25
+CACHED: Final = "cached"
+"""The key of the number of rows whose result an earlier map has kept, in summaries."""
+_END_TIMEOUT: Final = 5.0
+"""Seconds for the calls of an interrupted run to end before it goes on."""
+
+
+class MapResult(TableView):
+    """The results of a map, in the order of its rows.
+
+    `.df` has the input's columns, the results' and `error`; `.results` a result or None for each row; `.errors` the
+    rows without a result. `.retry()` calls failed rows again, `.resume()` those that were not called.
+
+    Attributes:
+        is_untrusted: Whether results may contain content of third parties.
+        source: The origin of the results: the server and the tool.
+
+    Args:
+        request: The map.
+
+    Raises:
+        ArgumentError: Rows do not fit, and the first error is to end the map.
+    """
+
+    is_untrusted: bool = True
+
+    def __init__(self, request: MapRequest) -> None:
+        self._request = request
+        self._host = request.host
+        entry = request.target.entry
+        self.is_untrusted = self._host.guard.policy.is_open_world(entry, request.target.session.rights)
+        self.source = f"{entry.server}.{entry.name}"
+        self._jobs, problems, count = request.bound()
+        if problems and request.settings.stops_at_error:
+            raise unfit(request, problems, count)
+        self._outcomes = [NOT_CALLED] * count
+        for row, _, error in problems:
+            self._outcomes[row] = RowOutcome("failed", error=error)
+        self._run: MapRun | None = None
+        self._shown: RunningMap | None = None
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._is_over.set()
+        self._counts: Counter[str] = Counter(outcome.state for outcome in self._outcomes)
+        self._calls = self._retried = 0
+        self._seconds = 0.0
+        self._stopped = ""
+        request.target.maps.append(self)
+
+    # -- the outcome --------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, row: int) -> ToolResult:
+        """The result of a row; its error is raised."""
+        outcome = self._outcomes[row]
+        if outcome.result is not None:
+            return outcome.result
+        raise outcome.error or McpError(f"row {row} was not called", hint="resume() calls it")
+
+    @property
+    def results(self) -> list[ToolResult | None]:
+        """The result of each row; None where there is none."""
+        return [outcome.result for outcome in self._outcomes]
+
+    @property
+    def errors(self) -> Table:
+        """The rows without a result: their number, state and error."""
+        rows = [
+            (row, outcome.state, "" if outcome.error is None else message_of(outcome.error))
+            for row, outcome in enumerate(self._outcomes)
+            if outcome.result is None
+        ]
+        return Table(("row", "state", "error"), rows, title=f"{self._request.name}: rows without a result")
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Counts of rows by state and of those whose result was cached, of calls, and the seconds it took."""
+        counts = {state: self._counts[state] for state in ROW_STATES}
+        return {
+            "rows": len(self),
+            **counts,
+            "cached": self._counts[CACHED],
+            "calls": self._calls,
+            "retried": self._retried,
+            "duplicates": sum(len(job.rows) - 1 for job in self._jobs),
+            "seconds": round(self._seconds, 3),
+            "stopped": self._stopped,
+        }
+
+    @property
+    def df(self) -> Any:
+        """The input with the results' columns and `error`: a table of the input's library, else of pandas or polars."""
+        columns = result_columns([None if each.result is None else each.result.data for each in self._outcomes])
+        columns["error"] = [None if each.error is None else message_of(each.error) for each in self._outcomes]
+        source = self._request.source
+        if source.frame is None:
+            return columns_frame(columns)
+        assert source.native is not None
+        return source.native(with_columns(source.frame, columns))
+
+    @property
+    def table(self) -> Table:
+        """The counts, and the first errors, or the first results if there are no errors."""
+        summary = self.summary
+        counts = [f"{summary[state]:,} {state}" for state in (*ROW_STATES, CACHED) if summary[state]]
+        title = f"{self._request.name}: {counted(len(self), 'row')}: {', '.join(counts) or 'none'}"
+        notes = [f"stopped {self._stopped}"] if self._stopped else []
+        notes.append(f"{counted(self._calls, 'call')} in {self._seconds:.1f} s; .df has all")
+        if self._counts["succeeded"] < len(self):
+            first = [tuple(row.values()) for row in itertools.islice(self.errors, SHOWN_ERRORS)]
+            return Table(("row", "state", "error"), first, title=title, note="; ".join(notes))
+        shown = result_columns([each.result.data for each in self._outcomes[:_SHOWN_ROWS] if each.result])
+        rows = [(row, *cells) for row, cells in enumerate(zip(*shown.values(), strict=True))]
+        return Table(("row", *shown), rows, title=title, note="; ".join(notes))
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def retry(self) -> MapResult:
+        """Call the rows that have failed once more. Not those that do not fit the tool, and none that are unknown."""
+        return self._again("failed")
+
+    def resume(self) -> MapResult:
+        """Call the rows that were not called, because the run was interrupted or has stopped."""
+        return self._again("not called")
+
+    def cancel(self) -> None:
+        """Stop the run, if there is one; the calls in progress are given up."""
+        if self._shown is not None:
+            self._shown.cancel()
+
+    def wait(self) -> MapResult:
+        """Call what is left and wait; an interrupt keeps what is done."""
+        return self._run_here(self._jobs)
+
+    async def arun(self) -> MapResult:
+        """Call what is left and await it; cancelling keeps what is done."""
+        self._enter()
+        here, context = asyncio.get_running_loop(), contextvars.copy_context()
+        failed: list[Exception] = []
+
+        def show() -> None:
+            try:
+                context.run(self._show)
+            except Exception as error:  # the caller's own function failed: so does the caller's await
+                failed.append(error)
+                running.cancel()
+
+        told = partial(self._host.loop.tell, here, show)
+        running = asyncio.ensure_future(self._host.loop.arun(self._call(self._jobs, told)))
+        try:
+            await running
+        except asyncio.CancelledError as error:
+            if failed:
+                raise failed[0] from None
+            self._render_interrupt(error)
+            raise
+        finally:
+            running.cancel()
+            self._show_end()
+        return self._checked()
+
+    def _again(self, state: RowState) -> MapResult:
+        self._is_over.wait(_END_TIMEOUT)
+        return self._run_here([job for job in self._jobs if self._outcomes[job.rows[0]].state == state])
+
+    def _run_here(self, jobs: Sequence[Job]) -> MapResult:
+        self._enter()
+        waiter = Waiter()
+        try:
+            self._host.loop.run(self._call(jobs, partial(waiter.put, self._show)), waiter)
+        except KeyboardInterrupt as error:
+            self._render_interrupt(error)
+            raise
+        finally:
+            self._show_end()
+        return self._checked()
+
+    def _enter(self) -> None:
+        """Begin a run; only one at a time.
+
+        Raises:
+            McpError: The map is running.
+        """
+        with self._lock:
+            if not self._is_over.is_set():
+                raise McpError(f"{self._request.name}.map is still running", hint="wait for it, or %mcp cancel")
+            self._is_over.clear()
+
+    def _checked(self) -> MapResult:
+        run = self._run
+        if run is not None and run.settings.stops_at_error and run.failure is not None:
+            raise run.failure
+        return self
+
+    async def _call(self, jobs: Sequence[Job], show: Callable[[], None]) -> None:
+        """On the loop: ask for consent, then call."""
+        try:
+            if jobs:
+                await self._call_all(jobs, show)
+        finally:
+            self._is_over.set()
+
+    async def _call_all(self, jobs: Sequence[Job], show: Callable[[], None]) -> None:
+        request = self._request
+        if self._run is not None:
+            request.number = self._host.calls.next_number()
+        await request.target.session.awake()
+        questions: list[str] = []
+        known = await request.known(jobs)
+        first, left = jobs[0].arguments, [job for job in jobs if job.arguments not in known]
+        options = await request.permitted(first, len(left), questions.append)
+        for job in jobs:
+            self._end(job, NOT_CALLED)
+        for job, outcome in request.known_outcomes(options, jobs, known):
+            self._end(job, outcome)
+        self._run = run = request.run(options, self._end)
+        self._shown = shown = RunningMap(request, options, run, len(self), self._counts, first, questions)
+        run.feed(left, is_last=True)
+        showing = asyncio.ensure_future(_every(REDRAW_EVERY, show))
+        try:
+            await run.run()
+        finally:
+            showing.cancel()
+            shown.finish()
+            self._seconds += time.monotonic() - shown.started
+            self._calls += run.calls
+            self._retried += run.retried
+            self._stopped = run.stopped
+
+    def _end(self, job: Job, outcome: RowOutcome) -> None:
+        self._counts[self._outcomes[job.rows[0]].state] -= len(job.rows)
+        self._counts[outcome.state] += len(job.rows)
+        self._counts[CACHED] += len(job.rows) * outcome.is_cached
+        for row in job.rows:
+            self._outcomes[row] = outcome
+
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        if self._shown is not None:
+            self._shown.show()
+
+    def _show_end(self) -> None:
+        if self._shown is not None:
+            self._shown.show_end()
+
+    def _render_interrupt(self, error: BaseException) -> None:
+        done = len(self) - self._counts["not called"]
+        what = f"{self._request.name}.map was interrupted: {done:,} of {counted(len(self), 'row')} are done"
+        render_briefly(error, what, "mcp.maps[-1] has their results; mcp.maps[-1].resume() goes on")
+
+
+class RunningMap:
+    """A map in progress, as the cell, the panel and `%mcp cancel` see it.
+
+    Args:
+        request: The map.
+        options: The options of its calls.
+        run: The calls.
+        total: Number of rows; None if unknown.
+        counts: Number of rows by state and of `CACHED` ones, kept up to date.
+        arguments: Those of the first call.
+        questions: What the user was asked for it, with the answers.
+    """
+
+    def __init__(
+        self,
+        request: MapRequest,
+        options: CallOptions,
+        run: MapRun,
+        total: int | None,
+        counts: Mapping[str, int],
+        arguments: bytes,
+        questions: Iterable[str],
+    ) -> None:
+        self.number = request.number
+        self.session = request.target.session
+        self.tool = request.target.entry.name
+        self.arguments = arguments
+        self.questions = tuple(questions)
+        self.options = options
+        self.started = time.monotonic()
+        self.cell = request.cell
+        self.task = None
+        self._request = request
+        self._run = run
+        self._total = total
+        self._counts = counts
+        self._progress = self._measure()
+        self._measured = self.started
+        request.host.calls.running[self.number] = self
+
+    @property
+    def progress(self) -> Progress:
+        """Rows that have ended, failures, cached ones, calls a second and the seconds left; four times a second."""
+        now = time.monotonic()
+        if now - self._measured >= _MEASURE_EVERY:
+            self._measured, self._progress = now, self._measure()
+        return self._progress
+
+    def _measure(self) -> Progress:
+        done, run = sum(self._counts[state] for state in ROW_STATES if state != "not called"), self._run
+        seconds = time.monotonic() - self.started
+        speed = run.calls / seconds if seconds else 0.0
+        failed, cached = self._counts["failed"] + self._counts["unknown"], self._counts[CACHED]
+        words = [f"{failed:,} failed"] if failed else []
+        words += [f"{cached:,} cached"] if cached else []
+        words.append(f"{speed:,.3g} calls/s")
+        if run.held_for:
+            words.append(f"the server asks for {run.held_for:,.0f} s of rest")
+        elif self._total is not None and speed and done < self._total:
+            words.append(f"{run.left / speed:,.0f} s left")
+        return Progress(self.number, done, self._total, " · ".join(words))
+
+    def show(self) -> None:
+        """Show the progress where the map is waited for."""
+        function, host = self._request.on_progress, self._request.host
+        if inspect.iscoroutinefunction(function):
+            asyncio.run_coroutine_threadsafe(function(self.progress), host.handler_loop.loop)
+        elif function is not None:
+            function(self.progress)
+        if host.calls.presenter is not None:
+            host.calls.presenter.progress(self)
+
+    def show_end(self) -> None:
+        """Replace the bar by a line; nothing if none was drawn."""
+        self._measured = float("-inf")
+        presenter = self._request.host.calls.presenter
+        if presenter is not None:
+            presenter.finished(self)
+
+    def finish(self) -> None:
+        """On the loop, when the last call has ended: keep the results and add the map to the history."""
+        request, run = self._request, self._run
+        self._measured = float("-inf")
+        if request.host.calls.running.pop(self.number, None) is None:
+            return
+        if request.cache is not None:
+            request.cache.flush()
+        counts = {state: self._counts[state] for state in (*ROW_STATES, CACHED) if self._counts[state]}
+        summary = {**counts, "calls": run.calls, "retried": run.retried}
+        request.record(
+            self.options,
+            self.arguments,
+            began=self.started,
+            calls=run.calls,
+            questions=self.questions,
+            error=self._error(counts),
+            sent=run.sent,
+            received=run.received,
+            result=types.encode({"content": [], "structuredContent": summary}),
+        )
+
+    def _error(self, counts: Mapping[str, int]) -> McpError | None:
+        """The error of the map as a whole, if it did not succeed."""
+        stopped = self._run.stopped
+        if not stopped and not any(counts.get(state) for state in ROW_STATES if state != "succeeded"):
+            return None
+        kinds = {CANCELLED: CallCancelled, INTERRUPTED: CallInterrupted}
+        message = ", ".join(f"{number:,} {state}" for state, number in counts.items())
+        return kinds.get(stopped, CallError)(message + (f"; stopped {stopped}" if stopped else ""))
+
+    def cancel(self) -> bool:
+        """Stop the map; the calls in progress are given up. What is done stays."""
+        if self._run.stopped:
+            return False
+        self._request.host.loop.call(self._run.cancel)
+        return True
+
+    def end_if_late(self) -> None:
+        """Nothing: each call has its own time."""
+
+    def __repr__(self) -> str:
+        return one_line(f"<map {self.number} of {self.session.name}.{self.tool}, running>")
+
+
+async def _every(seconds: float, function: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        function()

@@ -1,0 +1,519 @@
+"""Maps whose rows come and go: `tool.map.stream`, and results written to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ipymcp.api.map_result import CACHED, REDRAW_EVERY, RunningMap
+from ipymcp.argument_checks import PATH, shown
+from ipymcp.errors import ArgumentError, McpError, PolicyError, render_briefly
+from ipymcp.files import replacing, write_hint
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_object
+from ipymcp.results.frames import result_columns
+from ipymcp.results.tables import Table, TableView
+from ipymcp.runtime.interrupts import Waiter
+from ipymcp.runtime.map_run import Job, RowOutcome, message_of
+from ipymcp.schema.rows import is_missing
+from ipymcp.security.untrusted import current_actor
+from ipymcp.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+    from os import PathLike
+    from typing import IO
+
+    from ipymcp.api.map_request import MapRequest
+    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.map_run import MapRun
+    from ipymcp.security.untrusted import Actor
+
+
+_MIN_WINDOW: Final = 64
+"""Rows called ahead of the one that is read, at least, of a tool whose calls may be repeated; of others, as many as are
+called at the same time."""
+_BATCH: Final = 1_000
+"""Rows written to a file at once. The first batch decides on the columns of a Parquet file."""
+_ASYNC_HINT: Final = "async for row, result in ….map.stream(rows)"
+
+
+class MapStream:
+    """Rows and their results, in the order of the rows, while they are called: for `for` or `async for`.
+
+    Args:
+        request: The map.
+    """
+
+    def __init__(self, request: MapRequest) -> None:
+        self._request = request
+        self._shown: RunningMap | None = None
+        self._drawn = 0.0
+
+    def show(self) -> None:
+        """Show the progress of the latest reading, five times a second at most."""
+        now = time.monotonic()
+        if self._shown is not None and now - self._drawn >= REDRAW_EVERY:
+            self._drawn = now
+            self._shown.show()
+
+    def show_end(self) -> None:
+        """Replace the bar by a line."""
+        if self._shown is not None:
+            self._shown.show_end()
+
+    def __iter__(self) -> Generator[tuple[Any, ToolResult | McpError]]:
+        loop, waiter = self._request.host.loop, Waiter()
+        pairs = self._request.source.pairs()
+        if isinstance(pairs, AsyncIterable):
+            raise ArgumentError("the rows come asynchronously", hint=_ASYNC_HINT)
+        rows = iter(pairs)
+        window = _Window(self._request, lambda: waiter.put(Waiter.DONE))
+        try:
+            while window.refill(rows):
+                if window.has_fresh:
+                    loop.run(window.start(), waiter)
+                    self._shown = window.shown
+                yield from window.ready()
+                while window.waits:
+                    with loop.places.blocked(waiter):
+                        waiter.wait()
+            window.check()
+        finally:
+            window.close()
+
+    async def __aiter__(self) -> AsyncGenerator[tuple[Any, ToolResult | McpError]]:
+        here, loop = asyncio.get_running_loop(), self._request.host.loop
+        woken = asyncio.Event()
+        source: Any = self._request.source.pairs()
+        rows: Any = aiter(source) if hasattr(source, "__aiter__") else iter(source)
+        window = _Window(self._request, lambda: loop.tell(here, woken.set))
+        try:
+            while await window.arefill(rows):
+                if window.has_fresh:
+                    await loop.arun(window.start())
+                for pair in window.ready():
+                    yield pair
+                while window.waits:
+                    with loop.awaiting.entered(window.close):
+                        await woken.wait()
+                    woken.clear()
+            window.check()
+        except asyncio.CancelledError as error:
+            render_briefly(
+                error, f"{self._request.name}.map.stream was interrupted", "begin a new one with the rows that are left"
+            )
+            raise
+        finally:
+            window.close()
+
+    def __repr__(self) -> str:
+        return f"<stream of {self._request.name}: for row, result in …>"
+
+
+class _Window:
+    """The rows of a stream that are being called or wait to be read, in order.
+
+    Args:
+        request: The map.
+        wake: Called, on the loop, when the row that is waited for may have ended.
+    """
+
+    def __init__(self, request: MapRequest, wake: Callable[[], None]) -> None:
+        self._request = request
+        self._loop = request.host.loop
+        self._wake = wake
+        concurrency = request.settings.concurrency
+        self._size = max(_MIN_WINDOW, 4 * concurrency) if request.is_repeatable else concurrency
+        self._rows: deque[tuple[int, Any]] = deque()
+        self._outcomes: dict[int, RowOutcome] = {}
+        self._counts: Counter[str] = Counter()
+        self._fresh: list[Job] = []
+        self.shown: RunningMap | None = None
+        """The map in progress."""
+        self._options: CallOptions | None = None
+        self._run: MapRun | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._actor: Actor | None = None
+        self._number = 0
+        self._awaited = -1
+        """Number of the row that the reader waits for; -1 for none."""
+        self._failure: BaseException | None = None
+        """The end of the source by an exception, or a bug; raised after the rows before it."""
+        self._is_exhausted = self._is_closed = False
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether rows were read that `start` has not sent."""
+        return bool(self._fresh)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next row has not ended."""
+        self._awaited = self._rows[0][0] if self._rows else -1
+        if self._awaited in self._outcomes or self._awaited < 0 or self._is_closed:
+            self._awaited = -1
+            return False
+        return True
+
+    def refill(self, rows: Iterator[tuple[Any, Any]]) -> bool:
+        """Read rows until the window is full; False at the end of the stream."""
+        try:
+            while self._has_room:
+                pair = next(rows, None)
+                if pair is None:
+                    self._is_exhausted = True
+                else:
+                    self._add(*pair)
+        except BaseException as error:
+            self._end_with(error)
+        return bool(self._rows)
+
+    async def arefill(self, rows: Any) -> bool:
+        """Like `refill`, of an async iterator or of any other."""
+        try:
+            while self._has_room:
+                pair = await anext(rows, None) if hasattr(rows, "__anext__") else next(rows, None)
+                if pair is None:
+                    self._is_exhausted = True
+                else:
+                    self._add(*pair)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._end_with(error)
+        return bool(self._rows)
+
+    async def start(self) -> None:
+        """On the loop: call the rows that were read; the user is asked before the first, where that is needed.
+
+        Raises:
+            PolicyError: The calls are not allowed, or a model's code goes on with what others began.
+        """
+        fresh, self._fresh = self._fresh, []
+        actor = current_actor()
+        if self._run is None:
+            self._actor = actor
+        elif actor is not None and actor.caller == "model" and actor is not self._actor:
+            entry = self._request.target.entry
+            why = "a model's code may not go on with a stream that it has not begun"
+            raise PolicyError(why, server=entry.server, tool=entry.name, hint="begin a new one")
+        if self._run is None:
+            request, count = self._request, self._request.source.count
+            await request.target.session.awake()
+            first, questions = fresh[0].arguments, list[str]()
+            self._options = options = await request.permitted(first, count, questions.append)
+            if self._is_closed:
+                return
+            self._run = run = request.run(options, self._ended)
+            self.shown = RunningMap(request, options, run, count, self._counts, first, questions)
+            self._task = asyncio.ensure_future(run.run())
+            self._task.add_done_callback(self._finished)
+        known = await self._request.known(fresh)
+        assert self._options is not None
+        for job, outcome in self._request.known_outcomes(self._options, fresh, known):
+            self._ended(job, outcome)
+        self._run.feed([job for job in fresh if job.arguments not in known])
+
+    def ready(self) -> Iterator[tuple[Any, ToolResult | McpError]]:
+        """The rows at the head that have ended.
+
+        Raises:
+            McpError: The first failure, if it is to end the map.
+        """
+        while self._rows and self._rows[0][0] in self._outcomes:
+            number, row = self._rows.popleft()
+            outcome = self._outcomes.pop(number)
+            if outcome.result is None and self._request.settings.stops_at_error:
+                raise self._error(outcome)
+            yield row, outcome.result or self._error(outcome)
+
+    def check(self) -> None:
+        """Raise the exception by which the source ended, if it did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """End the calls in progress; from any thread."""
+        self._is_closed = True
+        if self._loop.is_running:
+            self._loop.call(self._close)
+
+    def _close(self) -> None:
+        if self._run is not None and self._task is not None:
+            if self._is_exhausted and not self._rows and self._failure is None:
+                self._run.feed((), is_last=True)  # all rows were read
+            else:
+                self._run.stop("by its reader")
+                self._task.cancel()
+        self._wake()
+
+    @property
+    def _has_room(self) -> bool:
+        is_stopped = self._run is not None and bool(self._run.stopped)
+        return not self._is_exhausted and not is_stopped and len(self._rows) < self._size
+
+    def _end_with(self, error: BaseException) -> None:
+        self._failure, self._is_exhausted = error, True
+
+    def _add(self, row: Any, cells: Any) -> None:
+        number = self._number
+        self._number += 1
+        self._rows.append((number, row))
+        try:
+            self._fresh.append(Job((number,), self._request.source.bind(cells)))
+        except ArgumentError as error:
+            self._outcomes[number] = RowOutcome("failed", error=error)
+
+    def _ended(self, job: Job, outcome: RowOutcome) -> None:
+        self._counts[outcome.state] += 1
+        self._counts[CACHED] += outcome.is_cached
+        self._outcomes[job.rows[0]] = outcome
+        if self._awaited == job.rows[0]:
+            self._awaited = -1
+            self._wake()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        """Take note that the run has ended: by `close`, or by a bug, which must not leave the reader waiting."""
+        assert self.shown is not None
+        self.shown.finish()
+        if not task.cancelled() and task.exception() is not None:
+            self._end_with(task.exception() or RuntimeError())
+            self._is_closed = True
+            self._wake()
+
+    def _error(self, outcome: RowOutcome) -> McpError:
+        entry, why = self._request.target.entry, "" if self._run is None else self._run.stopped
+        stopped = f"was not called: the map was stopped {why}"
+        return outcome.error or McpError(stopped, server=entry.server, tool=entry.name)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+class MapFile(TableView):
+    """A map whose results were written to a file.
+
+    Attributes:
+        path: The file.
+        rows: Number of rows written.
+        failed: Number of these that have no result; their `error` says why.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._name = name
+        self.path = path
+        self.rows = self.failed = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Count a row that was written."""
+        self.rows += 1
+        self.failed += record["error"] is not None
+
+    @property
+    def table(self) -> Table:
+        """The counts."""
+        title = f"{self._name}: {counted(self.rows, 'row')} in {self.path}"
+        return Table(("rows", "succeeded", "failed"), [(self.rows, self.rows - self.failed, self.failed)], title=title)
+
+
+def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
+    """Call for every row and write the results as they come. If the map ends early, the file has the rows until then.
+
+    Args:
+        request: The map.
+        to: The file, `.jsonl` or `.parquet`; an existing one is replaced once there are rows to write.
+
+    Raises:
+        McpError: The file has another suffix, or cannot be written.
+    """
+    writers = {".jsonl": _JsonLines, ".parquet": _Parquet}
+    path = Path(to).expanduser() if PATH.accepts(to) else None
+    if path is None or path.suffix.lower() not in writers:
+        raise ArgumentError(f"map: to: expected a .jsonl or .parquet file, got {shown(to)}", argument="to")
+    written, stream = MapFile(request.name, path), MapStream(request)
+    early: BaseException | None = None
+    try:
+        with replacing(path) as file, closing(writers[path.suffix.lower()](file)) as writer:
+            batch: list[dict[str, Any]] = []
+            try:
+                with closing(iter(stream)) as rows:
+                    for row, result in rows:
+                        stream.show()
+                        batch.append(record_of(row, result))
+                        if len(batch) == _BATCH:
+                            full, batch = batch, []
+                            _write(writer, full, written)
+            except BaseException as error:
+                early = error
+            try:
+                _write(writer, batch, written)
+            except Exception as error:
+                early = early or error
+            if early is not None and (writer.is_broken or not written.rows):
+                raise early
+    except OSError as error:
+        if error is early:  # of the rows themselves
+            raise
+        raise _not_written(path, error) from error
+    finally:
+        stream.show_end()
+    if early is not None:
+        there = f"{path} has the first {counted(written.rows, 'row')}"
+        if isinstance(early, KeyboardInterrupt):
+            render_briefly(early, f"{request.name}.map was interrupted", there)
+        elif isinstance(early, McpError):
+            early.hint = f"{early.hint}; {there}" if early.hint else there
+        raise early
+    return written
+
+
+def _not_written(path: Path, error: OSError) -> McpError:
+    return McpError(f"{path} cannot be written: {error.strerror}", hint=write_hint(error))
+
+
+def _write(writer: _JsonLines | _Parquet, batch: Sequence[dict[str, Any]], written: MapFile) -> None:
+    """Write some rows; of rows of which one does not fit, those before it."""
+    try:
+        writer.write(batch)
+    except OSError as error:
+        raise _not_written(written.path, error) from error
+    except McpError:
+        for record in batch:
+            writer.write([record])
+            written.add(record)
+        raise
+    for record in batch:
+        written.add(record)
+
+
+def record_of(row: Any, result: ToolResult | McpError) -> dict[str, Any]:
+    """A row with the columns of its result and `error`."""
+    given = {str(name): value for name, value in row.items()} if is_object(row) else {"row": row}
+    if "error" in given:
+        given["error_row"] = given.pop("error")
+    if isinstance(result, McpError):
+        return {**given, "error": message_of(result)}
+    found = {name: values[0] for name, values in result_columns([result.data]).items()}
+    added = {f"{name}_result" if name in given else name: value for name, value in found.items()}
+    return {**given, **added, "error": None}
+
+
+class _JsonLines:
+    is_broken: bool = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._end = 0
+        self._encoder = msgspec.json.Encoder(enc_hook=_plain)
+
+    def write(self, records: Sequence[dict[str, Any]]) -> None:
+        """Write some rows: all or, on a full disk, none of them."""
+        rows = [{name: None if is_missing(value) else value for name, value in each.items()} for each in records]
+        data, file, end = memoryview(self._encoder.encode_lines(rows)), self._stream.fileno(), self._end
+        try:
+            while data:
+                data = data[os.write(file, data) :]
+        except OSError:
+            os.ftruncate(file, end)
+            os.lseek(file, end, os.SEEK_SET)
+            raise
+        self._end = os.lseek(file, 0, os.SEEK_CUR)
+
+    def close(self) -> None:
+        """End the file."""
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and scalars of numpy as Python's; anything else as text."""
+    return value.tolist() if hasattr(value, "tolist") else _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:  # its own fault
+        return f"a {type(value).__name__}"
+
+
+class _Parquet:
+    is_broken: bool = False
+    """Whether writing has failed: no reader takes a file without its end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        try:
+            self._arrow: Any = importlib.import_module("pyarrow")
+            self._parquet: Any = importlib.import_module("pyarrow.parquet")
+        except ImportError:
+            raise McpError("a Parquet file needs pyarrow", hint="%pip install pyarrow, or write a .jsonl") from None
+        self._errors = (self._arrow.ArrowException, OverflowError, UnicodeError)
+        self._stream = stream
+        self._writer: Any = None
+        self._schema: Any = None
+
+    def write(self, records: Sequence[dict[str, Any]]) -> None:
+        """Write some rows; the first ones decide on the columns."""
+        if self.is_broken or (not records and self._writer is not None):
+            return
+        names = list(dict.fromkeys(name for record in records for name in record))
+        if self._writer is None:
+            columns = {name: self._column([record.get(name) for record in records]) for name in names}
+            self._schema = self._arrow.table(columns).schema
+            self._writer = self._parquet.ParquetWriter(self._stream, self._schema)
+        surplus = next((name for name in names if name not in self._schema.names), None)
+        if surplus is not None:
+            raise self._misfit(f"column {surplus!r} is in none of them")
+        arrays = [self._cast([record.get(field.name) for record in records], field) for field in self._schema]
+        try:
+            self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        except OSError:
+            self.is_broken, self._writer = True, None
+            raise
+
+    def close(self) -> None:
+        """End the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _column(self, values: list[Any]) -> Any:
+        """A column of values; of text, if they have no common type."""
+        try:
+            array = self._array(values)
+        except self._errors:
+            return self._arrow.array([_text(value) for value in values], self._arrow.string())
+        return array.cast(self._arrow.string()) if self._arrow.types.is_null(array.type) else array
+
+    def _cast(self, values: list[Any], field: Any) -> Any:
+        try:
+            return self._array(values).cast(field.type, safe=True)
+        except self._errors as error:
+            if self._arrow.types.is_string(field.type):
+                return self._arrow.array([_text(value) for value in values], field.type)
+            raise self._misfit(f"column {field.name!r} is {field.type} in them ({error})") from error
+
+    def _array(self, values: list[Any]) -> Any:
+        return self._arrow.array([None if is_missing(value) else value for value in values])
+
+    def _misfit(self, why: str) -> McpError:
+        message = f"a row does not fit the columns of the first {_BATCH:,}: {why}"
+        return McpError(message, hint="write a .jsonl file")
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        text = value if isinstance(value, str) else types.encode(value).decode()
+    except (TypeError, ValueError):
+        text = _as_text(value)
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,156 @@
+"""The MCP registry: a search, one server in full, and newer versions of the servers that came from it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipymcp.api.load_request import TYPED_SCOPES
+from ipymcp.config.paths import cache_folder
+from ipymcp.errors import McpError
+from ipymcp.protocol.types import is_object
+from ipymcp.registry.client import Registry
+from ipymcp.registry.entries import OFFICIAL, verified
+from ipymcp.registry.install import ways
+from ipymcp.results.tables import Table
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.registry.client import FoundEntries
+    from ipymcp.registry.entries import Entry
+    from ipymcp.registry.install import WantedInput
+    from ipymcp.runtime.host import Host
+
+
+ORIGIN = "registry"
+"""The key of a definition with the name and version that it has in the registry."""
+_MAX_REQUESTS = 8
+"""Servers that are compared at a time."""
+
+
+def registry_of(host: Host) -> Registry:
+    """The registry that is asked."""
+    return Registry(Path(cache_folder()) / "registry", host.registry_address or OFFICIAL)
+
+
+def origin_of(entry: Entry, registry: Registry) -> str:
+    """A version of a server with its registry and its publisher, for questions."""
+    who = verified(entry.name, registry.address) or "publisher not verified"
+    return f"{entry.name} {entry.version} of {registry.host} ({who})"
+
+
+class FoundServers(Table):
+    """Servers of a registry. `.entries` are those of the table.
+
+    Args:
+        found: The result of a search.
+        registry: The registry.
+    """
+
+    def __init__(self, found: FoundEntries, registry: Registry) -> None:
+        self.entries = tuple(found.entries)
+        rows = [
+            (
+                one.name,
+                one.version,
+                ", ".join(dict.fromkeys(way.label for way in ways(one))),
+                "" if one.status == "active" else one.status,
+                one.description,
+            )
+            for one in found.entries
+        ]
+        notes = [*found.notes]
+        if not rows:
+            notes.append(f"{registry.host} has no such server; it looks for one word in names only")
+        elif found.cursor:
+            notes.append("there are more: -n N shows them, or one more word narrows it down")
+        if rows:
+            notes.append("%mcp add NAME tries one and keeps it; %mcp search NAME shows a server in full")
+        columns = ("name", "version", "runs as", "status", "description")
+        super().__init__(columns, rows, title=f"servers of {registry.host}", note="\n".join(notes))
+
+
+async def search(host: Host, words: Sequence[str], limit: int) -> Table:
+    """Find servers of the registry; the full name of one shows all about it."""
+    registry = registry_of(host)
+    if len(words) == 1 and "/" in words[0]:
+        entry, notes = await registry.entry(words[0])
+        return entry_table(entry, registry, notes)
+    return FoundServers(await registry.search(words, limit=limit), registry)
+
+
+def entry_table(entry: Entry, registry: Registry, notes: Iterable[str] = ()) -> Table:
+    """A table about one server."""
+    message = f": {entry.status_message}" if entry.status_message else ""
+    is_verified = verified(entry.name, registry.address)
+    rows = [
+        ("description", entry.description),
+        ("version", entry.version),
+        ("publisher", is_verified or f"{entry.publisher}; what {registry.host} verifies is not known"),
+        ("source", entry.website),
+    ]
+    if entry.status != "active":
+        rows.insert(2, ("status", f"{entry.status}{message}"))
+    for way in ways(entry):
+        rows.append((way.label, (way.problem and f"cannot be run: {way.problem}") or way.preview()))
+        if way.problem or way.missing:
+            missing = f"there is no program {way.missing!r} here" if way.missing and not way.problem else ""
+            rows.append(("", "; ".join(filter(None, (missing, way.remedy)))))
+            continue
+        rows += [("asks for", _input_line(one)) for one in way.inputs()]
+    return Table(("what", "is"), rows, title=entry.title or entry.name, note="\n".join(notes))
+
+
+def _input_line(one: WantedInput) -> str:
+    words = ["required" if one.about.is_required else "optional", "secret" if one.about.is_secret else ""]
+    words.append(f"default {one.default}" if one.default and not one.about.is_secret else "")
+    return f"{one.key} ({', '.join(filter(None, words))}) {one.about.description or ''}"
+
+
+async def outdated(host: Host) -> Table:
+    """Compare the versions of servers that came from the registry with the latest ones."""
+    found = await asyncio.to_thread(host.discovery.read)
+    definitions = dict(found.definitions)
+    for session in host.sessions.values():
+        if session.name not in definitions or session.definition.source.scope in TYPED_SCOPES:
+            definitions[session.name] = session.definition
+    registry, turn = registry_of(host), asyncio.Semaphore(_MAX_REQUESTS)
+
+    async def row(one: ServerDefinition) -> tuple[str, str, str, str]:
+        async with turn:
+            return (one.name, *await _compared(one, registry, host))
+
+    rows = await asyncio.gather(*(row(one) for one in definitions.values()))
+    behind = sum(bool(latest) for _, _, latest, _ in rows)
+    note = "%mcp add NAME --name SERVER --replace takes the latest version" if behind else ""
+    if not rows:
+        note = "no servers are configured or loaded"
+    return Table(("server", "version", "latest", "remark"), rows, title=f"versions by {registry.host}", note=note)
+
+
+async def _compared(definition: ServerDefinition, registry: Registry, host: Host) -> tuple[str, str, str]:
+    """The version of a server, the latest one if it differs, and a remark."""
+    if not await host.guard.trust.allows(definition):  # its file may claim any origin
+        return "", "", "not judged: you have not agreed that it may run"
+    origin = definition.extra.get(ORIGIN)
+    name, version = (origin.get("name"), origin.get("version")) if is_object(origin) else (None, None)
+    if not isinstance(name, str) or not isinstance(version, str):
+        return "", "", "not judged: it was not added from the registry"
+    try:
+        latest, notes = await registry.entry(name)
+        pinned = latest if latest.version == version else (await registry.entry(name, version))[0]
+    except McpError as error:
+        return version, "", f"not judged: {error.message}"
+    remarks = (
+        [] if pinned.status == "active" else [f"{version} is {pinned.status}: {pinned.status_message}".rstrip(": ")]
+    )
+    remarks += [f"{name} is deprecated"] if latest.status == "deprecated" and latest is not pinned else []
+    if latest.version != version and latest.status != "deleted":
+        kept = {"user": "", "project": " --for project"}.get(definition.source.scope, " --for notebook")
+        line = f"%mcp add {quoted(name)} --name {quoted(definition.name)} --replace{kept}"
+        return version, latest.version, "; ".join([*remarks, *notes]) or line
+    return version, "", "; ".join([*remarks, *notes]) or "up to date"

@@ -1,0 +1,461 @@
+"""The files of a project that decide what one of its server definitions runs.
+
+The files are guessed from the definition: each word as a path and as shell code, relative to every folder that another
+word names; the settings files of project tools; and all programs and sources of a folder if a variable such as `PATH`
+names it, or if the words do not tell what runs and the project is small.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import itertools
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import Struct
+
+from ipymcp.config.programs import SETTINGS_NAMES, decides_code, evaluates, program, program_name, shell_line
+from ipymcp.config.variables import in_folder, respelled
+from ipymcp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.config.variables import Reference
+
+
+MAX_WORDS: Final = 2_000
+"""Words per definition."""
+MAX_STEPS: Final = 50_000
+"""Paths checked per definition."""
+MAX_STARTS: Final = 32
+"""Folders that paths are relative to."""
+MAX_MATCHES: Final = 500
+"""Files per glob."""
+MAX_SOURCES: Final = 300
+"""Programs and sources of a folder that is covered as a whole."""
+MAX_SOURCE_BYTES: Final = 10_000_000
+_MAX_ENTRIES = 5_000
+_MAX_TEXT = 100_000
+_MAX_PATH = 4_096
+_MAX_DEPTH = 5
+_CHUNK = 1 << 20
+
+_BETWEEN = re.compile(r"""[\s"'`=;|&()<>,]+|file:(?://)?""")
+"""Separators of words in an argument with options."""
+_WITHIN = re.compile(rf"[=,;{re.escape(os.pathsep)}]|file:(?://)?")
+"""Separators of paths in a word."""
+_MODULE = re.compile(r"-[A-Za-z]*m(.*)", re.DOTALL)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
+_SHELL_TOKEN = re.compile(
+    r"""\$'(?P<ansi>(?:[^'\\]|\\.)*)'|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|\\(?P<escaped>.)"""
+    r"""|(?P<between>[\s;|&()<>`]+)|(?P<plain>[^\s;|&()<>`'"\\$]+|.)""",
+    re.DOTALL,
+)
+_SHELL_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?[-=+?]([^{}]*))?\})")
+_WORKING_FOLDER = re.compile(r"\$\(\s*pwd(\s+-[LP])?\s*\)|`\s*pwd(\s+-[LP])?\s*`")
+_NOT_UNDERSTOOD = re.compile(r"[`$]|\{.*[,.].*\}|(^|[\s;|&(])(eval|source|\.|exec|xargs|find|alias|trap)\s", re.DOTALL)
+"""Shell syntax that may run something that the words do not name."""
+_GLOB = re.compile(r"[*?]|\[.+\]")
+_ENTRIES = ("__main__.py", "__init__.py", "package.json", "index.js", "index.cjs", "index.mjs", "index.ts")
+"""Files that an interpreter runs when given a folder."""
+_ENDINGS = (".py", ".js", ".cjs", ".mjs", ".ts", ".json")
+"""Suffixes that an interpreter may add to a name."""
+_SOURCES = re.compile(
+    r"\.(py|pyw|pth|pyd|so|dll|dylib|js|jsx|cjs|mjs|ts|tsx|cts|mts|sh|bash|zsh|fish|csh|ps1|psm1|bat|cmd|rb|pl|pm|php|lua"
+    r"|go|rs|java|kt|scala|groovy|c|h|cc|cpp|hpp|cs|fs|r|jl|swift|ex|exs|erl|hs|ml|clj|tcl|awk|sed|mk|gradle|jar|class"
+    r"|wasm|node|toml|cfg)$"
+    r"|(^|/)(makefile|gnumakefile|justfile|rakefile|dockerfile|package\.json|\.npmrc|pipfile|[^/]*\.lock)$",
+    re.I,
+)
+_NO_SOURCES = frozenset({".git", ".hg", ".svn", ".jj", "__pycache__", ".ipynb_checkpoints"})
+
+
+class Binding(Struct, frozen=True):
+    """The project files that a definition's digest covers."""
+
+    files: tuple[Path, ...] = ()
+    is_whole: bool = True
+    """Whether the files likely include all that runs; False if code may run others, or a limit was reached."""
+
+
+class Disk:
+    """A short-lived cache of file system lookups, for definitions that are digested together."""
+
+    def __init__(self) -> None:
+        self.mode = functools.cache(_mode)
+        self.real = functools.cache(_real)
+        self.repository = functools.cache(_repository)
+        self.sources = functools.cache(_sources)
+        self.content = functools.cache(_digest)
+
+
+def binding(definition: ServerDefinition, disk: Disk | None = None) -> Binding:
+    """Return the files in a definition's project that decide what runs, with links resolved."""
+    if definition.source.folder is None or definition.command is None:
+        return Binding()
+    return _Search(definition, disk or Disk()).binding()
+
+
+def shell_words(line: str) -> Iterator[str]:
+    """Yield the words of a line of shell code, unquoted, without operators; variables stay."""
+    word: list[str] = []
+    for token in _SHELL_TOKEN.finditer(_WORKING_FOLDER.sub("$PWD", line)):
+        kind, text = token.lastgroup, token[token.lastgroup or 0]
+        if kind == "between":
+            if word:
+                yield "".join(word)
+            word = []
+        elif kind == "ansi":
+            word.append(_unescaped(text))
+        elif kind == "double":
+            word.append(re.sub(r'\\(["\\$`\n])', r"\1", text))
+        elif kind == "escaped":
+            word.append("" if text == "\n" else text)
+        elif kind == "single" or text not in "'\"":
+            word.append(text)
+    if word:
+        yield "".join(word)
+
+
+class _Search:
+    """Search for the files of one definition."""
+
+    def __init__(self, definition: ServerDefinition, disk: Disk) -> None:
+        self._definition = definition
+        self._disk = disk
+        folder = definition.source.folder or ""
+        real = disk.real(folder)
+        self._roots = tuple(dict.fromkeys((disk.repository(folder), disk.repository(real))))
+        self._found: dict[Path, None] = {}
+        self._is_whole = True
+        self._looks = 0
+        self._variables: dict[str, str] = {}
+        texts = [definition.command or "", *definition.args, definition.env_file or "", *definition.env.values()]
+        self._starts: dict[str, None] = dict.fromkeys(
+            (os.path.normpath(os.path.join(real, _path(definition.cwd or "", definition))), real)
+        )
+        self._named: dict[str, None] = {}
+        """Start folders that words name."""
+        self._variables |= {name: _path(text, definition) for name, text in definition.env.items()}
+        texts = [_path(text, definition) for text in texts]
+        texts += self._of_env_file()
+        self._words = self._split(texts)
+        self._names = [program_name(word) for word in self._words]
+        self._programs = {name: program(name) for name in self._names}
+        self._is_interpreted = any(one.is_interpreter for one in self._programs.values())
+
+    def binding(self) -> Binding:
+        parts = dict.fromkeys(part for word in self._words for part in self._parts(word))
+        for option, following in itertools.pairwise((*self._words, "")):
+            module = _MODULE.fullmatch(option)
+            if module:
+                parts |= dict.fromkeys(_modules(module[1] or following))
+        for one in self._programs.values():
+            parts |= dict.fromkeys(one.settings)
+            if one.folder:
+                parts |= dict.fromkeys(os.path.join(one.folder, word) for word in self._words)
+        self._look_for(parts)
+        self._follow_packages()
+        self._bind_folders()
+        if self._is_open():
+            self._is_whole = False
+            self._bind_sources(self._roots[-1])
+        elif self._needs_sources():
+            for folder in [*self._named] or [next(iter(self._starts))]:
+                self._bind_sources(folder)
+        return Binding(tuple(self._found), self._is_whole)
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _of_env_file(self) -> list[str]:
+        """Return the values in the definition's `env_file`, if that is a file of the project."""
+        if self._definition.env_file is None:
+            return []
+        from ipymcp.config.paths import read_env_file
+
+        named = _path(self._definition.env_file, self._definition)
+        for start in self._starts:
+            path = os.path.normpath(os.path.join(start, named))
+            if os.path.isfile(path) and self._is_within(path):
+                try:
+                    variables = read_env_file(path, "")
+                except ConfigError:
+                    continue
+                self._variables |= variables
+                return list(variables.values())
+        return []
+
+    def _split(self, texts: Iterable[str]) -> list[str]:
+        """Return the texts themselves, and the words of each as shell code, in order."""
+        words: list[str] = []
+        for text in texts:
+            if len(words) >= MAX_WORDS or len(text) > _MAX_TEXT:
+                self._is_whole = False
+                break
+            words += self._of_text(text, 0)
+        for word in words:
+            assigned = _ASSIGNMENT.fullmatch(word)
+            if assigned:
+                self._variables.setdefault(assigned[1], assigned[2])
+        return words
+
+    def _of_text(self, text: str, depth: int) -> list[str]:
+        words = list(shell_words(text))
+        if words == [text] or depth == _MAX_DEPTH:
+            return [text]
+        return [text, *(inner for word in words for inner in self._of_text(word, depth + 1))]
+
+    def _parts(self, word: str) -> Iterator[str]:
+        """Yield the parts of a word that may be paths."""
+        pieces = {word: None, **dict.fromkeys(_WITHIN.split(word)), **dict.fromkeys(_BETWEEN.split(word))}
+        for piece in pieces:
+            for each in (piece, piece.lstrip("@<"), piece[2:] if re.match(r"-[A-Za-z][^-]", piece) else ""):
+                known = self._with_values(each)
+                if known and "\0" not in known and len(known) <= _MAX_PATH:
+                    yield os.path.expanduser(known)
+
+    def _with_values(self, text: str) -> str:
+        """Replace known shell variables in a word; `$PWD` stands for every start folder."""
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1] or match[2]
+            if name == "PWD":
+                return "."
+            known = self._variables.get(name, os.environ.get(name))
+            return (known if known is not None else match[3]) or ("" if match[3] is not None else match[0])
+
+        for _ in range(_MAX_DEPTH):
+            changed = _SHELL_VARIABLE.sub(value, text)[: _MAX_PATH + 1]
+            if changed == text:
+                break
+            text = changed
+        return text
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _look_for(self, parts: Iterable[str]) -> None:
+        parts = list(parts)
+        done: set[str] = set()
+        while waiting := [start for start in self._starts if start not in done]:
+            for start in waiting:
+                done.add(start)
+                for part in parts:
+                    self._looks += 1
+                    if self._looks > MAX_STEPS:
+                        self._is_whole = False
+                        return
+                    self._look(start, part)
+
+    def _look(self, start: str, part: str) -> None:
+        path = os.path.normpath(os.path.join(start, part))
+        if _GLOB.search(part):
+            pattern = os.path.join(glob.escape(start), part)
+            matches = list(itertools.islice(glob.iglob(pattern, include_hidden=True), MAX_MATCHES + 1))
+            self._is_whole &= len(matches) <= MAX_MATCHES
+            for match in matches:
+                self._take(os.path.normpath(match))
+        self._take(path)
+        if self._is_interpreted:
+            for ending in _ENDINGS:
+                self._take(path + ending)
+
+    def _take(self, path: str) -> None:
+        """Add a file to the binding, or a folder to the start folders."""
+        mode = self._disk.mode(path)
+        if mode is None:
+            return
+        if stat.S_ISREG(mode):
+            real = self._disk.real(path)
+            if self._is_within(path) or self._is_within(real):
+                self._found[Path(real)] = None
+        elif stat.S_ISDIR(mode) and self._is_within(path):
+            if path not in self._starts:
+                self._named[path] = None
+                if len(self._starts) >= MAX_STARTS:
+                    self._is_whole = False
+                    return
+                self._starts[path] = None
+            if self._is_interpreted:
+                for entry in _ENTRIES:
+                    self._take(os.path.join(path, entry))
+
+    def _follow_packages(self) -> None:
+        """Add the files that each `package.json` runs."""
+        has_scripts = any(one.runs_scripts for one in self._programs.values())
+        for package in [path for path in self._found if path.name == "package.json"]:
+            folder = str(package.parent)
+            for text in _of_package(package, scripts=has_scripts):
+                for word in self._split([text]):
+                    for part in self._parts(word):
+                        for name in (part, *(part + ending for ending in _ENDINGS), os.path.join(part, "index.js")):
+                            path = os.path.normpath(os.path.join(folder, name))
+                            if os.path.isfile(path):
+                                self._take(path)
+
+    def _bind_folders(self) -> None:
+        """Add the sources of the folders that variables such as `PATH` name."""
+        for name, value in self._variables.items():
+            if not decides_code(name):
+                continue
+            for entry in self._with_values(value).split(os.pathsep):
+                if not entry:
+                    continue
+                for start in [*self._starts]:
+                    folder = os.path.normpath(os.path.join(start, os.path.expanduser(entry)))
+                    if os.path.isdir(folder) and self._is_within(folder):
+                        self._bind_sources(folder)
+
+    def _bind_sources(self, folder: str) -> None:
+        """Add all programs and sources below a folder, unless there are too many."""
+        found = self._disk.sources(folder)
+        if found is None:
+            self._is_whole = False
+        else:
+            for path in found:
+                self._take(path)
+
+    def _is_open(self) -> bool:
+        """Whether code among the words may run something they do not name."""
+        for place, name in enumerate(self._names):
+            args = self._words[place + 1 : place + 50]
+            if evaluates(name, args):
+                return True
+            line = shell_line(name, args)
+            if line is not None and any(_NOT_UNDERSTOOD.search(self._with_values(word)) for word in args[line:]):
+                return True
+        return False
+
+    def _needs_sources(self) -> bool:
+        """Whether a tool runs a project file that no word names."""
+        programs = self._programs.items()
+        if any(one.is_fetching for _, one in programs):
+            return False
+        runs_project = any(one.kind in ("node", "project tool") and name != "node" for name, one in programs)
+        return runs_project and all(path.name in SETTINGS_NAMES for path in self._found)
+
+    def _is_within(self, path: str) -> bool:
+        return any(path == root or path.startswith(os.path.join(root, "")) for root in self._roots)
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except (OSError, ValueError):
+        return None
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _repository(folder: str) -> str:
+    """Return the root of a folder's repository, else the folder."""
+    from ipymcp.config.paths import is_root
+
+    place = folder
+    while not is_root(place):
+        above = os.path.dirname(place)
+        if above == place:
+            return folder
+        place = above
+    return place if place != os.path.expanduser("~") else folder
+
+
+def _sources(folder: str) -> list[str] | None:
+    """Return the programs and sources below a folder; None if there are too many."""
+    found: list[str] = []
+    seen = size = 0
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(set(folders) - _NO_SOURCES)
+        seen += len(folders) + len(files)
+        if seen > _MAX_ENTRIES:
+            return None
+        for name in sorted(files):
+            path = os.path.join(place, name)
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            if not stat.S_ISREG(status.st_mode) or not (_SOURCES.search(name) or status.st_mode & 0o111):
+                continue
+            found.append(path)
+            size += status.st_size
+            if len(found) > MAX_SOURCES or size > MAX_SOURCE_BYTES:
+                return None
+    return found
+
+
+def _of_package(package: Path, *, scripts: bool) -> Iterator[str]:
+    """Yield the strings of a `package.json` that name files to run."""
+    try:
+        if package.stat().st_size > MAX_SOURCE_BYTES:
+            return
+        data: object = json.loads(package.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return
+    if isinstance(data, dict):
+        table = cast("Mapping[str, Any]", data)
+        for key in ("main", "module", "bin", "exports", "imports", *(("scripts",) if scripts else ())):
+            yield from itertools.islice(_texts(table.get(key), 0), MAX_MATCHES)
+
+
+def _texts(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth < _MAX_DEPTH and isinstance(value, dict):
+        for item in cast("Mapping[str, object]", value).values():
+            yield from _texts(item, depth + 1)
+    elif depth < _MAX_DEPTH and isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _texts(item, depth + 1)
+
+
+def _modules(name: str) -> Iterator[str]:
+    names = name.split(".") if "\0" not in name else []
+    for depth in range(1, min(len(names), _MAX_DEPTH * 2) + 1):
+        path = os.path.join(*names[:depth])
+        if path:
+            yield from (f"{path}.py", os.path.join(path, "__init__.py"), os.path.join(path, "__main__.py"))
+
+
+def _path(text: str, definition: ServerDefinition) -> str:
+    """Return a text as a path, with variables expanded to their current values."""
+    folder = definition.source.folder or ""
+
+    def value(one: Reference, depth: int = 0) -> str:
+        if one.kind == "place":
+            return in_folder(one.text, folder)
+        held = os.environ.get(one.name) or (definition.env.get(one.name) if depth < _MAX_DEPTH else None) or one.default
+        if one.kind != "variable" or held is None or depth > _MAX_DEPTH:
+            return one.text
+        return held if one.name in os.environ else respelled(held, lambda inner: value(inner, depth + 1))
+
+    return os.path.expanduser(respelled(text, value))
+
+
+def _unescaped(text: str) -> str:
+    """Decode the escapes of a shell's `$'…'` string."""
+    try:
+        return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    except ValueError:
+        return text
+
+
+def _digest(path: Path) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return f"unreadable {os.urandom(16).hex()}"
+    return digest.hexdigest()

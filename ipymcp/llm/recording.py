@@ -1,0 +1,203 @@
+"""Recorded answers of models, for Run All and CI without a key.
+
+A recording is a file beside the notebook that a repository can hold. An answer is found by what it depends on: model,
+prompt with its variables, instructions, the conversation before, declared tools, and the results of its calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ipymcp.errors import McpError
+from ipymcp.files import write_file
+from ipymcp.llm.answer import ModelCall, Usage
+from ipymcp.masking import masks
+from ipymcp.protocol.types import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+Replay: TypeAlias = Literal["off", "auto", "only", "new"]
+"""`auto` replays what is recorded and records what is not, `only` never asks a model, `new` asks and records."""
+FILE: Final = "mcp-answers.json"
+_MAX_ANSWERS: Final = 500
+_MAX_BYTES: Final = 50_000_000
+_MAX_QUESTION: Final = 200
+_MAX_NAMES: Final = 5
+_SAID: Final = ("parts", "kind", "part_kind", "content", "tool_name", "args", "data")
+"""Members of a message that a repeated conversation has again, unlike times and identifiers."""
+_NUMBERS: Final = re.compile(r"(?<=Stored as result )\d+|(?<=handle=)\d+|(?<=mcp\.results\[)\d+")
+"""Numbers of stored results, which depend on the calls of the kernel."""
+
+
+class AnswerKey(Struct, frozen=True):
+    """The facts that an answer depends on, besides the results of its calls: digests, and the model's name."""
+
+    model: str
+    prompt: str
+    system: str
+    conversation: str
+    returns: str
+    tools: dict[str, str]
+    """Digests of the declarations by `server.tool`."""
+
+    def changes(self, before: AnswerKey) -> list[str]:
+        """The differences from an earlier key, in words."""
+        named = {"system": "the instructions", "conversation": "the conversation before", "returns": "the wanted type"}
+        changes = [f"{what} changed" for name, what in named.items() if getattr(self, name) != getattr(before, name)]
+        if self.model != before.model:
+            changes.append(f"the model changed from {before.model} to {self.model}")
+        new, old = self.tools, before.tools
+        kinds = {
+            "added": [name for name in new if name not in old],
+            "removed": [name for name in old if name not in new],
+            "changed": [name for name in new if name in old and new[name] != old[name]],
+        }
+        return changes + [f"{_listed(names)} {_were(names)} {kind}" for kind, names in kinds.items() if names]
+
+
+class RecordedCall(Struct, frozen=True):
+    """A call of a recorded answer, with what the model was told."""
+
+    name: str
+    """The name by which the model called the tool."""
+    server: str
+    tool: str
+    arguments: Any
+    text: str
+    is_error: bool = False
+    is_refused: bool = False
+
+    def is_answered_by(self, text: str) -> bool:
+        """Whether a new call has the same result."""
+        return _NUMBERS.sub("", masks(text)) == _NUMBERS.sub("", self.text)
+
+    def shown(self, number: int, card: str) -> ModelCall:
+        """The call as a part of an answer."""
+        return ModelCall(
+            self.server,
+            self.tool,
+            self.arguments,
+            text=self.text,
+            is_error=self.is_error,
+            is_refused=self.is_refused,
+            is_done=True,
+            number=number,
+            card=card,
+            name_for_model=self.name,
+        )
+
+
+class RecordedAnswer(Struct, frozen=True, kw_only=True):
+    """An answer with everything that is needed to show it again and to go on from it."""
+
+    key: AnswerKey
+    question: str
+    """The beginning of the prompt, for readers of the file."""
+    recorded: str
+    """The date."""
+    text: str
+    data: Any
+    reason: str
+    usage: Usage
+    events: list[str | RecordedCall]
+    """Text and calls in their order."""
+    messages: list[Any]
+    """The conversation including this answer."""
+
+
+class _File(Struct, frozen=True):
+    answers: list[RecordedAnswer] = []
+    version: Literal[1] = 1
+
+
+class Recording:
+    """The recorded answers of one file.
+
+    Args:
+        path: The file, created by the first recorded answer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def find(self, key: AnswerKey) -> RecordedAnswer | str:
+        """Return the answer of a key, or what has changed, in words.
+
+        Raises:
+            McpError: The file cannot be read.
+        """
+        answers = self._read()
+        for answer in answers:
+            if answer.key == key:
+                return answer
+        if not answers:
+            return "nothing is recorded yet"
+        same = [key.changes(answer.key) for answer in answers if answer.key.prompt == key.prompt]
+        return " and ".join(min(same, key=len)) if same else "the prompt or a variable in it changed, or is new"
+
+    def add(self, answer: RecordedAnswer) -> None:
+        """Record an answer in place of one with the same key; secrets are masked.
+
+        Raises:
+            McpError: The file cannot be read or written.
+        """
+        new = msgspec.convert(masks.json(msgspec.to_builtins(answer)), RecordedAnswer)
+        kept = [one for one in self._read() if one.key != new.key]
+        content = msgspec.json.encode(_File([*kept, new][-_MAX_ANSWERS:]))
+        try:
+            write_file(self._path, msgspec.json.format(content, indent=1) + b"\n")
+        except OSError as error:
+            raise McpError(f"{self._path.name} cannot be written: {error.strerror}") from error
+
+    def _read(self) -> list[RecordedAnswer]:
+        try:
+            if self._path.stat().st_size > _MAX_BYTES:
+                raise McpError(f"{self._path.name} is over {_MAX_BYTES:,} bytes", hint="delete it and record again")
+            return msgspec.json.decode(self._path.read_bytes(), type=_File).answers
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, RecursionError) as error:
+            hint = "restore it, or delete it and record again"
+            raise McpError(f"{self._path.name} cannot be read: {error}", hint=hint) from error
+
+
+def digest(value: object) -> str:
+    """A short digest of text, bytes or JSON, in which secrets are masked."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return hashlib.sha256(_NUMBERS.sub("", masks(text)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def said(messages: Any) -> Any:
+    """The part of JSON messages that a repeated conversation has again."""
+    if is_array(messages):
+        return [said(one) for one in messages]
+    if is_object(messages):
+        return {name: value if name == "args" else said(value) for name, value in messages.items() if name in _SAID}
+    return messages
+
+
+def shape_of(returns: Any) -> str:
+    """A text that changes with a type or schema of typed answers."""
+    return f"{returns!r} {getattr(returns, '__annotations__', '')!r}"
+
+
+def question_of(prompt: str) -> str:
+    """The beginning of a prompt."""
+    return masks.head(prompt, _MAX_QUESTION)
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + rest
+
+
+def _were(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"

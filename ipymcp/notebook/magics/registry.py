@@ -1,0 +1,119 @@
+"""`%mcp search`, `add` and `outdated`: servers of the MCP registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ipymcp.api.additions import RegistryChoice, add_from_registry
+from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
+from ipymcp.notebook.progress import say
+from ipymcp.runtime.interrupts import Waiter
+from ipymcp.text import counted, visible
+
+if TYPE_CHECKING:
+    from ipymcp.api.additions import Addition, Keep
+    from ipymcp.notebook.line_syntax import MagicRequest
+    from ipymcp.results.tables import Table
+
+
+def _search(request: MagicRequest) -> Table:
+    """Find servers in the MCP registry.
+
+        %mcp search weather                 latest versions with the word in their name
+        %mcp search weather alerts          the longest word in their name, the others anywhere in their texts
+        %mcp search io.github.user/name     all about one: publisher, version, status, packages, what it asks for
+
+    The registry verifies who publishes under a name, and not what a server does. Answers are kept for ten
+    minutes, or as long as the registry says; where it cannot be reached, older ones are shown, and a line says so.
+    %config IPyMCP.registry = "https://…" asks another registry.
+    """
+    number = request.parsed.number("-n")
+    return request.mcp.search(*request.names, limit=30 if number is None else int(number))
+
+
+def _add(request: MagicRequest) -> None:
+    """Add a server of the MCP registry: start it, and if it starts, keep it.
+
+        %mcp add io.github.user/weather               into your own file, in its latest version
+        %mcp add io.github.user/weather UNITS=metric  with a value; you are asked for the required ones
+        %mcp add weather --for notebook --cell        only in this notebook, and insert the cell that loads it
+
+    The version is fixed in its command, which you see before it runs. Secret values are asked for, never typed
+    on the line (KEY=${secret:NAME} refers to one that is kept); they go to the secret store. If it does not
+    start, nothing is kept. %mcp search NAME shows what a server asks for.
+    """
+    parsed = request.parsed
+    name, *rest = parsed.names
+    surplus = next((word for word in rest if word.key is None), None)
+    if name.key is not None or surplus is not None:
+        word = surplus or name
+        raise LineError(f"{word.raw} is not NAME=VALUE; usage: %mcp {_ADD.usage}", word.start)
+    choice = RegistryChoice(
+        name.text,
+        parsed.text("--version"),
+        parsed.text("--way"),
+        parsed.text("--name"),
+        {word.key or "": word.value for word in rest},
+        parsed.has("--ask"),
+        takes_secrets=False,
+    )
+    keep = cast("Keep", parsed.text("--for") or "me")
+    waiter = Waiter()
+
+    def begun(addition: Addition) -> None:
+        lines = [*addition.notes, f"starting {addition.definition.name}"]
+        if not request.is_quiet:
+            waiter.put(lambda: [say(line) for line in lines])  # in the cell's own thread
+
+    wait = add_from_registry(request.host, choice, keep, begun, replaces=parsed.has("--replace"))
+    addition = request.host.loop.run(wait, waiter)
+    _report(request, addition)
+
+
+def _report(request: MagicRequest, addition: Addition) -> None:
+    name = addition.definition.name
+    cell = addition.cell(request.settings.namespace)
+    tools = counted(len(request.host.sessions[name].catalog.tools), "tool")
+    where = "loaded" if addition.keep == "notebook" else f"loaded, and in {addition.place}"
+    request.report(f"{name} is {where}: {tools}")
+    if request.parsed.has("--cell"):
+        request.ip.set_next_input(cell)
+    elif addition.keep == "notebook" and not request.is_quiet:
+        request.report("the cell that loads it again (--cell inserts it):")
+        print(visible(cell))  # noqa: T201 - the command's answer
+
+
+def _outdated(request: MagicRequest) -> Table:
+    """Show newer versions of the servers that were added from the registry.
+
+    %mcp outdated
+    """
+    return request.mcp.outdated()
+
+
+_ADD = Syntax(
+    "add NAME [KEY=VALUE…]",
+    (
+        Option(
+            "--for",
+            "notebook|me|project",
+            "where it is kept: in this notebook only, in your own file (the default), in the project's mcp.json",
+            choices=("notebook", "me", "project"),
+        ),
+        Option("--name", "NAME", "its name in the notebook"),
+        Option("--version", "V", "another version than the latest"),
+        Option("--way", "npm|pypi|oci|nuget|remote", "where it can be run in several ways: one of them, or its number"),
+        Option("--ask", help="also ask for values that it does not require"),
+        Option("--replace", help="replace the server of that name"),
+        Option("--cell", help="insert the cell that loads it"),
+    ),
+    at_least=1,
+    takes=("", "setting"),
+)
+COMMANDS = {
+    "search": Command(
+        Syntax("search WORD… | NAME [-n N]", (Option("-n", "N", number=True),), at_least=1, takes=("",)), _search
+    ),
+    "add": Command(_ADD, _add),
+    "outdated": Command(Syntax("outdated", at_most=0), _outdated),
+}

@@ -1,0 +1,249 @@
+"""Calls as the panel's list of activity shows them: running, finished, and everything that is known of one of them.
+
+The history in the database has the sizes of arguments and results, or both with `history = "values"`. The history in
+memory also has the values of the latest calls of this kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from ipymcp.errors import McpError, PolicyError, UnknownName
+from ipymcp.masking import LABEL, masks
+from ipymcp.panel.messages import CallDetails, HistoryRow, Preview, Problem
+from ipymcp.panel.rows import preview, problem
+from ipymcp.protocol import types
+from ipymcp.protocol.recording import without_secrets
+from ipymcp.results.tool_result import ToolResult
+from ipymcp.text import cut, visible
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from ipymcp.panel.messages import HistoryFields, PastCallFields
+    from ipymcp.panel.panel import Panel, View
+    from ipymcp.storage.history import HistoryEntry, KeptCall
+
+MAX_ROWS: Final = 2_000
+_MAX_TEXT: Final = 50_000
+
+
+class PastCall(Struct, kw_only=True):
+    """A call that was made, or is running.
+
+    Attributes:
+        number: Its number in this kernel; None for the call of another kernel.
+        origin: Who made it.
+        arguments: JSON; None if it is not known.
+        is_exact: Whether these are the arguments as they were sent: neither masked, nor cut, nor those of a map's first
+            call.
+        result: JSON; None if there is none, or it is not known.
+    """
+
+    server: str
+    tool: str
+    number: int | None
+    origin: str
+    arguments: bytes | None
+    is_exact: bool
+    result: Raw | bytes | None = None
+    error: Problem | None = None
+    questions: tuple[str, ...] = ()
+
+    def values(self) -> dict[str, Any]:
+        """The arguments as they were sent.
+
+        Raises:
+            McpError: They are not known.
+        """
+        if self.arguments is None or not self.is_exact:
+            raise McpError(
+                "the arguments of this call were not kept",
+                server=self.server,
+                tool=self.tool,
+                hint='%config IPyMCP.history = "values" keeps those of later calls',
+            )
+        return types.loads(self.arguments) if self.arguments else {}
+
+    def shown_values(self) -> dict[str, Any]:
+        """The arguments without secrets. Raises the error of `values`."""
+        self.values()
+        text = (self.arguments or b"{}").decode("utf-8", "replace")
+        return masks.json(json.loads(without_secrets(text)))
+
+
+async def history_rows(panel: Panel, view: View, message: HistoryFields) -> list[HistoryRow]:
+    """Rows of finished calls, newest first; a visitor gets those of this kernel only."""
+    history, permissions = panel.host.history, view.permissions
+    entries = await history.entries(
+        words=message.words,
+        outcomes=() if message.outcome is None else (message.outcome,),
+        is_own=not message.everywhere,
+        after=message.after,
+        before=message.before,
+        limit=max(1, min(message.limit, MAX_ROWS)),
+    )
+    kept = history.kept
+    rows: list[HistoryRow] = []
+    for entry in entries:
+        own = kept.get(entry.id)
+        if own is None and permissions.is_visitor:
+            continue
+        row = convert(entry, HistoryRow, from_attributes=True)
+        row = replace(row, error=visible(row.error), call=own and own.record.number)
+        rows.append(permissions.shown_history(row))
+    return rows
+
+
+async def find_call(panel: Panel, view: View, message: PastCallFields) -> PastCall:
+    """Find a call.
+
+    Raises:
+        UnknownName: It is neither running nor in the history.
+        PolicyError: The view may not see more of it than its row.
+    """
+    found = _running(panel, message.call) or _kept(panel, message)
+    if found is None:
+        entry = await panel.host.history.entry(message.row or 0)  # which writes what has just ended
+        found = _kept(panel, message)
+        if found is None and entry is not None and not view.permissions.is_visitor:  # of any of the author's notebooks
+            found = _stored(entry)
+    if found is None:
+        raise UnknownName("this call is no longer known", hint="the history keeps calls for 30 days")
+    if not view.permissions.may_open(found.origin):
+        raise PolicyError("this panel may not open this call")
+    return found
+
+
+def _running(panel: Panel, number: int | None) -> PastCall | None:
+    call = None if number is None else panel.host.calls.running.get(number)
+    if call is None:
+        return None
+    return PastCall(
+        server=call.session.name,
+        tool=call.tool,
+        number=call.number,
+        origin=call.options.origin or call.options.caller,
+        arguments=call.arguments,
+        is_exact=call.options.batch is None,
+        questions=call.questions,
+    )
+
+
+def _kept(panel: Panel, message: PastCallFields) -> PastCall | None:
+    kept = panel.host.history.kept
+    found = kept.get(message.row) if message.row is not None else None
+    if found is None and message.call is not None:
+        found = next((one for one in reversed([*kept.values()]) if one.record.number == message.call), None)
+    if found is None:
+        return None
+    record = found.record
+    return PastCall(
+        server=record.server,
+        tool=record.tool,
+        number=record.number,
+        origin=record.caller,
+        arguments=record.arguments,
+        is_exact=record.map is None,
+        result=record.result,
+        error=_problem(found),
+        questions=record.questions,
+    )
+
+
+def _problem(call: KeptCall) -> Problem | None:
+    if not call.error_type:
+        return None
+    known = problem(McpError(call.error, hint=call.hint or None))
+    return replace(known, type=call.error_type)
+
+
+def _stored(entry: HistoryEntry) -> PastCall:
+    arguments = entry.arguments
+    return PastCall(
+        server=entry.server,
+        tool=entry.tool,
+        number=None,
+        origin=entry.caller,
+        arguments=arguments,
+        is_exact=entry.map is None
+        and arguments is not None
+        and len(arguments) == entry.sent
+        and LABEL.encode() not in arguments,
+        result=entry.result,
+        error=Problem(message=visible(entry.error)) if entry.error else None,
+        questions=tuple((entry.questions or "").split("\n")) if entry.questions else (),
+    )
+
+
+async def details(panel: Panel, view: View, call: PastCall) -> CallDetails:
+    """Everything that is known of a call."""
+    value, variable = _value(panel, call)
+    number = call.number if value is not None and view.permissions.may("rows") else None
+    return await asyncio.to_thread(_details, call, value, variable, number)
+
+
+def _value(panel: Panel, call: PastCall) -> tuple[Any, str | None]:
+    """The kept value of a call's result, and its expression in the notebook."""
+    results, namespace = panel.mcp.results, panel.context.namespace()
+    if call.number is None or call.number not in results:
+        return None, None
+    return results[call.number], f"{namespace}.results[{call.number}]" if namespace else None
+
+
+def _details(call: PastCall, value: Any, variable: str | None, number: int | None) -> CallDetails:
+    arguments = None
+    if call.arguments is not None:
+        text = call.arguments[:_MAX_TEXT].decode("utf-8", "replace") or "{}"
+        text = without_secrets(text if len(call.arguments) <= _MAX_TEXT else f"{text}…")
+        arguments = cut(visible(_indented(text)), _MAX_TEXT)
+    result, error = None, call.error
+    if value is None and call.result is not None:
+        value = ToolResult(call.result, server=call.server, tool=call.tool)
+    if value is not None:
+        try:
+            result = preview(value, variable, number)
+            if getattr(value, "is_error", False):
+                result, error = None, Problem(message=visible(cut(value.text, _MAX_TEXT)), type="ToolError")
+        except McpError:  # the history keeps only the beginning of a long result
+            assert call.result is not None
+            text = bytes(call.result).decode("utf-8", "replace")
+            result = Preview(
+                text=visible(cut(text, _MAX_TEXT)), html=None, image=None, json=None, links=[], truncated=True,
+                size=len(text), variable=None,
+            )  # fmt: skip
+    return CallDetails(
+        arguments=arguments,
+        result=result,
+        error=error,
+        questions=[visible(one) for one in call.questions if one],
+        repeatable=call.is_exact,
+    )
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:  # cut
+        return text
+
+
+def keep(panel: Panel, call: PastCall) -> str:
+    """Keep a call's result in `mcp.results`; return the expression for it.
+
+    Raises:
+        McpError: The result is not known any more.
+    """
+    number, results = call.number, panel.mcp.results
+    if number is not None and number not in results and call.result is not None:
+        value = ToolResult(call.result, server=call.server, tool=call.tool)
+        if not value.is_error:
+            results.keep(number, value, value.size)
+    if number is None or number not in results:
+        raise McpError("the result of this call was not kept", server=call.server, tool=call.tool)
+    return f"{panel.context.namespace() or 'mcp'}.results[{number}]"

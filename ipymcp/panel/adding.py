@@ -1,0 +1,249 @@
+"""Commands of views that add servers, and that change those of ipymcp's own files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from ipymcp.api import config_edits
+from ipymcp.api.additions import Addition, RegistryChoice, from_registry, from_values
+from ipymcp.api.registry import registry_of
+from ipymcp.config.definition import Source
+from ipymcp.config.reading import decode, read_each
+from ipymcp.errors import ConfigError, McpError
+from ipymcp.names import server_name
+from ipymcp.panel.messages import (
+    AddedServer,
+    Malformed,
+    OwnDefinition,
+    PathFields,
+    RegistryPage,
+    RegistryRow,
+    RunnableWay,
+    SearchFields,
+    ServerFields,
+    Trial,
+    TrialFields,
+    TrialTool,
+    TryFields,
+)
+from ipymcp.panel.panel import ViewCommands
+from ipymcp.panel.rows import problem, shown_text, where
+from ipymcp.registry.entries import verified
+from ipymcp.registry.install import ways
+from ipymcp.text import one_line, visible
+
+if TYPE_CHECKING:
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.panel.panel import Panel, View
+    from ipymcp.registry.entries import Entry
+    from ipymcp.registry.install import Way
+
+
+ADDING = ViewCommands()
+"""The commands by name."""
+_MAX_TOOLS = 200
+_LOG_LINES = 30
+_PAGE = 20
+
+
+@ADDING.command(SearchFields, "search")
+async def _search(panel: Panel, view: View, message: SearchFields) -> RegistryPage:
+    registry = registry_of(panel.host)
+    found = await registry.search(message.words.split(), limit=_PAGE, cursor=message.cursor)
+    entries = await asyncio.to_thread(lambda: [_row(one, registry.address) for one in found.entries])
+    notes = [one_line(note) for note in found.notes]
+    return RegistryPage(registry=registry.host, entries=entries, cursor=found.cursor, notes=notes)
+
+
+def _row(entry: Entry, registry: str) -> RegistryRow:
+    is_verified = verified(entry.name, registry)
+    return RegistryRow(
+        name=entry.name,
+        title=entry.title or entry.short_name,
+        description=entry.description,
+        version=entry.version,
+        publisher=is_verified or entry.publisher,
+        is_verified=bool(is_verified),
+        status="" if entry.status == "active" else ": ".join(filter(None, (entry.status, entry.status_message))),
+        is_deleted=entry.status == "deleted",
+        website=entry.website,
+        ways=[_way(one) for one in ways(entry)],
+    )
+
+
+def _way(way: Way) -> RunnableWay:
+    missing = f"there is no program {way.missing!r} here" if way.missing and not way.problem else ""
+    return RunnableWay(
+        label=one_line(way.label),
+        runs="" if way.problem else one_line(way.preview()),
+        problem="; ".join(filter(None, (one_line(way.problem), missing, way.remedy))) if not way.is_ready else None,
+        inputs=[] if way.problem else [one_line(one.key) for one in way.inputs() if one.about.is_required],
+    )
+
+
+# -- trials -----------------------------------------------------------------------------------------------------------
+
+
+@ADDING.command(TryFields, "try")
+async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
+    if message.trial in view.trials:
+        raise Malformed("that trial has begun")
+    trying = view.trials[message.trial] = asyncio.ensure_future(_tried(panel, message))
+    try:
+        trial = _outcome(await trying)
+    except BaseException as error:
+        view.trials.pop(message.trial, None)
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
+            raise McpError("the trial was cancelled") from None
+        raise
+    if trial.problem is not None:
+        await view.end_trial(message.trial)
+    return trial
+
+
+async def _tried(panel: Panel, message: TryFields) -> Addition:
+    addition = await _defined(panel, message)
+    try:
+        await addition.try_out()
+    except BaseException:
+        await addition.drop()
+        raise
+    return addition
+
+
+async def _defined(panel: Panel, message: TryFields) -> Addition:
+    name = message.name.strip() or None
+    if message.by == "registry":
+        way = None if message.way is None else str(message.way + 1)
+        choice = RegistryChoice(message.what, message.version, way, name, asks_all=True)
+        return await from_registry(panel.host, choice, message.keep)
+    values = _values(message)
+    if message.replaces is not None:
+        original = await asyncio.to_thread(config_edits.written, message.replaces, panel.host)
+        values = config_edits.unmasked(values, original[0])
+        return await from_values(panel.host, message.replaces, values, message.keep, replaces=True)
+    if name is None and message.by != "json":
+        name = _usual_name(message.by, values)
+        taken = {*panel.host.sessions, *panel.host.discovery.peek().servers}
+        name = next(one for one in (name, *(f"{name}_{n}" for n in range(2, 100))) if one not in taken)
+    return await from_values(panel.host, name, values, message.keep)
+
+
+def _values(message: TryFields) -> Mapping[str, Any]:
+    """The definition, or the document, that the user has typed.
+
+    Raises:
+        ConfigError: It is invalid.
+    """
+    if message.by == "url":
+        lines = [line.partition(":") for line in message.headers.splitlines() if line.strip()]
+        wrong = next((name for name, colon, _ in lines if not colon), None)
+        if wrong is not None:
+            raise ConfigError("a header has no value", hint="write one on each line, as Name: value")
+        headers = {name.strip(): value.strip() for name, _, value in lines}
+        return {"url": message.what.strip(), **({"headers": headers} if headers else {})}
+    if message.by == "command":
+        try:
+            words = shlex.split(message.what)
+        except ValueError as error:
+            raise ConfigError(f"the command cannot be read: {error}", hint="close its quotes") from None
+        env: dict[str, str] = {}
+        while words and (found := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", words[0], re.DOTALL)):
+            env[found[1]] = found[2]
+            del words[0]
+        if not words:
+            raise ConfigError("there is no command")
+        return {"command": words[0], "args": words[1:], **({"env": env} if env else {})}
+    value, _ = decode(message.what, "pasted")
+    if not isinstance(value, Mapping):
+        raise ConfigError("a definition is an object: {…}")
+    return cast("Mapping[str, Any]", value)
+
+
+def _usual_name(kind: str, values: Mapping[str, Any]) -> str:
+    """A name for a server without one, from its URL or its command."""
+    if kind == "url":
+        from ipymcp.api.load_request import url_definition
+
+        return url_definition(values["url"]).name
+    words = [word for word in (values["command"], *values["args"]) if not word.startswith("-")]
+    package = words[1] if len(words) > 1 else words[0]
+    return server_name(re.split(r"(?<=.)[@=]", os.path.basename(package))[0].removesuffix(".py"))
+
+
+def _outcome(addition: Addition) -> Trial:
+    session = addition.session
+    assert session is not None
+    failure = None
+    try:
+        addition.require()
+    except McpError as error:
+        failure = problem(error)
+    tools = list(session.catalog.tools.values())[:_MAX_TOOLS]
+    return Trial(
+        name=addition.definition.name,
+        place=visible(addition.place),
+        runs=where(addition.definition),
+        tools=[TrialTool(name=visible(one.name), description=shown_text(one.definition.description)) for one in tools],
+        problem=failure,
+        log=[one_line(line.text) for line in session.log.tail(_LOG_LINES)] if failure is not None else [],
+        notes=[one_line(note) for note in addition.notes],
+    )
+
+
+@ADDING.command(TrialFields, "drop")
+async def _drop(panel: Panel, view: View, message: TrialFields) -> None:
+    await view.end_trial(message.trial)
+
+
+@ADDING.command(TrialFields, "keep")
+async def _keep(panel: Panel, view: View, message: TrialFields) -> AddedServer:
+    trying = view.trials.get(message.trial)
+    if trying is None or not trying.done():
+        raise Malformed("there is no such trial")
+    addition = trying.result()
+    await addition.save()
+    view.trials.pop(message.trial, None)  # a second click may have waited for the same end
+    return AddedServer(name=addition.definition.name, cell=addition.cell(panel.context.namespace()))
+
+
+# -- servers of ipymcp's own files ------------------------------------------------------------------------------------
+
+
+@ADDING.command(ServerFields, "definition")
+async def _definition(panel: Panel, view: View, message: ServerFields) -> OwnDefinition:
+    definition, source = await asyncio.to_thread(config_edits.written, message.server, panel.host)
+    text = config_edits.masked_text(definition)
+    return OwnDefinition(text=text, keep="project" if source.scope == "project" else "me")
+
+
+@ADDING.command(ServerFields, "remove")
+async def _remove(panel: Panel, view: View, message: ServerFields) -> None:
+    await asyncio.to_thread(config_edits.remove, message.server, panel.host, project=False)
+    if message.server in panel.host.sessions:
+        await panel.host.unload([message.server])
+
+
+@ADDING.command(PathFields, "load_file")
+async def _load_file(panel: Panel, view: View, message: PathFields) -> None:
+    source = _project_source(panel.host.folder, message.path)
+    found = await asyncio.to_thread(read_each, source)
+    for entry in found.values():
+        if isinstance(entry, ConfigError):
+            raise entry
+    definitions = [cast("ServerDefinition", entry) for entry in found.values()]
+    if not definitions:
+        raise ConfigError(f"{source.file} defines no servers")
+    await panel.host.load(definitions, wait=False)
+
+
+def _project_source(folder: str, path: str) -> Source:
+    """A file that belongs to a project, so that the user is asked about its servers."""
+    file = os.path.normpath(os.path.join(folder, path))
+    return Source(scope="project", file=file, folder=os.path.dirname(file))

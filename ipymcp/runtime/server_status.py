@@ -1,0 +1,222 @@
+"""The states of a server, its current status, and the parts of its session that collaborators use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ipymcp.errors import ConnectionLost, ServerError, ServerStopped
+from ipymcp.masking import mask
+from ipymcp.runtime.events import ServerChanged
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractAsyncContextManager
+
+    from ipymcp.config.definition import ServerDefinition
+    from ipymcp.errors import McpError
+    from ipymcp.protocol.client import Client
+    from ipymcp.runtime.catalog import Catalog
+    from ipymcp.runtime.events import Event, RollingLog
+    from ipymcp.security.rules import ServerGrants
+
+
+class _StateRecord(NamedTuple):
+    label: str
+    """The state as users read it, the same in tables, messages and the panel."""
+    refusal: str
+    """The reason, after the server's name, for which a call without a connection fails."""
+    next_step: str
+    """The hint of that error; `NAME` stands for the server's name."""
+    is_moving: bool = False
+    """Whether the server will soon be in another state without a command."""
+    is_troubled: bool = False
+    """Whether a connection may exist on which the next call fails or succeeds."""
+    error: type[ServerError] = ServerStopped
+
+
+class State(StrEnum):
+    """The state of a server. Tables, messages and code derive all they need from its record."""
+
+    _value_: str
+    record: _StateRecord
+
+    def __new__(cls, value: str, record: _StateRecord) -> State:
+        """Attach the record to the string."""
+        state = str.__new__(cls, value)
+        state._value_ = value
+        state.record = record
+        return state
+
+    DISABLED = "disabled", _StateRecord("disabled", "is disabled", "%mcp enable NAME")
+    STOPPED = "stopped", _StateRecord("stopped", "is stopped", "%mcp start NAME")
+    STARTING = "starting", _StateRecord("starting", "is starting", "%mcp shows its progress", is_moving=True)
+    READY = "ready", _StateRecord("ready", "is stopping", "%mcp start NAME")
+    NEEDS_TRUST = "needs_trust", _StateRecord("needs trust", "needs your agreement before it runs", "%mcp start NAME")
+    """The user has not agreed that the server may run."""
+    NEEDS_AUTH = "needs_auth", _StateRecord("needs login", "needs a login", "%mcp start NAME", is_troubled=True)
+    """A login is in progress, or was not completed."""
+    UNREACHABLE = (
+        "unreachable",
+        _StateRecord(
+            "unreachable",
+            "cannot be reached",
+            "ipymcp keeps trying to reach it; %mcp shows",
+            is_troubled=True,
+            error=ConnectionLost,
+        ),
+    )
+    """A remote server that was reachable before; ipymcp keeps trying to reach it."""
+    RESTARTING = (
+        "restarting",
+        _StateRecord("restarting", "is restarting", "%mcp shows its progress", is_moving=True, error=ConnectionLost),
+    )
+    ERROR = "error", _StateRecord("failed", "has failed", "%mcp start NAME")
+
+
+def state_label(value: str) -> str:
+    """A state, or the last known status of a server, as users read it."""
+    return next((state.record.label for state in State if state.value == value), value)
+
+
+class ServerStatus:
+    """The state of one server, the errors that led to it, and the announcement of changes.
+
+    Belongs to the background loop; its attributes may be read from any thread.
+
+    Args:
+        server: The server's name.
+        state: The initial state.
+        announce: Sends an event to the host's subscribers.
+    """
+
+    def __init__(self, server: str, state: State, announce: Callable[[Event], None]) -> None:
+        self.state = state
+        self.error: McpError | None = None
+        """The reason for the state `error` or `needs_trust`, or `needs_auth` without a connection."""
+        self.last_error = ""
+        """The last failure of any kind, in one line."""
+        self.unreachable_since: float | None = None
+        """When the server became unreachable, in seconds since the epoch."""
+        self.connected_since: float | None = None
+        """When the last connection began, in seconds since the epoch."""
+        self.moving_since: float | None = None
+        """When the start in progress began, in seconds since the epoch; None while there is none."""
+        self.attempt: tuple[int, int] = (1, 1)
+        """The number of the attempt of that start, and how many there are at most."""
+        self.is_replaced = False
+        """Whether a session with a newer definition announces the server's states instead."""
+        self._server = server
+        self._announce = announce
+        self._logins = 0
+        self._changed: asyncio.Future[None] | None = None
+
+    @property
+    def is_logging_in(self) -> bool:
+        """Whether the user is being asked to log in."""
+        return self._logins > 0
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the state will soon change without a command: a start or a login is in progress."""
+        return self.state.record.is_moving or self.is_logging_in
+
+    def move(self, state: State, detail: str = "") -> None:
+        """Enter a state and announce it."""
+        self.state = state
+        if not state.record.is_moving:
+            self.moving_since = None
+        elif self.moving_since is None:
+            self.moving_since = time.time()
+        self.announce(detail)
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        self._changed = None
+
+    def announce(self, detail: str) -> None:
+        """Announce news about the current state."""
+        if not self.is_replaced:
+            self._announce(ServerChanged(self._server, self.state.value, mask(detail)))
+
+    async def settled(self) -> None:
+        """Wait until the state is one that lasts."""
+        while self.is_moving:
+            if self._changed is None:
+                self._changed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._changed)
+
+    @contextlib.contextmanager
+    def logging_in(self, domain: str) -> Generator[None]:
+        """Show that a login is needed while the user is asked for it; then return to the state before."""
+        before = self.state
+        self._logins += 1
+        self.move(State.NEEDS_AUTH, f"waiting for a login at {domain}")
+        try:
+            yield
+        finally:
+            self._logins -= 1
+            if self.state is State.NEEDS_AUTH:
+                self.move(before)
+
+    def refusal(self) -> ServerError:
+        """The error of a call that finds no connection."""
+        record, since = self.state.record, ""
+        if self.state is State.UNREACHABLE:
+            since = f" since {time.strftime('%H:%M', time.localtime(self.unreachable_since))}"
+        hint = "%mcp shows its progress" if self.is_moving else record.next_step.replace("NAME", quoted(self._server))
+        return record.error(record.refusal + since, server=self._server, hint=hint)
+
+
+class ServerFacts(Protocol):
+    """A configured server: its definition, rights, log and status, and the connection while there is one."""
+
+    name: str
+    definition: ServerDefinition
+    digest: str
+    """The digest of the definition."""
+    rights: ServerGrants
+    log: RollingLog
+    status: ServerStatus
+    client: Client | None
+    """Set while there is a connection, even to a server that is unreachable at the moment."""
+    catalog: Catalog
+    calls: int
+    """The number of calls so far."""
+
+    def explain(self, error: McpError) -> McpError:
+        """The error with the server's name and, where the server is to blame, its last lines of standard error."""
+        ...
+
+
+class CallTarget(ServerFacts, Protocol):
+    """A server as its calls use it, from any thread."""
+
+    def require(self) -> Client:
+        """The live connection.
+
+        Raises:
+            ServerError: The server is not ready.
+        """
+        ...
+
+    async def settled(self) -> None:
+        """Wait until the server is ready, has failed, or was stopped."""
+        ...
+
+    def answered(self, error: McpError | None) -> None:
+        """Take note that a call has ended, with a result or this error."""
+        ...
+
+
+class LoginOwner(Protocol):
+    """A server as the login of its user uses it."""
+
+    name: str
+
+    def logging_in(self, domain: str) -> AbstractAsyncContextManager[None]:
+        """Stop the clocks of everything that waits for the server while the user is asked to log in."""
+        ...

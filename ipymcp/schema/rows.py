@@ -1,0 +1,323 @@
+"""The rows of a table or of any iterable as arguments of a tool.
+
+A table may be of pandas, polars, pyarrow, DuckDB or another library that narwhals knows; narwhals is imported only for
+these.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import AsyncIterable, Iterable, Mapping, Sized
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from msgspec import Struct
+
+from ipymcp.argument_checks import shown
+from ipymcp.errors import ArgumentError
+from ipymcp.names import expression, nearest
+from ipymcp.protocol import types
+from ipymcp.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    from ipymcp.schema.tool_schema import ToolSchema
+
+
+OPTIONS: Final = frozenset(
+    {"cache", "columns", "concurrency", "constants", "on_error", "on_progress", "rate", "retries", "stop_after", "to"}
+)
+"""Options of a map, which a misspelt argument may mean."""
+_MISSING_KINDS = frozenset({"NAType", "NaTType"})
+"""Types of the values by which pandas says that there is none."""
+
+
+class RowProblem(NamedTuple):
+    """A row that does not fit the tool.
+
+    Attributes:
+        row: Its number, from 0.
+        column: The column or argument; None if the row as a whole is wrong.
+    """
+
+    row: int
+    column: str | None
+    error: ArgumentError
+
+
+class Rows(Struct):
+    """The rows of an input.
+
+    Attributes:
+        bind: Makes a row the JSON of the arguments of a call; raises ArgumentError.
+        values: The rows themselves, in any form that `bind` takes.
+        frame: The narwhals DataFrame, if the input is a table.
+        native: Makes a narwhals DataFrame what the input is.
+        columns: The column for each bound argument, if the input is a table.
+        count: The number of rows; None if unknown before they are read.
+    """
+
+    bind: Callable[[Any], bytes]
+    values: Iterable[Any] | AsyncIterable[Any]
+    frame: Any = None
+    native: Callable[[Any], Any] | None = None
+    columns: Mapping[str, str] = {}
+    count: int | None = None
+    shown: Callable[[], Iterable[Any]] | None = None
+    """Makes the rows as a user sees them, where `values` are only the bound cells."""
+
+    def column_of(self, argument: str | None) -> str | None:
+        """The column of an argument, or the argument if it is bound to none."""
+        return self.columns.get(argument, argument) if argument is not None else None
+
+    def pairs(self) -> Iterable[tuple[Any, Any]] | AsyncIterable[tuple[Any, Any]]:
+        """Each row as the user sees it, and as `bind` takes it."""
+        if isinstance(self.values, AsyncIterable):
+            return _apairs(self.values)
+        if self.shown is not None:
+            return zip(self.shown(), self.values, strict=True)
+        return ((row, row) for row in self.values)
+
+
+async def _apairs(rows: AsyncIterable[Any]) -> AsyncIterator[tuple[Any, Any]]:
+    async for row in rows:
+        yield row, row
+
+
+def read_rows(
+    source: object, schema: ToolSchema, columns: Mapping[str, str] | None, constants: Mapping[str, Any]
+) -> Rows:
+    """Find the rows of an input and how they become arguments.
+
+    In a table, columns named like arguments are bound by name. Other rows are mappings of arguments, tuples of
+    positional arguments, or values of the first required argument (the first of all, if none is required).
+
+    Args:
+        source: A table, a Series, or an iterable.
+        schema: The tool's input schema.
+        columns: The column for each argument that has another name than its column.
+        constants: The arguments that are the same in every row.
+
+    Raises:
+        ArgumentError: An argument or a column is unknown, or the input has no rows.
+    """
+    columns = columns or {}
+    if not schema.is_open:
+        _check_names(schema, (*columns, *constants))
+    if twice := next((name for name in columns if name in constants), None):
+        raise _refusal(schema, f"argument {twice!r} has a column and a constant value: remove one")
+    if type(source).__name__ == "RecordBatchReader":
+        return _batch_rows(source, schema, columns, constants)
+    table = _table(source)
+    if table is not None:
+        return _table_rows(*table, schema, columns, constants)
+    if columns:
+        raise _refusal(schema, f"columns= is for tables, and this is {shown(source)}")
+    if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable | AsyncIterable):
+        hint = ".map([…]) takes a list of rows"
+        if isinstance(source, Mapping):
+            hint = "a dict of columns: pandas.DataFrame({…}); one row: [{…}]"
+        raise _refusal(schema, f"expected a table or a list of rows, got {shown(cast('object', source))}", hint)
+    rows = cast("Iterable[Any]", source)
+    return Rows(_row_binder(schema, constants), rows, count=len(rows) if isinstance(rows, Sized) else None)
+
+
+def _check_names(schema: ToolSchema, names: Iterable[str]) -> None:
+    known = {name for each in schema.parameters for name in (each.name, each.alias)}
+    for name in names:
+        if name not in known:
+            near = nearest(name, known | OPTIONS) if isinstance(cast("object", name), str) else None
+            hint = near or (f"it has {', '.join(sorted(known))}" if known else "it takes none")
+            raise _refusal(schema, f"no argument {shown(name)}", hint)
+
+
+def _refusal(schema: ToolSchema, message: str, hint: str | None = None) -> ArgumentError:
+    return ArgumentError(message, server=schema.server, tool=schema.tool, hint=hint)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def column_names(source: object) -> list[str]:
+    """The names of a table's columns; empty for any other input."""
+    if type(source).__name__ == "RecordBatchReader":
+        return list(cast("Any", source).schema.names)
+    found = _table(source)
+    return [] if found is None else _names(found[0])
+
+
+def _names(frame: Any) -> list[str]:
+    return [name for name in frame.columns if isinstance(name, str)]
+
+
+def _table(source: object) -> tuple[Any, Callable[[Any], Any]] | None:
+    """The input as a narwhals DataFrame, and the way back; None if it is no table."""
+    if type(source).__module__.partition(".")[0] in ("builtins", "collections", "itertools"):
+        return None  # not worth an import
+    import narwhals
+
+    read: Any = narwhals.from_native
+    try:
+        found = read(source, pass_through=True, allow_series=True)
+    except narwhals.exceptions.DuplicateError:
+        raise ArgumentError("the table has several columns of the same name", hint="rename them") from None
+    except narwhals.exceptions.NarwhalsError as error:
+        raise ArgumentError(f"the table cannot be read: {error}") from error
+    if found is source:
+        return None
+    kind = type(found).__name__
+    if kind == "Series":
+        named = found if isinstance(found.name, str) and found.name else found.alias("value")
+        return named.to_frame(), narwhals.to_native
+    if kind == "DataFrame":
+        return found, narwhals.to_native
+    if found.implementation.is_duckdb():
+        return found.collect(backend="pyarrow"), _to_duckdb
+    return found.collect(), lambda frame: frame.lazy().to_native()
+
+
+def _to_duckdb(frame: Any) -> Any:
+    """A relation of DuckDB's default connection."""
+    return sys.modules["duckdb"].from_arrow(frame.to_native())
+
+
+class _Cells:
+    """The rows of some columns of a table, as often as they are read."""
+
+    def __init__(self, frame: Any, columns: list[str]) -> None:
+        self._frame = frame.select(columns) if columns else None
+        self._count = len(frame)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self._frame.iter_rows() if self._frame is not None else itertools.repeat((), self._count)
+
+
+def _table_rows(
+    frame: Any,
+    native: Callable[[Any], Any],
+    schema: ToolSchema,
+    columns: Mapping[str, str],
+    constants: Mapping[str, Any],
+) -> Rows:
+    unnamed = len(frame.columns) - len(_names(frame))
+    bound = _bound_columns(_names(frame), schema, columns, constants, unnamed)
+    distinct = list(dict.fromkeys(bound.values()))
+    place = {column: at for at, column in enumerate(distinct)}
+    given = [(name, place[column]) for name, column in bound.items()]
+    arguments = _argument_maker(given, schema, constants)
+    return Rows(
+        arguments, _Cells(frame, distinct), frame, native, bound, len(frame), lambda: frame.iter_rows(named=True)
+    )
+
+
+def _batch_rows(reader: Any, schema: ToolSchema, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Rows:
+    """The rows of a stream of Arrow record batches, as dicts."""
+    bound = _bound_columns(list(reader.schema.names), schema, columns, constants)
+    arguments = _argument_maker(list(bound.items()), schema, constants)
+    return Rows(arguments, (row for batch in reader for row in batch.to_pylist()), columns=bound)
+
+
+def _argument_maker(
+    given: Sequence[tuple[str, Any]], schema: ToolSchema, constants: Mapping[str, Any]
+) -> Callable[[Any], bytes]:
+    required = {each.name for each in schema.parameters if each.required}
+    places = [(name, place, name in required) for name, place in given]
+
+    def bind(row: Any) -> bytes:
+        arguments = dict(constants)
+        for name, place, is_required in places:
+            value = row[place]
+            if not is_missing(value):
+                arguments[name] = value
+            elif is_required:
+                arguments[name] = None
+        return types.encode(schema.check(arguments))
+
+    return bind
+
+
+def _bound_columns(
+    there: Sequence[str],
+    schema: ToolSchema,
+    columns: Mapping[str, str],
+    constants: Mapping[str, Any],
+    unnamed: int = 0,
+) -> dict[str, str]:
+    """The column of each argument.
+
+    Args:
+        there: The names of the columns.
+        schema: The tool's input schema.
+        columns: The column for each argument that has another name than its column.
+        constants: The arguments that are the same in every row.
+        unnamed: Number of columns whose names are not text.
+
+    Raises:
+        ArgumentError: There is no such column, none for a required argument, or several of one name.
+    """
+    if len(set(there)) < len(there):
+        raise _refusal(schema, "the table has several columns of the same name", "rename them")
+    for argument, column in columns.items():
+        if column not in there:
+            near = nearest(column, there) if isinstance(cast("object", column), str) else None
+            raise _refusal(
+                schema,
+                f"no column {shown(column)} for argument {argument!r}",
+                near or f"it has {_listed(there, unnamed)}",
+            )
+    exact = {name: each.name for each in schema.parameters for name in (each.alias, each.name)}
+    taken = {exact.get(name, name) for name in (*columns, *constants)}
+    named = {
+        each.name: next((one for one in (each.name, each.alias) if one in there), "") for each in schema.parameters
+    }
+    bound = {name: column for name, column in named.items() if column and name not in taken}
+    bound |= {exact.get(name, name): column for name, column in columns.items()}
+    required = [each.name for each in schema.parameters if each.required]
+    lacking = [name for name in required if name not in bound and name not in taken]
+    if len(lacking) == 1 and len(there) == 1 and not bound:
+        return {lacking[0]: there[0]}  # a Series, or a table of one column
+    if lacking or not (bound or constants):
+        wanted = lacking or [each.name for each in schema.parameters]
+        if not wanted:
+            hint = "call it once, or map a list of empty dicts: [{}, {}]"
+            raise _refusal(schema, "takes no arguments, so that no column is for it", hint)
+        columns_there = _listed(there, unnamed)
+        if unnamed and not there:
+            hint = "name the columns like the arguments: df.columns = […]"
+            raise _refusal(schema, f"no column for {', '.join(wanted)}; the table has {columns_there}", hint)
+        hint = f"{expression(schema.server, schema.tool)}.map(…, columns={{{wanted[0]!r}: …}})"
+        raise _refusal(schema, f"no column for {', '.join(wanted)}; the table has {columns_there}", hint)
+    return bound
+
+
+def _listed(there: Sequence[str], unnamed: int) -> str:
+    names = f": {', '.join(there[:20])}" if there else ""
+    more = f" and {unnamed:,} whose names are not text" if unnamed else ""
+    return f"{counted(len(there), 'column')}{names}{more}"
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell has no value: None, a NaN, NaT or NA. An optional argument is left out."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in _MISSING_KINDS
+
+
+# -- other rows -------------------------------------------------------------------------------------------------------
+
+
+def _row_binder(schema: ToolSchema, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
+    required = {name for each in schema.parameters if each.required for name in (each.name, each.alias)}
+    free = [each for each in schema.parameters if not {each.name, each.alias} & constants.keys()]
+    places = [each.name for each in free if each.required] or [each.name for each in free[:1]]
+
+    def bind(row: Any) -> bytes:
+        if isinstance(row, Mapping):
+            cells = cast("Mapping[str, Any]", row).items()
+            given = {name: value for name, value in cells if name in required or not is_missing(value)}
+            return types.encode(schema.check({**constants, **given}))
+        values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
+        if len(values) > len(places):
+            return types.encode(schema.bind(values, constants))  # which says how many there may be
+        return types.encode(schema.check({**constants, **dict(zip(places, values, strict=False))}))
+
+    return bind

@@ -1,0 +1,148 @@
+"""Named conversations with models, so that they can go on in another kernel.
+
+A chat belongs to a notebook: its messages as JSON, with secrets masked. The latest `MAX_CHATS` of all notebooks are
+kept; a long one loses its oldest questions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from ipymcp.argument_checks import shown
+from ipymcp.errors import UnknownName
+from ipymcp.masking import masks
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from sqlite3 import Connection
+
+    from ipymcp.storage.database import Database
+
+
+MAX_CHATS: Final = 200
+MAX_BYTES: Final = 5_000_000
+"""Bytes of JSON of one chat."""
+
+
+class SavedChat(Struct, frozen=True):
+    """A chat as it was saved."""
+
+    messages: list[Any]
+    source: str
+    """The source of the untrusted content that the model has read; empty for none."""
+
+
+class SavedChats(Mapping[str, list[Any]]):
+    """The notebook's named conversations with models: `mcp.chats["name"]` has the messages as JSON.
+
+    Args:
+        database: Returns the database.
+        notebook: Path of the notebook, or its folder if the path is unknown.
+        is_kept: Returns whether chats are to be saved now.
+    """
+
+    def __init__(self, database: Callable[[], Database], notebook: str, is_kept: Callable[[], bool]) -> None:
+        self._database = database
+        self._notebook = notebook
+        self._is_kept = is_kept
+
+    def save(self, name: str, messages: Sequence[Any], source: str) -> None:
+        """Save a chat, without waiting for it.
+
+        Args:
+            name: The chat's name.
+            messages: The messages as JSON.
+            source: The source of the untrusted content that the model has read; empty for none.
+        """
+        if not self._is_kept():
+            return
+        content = _bounded(masks.json([*messages]))
+        row = (self._notebook, name, content, masks(source), time.time())
+
+        def write(connection: Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO chats VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute(
+                "DELETE FROM chats WHERE rowid NOT IN (SELECT rowid FROM chats ORDER BY changed DESC LIMIT ?)",
+                (MAX_CHATS,),
+            )
+
+        self._database().post(write)
+
+    async def find(self, name: str) -> SavedChat | None:
+        """Return a chat, or None."""
+        rows = await self._database().aquery(
+            "SELECT messages, source FROM chats WHERE notebook = ? AND name = ?", (self._notebook, name)
+        )
+        return SavedChat(msgspec.json.decode(rows[0][0]), rows[0][1]) if rows else None
+
+    def forget(self, name: str) -> None:
+        """Delete a saved chat.
+
+        Raises:
+            UnknownName: There is no such chat.
+        """
+        deleted = self._database().execute("DELETE FROM chats WHERE notebook = ? AND name = ?", (self._notebook, name))
+        if not deleted:
+            raise self._unknown(name)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """The messages of a chat as JSON, which `mcp.ask(…, history=…)` takes.
+
+        Raises:
+            UnknownName: There is no such chat.
+        """
+        rows = self._database().query(
+            "SELECT messages FROM chats WHERE notebook = ? AND name = ?", (self._notebook, name)
+        )
+        if not rows:
+            raise self._unknown(name)
+        return msgspec.json.decode(rows[0][0])
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, latest first."""
+        return iter([name for name, _, _ in self._rows()])
+
+    def __len__(self) -> int:
+        return len(self._rows())
+
+    def __contains__(self, name: object) -> bool:
+        return name in [*self]
+
+    def __repr__(self) -> str:
+        chats = [
+            f"{name} ({size:,} bytes, {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed))})"
+            for name, size, changed in self._rows()
+        ]
+        return one_line(f"<chats: {', '.join(chats) or 'none; --chat NAME of %mcp ask begins one'}>")
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return self._database().query(
+            "SELECT name, length(messages), changed FROM chats WHERE notebook = ? ORDER BY changed DESC",
+            (self._notebook,),
+        )
+
+    def _unknown(self, name: object) -> UnknownName:
+        return UnknownName(f"there is no chat {shown(name)}", hint=f"chats: {', '.join(self) or 'none'}")
+
+
+def _bounded(messages: list[Any]) -> bytes:
+    """The JSON of the messages, without the oldest questions if it is too long."""
+    content = msgspec.json.encode(messages)
+    starts = [number for number, message in enumerate(messages) if number and _is_question(message)]
+    for start in [*starts, len(messages)]:
+        if len(content) <= MAX_BYTES:
+            break
+        content = msgspec.json.encode(messages[start:])
+    return content
+
+
+def _is_question(message: Any) -> bool:
+    parts = message.get("parts") if is_object(message) else None
+    return is_array(parts) and any(is_object(part) and part.get("part_kind") == "user-prompt" for part in parts)

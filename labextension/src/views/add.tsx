@@ -1,0 +1,500 @@
+/** Add a server: from the registry, by a command, a URL or JSON. It is tried before it is kept. */
+
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Keep, Problem, RegistryPage, RegistryRow, Trial, TryFields } from "../protocol";
+import type { Adding } from "../store";
+import { problemOf } from "../store";
+import { singleLine, visible } from "../text";
+import { trans } from "../translation";
+import { usePanel, useRequest, useUniqueId } from "./context";
+import { Button, Disclosure, Fact, Lines, ProblemBox, Tabs } from "./parts";
+
+type Kind = TryFields["by"];
+type Wanted = Omit<TryFields, "trial" | "keep" | "name">;
+
+type Phase =
+  | { step: "define"; problem: Problem | null }
+  | { step: "try"; trial: number; what: string }
+  | { step: "tried"; trial: number; outcome: Trial };
+
+const NO_PROBLEM: Phase = { step: "define", problem: null };
+
+/** Numbers the trials of a page, whose panels may share a connection. */
+let lastTrial = 0;
+
+export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }): JSX.Element {
+  const { model } = usePanel();
+  const [keep, setKeep] = useState<Keep>(adding.keep);
+  const [name, setName] = useState(adding.name);
+  const [kind, setKind] = useState<Kind>(adding.kind);
+  const [phase, setPhase] = useState<Phase>(NO_PROBLEM);
+  const current = useRef(0);
+  const prefix = useUniqueId();
+  const title = adding.replaces ? trans.__("Edit %1", singleLine(adding.replaces)) : trans.__("Add a server");
+
+  const start = async (wanted: Wanted): Promise<void> => {
+    const trial = (current.current = ++lastTrial + Date.now());
+    const isCurrent = (): boolean => current.current === trial;
+    setPhase({ step: "try", trial, what: wanted.what });
+    try {
+      const outcome = await model.request("try", { ...wanted, trial, keep, name });
+      if (isCurrent()) setPhase({ step: "tried", trial, outcome });
+    } catch (error) {
+      if (isCurrent()) setPhase({ step: "define", problem: problemOf(error) });
+    }
+  };
+  const drop = (trial: number): void => {
+    current.current = 0;
+    setPhase(NO_PROBLEM);
+    model.request("drop", { trial }).catch(() => undefined);
+  };
+  const close = (): void => {
+    if (phase.step !== "define") drop(phase.trial);
+    onClose();
+  };
+  const kinds = [
+    { name: "registry" as const, title: trans.__("Search") },
+    { name: "command" as const, title: trans.__("Command") },
+    { name: "url" as const, title: trans.__("URL") },
+    { name: "json" as const, title: trans.__("Paste JSON") },
+  ];
+  const form: { [K in Kind]: () => JSX.Element } = {
+    registry: () => <Search onTry={(wanted) => void start(wanted)} />,
+    command: () => (
+      <Typed
+        label={trans.__("Command")}
+        hint={trans.__("The program and its arguments; variables first: KEY=value npx -y package@1.2.3")}
+        onTry={(what) => void start({ by: "command", what })}
+      />
+    ),
+    url: () => <Remote onTry={(wanted) => void start(wanted)} />,
+    json: () => (
+      <Typed
+        key={adding.text}
+        label={trans.__("Definition as JSON")}
+        hint={trans.__("One server's entry, or the mcp.json of any program with one server in it")}
+        text={adding.text}
+        long
+        onTry={(what) => void start({ by: "json", what, ...(adding.replaces && { replaces: adding.replaces }) })}
+      />
+    ),
+  };
+  const root = useRef<HTMLDivElement>(null);
+  // The view may come after the command that opens it has looked for what to focus.
+  useEffect(() => root.current?.querySelector<HTMLElement>("[type=search], textarea")?.focus(), []);
+  return (
+    <div
+      ref={root}
+      class="mcp-view"
+      onKeyDown={(event) => event.key === "Escape" && phase.step === "define" && close()}
+    >
+      <div class="mcp-toolbar">
+        <h2 class="mcp-add-title">{title}</h2>
+        <span class="mcp-spacer" />
+        <Button onClick={close}>{trans.__("Close")}</Button>
+      </div>
+      <div class="mcp-scroll">
+        <div hidden={phase.step !== "define"}>
+          {!adding.replaces && (
+            <Tabs
+              names={kinds}
+              now={kind}
+              onChange={(to: Kind) => setKind(to)}
+              prefix={prefix}
+              label={trans.__("Ways to add a server")}
+            />
+          )}
+          <div class="mcp-add-form mcp-add-where">
+            <Labelled label={trans.__("For")}>
+              {(id) => (
+                <select
+                  id={id}
+                  class="mcp-input"
+                  value={keep}
+                  disabled={adding.replaces !== null}
+                  onChange={(event) => setKeep(event.currentTarget.value as Keep)}
+                >
+                  <option value="notebook">{trans.__("this notebook")}</option>
+                  <option value="me">{trans.__("me, in all notebooks")}</option>
+                  <option value="project">{trans.__("this project (mcp.json)")}</option>
+                </select>
+              )}
+            </Labelled>
+            {!adding.replaces && (
+              <Labelled label={trans.__("Name")}>
+                {(id) => (
+                  <input
+                    id={id}
+                    class="mcp-input"
+                    value={name}
+                    placeholder={trans.__("chosen for you if empty")}
+                    onInput={(event) => setName(event.currentTarget.value)}
+                  />
+                )}
+              </Labelled>
+            )}
+          </div>
+          {phase.step === "define" && phase.problem && (
+            <div role="alert">
+              <ProblemBox problem={phase.problem} />
+            </div>
+          )}
+          {kinds.map((each) => (
+            <div
+              key={each.name}
+              role={adding.replaces ? undefined : "tabpanel"}
+              id={`${prefix}-${each.name}`}
+              aria-labelledby={adding.replaces ? undefined : `${prefix}-tab-${each.name}`}
+              hidden={each.name !== kind}
+            >
+              {(each.name === kind || each.name === "registry") &&
+                !(adding.replaces && each.name !== kind) &&
+                form[each.name]()}
+            </div>
+          ))}
+        </div>
+        {phase.step === "try" && (
+          <div class="mcp-add-form" role="status">
+            <p>{trans.__("Trying %1\u2026 Questions about it appear above.", singleLine(phase.what).slice(0, 80))}</p>
+            <div class="mcp-actions">
+              <Button onClick={() => drop(phase.trial)}>{trans.__("Cancel")}</Button>
+            </div>
+          </div>
+        )}
+        {phase.step === "tried" && (
+          <Tried
+            outcome={phase.outcome}
+            trial={phase.trial}
+            onBack={() => drop(phase.trial)}
+            onKept={() => {
+              current.current = 0;
+              onClose();
+            }}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Labelled({ label, children }: { label: string; children: (id: string) => ComponentChildren }): JSX.Element {
+  const id = useUniqueId();
+  return (
+    <div class="mcp-add-field">
+      <label for={id}>{label}</label>
+      {children(id)}
+    </div>
+  );
+}
+
+interface TypedProps {
+  label: string;
+  hint: string;
+  text?: string;
+  long?: boolean;
+  onTry(text: string): void;
+}
+
+function Typed({ label, hint, text: begin, long, onTry }: TypedProps): JSX.Element {
+  const [text, setText] = useState(begin ?? "");
+  return (
+    <form
+      class="mcp-add-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (text.trim()) onTry(text);
+      }}
+    >
+      <Labelled label={label}>
+        {(id) => (
+          <textarea
+            id={id}
+            class="mcp-input mcp-add-code"
+            rows={long ? 8 : 3}
+            spellcheck={false}
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
+        )}
+      </Labelled>
+      <p class="mcp-muted">{hint}</p>
+      <TryButton disabled={!text.trim()} />
+    </form>
+  );
+}
+
+function Remote({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
+  const [url, setUrl] = useState("");
+  const [headers, setHeaders] = useState("");
+  return (
+    <form
+      class="mcp-add-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (url.trim()) onTry({ by: "url", what: url, headers });
+      }}
+    >
+      <Labelled label={trans.__("URL")}>
+        {(id) => (
+          <input
+            id={id}
+            class="mcp-input"
+            type="url"
+            placeholder="https://host/mcp"
+            value={url}
+            onInput={(event) => setUrl(event.currentTarget.value)}
+          />
+        )}
+      </Labelled>
+      <Labelled label={trans.__("Headers")}>
+        {(id) => (
+          <textarea
+            id={id}
+            class="mcp-input mcp-add-code"
+            rows={3}
+            spellcheck={false}
+            placeholder={trans.__("Authorization: Bearer …")}
+            value={headers}
+            onInput={(event) => setHeaders(event.currentTarget.value)}
+          />
+        )}
+      </Labelled>
+      <p class="mcp-muted">{trans.__("One header on each line. Secret values are kept in your secret store.")}</p>
+      <TryButton disabled={!url.trim()} />
+    </form>
+  );
+}
+
+function TryButton({ disabled }: { disabled: boolean }): JSX.Element {
+  return (
+    <div class="mcp-actions">
+      <button type="submit" class="mcp-button mcp-primary" disabled={disabled}>
+        {trans.__("Try it")}
+      </button>
+    </div>
+  );
+}
+
+// -- the registry
+
+function Search({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
+  const { model } = usePanel();
+  const [words, setWords] = useState("");
+  const [page, setPage] = useState<RegistryPage | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [asked, setAsked] = useState("");
+  const search = async (text: string, before: RegistryPage | null): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      const found = await model.request("search", { words: text, cursor: before?.cursor ?? "" });
+      setPage({ ...found, entries: [...(before?.entries ?? []), ...found.entries] });
+      setAsked(text);
+    } catch (error) {
+      if (!before) setPage(null);
+      setProblem(problemOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <form
+        class="mcp-add-form mcp-add-search"
+        role="search"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void search(words, null);
+        }}
+      >
+        <input
+          type="search"
+          class="mcp-input"
+          aria-label={trans.__("Search the MCP registry")}
+          placeholder={trans.__("Search the MCP registry")}
+          value={words}
+          onInput={(event) => setWords(event.currentTarget.value)}
+        />
+        <button type="submit" class="mcp-button" aria-disabled={busy}>
+          {trans.__("Search")}
+        </button>
+      </form>
+      <div role="status" class="mcp-add-notes mcp-muted">
+        {busy && <p>{trans.__("Searching\u2026")}</p>}
+        {!busy && page && !page.entries.length && <p>{trans.__("No such server in %1.", singleLine(page.registry))}</p>}
+        {page?.notes.map((note) => (
+          <p key={note}>{singleLine(note)}</p>
+        ))}
+      </div>
+      {problem && <ProblemBox problem={problem} />}
+      {page && (
+        <ul aria-label={trans.__("Servers of the registry")}>
+          {page.entries.map((entry) => (
+            <li key={entry.name}>
+              <Entry entry={entry} onTry={onTry} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {page?.cursor && (
+        <div class="mcp-actions">
+          <Button busy={busy} onClick={() => void search(asked, page)}>
+            {trans.__("More")}
+          </Button>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Entry({ entry, onTry }: { entry: RegistryRow; onTry(wanted: Wanted): void }): JSX.Element {
+  const [open, setOpen] = useState(false);
+  const ready = entry.ways.findIndex((way) => way.problem === null);
+  const [way, setWay] = useState(Math.max(0, ready));
+  const id = useUniqueId();
+  const chosen = entry.ways[way];
+  return (
+    <div class="mcp-card">
+      <button
+        type="button"
+        class="mcp-caret mcp-add-entry"
+        aria-expanded={open}
+        aria-controls={id}
+        onClick={() => setOpen(!open)}
+      >
+        <span class="mcp-ellipsis">
+          <strong>{singleLine(entry.title)}</strong> <span class="mcp-muted">{singleLine(entry.version)}</span>
+        </span>
+        {entry.status && <span class="mcp-badge mcp-badge-danger">{singleLine(entry.status.split(":")[0] ?? "")}</span>}
+      </button>
+      <p class="mcp-add-description mcp-muted">{singleLine(entry.description)}</p>
+      <div id={id} hidden={!open}>
+        {open && (
+          <div class="mcp-details">
+            <dl class="mcp-facts">
+              <Fact name={trans.__("Name")}>{singleLine(entry.name)}</Fact>
+              <Fact name={trans.__("Publisher")}>
+                {entry.is_verified
+                  ? singleLine(entry.publisher)
+                  : trans.__("%1 (not verified)", singleLine(entry.publisher))}
+              </Fact>
+              {entry.status && <Fact name={trans.__("Status")}>{singleLine(entry.status)}</Fact>}
+              {entry.website && <Fact name={trans.__("Source")}>{singleLine(entry.website)}</Fact>}
+              {chosen?.runs && (
+                <Fact name={/^https?:/.test(chosen.runs) ? trans.__("URL") : trans.__("Command")}>
+                  <code>{singleLine(chosen.runs)}</code>
+                </Fact>
+              )}
+              {chosen && chosen.inputs.length > 0 && (
+                <Fact name={trans.__("Asks for")}>{singleLine(chosen.inputs.join(", "))}</Fact>
+              )}
+            </dl>
+            {chosen?.problem && <p class="mcp-warning">{visible(chosen.problem)}</p>}
+            {!chosen && <p class="mcp-warning">{trans.__("It lists neither a package nor an address.")}</p>}
+            <div class="mcp-actions">
+              {entry.ways.length > 1 && (
+                <select
+                  class="mcp-input"
+                  aria-label={trans.__("How to run %1", singleLine(entry.title))}
+                  value={way}
+                  onChange={(event) => setWay(Number(event.currentTarget.value))}
+                >
+                  {entry.ways.map((each, index) => (
+                    <option key={index} value={index}>
+                      {singleLine(each.label)}
+                    </option>
+                  ))}
+                </select>
+              )}
+              <Button
+                primary
+                disabled={entry.is_deleted || !chosen || chosen.problem !== null}
+                label={trans.__("Try %1", singleLine(entry.title))}
+                onClick={() => onTry({ by: "registry", what: entry.name, version: entry.version, way })}
+              >
+                {trans.__("Try it")}
+              </Button>
+            </div>
+          </div>
+        )}
+      </div>
+    </div>
+  );
+}
+
+// -- the outcome
+
+function Tried(props: { outcome: Trial; trial: number; onBack(): void; onKept(): void }): JSX.Element {
+  const { outcome, trial, onBack, onKept } = props;
+  const { model, services } = usePanel();
+  const act = useRequest();
+  const [inserts, setInserts] = useState(true);
+  const [busy, setBusy] = useState(false);
+  const name = singleLine(outcome.name);
+  const save = async (): Promise<void> => {
+    setBusy(true);
+    const added = await act("keep", { trial });
+    setBusy(false);
+    if (!added) return;
+    const where = inserts ? await services.insertCode(added.cell).catch(() => null) : null;
+    const copied = where === "copied" ? ` ${trans.__("Its cell was copied: paste it into a cell.")}` : "";
+    model.notify(trans.__("%1 was added.", singleLine(added.name)) + copied);
+    onKept();
+  };
+  return (
+    <div class="mcp-add-form">
+      {outcome.notes.map((note) => (
+        <p key={note} class="mcp-warning">
+          {singleLine(note)}
+        </p>
+      ))}
+      {outcome.problem ? (
+        <>
+          <div role="alert">
+            <ProblemBox problem={outcome.problem} />
+          </div>
+          {outcome.log.some((line) => !line.includes(outcome.problem?.message ?? "")) && (
+            <Disclosure title={trans.__("Log")} open>
+              {() => <Lines label={trans.__("Log of %1", name)} text={visible(outcome.log.join("\n"))} />}
+            </Disclosure>
+          )}
+          <div class="mcp-actions">
+            <Button primary onClick={onBack}>
+              {trans.__("Back")}
+            </Button>
+          </div>
+        </>
+      ) : (
+        <>
+          <p role="status">
+            {trans._n("%2 has started: %1 tool.", "%2 has started: %1 tools.", outcome.tools.length, name)}
+          </p>
+          <p class="mcp-muted">
+            <code>{singleLine(outcome.runs)}</code>
+          </p>
+          <ul class="mcp-add-tools" aria-label={trans.__("Tools of %1", name)} tabIndex={0}>
+            {outcome.tools.map((tool) => (
+              <li key={tool.name}>
+                <strong>{singleLine(tool.name)}</strong>{" "}
+                <span class="mcp-muted">{singleLine(tool.description ?? "")}</span>
+              </li>
+            ))}
+          </ul>
+          <label class="mcp-check">
+            <input type="checkbox" checked={inserts} onChange={() => setInserts(!inserts)} />
+            <span>{trans.__("Also insert the cell that loads it")}</span>
+          </label>
+          <div class="mcp-actions">
+            <Button primary busy={busy} onClick={() => void save()}>
+              {trans.__("Save")}
+            </Button>
+            <Button onClick={onBack}>{trans.__("Cancel")}</Button>
+          </div>
+          <p class="mcp-muted">{trans.__("Will be saved in %1", singleLine(outcome.place))}</p>
+        </>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,65 @@
+/** What can be done with a server of the user's own configuration, and the button that adds one. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import type { ServerRow } from "../protocol";
+import { withAdding } from "../store";
+import { singleLine } from "../text";
+import { trans } from "../translation";
+import { useAllowed, usePanel, useRequest } from "./context";
+import type { MenuItem } from "./menu";
+import { Button } from "./parts";
+
+interface OwnServer {
+  items: MenuItem[];
+  /** The question before the server is removed. */
+  confirmation: JSX.Element | null;
+}
+
+/** What can be done with a server that a file of ipymcp's own defines. */
+export function useOwnServer(server: ServerRow): OwnServer {
+  const { model } = usePanel();
+  const act = useRequest();
+  const may = useAllowed("definition");
+  const [removing, setRemoving] = useState(false);
+  if (!server.own || !may || model.scope.server !== undefined) return { items: [], confirmation: null };
+  const name = singleLine(server.name);
+  const edit = async (replaces: string | null): Promise<void> => {
+    const found = await act("definition", { server: server.name });
+    if (!found) return;
+    const begin = { text: found.text, keep: found.keep, replaces, name: replaces ?? `${server.name}_2` };
+    model.store.set(withAdding(model.store.get(), { kind: "json", ...begin }));
+  };
+  const remove = (): void => {
+    setRemoving(false);
+    void act("remove", { server: server.name }, trans.__("%1 was removed.", name));
+  };
+  return {
+    items: [
+      { label: trans.__("Edit\u2026"), onChoose: () => void edit(server.name), isSeparate: true },
+      { label: trans.__("Duplicate\u2026"), onChoose: () => void edit(null) },
+      { label: trans.__("Remove\u2026"), onChoose: () => setRemoving(true) },
+    ],
+    confirmation: removing ? (
+      <div class="mcp-details" role="alertdialog" aria-label={trans.__("Remove %1?", name)}>
+        <p>{trans.__("Remove %1 from %2, with the secrets that only it uses?", name, singleLine(server.source))}</p>
+        <div class="mcp-actions">
+          <Button onClick={remove}>{trans.__("Remove")}</Button>
+          <Button onClick={() => setRemoving(false)}>{trans.__("Cancel")}</Button>
+        </div>
+      </div>
+    ) : null,
+  };
+}
+
+/** The button that opens the view; absent where servers may not be added. */
+export function AddButton({ primary }: { primary?: boolean }): JSX.Element | null {
+  const { model } = usePanel();
+  const may = useAllowed("try");
+  if (!may) return null;
+  return (
+    <Button primary={primary ?? false} onClick={() => model.store.set(withAdding(model.store.get()))}>
+      {trans.__("Add server\u2026")}
+    </Button>
+  );
+}

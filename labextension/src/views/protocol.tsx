@@ -1,0 +1,179 @@
+import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import type { MessageKind, MessageRow } from "../protocol";
+import { serversOf } from "../store";
+import { bytes, clock, count, duration, singleLine, visible } from "../text";
+import { trans } from "../translation";
+import { useCopy, usePanel, useSelect, useStream } from "./context";
+import { ListAndDetail } from "./detail";
+import { Button, FilterSelect, Lines, SearchField, ServerSelect, StreamBar } from "./parts";
+import { Rows } from "./rows";
+
+const KINDS: MessageKind[] = ["request", "response", "error", "notification", "batch", "malformed"];
+
+const kindTitles = (): { [Kind in MessageKind]: string } => ({
+  request: trans.__("request"),
+  response: trans.__("response"),
+  error: trans.__("error response"),
+  notification: trans.__("notification"),
+  batch: trans.__("batch"),
+  malformed: trans.__("not a message"),
+});
+
+const line = (row: MessageRow): string =>
+  `${clock(row.time, true)} ${row.sent ? "\u2192" : "\u2190"} ${visible(row.text)}`;
+
+/** The JSON-RPC messages between the kernel and a server, from when this view is opened to when it is closed. */
+export function ProtocolView({ active, server }: { active: boolean; server: string }): JSX.Element {
+  const { model } = usePanel();
+  const all = useSelect((state) => state.servers);
+  const show = (protocol: string): void => model.show("activity", { protocol });
+  return (
+    <Messages
+      key={server}
+      active={active}
+      server={server}
+      head={
+        <>
+          <Button quiet onClick={() => show("")}>
+            {"\u2039"} {trans.__("Calls")}
+          </Button>
+          <ServerSelect servers={serversOf(all)} value={server} onChange={show} />
+        </>
+      }
+    />
+  );
+}
+
+function Messages({ active, server, head }: { active: boolean; server: string; head: JSX.Element }): JSX.Element {
+  const copy = useCopy();
+  const [paused, setPaused] = useState(false);
+  const [kind, setKind] = useState<MessageKind | "">("");
+  const [search, setSearch] = useState("");
+  const [chosen, setChosen] = useState<number | null>(null);
+  const stream = useStream("protocol", server, true, active && !paused);
+  const rows = useMemo(() => {
+    const words = search.toLowerCase();
+    const isShown = (row: MessageRow): boolean =>
+      (!kind || row.type === kind) && (!words || `${row.method} ${row.text}`.toLowerCase().includes(words));
+    return stream.rows.filter(isShown).reverse();
+  }, [stream.rows, kind, search]);
+  const row = stream.rows.find((each) => each.n === chosen);
+  const titles = kindTitles();
+  const list = (
+    <>
+      <div class="mcp-toolbar mcp-filters">
+        {head}
+        <FilterSelect<typeof kind>
+          label={trans.__("Kind")}
+          value={kind}
+          options={[["", trans.__("all messages")], ...KINDS.map((each) => [each, titles[each]] as const)]}
+          onChange={setKind}
+        />
+        <SearchField label={trans.__("Search messages")} value={search} onInput={setSearch} />
+      </div>
+      <StreamBar
+        paused={paused}
+        onPause={setPaused}
+        onCopy={() => copy([...rows].reverse().map(line).join("\n"))}
+        count={
+          trans._n("%2 message", "%2 messages", rows.length, count(rows.length)) +
+          (stream.dropped > 0
+            ? trans._n(
+                ", %2 earlier message not shown",
+                ", %2 earlier messages not shown",
+                stream.dropped,
+                count(stream.dropped),
+              )
+            : "")
+        }
+      />
+      <Rows
+        count={rows.length}
+        keyOf={(at) => String(rows[at]?.n)}
+        height={24}
+        label={trans.__("Messages of %1", singleLine(server))}
+        selected={row ? rows.indexOf(row) : -1}
+        added={rows[0]?.n ?? 0}
+        onSelect={(at) => setChosen(rows[at]?.n ?? null)}
+        empty={trans.__("No messages since this view was opened.")}
+        draw={(at) => rows[at] && <MessageLine row={rows[at]} />}
+      />
+    </>
+  );
+  return (
+    <div class="mcp-view">
+      <ListAndDetail
+        list={list}
+        detail={row ? <Message row={row} /> : null}
+        subject={String(chosen ?? "")}
+        hint={trans.__("Messages are recorded while this view is open. Choose one to see it.")}
+        onBack={() => setChosen(null)}
+      />
+    </div>
+  );
+}
+
+const titleOf = (row: MessageRow): string => singleLine(row.method) || kindTitles()[row.type];
+
+function Direction({ row }: { row: MessageRow }): JSX.Element {
+  return (
+    <span title={row.sent ? trans.__("sent") : trans.__("received")}>
+      <span aria-hidden="true">{row.sent ? "\u2192" : "\u2190"}</span>
+      <span class="mcp-visually-hidden">{row.sent ? trans.__("sent") : trans.__("received")}</span>
+    </span>
+  );
+}
+
+function MessageLine({ row }: { row: MessageRow }): JSX.Element {
+  const isBad = row.type === "error" || row.type === "malformed";
+  return (
+    <>
+      <span class="mcp-muted mcp-figure">{clock(row.time)}</span>
+      <Direction row={row} />
+      <span class={isBad ? "mcp-ellipsis mcp-tone-bad" : "mcp-ellipsis"}>
+        {titleOf(row)}
+        {row.method && (row.type === "response" || row.type === "error") && (
+          <span class="mcp-muted"> {kindTitles()[row.type]}</span>
+        )}
+      </span>
+      <span class="mcp-muted mcp-figure">
+        {bytes(row.size)}
+        {row.duration !== null && ` \u00b7 ${duration(row.duration)}`}
+      </span>
+    </>
+  );
+}
+
+function Message({ row }: { row: MessageRow }): JSX.Element {
+  const copy = useCopy();
+  const text = useMemo(() => {
+    try {
+      return JSON.stringify(JSON.parse(row.text), null, 2);
+    } catch {
+      return row.text; // cut, or not JSON
+    }
+  }, [row]);
+  return (
+    <section class="mcp-tool" aria-label={trans.__("Selected message")}>
+      <div class="mcp-head">
+        <h3>{titleOf(row)}</h3>
+        <Button quiet onClick={() => copy(visible(text))}>
+          {trans.__("Copy")}
+        </Button>
+      </div>
+      <div class="mcp-muted">
+        {[
+          `${row.sent ? trans.__("sent") : trans.__("received")} ${clock(row.time, true)}`,
+          kindTitles()[row.type],
+          row.id !== null && `id ${singleLine(row.id)}`,
+          bytes(row.size),
+          row.duration !== null && trans.__("%1 after its request", duration(row.duration)),
+        ]
+          .filter(Boolean)
+          .join(" · ")}
+      </div>
+      <Lines label={trans.__("Message")} text={visible(text)} />
+    </section>
+  );
+}

@@ -1,0 +1,75 @@
+/** A server that starts or did not start: how far it is, why it failed, and what to do. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import type { ServerRow } from "../protocol";
+import { singleLine, wholeDuration } from "../text";
+import { trans } from "../translation";
+import { useAllowed, useNow, useRequest, useUniqueId } from "./context";
+import { Button, ProblemBox, stateView } from "./parts";
+
+/** Attempt, seconds and last output of a start in progress, or the error of the last with what can be done. */
+export function StartView({ server, onLog }: { server: ServerRow; onLog?: () => void }): JSX.Element | null {
+  const act = useRequest();
+  const maySet = useAllowed("set_value");
+  const mayStart = useAllowed("start") && stateView(server.state).actions[0] === "start";
+  const logs = useAllowed("logs");
+  if (server.starting) return <Progress starting={server.starting} />;
+  if (!server.error) return null;
+  return (
+    <ProblemBox
+      problem={server.error}
+      {...(mayStart && { onRetry: () => void act("start", { server: server.name }) })}
+      {...(onLog && logs && { onLog })}
+    >
+      {server.missing !== null && maySet && <MissingValue server={server.name} name={server.missing} />}
+    </ProblemBox>
+  );
+}
+
+function Progress({ starting }: { starting: NonNullable<ServerRow["starting"]> }): JSX.Element {
+  const now = useNow(true);
+  const { attempt, attempts, since, line } = starting;
+  const parts = [
+    attempt > 1 && trans.__("attempt %1 of %2", attempt, attempts),
+    wholeDuration(Math.max(0, now - since)),
+    line !== null && singleLine(line),
+  ];
+  return <div class="mcp-starting mcp-muted mcp-ellipsis">{parts.filter(Boolean).join(" · ")}</div>;
+}
+
+/** A field for a value that the definition needs. */
+function MissingValue({ server, name }: { server: string; name: string }): JSX.Element {
+  const [value, setValue] = useState("");
+  const act = useRequest();
+  const id = useUniqueId();
+  const set = (): void => {
+    if (value !== "") void act("set_value", { server, name, value });
+  };
+  return (
+    <form
+      class="mcp-missing"
+      onSubmit={(event) => {
+        event.preventDefault();
+        set();
+      }}
+    >
+      <label for={id}>{trans.__("Value of %1", singleLine(name))}</label>
+      <input
+        id={id}
+        class="mcp-input"
+        type="password"
+        autocomplete="new-password"
+        aria-describedby={`${id}-about`}
+        value={value}
+        onInput={(event) => setValue(event.currentTarget.value)}
+      />
+      <Button primary disabled={value === ""} onClick={set}>
+        {trans.__("Set and start")}
+      </Button>
+      <span class="mcp-muted" id={`${id}-about`}>
+        {trans.__("Kept as a secret, never in the file.")}
+      </span>
+    </form>
+  );
+}

@@ -1,0 +1,161 @@
+"""Servers are added in the sidebar: searched in a registry on the loopback, tried, kept, and loaded by a cell."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.notebooks import Notebook
+from tests.browser.panels import Panel
+from tests.browser.places import sidebar
+from tests.browser.test_lab_looks import faults
+from tests.browser.tour import DEMO, KEY, home
+from tests.registry import RegistryServer, registry_server
+
+Open = Callable[..., Notebook]
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    with registry_server() as served:
+        yield served
+
+
+@pytest.fixture
+def notebook(open_notebook: Open, registry: RegistryServer, tmp_path: Path) -> Notebook:
+    """A notebook of a user who can run `uvx`, and whose kernel asks the registry."""
+    notebook = open_notebook(home(tmp_path / "home", registry.address), "")
+    notebook.run(0)
+    return notebook
+
+
+def begin(page: Page) -> Panel:
+    panel = sidebar(page)
+    expect(panel.button("Add server…")).to_be_visible()
+    page.evaluate("jupyterapp.commands.execute('ipymcp:add-server')")
+    expect(panel.root.get_by_role("heading", name="Add a server")).to_be_visible()
+    return panel
+
+
+def field(panel: Panel, label: str) -> Any:
+    return panel.root.locator("textarea, input").and_(panel.root.get_by_label(label, exact=True))
+
+
+def test_a_server_is_searched_asked_for_its_values_tried_and_saved_with_its_cell(
+    notebook: Notebook, page: Page, tmp_path: Path
+) -> None:
+    panel = begin(page)
+    search = panel.root.get_by_role("searchbox", name="Search the MCP registry")
+    expect(search).to_be_focused()
+    search.fill("clock")
+    search.press("Enter")
+    entries = panel.root.get_by_role("list", name="Servers of the registry")
+    entries.get_by_role("button", name="Clock 1.1.0").click()
+    expect(entries).to_contain_text("uvx clock-mcp@1.1.0")
+    expect(entries).to_contain_text("io.github.example (not verified)")
+    for width in (300, 420):
+        page.screenshot(path=tmp_path / f"search-{width}.png")
+    assert faults(panel) == []
+    panel.press("Try Clock")
+    question = panel.root.get_by_role("alertdialog")
+    question.get_by_label("CLOCK_KEY").fill(KEY)
+    page.screenshot(path=tmp_path / "values.png")
+    question.get_by_role("button", name="Send").click()
+    expect(question).to_contain_text("is to be added to this notebook")
+    expect(question).to_contain_text("uvx clock-mcp@1.1.0 --format=iso")
+    page.screenshot(path=tmp_path / "trust.png")
+    question.get_by_role("checkbox").check()
+    question.get_by_role("button", name="Trust selected").click()
+    expect(panel.root.get_by_role("list", name="Tools of clock")).to_contain_text("settings")
+    page.screenshot(path=tmp_path / "tried.png")
+    assert faults(panel) == []
+    panel.press("Save")
+    panel.expect_state("clock", "ready")
+    notebook.until_idle()
+    cell = notebook.source(1)
+    assert "clock-mcp@1.1.0" in cell
+    assert KEY not in cell
+    assert "${secret:clock-CLOCK_KEY}" in cell
+
+
+def test_a_command_a_url_and_json_are_ways_too(notebook: Notebook, page: Page, tmp_path: Path) -> None:
+    panel = begin(page)
+    panel.root.get_by_role("tab", name="Command").click()
+    field(panel, "Command").fill(" ".join(DEMO))
+    field(panel, "Name").fill("mine")
+    page.screenshot(path=tmp_path / "command.png")
+    assert faults(panel) == []
+    panel.press("Try it")
+    expect(panel.root.get_by_role("list", name="Tools of mine")).to_contain_text("echo")
+    panel.root.get_by_label("Also insert the cell that loads it").uncheck()
+    panel.press("Save")
+    panel.expect_state("mine", "ready")
+    assert notebook.source(1) == ""
+
+    panel = begin(page)
+    panel.root.get_by_role("tab", name="URL").click()
+    field(panel, "URL").fill("http://127.0.0.1:9/mcp")
+    page.screenshot(path=tmp_path / "url.png")
+    panel.press("Try it")
+    expect(panel.root.get_by_role("alert").filter(has_text="could not be opened")).to_be_visible()
+    page.screenshot(path=tmp_path / "failed.png")
+    panel.press("Back")
+
+    panel.root.get_by_role("tab", name="Paste JSON").click()
+    panel.root.get_by_role("combobox", name="For").select_option("me")
+    field(panel, "Name").fill("")
+    document = {
+        "mcpServers": {"pasted": {"command": DEMO[0], "args": DEMO[1:], "env": {"API_KEY": "abcdefgh12345678"}}}
+    }
+    field(panel, "Definition as JSON").fill(json.dumps(document))
+    panel.press("Try it")
+    expect(panel.root.get_by_role("list", name="Tools of pasted")).to_contain_text("echo")
+    panel.press("Save")
+    panel.expect_state("pasted", "ready")
+    notebook.until_idle()
+    assert notebook.source(1) == "%mcp load pasted"
+    file = tmp_path / "home" / "config" / "ipymcp" / "mcp.json"
+    assert json.loads(file.read_text())["mcpServers"]["pasted"]["env"] == {"API_KEY": "${secret:pasted-API_KEY}"}
+
+    panel.root.get_by_role("button", name="Actions of pasted").click()
+    page.get_by_role("menuitem", name="Edit…").click()
+    expect(panel.root.get_by_role("heading", name="Edit pasted")).to_be_visible()
+    editor = field(panel, "Definition as JSON")
+    editor.fill(editor.input_value().replace("{", '{\n  "timeout": 7,', 1))
+    page.screenshot(path=tmp_path / "edit.png")
+    panel.press("Try it")
+    panel.press("Save")
+    expect(panel.root.get_by_role("heading", name="Edit pasted")).to_have_count(0)
+    assert json.loads(file.read_text())["mcpServers"]["pasted"]["timeout"] == 7
+    panel.root.get_by_role("button", name="Actions of pasted").click()
+    page.get_by_role("menuitem", name="Remove…").click()
+    panel.press("Remove")
+    expect(panel.server("pasted")).to_have_count(0)
+    assert json.loads(file.read_text())["mcpServers"] == {}
+
+
+def test_servers_of_a_file_are_loaded_from_the_file_browser(notebook: Notebook, work: Path, page: Page) -> None:
+    document = {"mcpServers": {"theirs": {"command": DEMO[0], "args": DEMO[1:]}}}
+    (work / "theirs.json").write_text(json.dumps(document))
+    panel = sidebar(page)
+    expect(panel.button("Add server…")).to_be_visible()
+    page.evaluate(f"jupyterapp.commands.execute('filebrowser:go-to-path', {{path: '{work.name}'}})")
+    item = page.get_by_role("listitem", name="theirs.json")
+    item.click(button="right")
+    page.get_by_role("menuitem", name="Load MCP Servers of This File").click()
+    question = panel.root.get_by_role("alertdialog")
+    expect(question).to_contain_text("theirs")
+    question.get_by_role("checkbox").check()
+    question.get_by_role("button", name="Trust selected").click()
+    panel.expect_state("theirs", "ready")
+
+
+def test_the_menu_and_the_launcher_offer_it(notebook: Notebook, page: Page) -> None:
+    page.get_by_role("menuitem", name="MCP", exact=True).click()
+    expect(page.get_by_role("menuitem", name="Add MCP Server…")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.evaluate("jupyterapp.commands.execute('launcher:create')")
+    expect(page.locator(".jp-LauncherCard", has_text="Add MCP Server")).to_be_visible()

@@ -1,0 +1,58 @@
+"""The panel in the main area, its servers in JupyterLab's list of what runs, and the keys that lead to it."""
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.panels import Panel
+from tests.browser.places import sidebar
+
+NAME = "notebook.ipynb"
+
+
+def test_a_wide_panel_follows_its_notebook(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "%mcp stop demo;")
+    notebook.run(0)
+    panel = sidebar(page)
+    expect(panel.root.get_by_role("heading", name="MCP servers")).to_contain_text(NAME)
+    panel.press("Open in main area")
+    tab = page.get_by_role("tab", name=f"MCP: {NAME}")
+    expect(tab).to_be_visible()
+    wide = Panel(page.locator(".jp-MainAreaWidget .ipymcp-sidebar"))
+    notebook.run(1)
+    wide.expect_state("demo", "ready")
+    wide.find_tool("echo", "demo.echo")
+    expect(panel.root.get_by_role("tab", name="Servers")).to_have_attribute("aria-selected", "true")
+    notebook.restart()
+    expect(wide.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
+    notebook.run(0)
+    notebook.run(1)
+    wide.expect_state("demo", "ready")
+    page.evaluate("[...jupyterapp.shell.widgets('main')].find(each => each.context).dispose()")
+    expect(tab).to_have_count(0)
+
+
+def test_servers_are_among_the_running_and_can_be_stopped_there(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;")
+    notebook.run(0)
+    sidebar(page).expect_state("demo", "ready")
+    page.evaluate("jupyterapp.shell.activateById('jp-running-sessions')")
+    running = page.locator("#jp-running-sessions")
+    row = running.locator(".jp-RunningSessions-item", has_text=f"demo · {NAME}")
+    expect(row).to_be_visible()
+    row.hover()
+    row.locator(".jp-RunningSessions-itemShutdown").click()
+    sidebar(page).expect_state("demo", "stopped")
+    expect(row).to_have_count(0)
+
+
+def test_keys_open_the_panel_and_find_a_tool(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "")
+    notebook.run(0)
+    notebook.cell(1).locator(".cm-content").click()
+    expect(page.get_by_role("button", name="MCP 1/1")).to_be_visible()
+    page.keyboard.press("Alt+Shift+M")
+    root = page.locator("#ipymcp-sidebar")
+    expect(root.get_by_role("tab", name="Servers")).to_be_focused()
+    notebook.cell(1).locator(".cm-content").click()
+    page.keyboard.press("Alt+Shift+T")
+    expect(root.get_by_role("searchbox", name="Search tools")).to_be_focused()

@@ -1,0 +1,122 @@
+"""Chats that outlive their kernel, and recorded answers that come again."""
+
+import re
+
+import pytest
+
+from tests.asking import CALL, MAIL, SEND, address, ask, asked, asking_kernel, failure, shown
+from tests.conftest import StartKernel
+from tests.kernels import Kernel
+
+
+@pytest.fixture
+def kernel(start_kernel: StartKernel, models: str) -> Kernel:
+    return asking_kernel(start_kernel, models)
+
+
+def test_a_chat_goes_on_after_a_limit_an_interrupt_and_the_kernel(kernel: Kernel, models: str) -> None:
+    stopped = ask(kernel, f"remember {CALL}", "loop", "--chat c --rounds 2 --allow *")
+    assert failure(stopped)[1].startswith(
+        "  --rounds 4 allows more · chat 'c' has the partial answer · --continue goes on"
+    )
+
+    assert shown(ask(kernel, "", options="--chat c --continue"))[1] == "You said: Go on."
+    cell = kernel.start(f"%mcp ask -m slow --base-url {address(kernel)} --chat c and then?")
+    cell.wait_for(lambda outcome: any("You" in one for one in shown(outcome)), 30)
+    kernel.interrupt()
+    assert "a --chat goes on with --continue" in failure(cell.wait(10))[1]
+
+    kernel.restart()
+    kernel.run(f"%load_ext ipymcp\nurl = '{models}/v1'\nfrom ipymcp import mcp")
+    assert failure(ask(kernel, "hey", options="--chat d --continue")) == [
+        "McpError: there is no chat 'd' to continue",
+        f"  mcp.chats has all · in: %mcp ask -m echo --base-url {models}/v1 --chat d --continue hey",
+    ]
+    assert shown(ask(kernel, "still there?", options="--chat c --continue"))[1] == "You said: still there?"
+    sent = asked(models)[-1]["messages"]
+    assert [one["content"] for one in sent if one["role"] == "user"] == [
+        f"remember {CALL}",
+        "Go on.",
+        "and then?",
+        "still there?",
+    ]
+    assert len([one for one in sent if one["role"] == "tool"]) == 2
+    assert kernel.run("list(mcp.chats), len(mcp.chats['c']) > 8").text == "(['c'], True)"
+
+    kernel.run("answer = mcp.ask('first', model='echo', base_url=url)\nmessages = mcp.chats['c']")
+    kernel.run("mcp.ask('second', model='echo', base_url=url, history=answer)")
+    assert [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"] == ["first", "second"]
+    kernel.run("mcp.ask('last', model='echo', base_url=url, history=messages)")
+    assert len(asked(models)[-1]["messages"]) > len(sent)
+    assert failure(kernel.run("mcp.ask('x', model='echo', base_url=url, history=[1])"))[0] == (
+        "McpError: the history is not a conversation of ipymcp"
+    )
+    ask(kernel, "afresh", options="--chat c")
+    assert [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"][-1] == "afresh"
+    kernel.run("mcp.chats.forget('c')")
+    assert kernel.run("list(mcp.chats)").text == "[]"
+
+
+def test_a_recorded_answer_comes_again_without_the_model(kernel: Kernel, models: str) -> None:
+    kernel.run("%config IPyMCP.replay = 'auto'\nfrom pathlib import Path\nfile = Path('mcp-answers.json')")
+    kernel.run(MAIL)
+    question = f'{CALL} {SEND} demo__query({{"table": "penguins"}})'
+    options = "--tools demo.echo,demo.query,mail.send --allow *"
+    first = ask(kernel, question, "tools", options)
+    assert " · asked again: nothing is recorded yet" in shown(first)[0]
+    assert shown(first)[-1] == "2 requests, 22 tokens in, 14 out · recorded in mcp-answers.json"
+    before = len(asked(models))
+
+    again = ask(kernel, question, "tools", f"{options} --replay only --out answer")
+
+    assert len(asked(models)) == before
+    assert shown(again)[0].endswith(" · replayed from mcp-answers.json")
+    assert shown(again)[1] == "Let me see. " and shown(again)[-2] == shown(first)[-2]
+    assert [one.partition(" · ")[0] for one in shown(again)[2:5]] == ["demo.echo", "mail.send", "demo.query"]
+    assert re.fullmatch(r"replayed from mcp-answers.json of \d{4}-\d\d-\d\d: nothing was sent", shown(again)[-1])
+    assert kernel.run("answer.is_replayed, answer.usage.requests, len(answer.calls)").text == "(True, 0, 3)"
+    sent = "[one['tool'] for one in mcp.history(limit=20)].count('mail.send')"
+    assert kernel.run(sent).text == "1", "what changes something is not done again"
+
+    refused = failure(ask(kernel, f"{question} now", "tools", f"{options} --replay only"))
+    why = "the prompt or a variable in it changed, or is new"
+    assert refused[0] == f"McpError: mcp-answers.json has no such answer: {why}"
+    assert refused[1].startswith("  --replay auto asks the model and records its answer")
+    fewer = ask(kernel, question, "tools", "--tools demo.echo,mail.send --allow *")
+    assert " · asked again: demo.query was removed" in shown(fewer)[0]
+    other = failure(ask(kernel, question, "echo", f"{options} --replay only"))[0]
+    assert other.endswith("the model changed from tools to echo")
+    kernel.run("text = file.read_text().replace('Adelie', 'Adélie')\nfile.write_text(text)")
+    result = failure(ask(kernel, question, "tools", f"{options} --replay only"))[0]
+    assert result.endswith("the result of demo.query changed"), "it only reads, so it was called again"
+    kernel.run("file.write_text('{')")
+    assert failure(ask(kernel, question, "tools", options))[0].startswith("McpError: mcp-answers.json cannot be read: ")
+
+
+def test_a_chat_and_typed_answers_are_replayed_in_another_kernel(kernel: Kernel, models: str) -> None:
+    cells = (
+        "%load_ext ipymcp\nfrom ipymcp import mcp\n%config IPyMCP.replay = 'auto'\n"
+        "from dataclasses import dataclass\nfrom pydantic_ai.models.test import TestModel\n"
+        "@dataclass\nclass City:\n    name: str\n    people: int\ntoken = 'sk-very-secret'\n"
+        "from ipymcp.masking import masks\nmasks.add(token)\n"
+        "def ask(text): return mcp.ask(text, model='echo', base_url=url, chat='c', tools='-')\n"
+        "one, two = ask(f'first {token}'), ask('second')\n"
+        "three = mcp.ask('hey', model=TestModel(call_tools=[]), returns=City, tools='-')\n"
+    ).replace("tools='-'", "tools='!*'")
+    assert kernel.run(cells).status == "ok"
+    assert kernel.run("one.is_replayed, two.is_replayed, three.is_replayed").text == "(False, False, False)"
+    kernel.restart()
+    before = len(asked(models))
+
+    assert kernel.run("url = 'http://127.0.0.1:9/v1'\n" + cells).status == "ok"
+
+    assert kernel.run("one.is_replayed, two.is_replayed, three.is_replayed, three.data").text == (
+        "(True, True, True, City(name='a', people=0))"
+    )
+    assert len(asked(models)) == before
+    assert kernel.run("'very-secret' in open('mcp-answers.json').read(), str(one)").text == (
+        "(False, 'You said: first [secret]')"
+    )
+    kernel.run(f"url = '{models}/v1'\nthird = ask('third')")
+    said = [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"]
+    assert said == ["first [secret]", "second", "third"], "the chat goes on from what was replayed"

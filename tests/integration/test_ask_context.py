@@ -1,0 +1,198 @@
+"""What a question refers to, in real kernels with real libraries: figures, errors, sources, resources, prompts."""
+
+import base64
+import itertools
+import sys
+from typing import Any
+
+import pytest
+
+from tests.asking import MAIL, SEND, ask, asked, failure, shown
+from tests.conftest import StartKernel
+from tests.kernels import Kernel
+from tests.scripted import DEMO
+
+
+@pytest.fixture
+def kernel(start_kernel: StartKernel, models: str) -> Kernel:
+    """A kernel with the libraries of figures, the demo server, and a way to the scripted models."""
+    others = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": models}
+    others |= {"GOOGLE_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": models, "MPLBACKEND": "agg"}
+    kernel = start_kernel("models", env={"OPENAI_API_KEY": "k", **others})
+    setup = f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}\nurl = '{models}/v1'"
+    assert kernel.run(setup).status == "ok"
+    return kernel
+
+
+def sent(models: str) -> Any:
+    """The content of the last message of the user."""
+    return asked(models)[-1]["messages"][-1]["content"]  # type: ignore[index]
+
+
+def images(content: Any) -> list[tuple[str, bytes]]:
+    """The images in a message for Chat Completions, each with the text before it."""
+    found = [
+        (before["text"], part["image_url"]["url"])
+        for before, part in itertools.pairwise(content)
+        if part["type"] == "image_url"
+    ]
+    return [(name, base64.b64decode(url.partition(",")[2])) for name, url in found]
+
+
+FIGURES = """
+import io
+import matplotlib.pyplot as plt, PIL.Image, plotly.graph_objects as go
+from IPython.display import Image
+fig, axes = plt.subplots()
+axes.plot([1, 2, 3])
+photo = PIL.Image.new("RGB", (3000, 2000), "red")
+file = io.BytesIO(); photo.resize((30, 20)).save(file, "PNG")
+shot, link = Image(data=file.getvalue()), Image(url="https://example.org/x.png")
+plot = mcp.demo.plot(kind="bar", values=[1.0, 2.0])
+chart = go.Figure(go.Bar(x=["a", "b"], y=[3, 4], name="sales"), layout={"title": "Sales"})
+"""
+
+
+def test_figures_and_images_are_sent_as_images_with_their_names(kernel: Kernel, models: str) -> None:
+    assert kernel.run(FIGURES).status == "ok"
+
+    outcome = ask(kernel, "Compare $fig, $axes, $photo, $shot and $plot.")
+
+    found = dict(images(sent(models)))
+    assert [*found] == ["fig:", "axes:", "photo:", "shot:", "plot:"]
+    assert [data[:4] for data in found.values()] == [b"\x89PNG", b"\x89PNG", b"\xff\xd8\xff\xe0", *[b"\x89PNG"] * 2]
+    assert sent(models)[-1]["text"].startswith("Compare fig, axes, photo, shot and ")
+    line = shown(outcome)[0]
+    assert " · $shot: Image, image of 30 x 20 · " in line
+    assert " · attached: about 8,0" in line
+
+
+def test_a_large_image_is_shrunk(kernel: Kernel) -> None:
+    kernel.run(FIGURES)
+
+    outcome = kernel.run(
+        "from ipymcp.llm.prompting import fill\n"
+        "data = fill('$photo', {'photo': photo}).images[0].image.data\nprint(PIL.Image.open(io.BytesIO(data)).size)"
+    )
+
+    assert outcome.stdout == "(1568, 1045)\n"
+
+
+def test_a_model_without_eyes_is_told_in_one_line(kernel: Kernel, models: str) -> None:
+    kernel.run(FIGURES)
+
+    outcome = ask(kernel, "What is in $shot?", "gpt-3.5-turbo")
+
+    said = "[Image, image of 30 x 20: not sent, this model takes no images]"
+    assert sent(models) == f"What is in {said}?"
+    assert " · $shot: Image, image of 30 x 20, not sent · " in shown(outcome)[0]
+
+
+def test_what_cannot_be_drawn_is_described(kernel: Kernel, models: str) -> None:
+    kernel.run(FIGURES + "\nbroken, other = plt.subplots()\nother.set_title('$\\\\nosuchthing{$')")
+
+    ask(kernel, "What of $chart, $link and $broken?")
+
+    text = sent(models)
+    assert '"titles": {"title": "Sales", "x": null, "y": null}' in text
+    assert '{"type": "bar", "name": "sales", "x": ["a", "b"], "y": [3, 4]}' in text
+    assert "[Image of a URL, which is not fetched: https://example.org/x.png]" in text
+    assert "Figure, which could not be drawn: ValueError: " in text
+
+
+@pytest.mark.parametrize("model", ["anthropic:echo", "google:echo"])
+def test_other_providers_get_images_too(kernel: Kernel, models: str, model: str) -> None:
+    kernel.run(FIGURES)
+    kernel.run(f"%mcp ask -m {model} What is in $shot?")
+
+    request = asked(models)[-1]
+    content = request["messages"][-1]["content"] if "messages" in request else request["contents"][-1]["parts"]  # type: ignore[index]
+    assert "iVBORw0KGgo" in str(content)
+    assert content[-1]["text"] == "What is in shot?"
+
+
+def test_fix_sends_the_last_error_with_its_traceback_and_cell(kernel: Kernel, models: str) -> None:
+    assert failure(ask(kernel, "", options="--fix"))[0] == "McpError: there is no error to fix"
+    kernel.run("def ratio(a, b):\n    return a / b")
+    kernel.run("password = 'hunter2hunter2'\nprint('starts')\nratio(1, 0)")
+    assert failure(kernel.run("%mcp ask --fix"))[0] == "McpError: no model is set"
+
+    outcome = ask(kernel, "", options="--fix")
+
+    text = sent(models)
+    assert text.startswith("My code failed with this error. Why did it, and what is the corrected cell?\n\nerr\n\n<var")
+    assert "ratio(1, 0)\n" in text and "return a / b\n" in text and "ZeroDivisionError: division by zero" in text
+    assert "The cell:\npassword = '•••• (14 characters)'\nprint('starts')\nratio(1, 0)" in text
+    assert "IPython/core" not in text
+    assert " · $err: ZeroDivisionError with its traceback and its cell · " in shown(outcome)[0]
+    ask(kernel, "Explain it in French.", options="--fix")
+    assert sent(models).startswith("Explain it in French.\n\nerr\n\n<variable")
+
+
+def test_err_is_the_last_error_unless_the_notebook_has_a_variable_of_that_name(kernel: Kernel, models: str) -> None:
+    kernel.run("for x in [1]\n    pass")
+    ask(kernel, "What is $err?")
+    assert "SyntaxError: expected ':'" in sent(models) and "The cell:\nfor x in [1]\n    pass" in sent(models)
+    kernel.run("err = 12")
+    ask(kernel, "What is $err?")
+    assert sent(models) == "What is 12?"
+
+
+def test_a_function_and_a_class_of_a_cell_are_sent_as_their_sources(kernel: Kernel, models: str) -> None:
+    kernel.run("class Bird:\n    def mass(self):\n        return 3.7\n\ndef heavy(bird):\n    return bird.mass() > 4")
+
+    ask(kernel, "Test $Bird and $heavy.")
+
+    assert '<variable name="Bird">\nclass Bird:\n    def mass(self):\n        return 3.7\n</variable>' in sent(models)
+    assert '<variable name="heavy">\ndef heavy(bird):\n    return bird.mass() > 4\n</variable>' in sent(models)
+
+
+def test_a_resource_is_read_and_doubted_from_then_on(kernel: Kernel, models: str) -> None:
+    kernel.run(MAIL)
+
+    outcome = ask(kernel, f"Sum up @mail:page://front, please. {SEND}", "tools")
+
+    assert " · @mail:page://front: ResourceResult, " in shown(outcome)[0]
+    assert shown(outcome)[0].endswith(" · untrusted content from mail page://front")
+    first = asked(models)[-2]["messages"][-1]["content"]  # type: ignore[index]
+    assert first.startswith("Sum up ") and "Dear assistant" in first
+    assert "Not done: needs your consent because the model has read untrusted content" in shown(outcome)[-2]
+    ask(kernel, "Sum up @mail:front.", "tools")
+    assert "Dear assistant" in sent(models), "by its name"
+
+
+def test_a_prompt_of_a_server_is_sent_with_its_arguments(kernel: Kernel, models: str) -> None:
+    kernel.run("kind = 'Gentoo'")
+    outcome = ask(kernel, "/demo.describe species=$kind Be brief.")
+
+    assert " · /demo.describe species=$kind: PromptResult, " in shown(outcome)[0]
+    assert "Gentoo" in sent(models) and sent(models).endswith("Be brief.") is ("\n" not in sent(models))
+    assert shown(outcome)[0].endswith(" · untrusted content from demo describe")
+
+
+def test_what_is_unknown_is_one_line(kernel: Kernel, models: str) -> None:
+    kernel.run(MAIL)
+    before = len(asked(models))
+
+    def first_two(text: str) -> list[str]:
+        return [line.strip().partition(" · in: ")[0] for line in failure(ask(kernel, text))[:2]]
+
+    assert first_two("What of $nothing_at_all?") == [
+        "UnknownName: there is no variable 'nothing_at_all'",
+        "$$nothing_at_all sends the text $nothing_at_all",
+    ]
+    assert "did you mean" in "".join(first_two("Read @mail:frond"))
+    assert "describe" in "".join(first_two("/demo.describ species=x"))
+    assert "species" in first_two("/demo.describe")[0]
+    assert len(asked(models)) == before
+
+
+def test_a_dry_run_shows_what_would_be_attached(kernel: Kernel, models: str) -> None:
+    kernel.run(FIGURES)
+    before = len(asked(models))
+
+    outcome = ask(kernel, "What is in $shot?", options="--dry-run")
+
+    assert len(asked(models)) == before
+    assert outcome.text is not None and "shot (image/png)" in outcome.text
+    assert "attached: about 1,600 tokens" in outcome.text

@@ -1,0 +1,446 @@
+"""Maps on other processes: what travels, who calls, and what is left when a worker dies."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import resource_tracker as tracker
+from pathlib import Path
+from typing import Any
+
+import dask.bag
+import dask.dataframe
+import pandas as pd
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+
+from ipymcp import (
+    ArgumentError,
+    CommandNotFound,
+    ConfigError,
+    Mcp,
+    McpError,
+    PolicyError,
+    SecretError,
+)
+from ipymcp.interaction.questions import PageReply
+from tests.bad_servers import connected
+from tests.kernels import Kernel
+from tests.row_server import SERVER, calls, server
+from tests.unit.scripted_interface import ScriptedInterface
+
+OUTPUT = {
+    "type": "object",
+    "properties": {
+        "length": {"type": "integer"},
+        "name": {"$ref": "#/$defs/Name"},
+        "times": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    },
+    "$defs": {"Name": {"type": "object", "properties": {"upper": {"type": "string"}}}},
+}
+KEYS = [str(each) for each in range(200)]
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def resource_tracker() -> None:
+    """The process that multiprocessing starts with the first pool, and that stays."""
+    tracker.ensure_running()
+
+
+@pytest.fixture
+def mcp(record: Path) -> Iterator[Mcp]:
+    with connected(server(record)) as mcp:
+        yield mcp
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(2) as local, Client(local) as client:
+        yield client
+
+
+@pytest.fixture
+def pool() -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def cluster(workers: int) -> LocalCluster:
+    return LocalCluster(n_workers=workers, threads_per_worker=2, dashboard_address="127.0.0.1:0")
+
+
+def servers_of(record: Path) -> list[psutil.Process]:
+    return [one for one in psutil.process_iter(["cmdline"]) if str(record) in (one.info["cmdline"] or [])]
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# -- what travels -----------------------------------------------------------------------------------------------------
+
+
+def test_a_pickle_has_no_value_of_a_variable_or_secret(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", "planted-variable-value")
+    env = {"TOKEN": "${PLANTED}", "OTHER": "${secret:stored}", "MODE": "fast"}
+    with connected({}) as mcp:
+        mcp._host.store.secrets.set("stored", "planted-secret-value")
+        mcp.load(server(record, env=env))
+        sent = pickle.dumps(mcp.rows.read)
+        token = pickle.loads(sent)
+    assert b"${PLANTED}" in sent and b"${secret:stored}" in sent and b"fast" in sent
+    assert b"planted-" not in sent
+    assert repr(token) == "<tool rows.read, from another process>"
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"env": {"API_TOKEN": "planted-literal"}}, "env.API_TOKEN"),
+        ({"env": {"URL": "postgres://me:planted-literal@host/db"}}, "env.URL"),
+        ({"args": [SERVER, "record", "0", "--api-key", "planted-literal"]}, "args[4]"),
+    ],
+)
+def test_a_definition_with_a_secret_written_out_is_not_pickled(record: Path, more: Any, place: str) -> None:
+    with connected(server(record, **more)) as mcp, pytest.raises(SecretError) as caught:
+        pickle.dumps(mcp.rows.read)
+    assert caught.value.message == f"its definition contains a secret ({place}), which does not leave this process"
+    assert caught.value.hint == "write ${VARIABLE} or ${secret:NAME} there: each worker reads its own"
+
+
+def test_a_pickled_tool_is_called_where_it_is_unpickled(mcp: Mcp, record: Path, pool: Executor) -> None:
+    tool: Any = mcp.rows.read
+    assert pool.submit(tool, "ab").result().data["length"] == 2
+    assert pool.submit(tool.call, {"key": "abc"}).result().data["length"] == 3
+    assert calls(record) == {"read ab": 1, "read abc": 1}
+
+
+def test_a_pickled_tool_that_needs_consent_is_refused_where_no_one_can_be_asked(mcp: Mcp, pool: Executor) -> None:
+    mcp.policy.ask("rows.read")
+    tool: Any = mcp.rows.read
+    with pytest.raises(PolicyError, match="needs your consent, and no one can be asked on the worker") as caught:
+        pool.submit(tool, "ab").result()
+    assert caught.value.hint == "mcp.rows.read.map(rows, executor=…) asks once for all its calls"
+    with pytest.raises(PolicyError):
+        pool.submit(tool.map, ["ab"]).result()
+    mcp.policy.deny("rows.read")
+    with pytest.raises(PolicyError):
+        pickle.dumps(mcp.rows.read)
+
+
+@pytest.mark.parametrize("answer", ["once", "no"])
+def test_one_question_covers_the_calls_of_all_workers(mcp: Mcp, record: Path, client: Client, answer: Any) -> None:
+    user = ScriptedInterface(PageReply(answer=answer))
+    mcp.policy.ask("rows.*")
+    mcp._host.questions.terminal = lambda: user
+    if answer == "no":
+        with pytest.raises(PolicyError):
+            mcp.rows.write.map(["a", "b", "c"], executor=client)
+        assert not calls(record)
+    else:
+        assert mcp.rows.write.map(["a", "b", "c"], executor=client).summary["succeeded"] == 3
+    assert [question.calls[0].sentence for question in user.asked] == ["You want to run rows.write 3 times"]
+
+
+# -- who calls --------------------------------------------------------------------------------------------------------
+
+
+def test_dask_workers_call_once_for_each_row_and_one_session_serves_each_process(
+    mcp: Mcp, record: Path, client: Client
+) -> None:
+    frame = pd.DataFrame({"key": KEYS}, index=[f"i{key}" for key in KEYS])
+    found = mcp.rows.read.map(frame, executor=client, concurrency=4)
+    assert found.df["name.upper"].tolist() == KEYS
+    assert found.df.index.tolist() == frame.index.tolist()
+    assert found.summary["calls"] == len(KEYS)
+    assert set(calls(record).values()) == {1}
+    assert 2 <= len(servers_of(record)) <= 3  # here, and one for each worker that had a chunk
+    written = mcp.rows.write.map(KEYS[:20], executor=client)
+    assert written.summary["succeeded"] == 20
+    assert len(servers_of(record)) <= 3
+    assert client.list_datasets() == ()
+
+
+def test_calls_of_workers_are_in_the_history(mcp: Mcp, client: Client) -> None:
+    mcp.rows.read.map(["a", "bb"], executor=client)
+    [entry] = list(mcp.history())
+    assert (entry["tool"], entry["calls"], entry["outcome"]) == ("rows.read", 2, "done")
+    assert [row["tool"] for row in mcp.history(map=entry["map"])] == ["rows.read", "rows.read"]
+
+
+def test_a_pool_of_spawned_processes_calls_the_rows(mcp: Mcp, record: Path, pool: Executor) -> None:
+    assert mcp.rows.read.map(KEYS, executor=pool).df["name.upper"].tolist() == KEYS
+    assert mcp.rows.write.map(KEYS[:20], executor=pool).summary["succeeded"] == 20
+    pool.shutdown()
+    wait_until(lambda: len(servers_of(record)) == 1)
+    assert set(calls(record).values()) == {1}
+
+
+def test_the_engines_of_ipyparallel_call_the_rows(mcp: Mcp, record: Path, tmp_path: Path) -> None:
+    import ipyparallel
+
+    with ipyparallel.Cluster(n=1, ipython_dir=str(tmp_path / "ipython"), log_level=50) as engines:
+        found = mcp.rows.read.map(KEYS[:50], executor=engines.load_balanced_view().executor)
+        assert found.df["name.upper"].tolist() == KEYS[:50]
+    wait_until(lambda: len(servers_of(record)) == 1)
+    assert set(calls(record).values()) == {1}
+
+
+def test_threads_are_workers_here(mcp: Mcp, record: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        assert mcp.rows.read.map(["a", "b"], executor=pool).summary["succeeded"] == 2
+    assert len(servers_of(record)) == 1
+
+
+def test_what_is_no_executor_is_said(mcp: Mcp) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        mcp.rows.read.map(["a"], executor=2)
+    assert caught.value.message == "map: executor: expected a dask.distributed Client or an Executor, got 2"
+
+
+def test_a_rate_holds_over_all_workers(mcp: Mcp, client: Client) -> None:
+    mcp.rows.read.map(["a"], executor=client)
+    began = time.monotonic()
+    mcp.rows.read.map(KEYS[:21], executor=client, rate="10/s")
+    assert time.monotonic() - began >= 2.0
+
+
+def test_failures_in_a_row_stop_the_map_and_resume_goes_on(mcp: Mcp, client: Client) -> None:
+    found = mcp.rows.read.options(timeout=0.05).map(
+        KEYS[:40], seconds=0.5, retries=0, stop_after=3, concurrency=1, executor=client
+    )
+    assert found.summary["stopped"] == "after 3 failures in a row"
+    assert found.summary["not called"] >= 20
+    assert found.summary["failed"] + found.summary["not called"] == 40
+    with pytest.raises(McpError):
+        mcp.rows.read.options(timeout=0.05).map(["a"], seconds=0.5, retries=0, on_error="raise", executor=client)
+
+
+# -- what a worker lacks ----------------------------------------------------------------------------------------------
+
+
+def test_a_variable_that_a_worker_lacks_is_one_error(
+    record: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANTED", "1")
+    with connected(server(record, env={"MODE": "${PLANTED}"})) as mcp:
+        with pytest.raises(ConfigError, match=r"on the worker tcp://.*PLANTED"):
+            mcp.rows.write.map(["a", "b"], executor=client)
+        assert mcp.maps[-1].summary["not called"] == 2
+    assert not calls(record)
+
+
+def test_a_secret_that_a_worker_lacks_is_one_error(record: Path, client: Client) -> None:
+    with connected({}) as mcp:
+        mcp._host.store.secrets.set("stored", "planted-secret-value")
+        mcp.load(server(record, env={"MODE": "${secret:stored}"}))
+        with pytest.raises(McpError, match=r"on the worker tcp://.*stored"):
+            mcp.rows.read.map(["a", "b"], executor=client)
+
+
+def test_a_command_that_a_worker_lacks_is_one_error(record: Path, tmp_path: Path, client: Client) -> None:
+    command = tmp_path / "python-of-its-own"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    command.chmod(0o755)
+    with connected(server(record, command=str(command))) as mcp:
+        command.unlink()
+        with pytest.raises(CommandNotFound, match=r"on the worker tcp://"):
+            mcp.rows.read.map(["a", "b"], executor=client)
+
+
+def test_a_tool_that_is_another_on_a_worker_is_not_called(mcp: Mcp, record: Path, client: Client) -> None:
+    Path(f"{record}.json").write_text(json.dumps({"description": "changed"}))
+    with pytest.raises(PolicyError, match=r"on the worker tcp://.*: its definition is not the one that was sent"):
+        mcp.rows.read.map(["a", "b"], executor=client)
+    assert not calls(record)
+
+
+# -- what is left when a worker dies, or the user interrupts ----------------------------------------------------------
+
+
+def kill_one_worker(client: Client, record: Path, when: int) -> threading.Thread:
+    """Kill the first worker that makes calls, once there were some."""
+    pids = client.run(os.getpid)
+
+    def kill() -> None:
+        wait_until(lambda: sum(calls(record).values()) >= when)
+        busy = {process.ppid() for process in servers_of(record)} & set(pids.values())
+        os.kill(next(iter(busy)), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    return killer
+
+
+@pytest.mark.parametrize("tool", ["read", "write"])
+def test_a_killed_worker_costs_no_row_of_a_tool_that_reads_and_repeats_no_write(
+    mcp: Mcp, record: Path, tool: str
+) -> None:
+    with cluster(2) as local, Client(local) as client:
+        killer = kill_one_worker(client, record, 20)
+        found = mcp.rows[tool].map(KEYS, executor=client, seconds=0.05, concurrency=2)
+        killer.join()
+    if tool == "read":
+        assert found.summary["succeeded"] == len(KEYS)
+        assert set(calls(record)) == {f"read {key}" for key in KEYS}
+    else:
+        assert set(calls(record).values()) == {1}
+        assert found.summary["unknown"] >= 1
+        assert found.summary["succeeded"] + found.summary["unknown"] == len(KEYS)
+        unknown = {f"write {KEYS[row['row']]}" for row in found.errors}
+        assert {f"write {key}" for key in KEYS} - unknown <= set(calls(record))
+    wait_until(lambda: len(servers_of(record)) == 1)
+
+
+def test_a_cluster_that_adapts_gets_its_workers_from_the_map(mcp: Mcp) -> None:
+    with cluster(0) as local, Client(local) as client:
+        local.adapt(minimum=0, maximum=2, interval="100ms")
+        assert mcp.rows.read.map(KEYS, executor=client, seconds=0.02).summary["succeeded"] == len(KEYS)
+
+
+@pytest.mark.usefixtures("client")  # of the module: not one of the processes that the test may leave
+@pytest.mark.parametrize("kind", ["client", "pool"])
+def test_an_interrupt_ends_the_calls_of_workers_and_resume_goes_on(
+    mcp: Mcp, record: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    executor, keys = request.getfixturevalue(kind), KEYS[:130]
+    mcp.rows.read.map(["x"], executor=executor)
+
+    def interrupt() -> None:
+        wait_until(lambda: len(calls(record)) > 10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        mcp.rows.write.map(keys, executor=executor, seconds=0.15)  # nearly always within a call
+    interrupter.join()
+    left = mcp.maps[-1]
+    left._is_over.wait(10)
+    made = sum(calls(record).values())
+    assert left.summary["succeeded"] >= 1
+    assert 1 <= left.summary["unknown"] <= 4
+    assert left.summary["not called"] >= 100
+    time.sleep(0.5)
+    assert sum(calls(record).values()) == made
+    left.resume()
+    assert left.summary["succeeded"] + left.summary["unknown"] == len(keys)
+    assert set(calls(record).values()) == {1}
+
+
+def test_a_map_on_workers_is_awaited_and_cancelled(mcp: Mcp, client: Client) -> None:
+    async def main() -> dict[str, Any]:
+        running = asyncio.ensure_future(mcp.rows.read.map.aio(KEYS, executor=client, seconds=0.2, concurrency=2))
+        await asyncio.sleep(3)
+        mcp.cancel()
+        return (await asyncio.wait_for(running, 10)).summary
+
+    summary = asyncio.run(main())
+    assert summary["stopped"] == "by the user"
+    assert summary["not called"] >= 1
+
+
+# -- lazy collections -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def declared(record: Path) -> Iterator[Mcp]:
+    Path(f"{record}.json").write_text(json.dumps({"outputSchema": OUTPUT}))
+    with connected(server(record)) as mcp:
+        yield mcp
+
+
+def test_a_dask_table_stays_lazy_and_its_meta_is_what_is_computed(declared: Mcp, record: Path, client: Client) -> None:
+    table = dask.dataframe.from_pandas(pd.DataFrame({"key": KEYS, "times": range(200)}), npartitions=4)
+    found = declared.rows.read.map(table)
+    assert not calls(record)
+    assert list(found.columns) == ["key", "times", "length", "name.upper", "times_result", "error"]
+    computed = found.compute()
+    assert computed.dtypes.equals(found.dtypes)
+    assert computed["name.upper"].tolist() == KEYS
+    assert computed["times_result"].tolist() == list(range(200))
+    assert computed["error"].isna().all()
+    assert set(calls(record).values()) == {1}
+
+
+def test_the_columns_of_a_lazy_table_can_be_given(mcp: Mcp, client: Client) -> None:
+    table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a", "bb"]}), npartitions=1)
+    found = mcp.rows.read.map(table, meta={"length": "int64"})
+    computed = found.compute()
+    assert computed["length"].tolist() == [1, 2]
+    assert computed.dtypes.equals(found.dtypes)
+    with pytest.raises(ArgumentError, match="does not say what its results are, which a lazy table needs"):
+        mcp.rows.read.map(table)
+
+
+def test_a_value_of_another_type_than_declared_is_an_error_of_its_row(record: Path, client: Client) -> None:
+    wrong = {"type": "object", "properties": {"length": {"type": "string"}}}
+    Path(f"{record}.json").write_text(json.dumps({"outputSchema": wrong}))
+    with connected(server(record)) as mcp:
+        table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a"]}), npartitions=1)
+        found = mcp.rows.read.map(table)
+        computed = found.compute()
+    assert computed["error"].tolist() == ["length is not what its schema says"]
+    assert computed.dtypes.equals(found.dtypes)
+
+
+def test_a_bag_stays_lazy(mcp: Mcp, record: Path, client: Client) -> None:
+    found = mcp.rows.read.map(dask.bag.from_sequence(["a", "bb"], npartitions=2), times=3)
+    assert not calls(record)
+    assert [(row["row"], row["length"], row["times"], row["error"]) for row in found.compute(scheduler=client)] == [
+        ("a", 1, 3, None),
+        ("bb", 2, 3, None),
+    ]
+
+
+def test_what_may_change_something_or_needs_consent_is_not_called_lazily(mcp: Mcp, client: Client) -> None:
+    table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a"]}), npartitions=1)
+    with pytest.raises(ArgumentError) as caught:
+        mcp.rows.write.map(table)
+    assert caught.value.message == "may change something, and Dask may compute a partition more than once"
+    assert caught.value.hint == "mcp.rows.write.map(rows.compute(), executor=client)"
+    with pytest.raises(ArgumentError, match="a rate cannot be kept over a lazy collection"):
+        mcp.rows.read.map(table, rate="1/s")
+    mcp.policy.ask("rows.read")
+    with pytest.raises(PolicyError, match="cannot be asked when Dask computes"):
+        mcp.rows.read.map(table, meta={"length": "int64"})
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_server_outlives_its_cluster(mcp: Mcp, record: Path) -> None:
+    for processes in (True, False):
+        local = LocalCluster(n_workers=1, processes=processes, dashboard_address="127.0.0.1:0")
+        with local, Client(local) as client:
+            mcp.rows.read.map(["a", "b"], executor=client)
+            assert len(servers_of(record)) == 2
+        wait_until(lambda: len(servers_of(record)) == 1)
+
+
+@pytest.mark.kernels("kernel-7")
+def test_an_interrupted_cell_leaves_the_cluster_usable(kernel: Kernel) -> None:
+    kernel.run("%load_ext ipymcp\n%mcp load demo")
+    kernel.run("from distributed import Client, LocalCluster")
+    kernel.run("cluster = LocalCluster(n_workers=2, dashboard_address=':0'); client = Client(cluster)")
+    began = kernel.start("mcp.demo.slow.map([0.3 + n / 1000 for n in range(100)], executor=client, concurrency=1)")
+    began.wait_for(lambda outcome: any(re.search(r"[1-9]\d*/100\b", one["text/plain"]) for one in outcome.displays))
+    kernel.interrupt()
+    assert "demo.slow.map was interrupted" in str(began.wait().error)
+    kernel.run("out = mcp.maps[-1].resume()")
+    assert kernel.value("out.summary['succeeded']") == 100
+    kernel.run("client.close(); cluster.close()")

@@ -1,0 +1,235 @@
+"""Maps that are awaited, streamed, and written to files."""
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import psutil
+import pyarrow as pa
+import pytest
+
+from ipymcp import ArgumentError, Mcp, McpError, PolicyError
+from ipymcp.api import map_stream
+from tests.bad_servers import connected
+from tests.environments import ROOT
+from tests.row_server import server
+
+
+@pytest.fixture
+def mcp(record: Path) -> Iterator[Mcp]:
+    with connected(server(record)) as mcp:
+        yield mcp
+
+
+# -- awaited and streamed ---------------------------------------------------------------------------------------------
+
+
+def test_a_map_is_awaited(mcp: Mcp) -> None:
+    async def main() -> list[int]:
+        found = await mcp.rows.read.map.aio(["a", "bb"])
+        return [one.data["length"] for one in found.results if one]
+
+    assert asyncio.run(main()) == [1, 2]
+
+
+def test_a_cancelled_map_keeps_what_is_done(mcp: Mcp) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(0.5):
+            await mcp.rows.read.map.aio([str(one) for one in range(40)], seconds=0.1, concurrency=2)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    left = mcp.maps[-1]
+    assert 2 <= left.summary["succeeded"] < 40
+    left.resume()
+    assert left.summary["succeeded"] == 40
+
+
+def test_a_stream_gives_rows_in_order_and_reads_only_a_window_ahead(mcp: Mcp) -> None:
+    read: list[int] = []
+
+    def rows() -> Iterator[str]:
+        for number in range(1_000):
+            read.append(number)
+            yield str(number)
+
+    stream = iter(mcp.rows.read.map.stream(rows(), concurrency=4))
+    first = [next(stream) for _ in range(100)]
+    assert [row for row, _ in first] == [str(one) for one in range(100)]
+    assert all(not isinstance(result, McpError) for _, result in first)
+    assert len(read) <= 100 + 64
+    stream.close()
+    assert mcp.rows.read("still").data["length"] == 5
+
+
+def test_a_long_stream_needs_no_more_memory_than_a_short_one() -> None:
+    light = {"light": {"command": sys.executable, "args": [str(ROOT / "benchmarks" / "servers.py")]}}
+    base = read = 0.0
+    with connected(light) as mcp:
+        for _ in mcp.light.echo.map.stream((str(one) for one in range(30_000)), concurrency=16):
+            read += 1
+            if read == 10_000:
+                base = psutil.Process().memory_info().rss
+        grown = psutil.Process().memory_info().rss - base
+    assert read == 30_000
+    assert grown < 20_000_000
+
+
+def test_a_stream_gives_errors_in_their_place(mcp: Mcp) -> None:
+    found = list(mcp.rows.flaky.map.stream(["a", 5, "b", *"cdefgh"], concurrency=1))
+    failed = [row for row, result in found if isinstance(result, McpError)]
+    assert failed == [5, "g"]
+
+
+def test_an_async_stream_takes_async_rows(mcp: Mcp) -> None:
+    async def rows() -> AsyncIterator[str]:
+        for word in ("a", "bb", "ccc"):
+            await asyncio.sleep(0)
+            yield word
+
+    async def main() -> list[Any]:
+        return [(row, result.data["length"]) async for row, result in mcp.rows.read.map.stream(rows())]
+
+    assert asyncio.run(main()) == [("a", 1), ("bb", 2), ("ccc", 3)]
+    with pytest.raises(ArgumentError, match="asynchronously"):
+        mcp.rows.read.map(rows())
+
+
+def test_a_table_is_streamed_with_its_columns(mcp: Mcp) -> None:
+    found = list(mcp.rows.read.map.stream(pd.DataFrame({"key": ["a"], "other": [1]})))
+    assert found[0][0] == {"key": "a", "other": 1}
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_results_are_written_to_a_file_as_they_come(mcp: Mcp, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"out{suffix}"
+    written = mcp.rows.flaky.map(({"key": str(one)} for one in range(2_500)), to=path, concurrency=1, stop_after=0)
+    assert (written.rows, written.failed) == (2_500, 357)
+    found = pl.read_parquet(path) if suffix == ".parquet" else pl.read_ndjson(path)
+    assert found["key"].to_list() == [str(one) for one in range(2_500)]
+    assert found["error"].null_count() == 2_500 - 357
+    assert found["length"].to_list()[:2] == [1, 1]
+
+
+def test_what_was_written_stays_when_the_map_is_interrupted(mcp: Mcp, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        mcp.rows.read.map([str(one) for one in range(400)], seconds=0.1, to=path)
+    rows = path.read_text().splitlines()
+    assert 2 <= len(rows) < 400
+    assert list(tmp_path.glob(".ipymcp*")) == []
+
+
+def test_a_file_is_replaced_only_by_rows(mcp: Mcp, tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    mcp.rows.read.map(["a"], to=path)
+    before = path.read_bytes()
+    mcp.policy.deny("rows.read")
+    with pytest.raises(PolicyError):
+        mcp.rows.read.map(["b"], to=path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.glob(".ipymcp*")) == []
+
+
+def test_a_parquet_file_loses_no_fraction(mcp: Mcp, tmp_path: Path) -> None:
+    rows = [{"key": str(one), "seconds": 0 if one < 1_000 else 0.0005} for one in range(1_001)]
+    with pytest.raises(McpError, match="does not fit the columns of the first 1,000: column 'seconds' is int64"):
+        mcp.rows.read.map(rows, to=tmp_path / "out.parquet")
+
+
+def test_a_parquet_file_keeps_the_rows_before_one_that_does_not_fit(mcp: Mcp, tmp_path: Path) -> None:
+    rows = [{"key": str(one), "seconds": 0 if one < 2_300 else 0.0005} for one in range(2_400)]
+    with pytest.raises(McpError) as caught:
+        mcp.rows.read.map(rows, to=tmp_path / "out.parquet")
+    assert caught.value.hint == f"write a .jsonl file; {tmp_path / 'out.parquet'} has the first 2,300 rows"
+    assert pl.read_parquet(tmp_path / "out.parquet")["key"].to_list() == [str(one) for one in range(2_300)]
+
+
+def test_a_full_disk_keeps_what_was_written(mcp: Mcp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = 150_000
+
+    def write(file: int, data: Any) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = os.write(file, data[: min(left, 40_000)])
+        left -= written
+        return written
+
+    disk = {"write": write, "ftruncate": os.ftruncate, "lseek": os.lseek, "SEEK_SET": 0, "SEEK_CUR": 1}
+    monkeypatch.setattr(map_stream, "os", SimpleNamespace(**disk))
+    with pytest.raises(McpError, match=r"out\.jsonl cannot be written: No space left on device") as caught:
+        mcp.rows.read.map([str(one) for one in range(4_000)], to=tmp_path / "out.jsonl")
+    assert str(caught.value.hint).endswith("has the first 2,000 rows")
+    assert len(pl.read_ndjson(tmp_path / "out.jsonl")) == 2_000
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".PARQUET"])
+def test_cells_of_any_kind_are_written(mcp: Mcp, tmp_path: Path, suffix: str) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ValueError
+
+    path = tmp_path / f"out{suffix}"
+    written = mcp.rows.read.map(pd.DataFrame({"key": ["a", "b"], "o": [Odd(), 2**80]}, dtype=object), to=path)
+    assert (written.rows, written.failed) == (2, 0)
+    found = pl.read_ndjson(path) if suffix == ".jsonl" else pl.read_parquet(path)
+    assert str(found["o"].to_list()[0]) == "a Odd"
+
+
+@pytest.mark.parametrize("to", [5, True, "", "a\0.jsonl", "x.csv", None.__class__])
+def test_what_is_no_file_for_results_is_said(mcp: Mcp, to: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"map: to: expected a \.jsonl or \.parquet file, got "):
+        mcp.rows.read.map(["a"], to=to)
+
+
+def test_a_plan_does_not_use_up_rows_and_a_stream_can_be_read_twice(mcp: Mcp) -> None:
+    with pytest.raises(ArgumentError, match="use up"):
+        mcp.rows.read.map.plan(iter(["a"]))
+    stream = mcp.rows.read.map.stream(pd.DataFrame({"key": ["a"]}))
+    assert len(list(stream)) == len(list(stream)) == 1
+
+
+def test_an_error_of_the_rows_comes_after_the_rows_before_it(mcp: Mcp) -> None:
+    def rows() -> Iterator[str]:
+        yield "a"
+        raise RuntimeError("no more")
+
+    got: list[str] = []
+    with pytest.raises(RuntimeError, match="no more"):
+        for row, _ in mcp.rows.read.map.stream(rows()):
+            got.append(row)
+    assert got == ["a"]
+
+
+def test_record_batches_are_streamed(mcp: Mcp) -> None:
+    table = pa.table({"key": ["a", "bb"], "other": [1, 2]})
+    found = list(mcp.rows.read.map.stream(table.to_reader(), columns={"key": "key"}))
+    assert [(row["other"], result.data["length"]) for row, result in found] == [(1, 1), (2, 2)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pd.DataFrame([[1, 2]], columns=[0, 1]), "no column for key"),
+        (pd.DataFrame([["a", "b"]], columns=["key", "key"]), "the table"),
+        (pd.DataFrame({"times": [1]}), "no column for key"),
+    ],
+)
+def test_odd_columns_are_said(mcp: Mcp, table: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        mcp.rows.read.map(table)

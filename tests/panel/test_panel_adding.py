@@ -1,0 +1,275 @@
+"""Servers that a view adds, edits and removes: from a registry on the loopback, by a command, a URL or JSON."""
+
+import ast
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ipymcp.api.additions import from_values
+from tests.environments import ROOT, server_command
+from tests.panel.notebooks import Notebook, Open
+from tests.panels import DirectView, Message
+from tests.processes import wait_until, wait_until_gone
+from tests.registry import RegistryServer, package_index, registry_server
+from tests.servers.oauth_server import Behaviour, running
+
+CLOCK = "io.github.example/clock-mcp"
+KEY = "the key of my clock"
+DEMO = server_command("demo")
+VERBS = ("search", "try", "keep", "drop", "definition", "remove", "load_file")
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    with registry_server() as served:
+        yield served
+
+
+@pytest.fixture
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file, in a home folder whose `uvx` installs the packages of the registry."""
+    package_index(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{ROOT / '.venv/bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "config" / "ipymcp" / "mcp.json"
+
+
+@pytest.fixture
+def notebook(opened: Open, registry: RegistryServer, own_file: Path) -> Notebook:
+    notebook = opened()
+    notebook.mcp._host.registry_address = registry.address
+    return notebook
+
+
+def tried(view: DirectView, answers: list[Message], **fields: Any) -> Message:
+    """The reply to a trial; its questions are answered in turn."""
+    number = 7_000 + len(view.heard)
+    view.send({"kind": "intent", "id": number, "do": "try", "trial": 1, "keep": "me", **fields})
+    for answer in answers:
+        view.until(lambda state: bool(state["questions"]))
+        [question] = view.state["questions"].values()
+        assert view.ask("answer", question=question["id"], **answer) is None
+        view.until(lambda state: not state["questions"])
+    return view.wait(lambda one: one["kind"] == "reply" and one["id"] == number, timeout=60)
+
+
+def asked(view: DirectView, kind: str, **fields: Any) -> Message:
+    """The question of a trial that has begun."""
+    view.send({"kind": "intent", "id": 9_000, "do": "try", "trial": 1, "keep": "me", **fields})
+    view.until(lambda state: [one["kind"] for one in state["questions"].values()] == [kind])
+    return next(iter(view.state["questions"].values()))
+
+
+def servers_in(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text())["mcpServers"]
+
+
+def test_a_server_of_the_registry_is_asked_about_tried_and_kept(notebook: Notebook, own_file: Path) -> None:
+    view = notebook.view()
+    page = view.ask("search", words="clock")
+    assert [row["title"] for row in page["entries"]] == ["Clock", "clock-quiet", "clock-broken"]
+    [way] = page["entries"][0]["ways"]
+    assert way == {
+        "label": "pypi",
+        "runs": "uvx clock-mcp@1.1.0 --format={format}",
+        "problem": None,
+        "inputs": ["CLOCK_KEY"],
+    }
+    values = {"action": "accept", "content": {"CLOCK_KEY": KEY, "CLOCK_ZONE": "Europe/Berlin", "format": "iso"}}
+    agreed = {"servers": ["clock"], "secrets": []}
+    reply = tried(view, [values, agreed], by="registry", what=CLOCK, version="1.1.0", way=0)
+    assert reply["ok"], reply
+    outcome = reply["value"]
+    assert [tool["name"] for tool in outcome["tools"]] == ["settings"]
+    assert (outcome["problem"], outcome["place"]) == (None, str(own_file))
+    assert not own_file.exists()
+    assert view.state["servers"] == {}
+    assert view.ask("keep", trial=1) == {"name": "clock", "cell": "%mcp load clock"}
+    assert servers_in(own_file)["clock"]["env"] == {
+        "CLOCK_KEY": "${secret:clock-CLOCK_KEY}",
+        "CLOCK_ZONE": "Europe/Berlin",
+    }
+    view.until(lambda state: state["servers"].get("clock", {}).get("state") == "ready")
+    assert notebook.mcp.clock.settings().data["key"] == len(KEY)
+    assert KEY not in json.dumps(view.heard)
+
+
+def test_a_trial_that_fails_shows_its_log_and_keeps_nothing(notebook: Notebook, own_file: Path) -> None:
+    view = notebook.view()
+    agreed = {"servers": ["clock_broken"], "secrets": []}
+    reply = tried(view, [agreed], by="registry", what="io.github.example/clock-broken", way=0)
+    outcome = reply["value"]
+    assert outcome["problem"]["message"].endswith("it last wrote: the clock has no hands")
+    assert "the clock has no hands" in outcome["log"]
+    assert not own_file.exists()
+    assert view.reply("keep", trial=1)["error"]["message"] == "there is no such trial"
+
+
+def test_a_command_is_tried_for_this_notebook_and_dropped_or_kept(notebook: Notebook) -> None:
+    view = notebook.view()
+    line = " ".join(DEMO)
+    fields = {"by": "command", "what": line, "keep": "notebook", "name": "mine"}
+    assert [tool["name"] for tool in tried(view, [], **fields)["value"]["tools"]][:1]
+    view.ask("drop", trial=1)
+    assert view.state["servers"] == {}
+    assert tried(view, [], **fields)["ok"]
+    added = view.ask("keep", trial=1)
+    assert added == {"name": "mine", "cell": f"%mcp load mine -- {line}"}
+    view.until(lambda state: "mine" in state["servers"])
+    assert view.state["servers"]["mine"]["own"] is False
+
+
+def test_secrets_that_are_typed_go_to_the_secret_store(notebook: Notebook, own_file: Path) -> None:
+    view = notebook.view()
+    tried(view, [], by="command", what=f"API_KEY=abcdefgh12345678 LEVEL=debug {' '.join(DEMO)}", name="mine")
+    view.ask("keep", trial=1)
+    assert servers_in(own_file)["mine"]["env"] == {"API_KEY": "${secret:mine-API_KEY}", "LEVEL": "debug"}
+    assert notebook.mcp._host.store.secrets.get("mine-API_KEY") == "abcdefgh12345678"
+
+
+def test_secrets_in_arguments_headers_and_addresses_go_to_the_secret_store(notebook: Notebook, own_file: Path) -> None:
+    view, host = notebook.view(), notebook.mcp._host
+    line = f"{' '.join(DEMO)} --token=abcdefgh12345678 --api-key 87654321hgfedcba --level=debug pg://me:pass1word@db/x"
+    tried(view, [], by="command", what=line, keep="notebook", name="mine")
+    cell = view.ask("keep", trial=1)["cell"]
+    assert cell.startswith("mcp.load(")
+    [arguments] = [ast.literal_eval(cell.removeprefix("mcp.load(").removesuffix(")"))["mine"]["args"]]
+    variables = ["${secret:mine-token}", "${secret:mine-api-key}", "pg://me:${secret:mine-password}@db/x"]
+    assert arguments[-5:] == [f"--token={variables[0]}", "--api-key", variables[1], "--level=debug", variables[2]]
+    running = psutil.Process(notebook.mcp.servers["mine"].pid)
+    assert running.cmdline()[-5:] == shlex.split(line)[-5:]
+    headers = "Authorization: Bearer abcdefgh12345678"
+    url = "http://127.0.0.1:9/mcp?api_key=sesame1234"
+    tried(view, [], by="url", what=url, headers=headers, name="far", trial=2)
+    document = {"mcpServers": {"far": {"url": url, "headers": {"Authorization": "Bearer abcdefgh12345678"}}}}
+    addition = host.loop.run(from_values(host, None, document, "me"))
+    assert addition.definition.url == "http://127.0.0.1:9/mcp?api_key=${secret:far-api_key}"
+    assert addition.definition.headers == {"Authorization": "Bearer ${secret:far-Authorization}"}
+    kept = {one.name: host.store.secrets.get(one.name) for one in host.store.secrets.kept()}
+    assert kept == {
+        "mine-token": "abcdefgh12345678",
+        "mine-api-key": "87654321hgfedcba",
+        "mine-password": "pass1word",
+        "far-api_key": "sesame1234",
+        "far-Authorization": "abcdefgh12345678",
+    }
+    host.loop.run(addition.drop())
+
+
+def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_file: Path) -> None:
+    view = notebook.view()
+    reply = tried(view, [], by="url", what="http://127.0.0.1:9/mcp", headers="X-Level: debug", name="far")
+    assert reply["value"]["problem"]["message"].startswith("could not be opened: ")
+    assert view.reply("try", trial=2, keep="me", by="url", what="http://x.example/", headers="no")["error"] == {
+        "message": "a header has no value",
+        "hint": "write one on each line, as Name: value",
+        "type": "ConfigError",
+    }
+    document = {"servers": {"pasted": {"command": DEMO[0], "args": DEMO[1:]}}}
+    assert tried(view, [], by="json", what=f"// theirs\n{json.dumps(document)}", trial=3)["ok"]
+    assert view.ask("keep", trial=3)["cell"] == "%mcp load pasted"
+    assert list(servers_in(own_file)) == ["pasted"]
+
+
+def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Notebook, own_file: Path) -> None:
+    own_file.parent.mkdir(parents=True)
+    entry = {
+        "command": DEMO[0],
+        "args": DEMO[1:],
+        "colour": "kept",
+        "headers": {},
+        "env": {"TOKEN": "abcdefgh12345678"},
+    }
+    own_file.write_text(json.dumps({"mcpServers": {"mine": entry}, "other": 1}))
+    notebook.mcp.load("mine")
+    view = notebook.view()
+    assert view.state["servers"]["mine"]["own"] is True
+    shown = view.ask("definition", server="mine")
+    assert shown["keep"] == "me"
+    assert "abcdefgh12345678" not in shown["text"]
+    changed = {**json.loads(shown["text"]), "timeout": 7}
+    assert tried(view, [], by="json", what=json.dumps(changed), replaces="mine")["ok"]
+    view.ask("keep", trial=1)
+    written = servers_in(own_file)["mine"]
+    assert (written["timeout"], written["colour"], written["env"]) == (7, "kept", {"TOKEN": "${secret:mine-TOKEN}"})
+    assert json.loads(own_file.read_text())["other"] == 1
+    assert notebook.mcp._host.store.secrets.get("mine-TOKEN") == "abcdefgh12345678"
+    copied = {key: value for key, value in written.items() if key != "timeout"}
+    assert tried(view, [], by="json", what=json.dumps(copied), name="second", trial=2)["ok"]
+    view.ask("keep", trial=2)
+    assert list(servers_in(own_file)) == ["mine", "second"]
+    view.ask("remove", server="second")
+    assert list(servers_in(own_file)) == ["mine"]
+    view.until(lambda state: list(state["servers"]) == ["mine"])
+
+
+def test_servers_of_a_file_are_loaded_after_a_question(notebook: Notebook, tmp_path: Path) -> None:
+    (tmp_path / "theirs.json").write_text(
+        json.dumps({"mcpServers": {"theirs": {"command": DEMO[0], "args": DEMO[1:]}}})
+    )
+    view = notebook.view()
+    view.send({"kind": "intent", "id": 900, "do": "load_file", "path": "theirs.json"})
+    view.until(lambda state: bool(state["questions"]))
+    [question] = view.state["questions"].values()
+    assert (question["kind"], [one["name"] for one in question["candidates"]]) == ("trust", ["theirs"])
+    view.ask("answer", question=question["id"], servers=["theirs"], secrets=[])
+    view.until(lambda state: state["servers"].get("theirs", {}).get("state") == "ready")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("mode", ["view", "run"])
+def test_only_a_full_panel_may_add_servers(notebook: Notebook, mode: str, verb: str) -> None:
+    notebook.mode = mode
+    view = notebook.view()
+    error = view.reply(verb, words="x", trial=1, keep="me", by="command", what="x", server="x", path="x")["error"]
+    assert (error["type"], error["message"]) == ("PolicyError", f"this panel may not {verb}: its mode is {mode}")
+
+
+QUIET = {"by": "registry", "what": "io.github.example/clock-quiet", "way": 0}
+CLOSED = {"message": "the question is no longer open", "hint": "it was answered or withdrawn", "type": "UnknownName"}
+
+
+@pytest.mark.parametrize("ends", ["drop", "leave"])
+@pytest.mark.parametrize("kind", ["trust", "secret", "login"])
+def test_a_trial_that_ends_while_it_asks_closes_its_question_and_starts_nothing(
+    notebook: Notebook, own_file: Path, kind: str, ends: str
+) -> None:
+    host = notebook.mcp._host
+    view, other = notebook.view(), notebook.view()
+    with running(Behaviour()) as server:
+        what = {
+            "trust": QUIET,
+            "secret": {"by": "registry", "what": CLOCK, "way": 0},
+            "login": {"by": "url", "what": server.url, "name": "far"},
+        }[kind]
+        question = asked(view, kind, **what)
+        other.until(lambda state: bool(state["questions"]))
+        if ends == "drop":
+            view.ask("drop", trial=1)
+            reply = view.wait(lambda one: one["kind"] == "reply" and one["id"] == 9_000)
+            assert reply["error"]["message"] == "the trial was cancelled"
+        else:
+            view.leave()
+        other.until(lambda state: not state["questions"])
+        late = {"trust": {"servers": ["clock_quiet"], "secrets": []}}.get(kind, {"action": "accept", "content": {}})
+        assert other.reply("answer", question=question["id"], **late)["error"] == CLOSED
+        wait_until(lambda: not host.trials.sessions)
+        assert list(notebook.mcp.servers) == []
+        assert not own_file.exists()
+        assert host.store.secrets.kept() == []
+
+
+def test_a_view_that_goes_leaves_no_trial_behind(notebook: Notebook) -> None:
+    view = notebook.view()
+    assert tried(view, [], by="command", what=" ".join(DEMO), name="mine")["ok"]
+    processes = psutil.Process().children(recursive=True)
+    assert any("demo" in " ".join(one.cmdline()) for one in processes)
+    view.leave()
+    wait_until_gone([one for one in processes if "demo" in " ".join(one.cmdline())])

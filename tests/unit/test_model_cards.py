@@ -1,0 +1,80 @@
+"""The cards of a model's calls."""
+
+import base64
+import json
+import re
+from typing import Any
+
+import pytest
+
+from ipymcp.llm.answer import ModelCall
+from ipymcp.results.tool_result import ToolResult
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+
+
+def call(arguments: Any = None, **fields: Any) -> ModelCall:
+    return ModelCall("demo", "slow", arguments or {}, **fields)
+
+
+def result(*content: Any, **fields: Any) -> ToolResult:
+    return ToolResult(json.dumps({"content": content, **fields}).encode(), server="demo", tool="slow")
+
+
+STATES = {
+    "running": (call(), "…", "demo.slow …"),
+    "waiting": (call(asked_at="a"), "?", "demo.slow · waits for your answer"),
+    "done": (call(is_done=True, seconds=0.04, decision="allowed once"), "✓", "demo.slow · allowed once"),
+    "failed": (call(is_done=True, is_error=True, seconds=1.26), "✗", "demo.slow · failed · 1.3 s"),
+    "refused": (call(is_done=True, is_error=True, is_refused=True, seconds=3), "⊘", "demo.slow · refused"),
+    "cancelled": (call(is_done=True, is_error=True, is_cancelled=True, seconds=3), "■", "demo.slow · cancelled"),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_state_has_a_mark_and_words_of_its_own(state: str) -> None:
+    shown, mark, summary = STATES[state]
+    assert (shown.state, shown.summary) == (state, summary)
+    line = re.search(r"<summary>(.*?)</summary>", shown.html())
+    assert line is not None
+    text = re.sub(r"<[^>]+>", "", line[1])
+    assert text == f"{mark} {summary.removesuffix(' …')}"
+    assert "<b>demo.slow</b>" in line[1]
+
+
+@pytest.mark.parametrize("decision", ["", "not answered"])
+def test_a_call_cancelled_while_the_user_is_asked_is_cancelled_only(decision: str) -> None:
+    cancelled = call(is_done=True, is_cancelled=True, is_refused=bool(decision), decision=decision)
+    assert cancelled.summary == "demo.slow · cancelled"
+
+
+def test_arguments_are_names_and_values() -> None:
+    html = call({"<b>": "one\n  two <i>", "n": 3, "list": [1, 2]}, is_done=True).html()
+    assert re.findall(r"<th[^>]*>(.*?)</th><td[^>]*>(.*?)</td>", html, re.DOTALL) == [
+        ("&lt;b&gt;", "one\n  two &lt;i&gt;"),
+        ("n", "3"),
+        ("list", "[1, 2]"),
+    ]
+    assert "<th" in call('{"a": 1}').html(), "a model wrote them as text"
+    assert "not &lt;json&gt;</pre>" in call("not <json>").html()
+
+
+def test_long_arguments_are_whole_while_the_user_is_asked() -> None:
+    long = {"text": "x" * 9_000}
+    assert "x" * 9_000 in call(long, asked_at="a").html()
+    assert "(7,000 characters more)" in call(long, is_done=True).html()
+
+
+def test_images_of_a_result_are_shown() -> None:
+    image = {"type": "image", "data": PNG, "mimeType": "image/png"}
+    for content in ([image], [image, {"type": "text", "text": "a <b>chart"}]):
+        html = call(is_done=True, result=result(*content)).html()
+        assert f'<img src="data:image/png;base64,{PNG}"' in html
+        assert ("a &lt;b&gt;chart" in html) == (len(content) == 2)
+
+
+def test_a_result_is_the_table_of_a_cell_and_text_is_the_models() -> None:
+    html = call(is_done=True, result=result(structuredContent=[{"a": 1.23456789}])).html()
+    assert ">1.234568</td>" in html
+    marked = call(is_done=True, text="# a <script>", result=result({"type": "text", "text": "# a <script>"})).html()
+    assert "# a &lt;script&gt;</pre>" in marked
