@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.errors import ConnectionLost, RpcError
+from ipymcp.errors import ConnectionLost, RpcError, render_briefly
 from ipymcp.runtime.failures import explain
 
 PAY = "https://herring.example/pay?for=1"
@@ -53,3 +53,23 @@ def test_a_module_that_another_program_lacks_is_left_to_its_log() -> None:
     words = ("ModuleNotFoundError: No module named 'time_server'",)
     error = explain(ConnectionLost("died"), ServerDefinition(name="time", command="/opt/python"), words, 1)
     assert error.hint == "%mcp logs time · %mcp restart time"
+
+
+@pytest.mark.parametrize(
+    ("filename", "first"),
+    [
+        ("/home/me/plot.py", "KeyboardInterrupt: interrupted in draw()"),
+        ("zmq/backend/cython/_zmq.py", "KeyboardInterrupt: demo.slow.map was interrupted"),
+        ("<string>", "KeyboardInterrupt: demo.slow.map was interrupted"),
+    ],
+    ids=["the user's file", "a module compiled by Cython", "generated code"],
+)
+def test_an_interrupt_names_the_users_function_only(filename: str, first: str) -> None:
+    called: dict[str, Any] = {"__name__": "called"}
+    exec(compile("def draw(): raise KeyboardInterrupt", filename, "exec"), called)
+    own: dict[str, Any] = {"__name__": "ipymcp.runtime.progress", "draw": called["draw"]}
+    exec("def show(): draw()", own)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        own["show"]()
+    render_briefly(caught.value, "demo.slow.map was interrupted")
+    assert caught.value._render_traceback_()[0] == first  # type: ignore[attr-defined]
