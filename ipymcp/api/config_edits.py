@@ -27,7 +27,7 @@ from ipymcp.config.hosts import HOSTS, IMPORTED
 from ipymcp.config.paths import own_files, user_file
 from ipymcp.config.reading import read_each
 from ipymcp.config.redaction import masked_definition, wanted_secrets
-from ipymcp.config.variables import references
+from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table
@@ -285,6 +285,22 @@ def entry_in_file(name: str, host: Host, *, project: bool) -> ServerDefinition |
         return standing(name, document, source)
     except ConfigError:
         return None
+
+
+def literal_secrets(names: Sequence[str], file: Path, host: Host) -> tuple[str, ...]:
+    """Return the names of the settings of servers in a file whose values look like secrets."""
+    found: dict[str, None] = {}
+
+    def note(secret: str, name: str) -> str:
+        if not has_variables(secret):
+            found[name or "a value"] = None
+        return secret
+
+    for name in names:
+        definition = entry_in_file(name, host, project=_target(host, False)[0] != file)
+        if definition is not None:
+            masked_definition(definition, note)
+    return tuple(found)
 
 
 async def save(definition: ServerDefinition, grant: Grant | None, host: Host, *, replaces: bool) -> None:

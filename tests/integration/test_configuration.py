@@ -439,3 +439,17 @@ def test_the_setting_of_the_model_says_in_one_line_which_servers_learn_of_it_lat
     assert (said.stderr, said.stdout) == (f"ipymcp: {late}\n", "")
     done(kernel, "%mcp restart one 'my one'")
     assert done(kernel, "%config IPyMCP.model = 'openai:gpt-4'").stderr == ""
+
+
+def test_a_secret_that_is_written_as_typed_is_pointed_out(kernel: Kernel) -> None:
+    done(kernel, "%load_ext ipymcp")
+    (kernel.folder / ".git").mkdir()
+    file = kernel.folder / "mcp.json"
+    how = "%mcp secret set NAME stores it, and ${secret:NAME} refers to it\n"
+    added = done(kernel, "%mcp config add a --project --env API_TOKEN=abc123secret99 -- run --api-key sk-abcdefgh12345")
+    assert added.stderr == f"ipymcp: {file} has what looks like a secret in --api-key, API_TOKEN: {how}"
+    assert "secret99" not in added.stdout
+    clean = done(kernel, "%mcp config add b --project --env API_TOKEN=${secret:kept} --env LEVEL=2 -- run")
+    assert clean.stderr == ""
+    updated = done(kernel, "%mcp config update b --project env.PASSWORD=hunter2x")
+    assert updated.stderr == f"ipymcp: {file} has what looks like a secret in PASSWORD: {how}"

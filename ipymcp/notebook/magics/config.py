@@ -185,6 +185,10 @@ def _report(request: MagicRequest, file: Path, names: Sequence[str]) -> None:
     words, verb = " ".join(map(quoted, names)), "is" if len(names) == 1 else "are"
     saved = f"{', '.join(names)} {verb} in {file}; to start: %mcp load {words}"
     request.report(saved if names else "there is nothing to add")
+    secrets = config_edits.literal_secrets(names, file, request.host)
+    if secrets:
+        what = f"{file} has what looks like a secret in {', '.join(secrets)}"
+        say(f"{what}: %mcp secret set NAME stores it, and ${{secret:NAME}} refers to it")
 
 
 def _is_project(request: MagicRequest) -> bool:
