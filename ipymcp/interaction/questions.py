@@ -18,7 +18,7 @@ from ipymcp.masking import masks
 from ipymcp.text import cut, one_line, quoted, unmasked_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 A = TypeVar("A")
@@ -457,6 +457,10 @@ class Card(Protocol):
         Args:
             key: The key of the card with the question: the last one of several calls in one question.
         """
+        ...
+
+    def sends(self, arguments: Mapping[str, Any]) -> None:
+        """Note the arguments that the tool is sent, by its own names."""
         ...
 
     def answered(self, answer: ApprovalAnswer | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct
 
@@ -102,6 +102,11 @@ def read_arguments(value: Any) -> dict[str, Any]:
     return value
 
 
+INSERTABLE: Final = "application/vnd.ipymcp.code+json"
+"""MIME type of an output that offers code as a new cell: its `code`, or the Python blocks of its Markdown. Only the
+extension of JupyterLab draws it, so that no page made from the notebook has a dead button."""
+PYTHON: Final = frozenset({"python", "py", "python3", "ipython", "ipython3"})
+"""Languages of code blocks that a cell can run."""
 _MAX_LENGTH = 2_000
 _MAX_LINE = 80
 """Characters of JSON in one line."""
@@ -163,6 +168,8 @@ class ModelCall(Struct):
     """The name by which the model called the tool."""
     is_cancelled: bool = False
     """Whether the answer was stopped before the call ended."""
+    sent: dict[str, Any] | None = None
+    """The arguments that were sent to the tool, by its own names; None if nothing was."""
 
     @property
     def state(self) -> CallState:
@@ -293,6 +300,11 @@ class Answer:
         """The answer's origin, for messages about untrusted content."""
         return f"an answer of {self.model}"
 
+    @property
+    def code(self) -> str:
+        """The Python blocks of the text in their order, joined; empty if there are none."""
+        return python_of(self.text)
+
     def json(self) -> dict[str, Any]:
         """The answer as JSON, without the messages."""
         calls = [
@@ -330,7 +342,28 @@ class Answer:
         if self.data is not None or not self.text:
             return shown
         note = f"\n\n*{self.note}*" if self.is_replayed else ""
-        return {**shown, "text/markdown": markdown.markdown(self.text + note)}
+        return {**shown, "text/markdown": markdown.markdown(self.text + note), **insertable_blocks(self.text)}
+
+
+def python_of(text: str) -> str:
+    """The Python blocks of a Markdown text, joined with an empty line between them."""
+    blocks = markdown.split_blocks(text.replace("\r\n", "\n"))
+    code = ("\n".join(one.lines).strip("\n") for one in blocks if _is_python(one))
+    return "\n\n".join(filter(None, code))
+
+
+def _is_python(block: str | markdown.Code) -> TypeGuard[markdown.Code]:
+    return isinstance(block, markdown.Code) and block.language.lower() in PYTHON
+
+
+def insertable_blocks(text: str) -> dict[str, Any]:
+    """The part of a display's MIME bundle that offers the Python blocks of its Markdown as cells."""
+    return {INSERTABLE: {}} if python_of(text) else {}
+
+
+def insertable(code: str) -> dict[str, Any]:
+    """The part of a display's MIME bundle that offers code as a cell; empty without code."""
+    return {INSERTABLE: {"code": visible(code)}} if code else {}
 
 
 def _json(value: Any) -> str:

@@ -42,7 +42,7 @@ from ipymcp.security.untrusted import Conversation, current_actor
 from ipymcp.storage.chats import SavedChats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
     from ipymcp.interaction.questions import ApprovalAnswer
     from ipymcp.llm.backend import ModelBackend
@@ -618,6 +618,10 @@ class CallCard:
         self._clock.pause()
         self.call.asked_at = key
         self._output.show_call(self.call)
+
+    def sends(self, arguments: Mapping[str, Any]) -> None:
+        """Note the arguments that the tool is sent."""
+        self.call.sent = dict(arguments)
 
     def answered(self, answer: ApprovalAnswer | None) -> None:
         """Show the user's answer."""

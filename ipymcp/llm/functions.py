@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NOTEBOOK: Final = "notebook"
 """The server name of functions of the notebook."""
+CODE: Final = "run_python"
+"""The name of code mode's function."""
 
 _INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64

@@ -176,6 +176,8 @@ class ToolCallRunner:
         options = replace(options, conversation=self.conversation, card=card)
         if session.client is None:
             await session.awake()
+        if card is not None:
+            card.sends(arguments)
         call = await asyncio.to_thread(self._maker.prepare, entry, options, arguments)
         try:
             await call.run_on_loop()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.api.namespace import factory_of
+from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
+from ipymcp.llm.answer import read_json_object
+from ipymcp.llm.functions import CODE, NOTEBOOK
+from ipymcp.masking import masks
 from ipymcp.notebook.line_syntax import LineError, tokenize
 from ipymcp.notebook.line_values import parse_arguments, parse_body
 from ipymcp.text import quoted
@@ -13,6 +18,8 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ipymcp.api.namespace import Mcp
+    from ipymcp.llm.answer import ModelCall
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.schema.tool_schema import ToolSchema
@@ -44,6 +51,29 @@ def python(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[
     if len(call) > _MAX_LENGTH and words:
         call = "\n".join([f"{head}(", *(f"    {word}," for word in words), ")"])
     return call if namespace else f"from ipymcp import mcp\n\n{call}"
+
+
+def of_model(mcp: Mcp, call: ModelCall, names: Mapping[str, Any]) -> str:
+    """A model's call as Python for a cell; empty if a cell cannot make it.
+
+    Args:
+        mcp: The notebook's servers.
+        call: The call.
+        names: The notebook's variables.
+    """
+    if call.server == NOTEBOOK:
+        given = read_json_object(call.arguments) or {}
+        if call.tool == CODE:
+            return str(given.get("code", ""))
+        words = [f"{name}={value!r}" for name, value in masks.json(given).items()]
+        return f"{call.tool}({', '.join(words)})" if callable(names.get(call.tool)) else ""
+    host = host_of(mcp)
+    session = host.sessions.get(call.server)
+    entry = session.catalog.tools.get(call.tool) if session is not None else None
+    if entry is None or call.sent is None:
+        return ""
+    name = next((name for name in ("mcp", *names) if names.get(name) is mcp), "")
+    return python(host, entry, factory_of(mcp).schema(entry), masks.json(call.sent), name)
 
 
 def magic(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any]) -> str:

@@ -1,7 +1,9 @@
 """One browser and one Jupyter server for the whole run; pages, and the kernels behind them, for one test each."""
 
+import json
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,13 +14,20 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.places import Voila, lab, opened
+from tests.environments import environment
 from tests.jupyter_servers import TOKEN, JupyterServer
+from tests.scripted import DEMO
 
 SIZE = {"width": 1400, "height": 900}
 PATIENCE = 30_000
 """Milliseconds after which what should be on a page is missing: the machine may be busy."""
 
+MODELS = "models"
+"""The environment of kernels that ask models."""
 _OURS = re.compile(r"extensions/ipymcp/static|blob:")
+
+Answering = Callable[..., Notebook]
+"""`open_answering(ECHO)`: a notebook whose first cell loads all, and that asks a model this; the next asks it again."""
 
 Open = Callable[..., Notebook]
 """`open_notebook("%load_ext ipymcp", "%mcp panel")`: those cells in JupyterLab, with a kernel."""
@@ -93,5 +102,24 @@ def open_notebook(jupyter: JupyterServer, page: Page, work: Path) -> Open:
     def open_it(*cells: str, name: str = "notebook", app: str = "lab/tree") -> Notebook:
         write_notebook(work / f"{name}.ipynb", cells)
         return opened(page, f"{jupyter.url}{app}/{work.name}/{name}.ipynb?reset&token={TOKEN}")
+
+    return open_it
+
+
+@pytest.fixture
+def open_answering(jupyter: JupyterServer, page: Page, work: Path, models: str) -> Answering:
+    spec = jupyter.folder / "jupyter" / "data" / "kernels" / MODELS
+    spec.mkdir(parents=True, exist_ok=True)
+    argv = [str(environment(MODELS).python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    keys = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{models}/v1"}
+    kernel = {"argv": argv, "display_name": MODELS, "language": "python", "env": keys}
+    (spec / "kernel.json").write_text(json.dumps(kernel))
+    setup = ["%load_ext ipymcp", f"%mcp load demo -- {sys.executable} -I -S {DEMO};", "%mcp policy ask demo.*;"]
+
+    def open_it(text: str, app: str = "lab/tree") -> Notebook:
+        cells = ["\n".join([*setup, "%config IPyMCP.model = 'openai-chat:tools'"]), *[f"%mcp ask {text}"] * 2]
+        named = {"name": MODELS, "display_name": MODELS, "language": "python"}
+        write_notebook(work / "notebook.ipynb", cells, kernelspec=named)
+        return opened(page, f"{jupyter.url}{app}/{work.name}/notebook.ipynb?reset&token={TOKEN}")
 
     return open_it

@@ -1,47 +1,20 @@
 """A model's answer in JupyterLab and in Notebook 7: calls that need consent are asked about in their cards."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.notebooks import Notebook, write_notebook
+from tests.browser.conftest import Answering
+from tests.browser.notebooks import Notebook
 from tests.browser.panels import Panel
-from tests.browser.places import opened, sidebar, without_extension
+from tests.browser.places import sidebar, without_extension
 from tests.browser.test_lab_looks import faults
 from tests.browser.test_lab_panel import is_in_sight
-from tests.environments import environment
-from tests.jupyter_servers import TOKEN, JupyterServer
-from tests.scripted import DEMO
 
-KERNEL = "models"
 ECHO = 'demo__echo({"text": "<b>hey</b>"})'
 QUESTION = "The model wants to run demo.echo"
-
-Answering = Callable[..., Notebook]
-"""`open_answering(ECHO)`: a notebook whose first cell loads all, and that asks a model this; the next asks it again."""
-
-
-@pytest.fixture
-def open_answering(jupyter: JupyterServer, page: Page, work: Path, models: str) -> Answering:
-    spec = jupyter.folder / "jupyter" / "data" / "kernels" / KERNEL
-    spec.mkdir(parents=True, exist_ok=True)
-    argv = [str(environment(KERNEL).python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    keys = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{models}/v1"}
-    kernel = {"argv": argv, "display_name": KERNEL, "language": "python", "env": keys}
-    (spec / "kernel.json").write_text(json.dumps(kernel))
-    setup = ["%load_ext ipymcp", f"%mcp load demo -- {sys.executable} -I -S {DEMO};", "%mcp policy ask demo.*;"]
-
-    def open_it(text: str, app: str = "lab/tree") -> Notebook:
-        cells = ["\n".join([*setup, "%config IPyMCP.model = 'openai-chat:tools'"]), *[f"%mcp ask {text}"] * 2]
-        named = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
-        write_notebook(work / "notebook.ipynb", cells, kernelspec=named)
-        return opened(page, f"{jupyter.url}{app}/{work.name}/notebook.ipynb?reset&token={TOKEN}")
-
-    return open_it
 
 
 def asked(notebook: Notebook, index: int = 1, name: str = QUESTION) -> Locator:
@@ -84,7 +57,7 @@ def test_a_call_is_approved_in_its_card_and_the_notebook_keeps_no_form(
     expect(card.locator("pre").last).to_have_text("<b>hey</b>")
     expect(notebook.output(1)).to_contain_text("They answered: ")
     notebook.save()
-    assert "vnd.ipymcp" not in saved(work)
+    assert "vnd.ipymcp.panel" not in saved(work)
 
 
 def test_what_is_answered_in_the_sidebar_is_asked_no_more_in_the_card(open_answering: Answering, page: Page) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
@@ -12,12 +13,16 @@ from msgspec.structs import replace
 from ipymcp.api.namespace import chat_of
 from ipymcp.api.resources import Template
 from ipymcp.errors import McpError
+from ipymcp.llm.answer import insertable, insertable_blocks
+from ipymcp.notebook.call_code import of_model
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax, tokenize
 from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_expression
 from ipymcp.results import markdown
 from ipymcp.text import escaped, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipymcp.api.prompts import PromptResult
     from ipymcp.api.toolset import Toolset
     from ipymcp.llm.answer import Answer, ModelCall
@@ -122,6 +127,11 @@ def _asked(request: MagicRequest) -> Any:
                 further.append(f"{out} has what there is")
             error.hint = " · ".join(filter(None, [error.hint, *further]))
         raise
+    if parsed.has("--cell"):
+        if answer.code:
+            request.ip.set_next_input(visible(answer.code), replace=False)
+        else:
+            request.host.notices.add("the answer has no Python block, so --cell added no cell")
     if out is not None:
         request.ip.user_ns[out] = answer
         return None
@@ -132,7 +142,11 @@ def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, 
     """Ask the model and show the answer as it arrives, unless the request is quiet."""
     if request.is_quiet or shape == "json":
         return request.host.loop.run(asker.ask(ask_request))
-    audience = CellOutput(request.display if hasattr(request.ip, "kernel") else None, as_markdown=shape == "markdown")
+    audience = CellOutput(
+        request.display if hasattr(request.ip, "kernel") else None,
+        as_markdown=shape == "markdown",
+        code_of=partial(of_model, request.mcp, names=request.ip.user_ns),
+    )
     try:
         answer = request.host.loop.run(asker.ask(ask_request, audience))
     except BaseException as error:
@@ -252,10 +266,14 @@ class CellOutput:
     Args:
         display: Renders the questions of calls; None in a terminal.
         as_markdown: Whether to render the text as Markdown.
+        code_of: Returns a call as Python for a cell, or an empty string.
     """
 
-    def __init__(self, display: PanelDisplay | None, *, as_markdown: bool) -> None:
+    def __init__(
+        self, display: PanelDisplay | None, *, as_markdown: bool, code_of: Callable[[ModelCall], str] = lambda _: ""
+    ) -> None:
         self._display = display
+        self._code_of = code_of
         self._is_notebook = display is not None
         self._as_markdown = as_markdown
         self._text = ""
@@ -274,23 +292,24 @@ class CellOutput:
     def show_text(self, text: str) -> None:
         """Append text."""
         self._text += text
-        plain = visible(self._text)
-        bundle = {"text/plain": plain}
-        if self._as_markdown:
-            bundle["text/markdown"] = markdown.markdown(self._text)
         if not self._is_notebook:
             print(visible(text), end="", flush=True)  # noqa: T201 - the answer itself
             return
+        bundle = self._text_bundle()
         if self._text_display is None:
             self._text_display = self._show(bundle)
         else:
             self._text_display.update(bundle, raw=True)
 
+    def _text_bundle(self) -> dict[str, Any]:
+        bundle = {"text/plain": visible(self._text)}
+        return {**bundle, "text/markdown": markdown.markdown(self._text)} if self._as_markdown else bundle
+
     def show_call(self, call: ModelCall) -> None:
         """Show or update the card of a call; later text begins below it."""
         if not self._is_notebook and self._text and not self._text.endswith("\n"):
             print(flush=True)  # noqa: T201
-        self._text, self._text_display = "", None
+        self._end_text()
         if call.is_done:
             self._open.pop(call.card, None)
         else:
@@ -303,6 +322,12 @@ class CellOutput:
         elif call.is_done:
             self._show(self._card(call))
 
+    def _end_text(self) -> None:
+        """End the current text, whose code blocks are now complete."""
+        if self._text_display is not None and self._as_markdown and (offer := insertable_blocks(self._text)):
+            self._text_display.update(self._text_bundle() | offer, raw=True)
+        self._text, self._text_display = "", None
+
     def broke_off(self) -> None:
         """Mark unfinished calls as cancelled."""
         how = {"text": "cancelled", "is_error": True, "is_done": True, "is_cancelled": True}
@@ -313,10 +338,13 @@ class CellOutput:
         bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}
         if call.asked_at and not call.is_done and self._display is not None:
             bundle |= self._display.question(call.asked_at, is_here=call.asked_at == call.card)
+        elif call.is_done and self._display is not None:
+            bundle |= insertable(self._code_of(call))
         return bundle
 
     def ended(self, answer: Answer) -> None:
         """Show the usage of the answer."""
+        self._end_text()
         line = answer.note if answer.is_replayed else " · ".join(filter(None, [str(answer.usage), answer.note]))
         if answer.reason in _ENDS:
             line = f"{line} · {_ENDS[answer.reason]}"
@@ -374,6 +402,7 @@ _OPTIONS = (
         "auto: from mcp-answers.json beside the notebook if nothing changed, else ask and record; only, new, off",
         choices=("auto", "only", "new", "off"),
     ),
+    Option("--cell", help="put the answer's Python into the next cell, which is not run"),
     Option("--dry-run", help="show the request without sending it"),
     Option("-f", "FORMAT", "markdown, text or json", choices=("markdown", "text", "json")),
     Option("--rounds", "N", "maximum requests to the model", number=True),

@@ -24,6 +24,14 @@ export async function insertBelow(notebook: NotebookPanel, text: string): Promis
   return insertCode(notebook, text);
 }
 
+/** Insert code into a new cell below the one with an output. */
+export async function insertBelowOutput(notebook: NotebookPanel, output: HTMLElement, text: string): Promise<void> {
+  const { content } = notebook;
+  const index = content.widgets.findIndex(({ node }) => node.contains(output));
+  if (index >= 0) content.activeCellIndex = index;
+  await insertBelow(notebook, text);
+}
+
 /** Insert code as the first cell, unless it is there. */
 export function insertFirst({ content }: NotebookPanel, text: string): void {
   const shared = content.model?.sharedModel;

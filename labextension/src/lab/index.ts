@@ -5,6 +5,7 @@ import { ILabShell, ILayoutRestorer } from "@jupyterlab/application";
 import type { MainAreaWidget } from "@jupyterlab/apputils";
 import { ICommandPalette, Notification } from "@jupyterlab/apputils";
 import { URLExt } from "@jupyterlab/coreutils";
+import type { NotebookPanel } from "@jupyterlab/notebook";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ServerConnection } from "@jupyterlab/services";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
@@ -16,6 +17,7 @@ import { cardOf } from "../store";
 import { singleLine } from "../text";
 import { setTranslations, trans } from "../translation";
 import { addCommands } from "./commands";
+import { offerCode } from "./insertable";
 import type { NotebookView, RelayEndpoints } from "./notebook";
 import { drawOutputs } from "./output";
 import { SIDEBAR, Sidebar } from "./sidebar";
@@ -73,8 +75,12 @@ async function activate(
   // Notebook 7 has room for the notebook alone.
   const endpoints = relayEndpoints(app.serviceManager.serverSettings);
   const views = new NotebookViews(tracker, endpoints, labShell ? openInMainArea : undefined);
-  tracker.widgetAdded.connect((_, notebook) => drawOutputs(notebook, () => views.viewOf(notebook)));
-  tracker.forEach((notebook) => drawOutputs(notebook, () => views.viewOf(notebook)));
+  const draw = (notebook: NotebookPanel): void => {
+    drawOutputs(notebook, () => views.viewOf(notebook));
+    offerCode(notebook);
+  };
+  tracker.widgetAdded.connect((_, notebook) => draw(notebook));
+  tracker.forEach(draw);
   const sidebar = new Sidebar();
   const open = (): void => app.shell.activateById(SIDEBAR);
 

@@ -1,0 +1,65 @@
+"""The code of a model's answer as cells: what an answer offers, in a real kernel."""
+
+from typing import Any
+
+import pytest
+
+from tests.asking import ask, asking_kernel
+from tests.conftest import StartKernel
+from tests.kernels import Kernel, Outcome
+
+CODE = "application/vnd.ipymcp.code+json"
+BLOCKS = "Try:\n\n```python\nx = 1\n```\n\nor in a shell:\n\n```bash\nls\n```\n\nand then\n\n```py\nx + 1\n```"
+
+
+@pytest.fixture
+def kernel(start_kernel: StartKernel, models: str) -> Kernel:
+    return asking_kernel(start_kernel, models)
+
+
+def asked_in_cell(kernel: Kernel, text: str, options: str = "") -> Outcome:
+    return kernel.run(f"%%mcp ask -m echo --base-url {kernel.run('print(url)').stdout.strip()} {options}\n{text}")
+
+
+def offers(outcome: Outcome) -> list[Any]:
+    return [display.get(CODE) for display in outcome.displays]
+
+
+def test_the_code_of_an_answer_is_its_python_blocks(kernel: Kernel) -> None:
+    outcome = asked_in_cell(kernel, BLOCKS, "--out answer")
+
+    assert kernel.run("answer.code").result == {"text/plain": repr("x = 1\n\nx + 1")}
+    assert offers(outcome) == [None, {}, None], "the text offers its blocks, once it is complete"
+    asked_in_cell(kernel, "no code", "--out other")
+    assert kernel.run("other.code").result == {"text/plain": "''"}
+    assert CODE in (kernel.run("answer").result or {})
+    assert CODE not in (kernel.run("other").result or {})
+
+
+def test_cell_puts_the_code_into_the_next_cell(kernel: Kernel) -> None:
+    outcome = asked_in_cell(kernel, BLOCKS, "--cell")
+
+    assert outcome.payload == [{"source": "set_next_input", "text": "x = 1\n\nx + 1", "replace": False}]
+    assert kernel.run("x").error is not None, "it is never run"
+    none = asked_in_cell(kernel, "no code", "--cell")
+    assert none.payload == []
+    assert "the answer has no Python block, so --cell added no cell" in none.stderr
+
+
+def test_a_call_offers_the_line_that_makes_it(kernel: Kernel) -> None:
+    outcome = ask(kernel, 'demo__echo({"text": "it\'s"}) demo__nope({"a": 1})', "tools")
+
+    (offer,) = [each for each in offers(outcome) if each is not None]
+    assert offer == {"code": 'mcp.demo.echo(text="it\'s")'}
+    assert kernel.run(f"str({offer['code']})").text == repr("it's")
+    kernel.run("mcp_, mcp = mcp, None")
+    outcome = ask(kernel, 'demo__echo({"text": "x"})', "tools")
+    assert [each["code"] for each in offers(outcome) if each] == ["mcp_.demo.echo(text='x')"]
+
+
+def test_a_call_that_was_not_made_for_want_of_a_tool_offers_nothing_and_secrets_stay_masked(kernel: Kernel) -> None:
+    kernel.run("%mcp policy deny demo.echo")
+    assert not any(offers(ask(kernel, 'demo__echo({"text": "x"})', "tools")))
+    kernel.run("%mcp policy allow demo.echo\nfrom ipymcp.masking import masks; masks.add('s3cretvalue')")
+    outcome = ask(kernel, 'demo__echo({"text": "s3cretvalue"})', "tools")
+    assert "s3cretvalue" not in str(offers(outcome))
