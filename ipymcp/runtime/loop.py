@@ -32,6 +32,8 @@ T = TypeVar("T")
 _BEAT_INTERVAL = 0.2
 _WORKERS = 4
 _FREEZE_TIMEOUT = 0.3
+_END_TIMEOUT = 1.0
+"""Seconds that cancelled tasks have to end when the loop stops."""
 
 
 class BackgroundLoop:
@@ -219,9 +221,11 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
-        for task in asyncio.all_tasks(loop):
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_END_TIMEOUT))
         executor: Any = getattr(loop, "_default_executor", None)
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)

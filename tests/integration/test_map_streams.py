@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -214,6 +215,23 @@ def test_an_error_of_the_rows_comes_after_the_rows_before_it(mcp: Mcp) -> None:
         for row, _ in mcp.rows.read.map.stream(rows()):
             got.append(row)
     assert got == ["a"]
+
+
+def test_a_host_that_is_closed_ends_the_streams_that_are_open() -> None:
+    script = """
+import gc, ipymcp
+mcp = ipymcp.host()
+mcp.load("demo")
+rows = iter(mcp.demo.echo.map.stream(str(number) for number in range(100)))
+print(next(rows)[0])
+mcp.close()
+print(list(rows)[-1][1])
+del rows
+gc.collect()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == ""
+    assert ended.stdout == "0\ndemo.echo: was not called: the map was stopped when it was interrupted\n"
 
 
 def test_record_batches_are_streamed(mcp: Mcp) -> None:
