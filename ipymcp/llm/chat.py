@@ -391,6 +391,7 @@ class ModelChat:
                 allowed=f"{NOTEBOOK}.run_python" in wanted.allow,
                 conversation=conversation,
                 turn=turn,
+                sees_images=sees_images(self._model(wanted)),
             )
             instead = tools.only(FunctionTool(coder.run_python))
             return _Plan(instead, instead.declarations, names, instructions=coder.instructions(), coder=coder)

@@ -1,6 +1,6 @@
 """Code mode: a model writes Python that calls the tools. With the user's consent it runs in this process, unsandboxed.
 
-Data passes between tools without passing through the model, which receives only the printed output and the last value.
+Data passes between tools without passing through the model, which receives what a cell with this code would show.
 """
 
 from __future__ import annotations
@@ -9,30 +9,41 @@ import ast
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import sys
 import threading
 import traceback
+from base64 import b64encode
+from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
 from ipymcp.interaction.terminal import Printed
-from ipymcp.llm.functions import NOTEBOOK
+from ipymcp.llm.functions import CODE, NOTEBOOK
+from ipymcp.llm.prompt_values import Described, describe
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_definitions import BUDGET
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_object
+from ipymcp.results.content import Image
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.runtime.question_routing import CrossThreadTask
+from ipymcp.schema.annotations import annotate, printable
+from ipymcp.schema.tree import SchemaTree, properties, required_names
 from ipymcp.security.untrusted import Actor, Conversation, acting, current_actor, source_of_value
 from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, MutableMapping
+    from collections.abc import Callable, Coroutine, Generator, Iterable, MutableMapping
+    from types import CodeType
 
     from ipymcp.interaction.questions import Card
     from ipymcp.llm.tool_selection import ToolSelection
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
+    from ipymcp.schema.tree import Schema
     from ipymcp.security.rules import ToolRef
 
 
@@ -44,6 +55,14 @@ _MAX_PRINTED: Final = 1_000_000
 _MAX_CODE: Final = 20_000
 """Characters of code in one question to the user."""
 _ANSWERS: Final = ("once", "answer", "no")
+_MAX_RESULT_TYPE: Final = 400
+"""Characters of a result's type."""
+_MAX_MEMBERS: Final = 30
+_MAX_IMAGES: Final = 8
+"""Maximum images in one result."""
+_IMAGES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_CANCEL_TIMEOUT: Final = 2.0
+"""Seconds for interrupted asynchronous code to end."""
 
 
 class CodeRunner:
@@ -56,6 +75,7 @@ class CodeRunner:
         allowed: Whether the user has allowed all code of this answer in advance.
         conversation: The conversation of the answer; a new one by default.
         turn: The answer's name.
+        sees_images: Whether the model takes images.
     """
 
     def __init__(
@@ -67,7 +87,9 @@ class CodeRunner:
         allowed: bool,
         conversation: Conversation | None = None,
         turn: str = "",
+        sees_images: bool = True,
     ) -> None:
+        self._sees_images = sees_images
         self._conversation = conversation or Conversation()
         self._actor = Actor("model", self._conversation, turn, self._permits)
         self._host = host
@@ -86,8 +108,8 @@ class CodeRunner:
         intro = (
             f"You have one tool, run_python. Write Python for it that calls these functions; {begin}. They wait by"
             " themselves: do not await them. A result has .data (decoded), .text, .df (a DataFrame) and .images."
-            " Variables stay between runs. Print, or end with an expression, for what you need to see; keep large data"
-            " in variables."
+            " The code runs as a cell of the notebook: variables stay between runs, and await and magics work."
+            " Print, display, plot, or end with an expression, for what you need to see; keep large data in variables."
         )
         entries = self._selection.entries("model")
         typed = self._host.aliases()
@@ -102,17 +124,22 @@ class CodeRunner:
 
     def _line(self, entry: ToolEntry, server: str) -> str:
         about = shortened(stripped(entry.first_line), _MAX_DESCRIPTION)
-        return f"mcp.{server}.{entry.alias}{self._selection.maker.signature(entry)}  # {about}"
+        raw = entry.definition.outputSchema
+        data = result_type(types.loads(raw)) if len(raw) else ""
+        signature = str(self._selection.maker.signature(entry))
+        return f"mcp.{server}.{entry.alias}{signature}  # {about}" + (f" .data: {data}" if data else "")
 
-    async def run_python(self, code: str) -> str:
-        """Run Python in the user's notebook, with their consent. Returns the printed output and the last expression.
+    async def run_python(self, code: str) -> Described:
+        """Run Python in the user's notebook, with their consent, as a cell would.
+
+        Returns what is printed or displayed, warnings, the last expression, and new figures.
 
         Args:
             code: The program. Variables persist between runs.
         """
         return await self._host.loop.arun(self._run(code))
 
-    async def _run(self, code: str) -> str:
+    async def _run(self, code: str) -> Described:
         if len(code) > _MAX_CODE:
             hint = "write it in parts: only code that the user is shown in full is run"
             raise ArgumentError(f"this code has {len(code):,} characters, more than {_MAX_CODE:,}", hint=hint)
@@ -126,18 +153,18 @@ class CodeRunner:
             raise PolicyError("there is nowhere to run it")
         if not (self._is_allowed or self._agreed_at == self._doubt):
             await self._ask(code)
-        task = CrossThreadTask(lambda: self._execute(code), "Interrupted.")
+        task = CrossThreadTask(lambda: self._execute(code), Described("", "Interrupted."))
         place.post(task.run, task.give_up)
         output = await task.outcome
-        source = await asyncio.to_thread(self._host.guard.untrusted.source_of, output[:_MAX_PRINTED])
+        source = await asyncio.to_thread(self._host.guard.untrusted.source_of, output.text[:_MAX_PRINTED])
         if source:
             self._conversation.received(source)
         return output
 
     async def _ask(self, code: str) -> None:
         why = f"{_WHY}; {self._doubt}" if self._doubt else _WHY
-        wanted = WantedCall(NOTEBOOK, "run_python", {"code": code}, "model", why, "", code)
-        card = self.card(NOTEBOOK, "run_python")
+        wanted = WantedCall(NOTEBOOK, CODE, {"code": code}, "model", why, "", code)
+        card = self.card(NOTEBOOK, CODE)
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
             card.asks(card.key)
@@ -156,30 +183,53 @@ class CodeRunner:
     def _permits(self, entry: ToolRef) -> bool:
         return self._selection.selects(entry)
 
-    def _execute(self, code: str) -> str:
+    def _execute(self, code: str) -> Described:
         """Run the code where the user waits. Only the user's interrupt is raised."""
-        printed = _Printed(sys.stdout)
+        shell = _shell_of(self._names)
+        output = _Output(sys.stdout)
+        before = {id(figure) for figure in _figures()}
         try:
-            tree = ast.parse(code, _FILE)
-            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            source = code if shell is None else str(shell.transform_cell(code))
             with (
-                contextlib.redirect_stdout(printed),
+                contextlib.redirect_stdout(output.printed),
+                contextlib.redirect_stderr(output.printed),
+                _displays_noted(shell, output),
                 self._exit_replaced(),
                 acting(self._actor),
                 _inherited_by_threads(),
             ):
-                exec(compile(tree, _FILE, "exec"), self._names)  # type: ignore[arg-type]
-                shown = ""
-                if isinstance(last, ast.Expr):
-                    value = eval(compile(ast.Expression(last.value), _FILE, "eval"), self._names)  # type: ignore[arg-type]
-                    if source := source_of_value(value):
-                        self._conversation.received(source)
-                    shown = "" if value is None else value.text if isinstance(value, ToolResult) else repr(value)
+                if shell is not None:
+                    _keep_in_history(shell, code, source)
+                value = self._value_of(source)
+                if source := source_of_value(value):
+                    self._conversation.received(source)
+                output.end(value, (figure for figure in _figures() if id(figure) not in before))
         except (Exception, SystemExit) as error:
             frames = traceback.extract_tb(error.__traceback__)
             line = next((f" in line {one.lineno}" for one in reversed(frames) if one.filename == _FILE), "")
-            return f"{printed.getvalue()}{type(error).__name__}{line}: {error}".rstrip(": ")
-        return printed.getvalue() + shown
+            output.write(f"{type(error).__name__}{line}: {error}".rstrip(": "))
+        return output.described(sees_images=self._sees_images)
+
+    def _value_of(self, source: str) -> Any:
+        """Run code, and return the value of its last expression."""
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        tree = cast("ast.Module", compile(source, _FILE, "exec", flags | ast.PyCF_ONLY_AST))
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        parts: list[CodeType] = [compile(tree, _FILE, "exec", flags)]
+        if isinstance(last, ast.Expr):
+            parts.append(compile(ast.Expression(last.value), _FILE, "eval", flags))
+        if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
+            return _awaited(self._each_awaited(parts))
+        values = [eval(part, self._names) for part in parts]  # type: ignore[arg-type]
+        return values[-1]
+
+    async def _each_awaited(self, parts: Iterable[CodeType]) -> Any:
+        value: Any = None
+        for part in parts:
+            value = eval(part, self._names)  # type: ignore[arg-type]
+            if part.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        return value
 
     @contextlib.contextmanager
     def _exit_replaced(self) -> Generator[None]:
@@ -209,11 +259,200 @@ def _inherited_by_threads() -> Generator[None]:
         threading.Thread.start = start  # type: ignore[method-assign]
 
 
+def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine on a loop in another thread, because this thread's own is blocked; an interrupt cancels it."""
+    done: Future[Any] = Future()
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+
+    async def run() -> Any:
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await coroutine
+
+    def work() -> None:
+        try:
+            done.set_result(asyncio.run(run()))
+        except BaseException as error:
+            done.set_exception(error)
+
+    thread = threading.Thread(target=work, name="ipymcp-code", daemon=True)
+    thread.start()
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        for loop, task in running:
+            if task is not None and not done.done():
+                loop.call_soon_threadsafe(task.cancel)
+        thread.join(_CANCEL_TIMEOUT)
+        raise
+
+
+# -- what the model is told --------------------------------------------------------------------------------------------
+
+
 class _Printed(Printed):
     """The printed output, up to a limit."""
 
     def write(self, text: str, /) -> int:
         return super().write(text[: max(0, _MAX_PRINTED - self.tell())])
+
+
+class _Output:
+    """The output of one run, in the order in which it came.
+
+    Args:
+        screen: The user's standard output.
+    """
+
+    def __init__(self, screen: Any) -> None:
+        self.printed = _Printed(screen)
+        self._images: list[Image] = []
+        self._ended = ""
+
+    def write(self, text: str) -> None:
+        """Write a last line."""
+        self._ended += text
+
+    def displayed(self, data: dict[str, Any]) -> None:
+        """Add a display by its MIME bundle, which the user sees too."""
+        kind = next((kind for kind in _IMAGES if kind in data), None)
+        plain = str(data.get("text/markdown") or data.get("text/plain") or f"a display of {', '.join(data)}")
+        if kind is None:
+            self.printed.write(f"{plain}\n")
+        else:
+            content = data[kind]
+            encoded = b64encode(content).decode() if isinstance(content, bytes) else str(content).replace("\n", "")
+            self._add_image(Image(encoded, kind), plain)
+
+    def end(self, value: Any, figures: Iterable[Any]) -> None:
+        """Add the last value, and the figures that are new and not shown yet."""
+        shown = [figure for figure in figures if figure is not value]
+        if value is not None:
+            known = None if isinstance(value, (type, ToolResult)) or callable(value) else _image_of(value)
+            if known is not None:
+                self._add(known)
+            elif isinstance(value, ToolResult):
+                self.write(value.text)
+                for image in value.images:
+                    self._add_image(image, str(image))
+            else:
+                self.write(repr(value))
+        for figure in shown:
+            self._add(describe(figure))
+
+    def _add(self, described: Described) -> None:
+        for image in described.images:
+            self._add_image(image, described.what)
+        if not described.images:
+            self.printed.write(f"{described.text}\n")
+
+    def _add_image(self, image: Image, what: str) -> None:
+        self._images.append(image)
+        self.printed.write(f"[{what}]\n")
+
+    def described(self, *, sees_images: bool) -> Described:
+        """All of it, for the model."""
+        text = self.printed.getvalue() + self._ended
+        left_out = ""
+        if self._images and not sees_images:
+            left_out = "the model takes no images"
+        elif len(self._images) > _MAX_IMAGES:
+            left_out = f"only the first {_MAX_IMAGES} images are attached"
+        images = tuple(self._images[:_MAX_IMAGES]) if sees_images else ()
+        return Described("", "\n".join(filter(None, [text.rstrip("\n") if left_out else text, left_out])), images)
+
+
+def _image_of(value: Any) -> Described | None:
+    """An image or a figure; None for anything else."""
+    module = type(value).__module__.partition(".")[0]
+    if module not in ("matplotlib", "PIL", "plotly", "IPython", "ipymcp"):
+        return None
+    described = describe(value)
+    return described if described.images else None
+
+
+def _figures() -> list[Any]:
+    """The figures that pyplot has open."""
+    helpers: Any = sys.modules.get("matplotlib._pylab_helpers")
+    return [] if helpers is None else [each.canvas.figure for each in helpers.Gcf.get_all_fig_managers()]
+
+
+# -- as a cell ---------------------------------------------------------------------------------------------------------
+
+
+def _shell_of(names: MutableMapping[str, Any]) -> Any:
+    """The IPython shell with this namespace; None in a program, or with a namespace of its own."""
+    module: Any = sys.modules.get("IPython.core.getipython")
+    shell = module.get_ipython() if module is not None else None
+    return shell if getattr(shell, "user_ns", None) is names else None
+
+
+@contextlib.contextmanager
+def _displays_noted(shell: Any, output: _Output) -> Generator[None]:
+    """Tell the model of the displays that the user sees."""
+    if shell is None:
+        yield
+        return
+    publisher: Any = shell.display_pub
+    own, publish = publisher.__dict__.get("publish"), publisher.publish
+
+    def publish_and_note(data: dict[str, Any], *arguments: Any, **options: Any) -> None:
+        if not options.get("update"):  # those are updates of our own cards
+            output.displayed(data)
+        publish(data, *arguments, **options)
+
+    publisher.publish = publish_and_note
+    try:
+        yield
+    finally:
+        if own is None:
+            del publisher.publish
+        else:
+            publisher.publish = own
+
+
+def _keep_in_history(shell: Any, code: str, source: str) -> None:
+    """Add code to `In`, after the cell that asked for it."""
+
+    def add() -> None:
+        shell.history_manager.store_inputs(shell.execution_count, source, code)
+        shell.execution_count += 1
+
+    def cell_is_over(*_: object) -> None:
+        shell.events.unregister("post_run_cell", cell_is_over)
+        try:  # a kernel's reply still has to give the number of the cell
+            asyncio.get_running_loop().call_soon(add)
+        except RuntimeError:
+            add()
+
+    shell.events.register("post_run_cell", cell_is_over)
+
+
+def result_type(schema: Any) -> str:
+    """The type of a result's `.data` in Python's words: `{'total': float, 'unit'?: str}`; empty if it says nothing.
+
+    Args:
+        schema: The output schema of a tool.
+    """
+    if not is_object(schema):
+        return ""
+    tree = SchemaTree(schema)
+    open_forms: set[int] = set()
+
+    def name_object(form: Schema) -> str | None:
+        members = properties(form)
+        if not members or id(members) in open_forms:
+            return None
+        open_forms.add(id(members))
+        required = required_names(form)
+        words = [
+            f"{name!r}{'' if name in required else '?'}: {annotate(tree, part, name_object=name_object)}"
+            for name, part in [*members.items()][:_MAX_MEMBERS]
+        ]
+        open_forms.discard(id(members))
+        return f"{{{', '.join([*words, '…'] if len(members) > _MAX_MEMBERS else words)}}}"
+
+    words = printable(str(annotate(tree, schema, name_object=name_object)))
+    return "" if words in ("Any", "dict[str, Any]") else shortened(stripped(words), _MAX_RESULT_TYPE)
 
 
 def _no_card(server: str, tool: str) -> None: ...

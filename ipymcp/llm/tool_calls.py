@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool
+from ipymcp.llm.prompt_values import Described
 from ipymcp.llm.providers import PLAIN
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
 from ipymcp.llm.schemas import restore_names
@@ -213,9 +214,11 @@ class ToolCallRunner:
 
     def _read(self, request: ToolCallRequest, value: Any, number: int) -> ToolCallOutcome:
         """Convert a result to an outcome with its images and text, or a preview of long text."""
-        text = as_text(value)
         is_result = isinstance(value, ToolResult)
         images = tuple(value.images) if is_result else ()
+        if isinstance(value, Described):
+            value, images = value.text, value.images
+        text = as_text(value)
         if len(text) > MAX_LENGTH:
             self._selection.keep(number, value, value.size if is_result else len(text))
             text = preview(value, text, number)

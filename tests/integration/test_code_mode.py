@@ -12,7 +12,8 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp
-from ipymcp.llm.code_mode import CodeRunner
+from ipymcp.llm.code_mode import CodeRunner, result_type
+from ipymcp.llm.prompt_values import Described
 from tests.environments import ROOT
 from tests.integration.test_tools import definition
 
@@ -28,7 +29,7 @@ def coder(mcp: Mcp, names: dict[str, Any] | None = None) -> CodeRunner:
 
 
 def ran(mcp: Mcp, code: str, names: dict[str, Any] | None = None) -> str:
-    return asyncio.run(coder(mcp, names).run_python(code))
+    return asyncio.run(coder(mcp, names).run_python(code)).text
 
 
 def test_every_function_it_is_told_of_can_be_called_as_it_is_told(mcp: Mcp) -> None:
@@ -85,3 +86,48 @@ def test_it_is_told_what_is_printed_the_last_value_and_what_failed(mcp: Mcp, cod
 
 def test_printing_for_ever_fills_no_memory(mcp: Mcp) -> None:
     assert len(ran(mcp, "for _ in range(50): print('x' * 100_000)")) == 1_000_000
+
+
+def test_await_works_and_what_it_fails_with_is_told(mcp: Mcp) -> None:
+    assert ran(mcp, "import asyncio\nawait asyncio.sleep(0)\n(await mcp.demo.echo.aio('hey')).text") == "'hey'"
+    assert ran(mcp, "mcp.demo.echo('sync').text + (await mcp.demo.echo.aio('hey')).text") == "'synchey'"
+    assert ran(mcp, "x = 1\nawait mcp.demo.fail.aio()").startswith("ToolError in line 2: demo.fail: ")
+
+
+def test_a_model_without_eyes_is_told_of_images_in_words(mcp: Mcp) -> None:
+    def plotted(*, sees_images: bool) -> Described:
+        runner = CodeRunner(mcp._host, mcp.tools.selection, {"mcp": mcp}, allowed=True, sees_images=sees_images)
+        return asyncio.run(runner.run_python("mcp.demo.plot(values=[1])"))
+
+    seen, unseen = plotted(sees_images=True), plotted(sees_images=False)
+    assert len(seen.images) == 1 and not unseen.images
+    assert unseen.text.endswith("the model takes no images") and unseen.text.startswith(seen.text.strip())
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "object"}, ""),
+        ({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}, "{'n': int}"),
+        (
+            {
+                "type": "object",
+                "properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}},
+                "$defs": {"row": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}},
+            },
+            "{'rows'?: list[{'x': float}]}",
+        ),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}}}, None),
+    ],
+)
+def test_result_types_come_from_the_output_schema(schema: dict[str, Any], words: str | None) -> None:
+    if words is None:
+        assert result_type(schema).startswith("{'a'?: "), "and it ends"
+    else:
+        assert result_type(schema) == words
+
+
+def test_it_is_told_the_type_of_a_result(mcp: Mcp) -> None:
+    lines = [line for line in coder(mcp).instructions().splitlines() if " .data: {" in line]
+
+    assert lines and all(line.startswith("mcp.") for line in lines)
