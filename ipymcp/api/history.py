@@ -19,6 +19,25 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
+_COLUMNS = (
+    "time",
+    "who",
+    "model",
+    "answer",
+    "tool",
+    "seconds",
+    "sent",
+    "received",
+    "cell",
+    "map",
+    "calls",
+    "outcome",
+    "error",
+)
+_OPTIONAL = ("model", "answer")
+"""Columns that are left out of the table if no call has them."""
+
+
 class CallHistory(Table):
     """Calls, newest first. `.df` has all recorded columns.
 
@@ -33,6 +52,8 @@ class CallHistory(Table):
             (
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time)),
                 entry.caller,
+                entry.model,
+                entry.answer,
                 f"{entry.server}.{entry.tool}",
                 f"{entry.duration:.3f}",
                 entry.sent,
@@ -45,8 +66,11 @@ class CallHistory(Table):
             )
             for entry in entries
         ]
-        columns = ("time", "who", "tool", "seconds", "sent", "received", "cell", "map", "calls", "outcome", "error")
-        super().__init__(columns, rows, title="MCP calls", note=note)
+        used = [
+            index for index, name in enumerate(_COLUMNS) if name not in _OPTIONAL or any(row[index] for row in rows)
+        ]
+        columns = [_COLUMNS[index] for index in used]
+        super().__init__(columns, [[row[index] for index in used] for row in rows], title="MCP calls", note=note)
 
     @property
     def df(self) -> Any:

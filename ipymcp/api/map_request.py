@@ -105,9 +105,9 @@ class MapRequest:
         self.host = target.host
         self.number = self.host.calls.next_number()
         self.on_progress = on_progress or target.options.on_progress
-        self.cell = None if target.options.origin else self.host.history.cell()
-        self.cache: ResultCache | None = None
         self._options = self.host.guard.on_behalf(target.entry, replace(target.options, on_progress=None))
+        self.cell = self.host.history.calling_cell(self._options)
+        self.cache: ResultCache | None = None
         known = hints(target.entry, target.session.rights)
         self.is_read_only = known.get("readOnlyHint") is True
         self.is_repeatable = self.is_read_only or known.get("idempotentHint") is True
@@ -190,6 +190,9 @@ class MapRequest:
             began=began,
             ended=time.monotonic(),
             caller=options.origin or options.caller,
+            model=options.model.name,
+            provider=options.model.provider,
+            answer=options.turn,
             server=self.target.session.name,
             tool=self.target.entry.name,
             arguments=first,

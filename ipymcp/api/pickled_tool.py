@@ -93,7 +93,8 @@ def pickled(host: Host, session: ServerSession, entry: ToolEntry, options: CallO
     options = host.guard.on_behalf(entry, options)
     rights, policy = session.rights, host.guard.policy
     policy.check(entry, rights, options.caller, conversation=options.conversation)
-    is_doubted = options.conversation is not None and policy.is_doubted(entry, rights, options.conversation)
+    conversation = options.conversation
+    is_doubted = conversation is not None and policy.is_doubted(entry, rights, conversation, options.caller)
     definition = session.definition.replace(extra={}, lazy=False, disabled=False)
     place = next(_secrets(definition), None)
     if place is not None:

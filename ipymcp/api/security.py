@@ -49,13 +49,15 @@ class ToolPolicy(TableView):
         self._policy = host.guard.policy
 
     @sync_and_async
-    @checked(patterns=TEXT, always=FLAG)
-    async def allow(self, *patterns: str, always: bool = False) -> None:
+    @checked(patterns=TEXT, always=FLAG, doubted=FLAG)
+    async def allow(self, *patterns: str, always: bool = False, doubted: bool = False) -> None:
         """Allow calls of tools by any caller, for the current definitions of the loaded servers.
 
         Args:
             patterns: Globs for `server.tool`; a name without a dot matches all tools of that server.
             always: Save the rule for all notebooks.
+            doubted: Also allow calls of a model that has read untrusted content, about which you are asked otherwise.
+                For programs in which no one can be asked.
 
         Raises:
             UnknownName: A pattern matches no loaded server.
@@ -63,7 +65,7 @@ class ToolPolicy(TableView):
         for pattern in patterns:
             for session, glob in self._owners(pattern):
                 digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
-                await self._decide(glob, "allow", digest, session.name, always=always)
+                await self._decide(glob, "allow", digest, session.name, always=always, doubted=doubted)
 
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
@@ -146,15 +148,23 @@ class ToolPolicy(TableView):
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
 
     async def _decide(
-        self, pattern: str, decision: Decision, digest: str = "", server: str = "", *, always: bool
+        self,
+        pattern: str,
+        decision: Decision,
+        digest: str = "",
+        server: str = "",
+        *,
+        always: bool,
+        doubted: bool = False,
     ) -> None:
         refuse_models("change the policy")
         if always:
-            rule = await self._host.guard.remembered().keep(digest, pattern, decision, server)
+            rule = await self._host.guard.remembered().keep(digest, pattern, decision, server, doubted=doubted)
             await self._host.guard.refresh()
             self._policy.add_rule(rule)
         else:
-            self._policy.add_rule(Rule(pattern, decision, f"{_HERE}, for {server}" if server else _HERE, digest))
+            origin = f"{_HERE}, for {server}" if server else _HERE
+            self._policy.add_rule(Rule(pattern, decision, origin, digest, doubted=doubted))
 
     def _by_name(self, pattern: str) -> str:
         """A pattern with the alias of a loaded or configured server replaced by its name."""

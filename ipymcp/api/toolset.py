@@ -16,9 +16,10 @@ from ipymcp.results.tables import Table, TableView
 from ipymcp.security.rules import selects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from ipymcp.api.tool import Tool, ToolFactory
+    from ipymcp.llm.answer import ToolCallOutcome
     from ipymcp.llm.providers import Declaration, Dialect
     from ipymcp.llm.tool_calls import ToolCaller
     from ipymcp.llm.tool_definitions import ProviderTools
@@ -136,6 +137,10 @@ class Toolset(TableView):
         """The tools for Gemini: a list of one `Tool` with all functions."""
         return self._declared("gemini")
 
+    def to_bedrock(self) -> ProviderTools:
+        """The tools for Amazon Bedrock's Converse API: `toolConfig={"tools": …}`."""
+        return self._declared("bedrock")
+
     @checked(turn=TEXT.or_none)
     def to_pydantic_ai(self, *, turn: str | None = None) -> Any:
         """The tools as a pydantic-ai toolset: `Agent(…, toolsets=[…])`. It follows changes of the servers' tools.
@@ -145,14 +150,18 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import pydantic_ai_toolset
         from ipymcp.llm.providers import profile_of
+        from ipymcp.llm.tool_calls import CallOrigin, calling_model
 
-        caller = self._caller(turn, sees_requests=True)
+        caller = self._caller(turn)
 
-        def declared(model: Any) -> list[Declaration]:  # called for each request
-            caller.conversation.given()
+        def declared(model: Any) -> list[Declaration]:
             return self._selection.declarations(profile_of(model))
 
-        return pydantic_ai_toolset(declared, caller.aio)
+        def call(name: str, arguments: dict[str, Any], run: Any) -> Awaitable[ToolCallOutcome]:
+            named = turn or f"{caller.turn}, run {run.run_id}"  # one answer, for which the model is asked several times
+            return caller.aio(name, arguments, CallOrigin(named, calling_model(run.model), (run.run_id, run.run_step)))
+
+        return pydantic_ai_toolset(declared, call)
 
     @checked(turn=TEXT.or_none, images=FLAG)
     def to_langchain(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
@@ -165,7 +174,9 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import langchain_tools
 
-        return langchain_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched(), images=images)
+        own = self._selection
+        declared, called = own.declarations(is_kept=True), self._caller(turn).watched()
+        return langchain_tools(declared, called, images=images, hints=own.hints())
 
     @checked(turn=TEXT.or_none)
     def to_llm(self, *, turn: str | None = None) -> list[Any]:
@@ -189,12 +200,63 @@ class Toolset(TableView):
 
         return chatlas_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
 
-    def _caller(self, turn: str | None, *, sees_requests: bool = False) -> ToolCaller:
+    @checked(turn=TEXT.or_none, images=FLAG)
+    def to_openai_agents(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
+        """The tools for the OpenAI Agents SDK: `Agent(…, tools=…)`.
+
+        Args:
+            turn: The name of the answer, as for `to_langchain`.
+            images: As for `to_langchain`; the SDK's default model accepts images, its Chat Completions model does not.
+        """
+        from ipymcp.llm.integrations import openai_agents_tools
+
+        return openai_agents_tools(self._selection.declarations(is_kept=True), self._caller(turn), images=images)
+
+    @checked(turn=TEXT.or_none)
+    def to_smolagents(self, *, turn: str | None = None) -> list[Any]:
+        """The tools for smolagents: `ToolCallingAgent(tools=…)`, `CodeAgent(tools=…)`.
+
+        Args:
+            turn: The name of the answer, as for `to_langchain`.
+        """
+        from ipymcp.llm.integrations import smolagents_tools
+        from ipymcp.llm.providers import INLINE
+
+        return smolagents_tools(self._selection.declarations(INLINE, is_kept=True), self._caller(turn).watched())
+
+    @checked(turn=TEXT.or_none)
+    def to_llama_index(self, *, turn: str | None = None) -> list[Any]:
+        """The tools for LlamaIndex: `FunctionAgent(tools=…)`, `ReActAgent(tools=…)`.
+
+        Args:
+            turn: The name of the answer, as for `to_langchain`.
+        """
+        from ipymcp.llm.integrations import llama_index_tools
+
+        return llama_index_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
+
+    @checked(turn=TEXT.or_none, coroutines=FLAG)
+    def to_functions(self, *, turn: str | None = None, coroutines: bool = False) -> list[Callable[..., Any]]:
+        """The tools as Python functions, for any library that takes functions: DSPy, magentic, Ollama, …
+
+        They have a name, a docstring and a signature with types. They return the text for the model, also of a failure.
+
+        Args:
+            turn: The name of the answer, as for `to_langchain`.
+            coroutines: Make coroutine functions.
+        """
+        from ipymcp.llm.integrations import plain_functions
+
+        own = self._selection
+        called = self._caller(turn).watched()
+        return plain_functions(own.declarations(is_kept=True), called, own.signature, coroutines=coroutines)
+
+    def _caller(self, turn: str | None) -> ToolCaller:
         from ipymcp.llm.tool_calls import ToolCaller
         from ipymcp.security.untrusted import Conversation
 
         conversation = self._factory.conversation(turn) if turn else Conversation()
-        return ToolCaller(self._selection, conversation, turn or "", sees_requests=sees_requests)
+        return ToolCaller(self._selection, conversation, turn or f"tools {self._host.calls.next_number()}")
 
     def _declared(self, dialect: Dialect) -> ProviderTools:
         from ipymcp.llm.providers import PROVIDERS
@@ -228,15 +290,17 @@ class Toolset(TableView):
         Raises:
             ArgumentError: The value is not a model's response.
         """
-        from ipymcp.llm.providers import PROVIDERS, messages, read_response
+        from ipymcp.llm.providers import PROVIDERS, messages, model_of, read_response
         from ipymcp.llm.tool_calls import ToolCallRunner
+        from ipymcp.security.untrusted import CallingModel
 
         dialect, calls = read_response(response)
         own = self._selection
         conversation = self._factory.conversation(turn or (own.patterns, tuple(one.name for one in own.functions)))
         conversation.given()  # the request for this response had all earlier results
         named = turn or f"run {self._host.calls.next_number()}"
-        runner = ToolCallRunner(own, named, conversation, PROVIDERS[dialect].profile)
+        model = CallingModel(model_of(response), PROVIDERS[dialect].name)
+        runner = ToolCallRunner(own, named, conversation, PROVIDERS[dialect].profile, model)
         return messages(dialect, await runner.run_all(calls))
 
     # -- display ------------------------------------------------------------------------------------------------------

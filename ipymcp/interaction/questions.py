@@ -79,9 +79,16 @@ def domain(url: str) -> str:
     return host if plain == host else f"{host} ({plain})"
 
 
-def beforehand(tool: str) -> str:
-    """The arguments of `mcp.ask` and `%mcp ask` that allow a model the calls of `server.tool`."""
+def beforehand(tool: str, *, is_doubted: bool = False) -> str:
+    """The ways to allow a model the calls of `server.tool` where no one can be asked.
+
+    Args:
+        tool: The tool.
+        is_doubted: Whether the model has read untrusted content.
+    """
     pattern = escape(tool)
+    if is_doubted:
+        return f"mcp.policy.allow({pattern!r}, doubted=True), or --allow {quoted(pattern)} in %mcp ask,"
     return f"allow={pattern!r} in mcp.ask, --allow {quoted(pattern)} in %mcp ask"
 
 

@@ -31,14 +31,14 @@ from ipymcp.llm.recording import (
     shape_of,
 )
 from ipymcp.llm.result_text import estimate_tokens as estimate
-from ipymcp.llm.tool_calls import ToolCallRunner
+from ipymcp.llm.tool_calls import ToolCallRunner, calling_model
 from ipymcp.llm.tool_definitions import BUDGET, declaration_tokens, declare_function
 from ipymcp.llm.tool_search import QUERIES, SEARCH, ToolSearch
 from ipymcp.masking import masks
 from ipymcp.protocol.types import is_object
 from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.security.rules import selects
-from ipymcp.security.untrusted import Conversation, current_actor
+from ipymcp.security.untrusted import UNKNOWN, CallingModel, Conversation, current_actor
 from ipymcp.storage.chats import SavedChats
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class ModelChat:
         Raises:
             McpError: No model is configured.
         """
-        return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat(), "")[1]
+        return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat(), "", UNKNOWN)[1]
 
     async def _chat(self, wanted: AskRequest) -> _Chat:
         """The conversation that a question belongs to.
@@ -240,13 +240,14 @@ class ModelChat:
             self._host.handler_loop, wanted.limits.seconds, f"{wanted.limits.twice('seconds')} gives it longer"
         )
         # In a thread: there may be thousands of tools, and variables with slow reprs.
-        plan, request = await clock.run(asyncio.to_thread(self._prepared, wanted, chat, turn))
+        asking = calling_model(self._model(wanted), wanted.base_url, self._host.history.cell())
+        plan, request = await clock.run(asyncio.to_thread(self._prepared, wanted, chat, turn, asking))
         if request.source:
             chat.conversation.read(request.source)
         self._allow(wanted, turn)
         output = LiveOutput(self._host, listener)
         profile = profile_of(self._model(wanted), wanted.base_url)
-        runner = ToolCallRunner(plan.tools, turn, chat.conversation, profile)
+        runner = ToolCallRunner(plan.tools, turn, chat.conversation, profile, asking)
         mode: Replay = wanted.replay or self._default_replay()
         recording = Recording(Path(self._host.folder, FILE)) if mode != "off" else None
         key = None
@@ -371,11 +372,15 @@ class ModelChat:
             self._host.guard.received(answer.source, None, answer.text.encode("utf-8", "replace"))
         return answer
 
-    def _prepared(self, wanted: AskRequest, chat: _Chat, turn: str) -> tuple[_Plan, RequestPreview]:
-        plan = self._plan(wanted, wanted.tools.for_conversation(chat.handles), chat.conversation, turn)
+    def _prepared(
+        self, wanted: AskRequest, chat: _Chat, turn: str, model: CallingModel
+    ) -> tuple[_Plan, RequestPreview]:
+        plan = self._plan(wanted, wanted.tools.for_conversation(chat.handles), chat.conversation, turn, model)
         return plan, self._request_preview(wanted, plan)
 
-    def _plan(self, wanted: AskRequest, tools: ToolSelection, conversation: Conversation, turn: str) -> _Plan:
+    def _plan(
+        self, wanted: AskRequest, tools: ToolSelection, conversation: Conversation, turn: str, model: CallingModel
+    ) -> _Plan:
         profile = profile_of(self._model(wanted), wanted.base_url)
 
         def declared() -> list[Declaration]:
@@ -392,6 +397,7 @@ class ModelChat:
                 conversation=conversation,
                 turn=turn,
                 sees_images=sees_images(self._model(wanted)),
+                model=model,
             )
             instead = tools.only(FunctionTool(coder.run_python))
             return _Plan(instead, instead.declarations, names, instructions=coder.instructions(), coder=coder)

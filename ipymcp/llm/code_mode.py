@@ -32,7 +32,7 @@ from ipymcp.results.tool_result import ToolResult
 from ipymcp.runtime.question_routing import CrossThreadTask
 from ipymcp.schema.annotations import annotate, printable
 from ipymcp.schema.tree import SchemaTree, properties, required_names
-from ipymcp.security.untrusted import Actor, Conversation, acting, current_actor, source_of_value
+from ipymcp.security.untrusted import UNKNOWN, Actor, CallingModel, Conversation, acting, current_actor, source_of_value
 from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class CodeRunner:
         conversation: The conversation of the answer; a new one by default.
         turn: The answer's name.
         sees_images: Whether the model takes images.
+        model: The model.
     """
 
     def __init__(
@@ -88,10 +89,11 @@ class CodeRunner:
         conversation: Conversation | None = None,
         turn: str = "",
         sees_images: bool = True,
+        model: CallingModel = UNKNOWN,
     ) -> None:
         self._sees_images = sees_images
         self._conversation = conversation or Conversation()
-        self._actor = Actor("model", self._conversation, turn, self._permits)
+        self._actor = Actor("model", self._conversation, turn, model, self._permits)
         self._host = host
         self._selection = selection
         self._names = names

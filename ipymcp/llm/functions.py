@@ -77,6 +77,12 @@ class FunctionTool:
             return {}
 
     @property
+    def signature(self) -> inspect.Signature:
+        """The signature with evaluated annotations."""
+        known = [each.replace(annotation=self._types.get(name, Any)) for name, each in self._parameters.items()]
+        return inspect.Signature(known)
+
+    @property
     def definition(self) -> ToolDefinition:
         """The definition, as a server would send it."""
         return ToolDefinition(name=self.name)

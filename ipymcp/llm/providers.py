@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError
 from ipymcp.llm.answer import SHOWN, ToolCallOutcome, ToolCallRequest
@@ -45,6 +46,7 @@ class Profile(Struct, frozen=True):
         formats: Accepted values of `format`; None for all.
         type_lists: Whether `type` may be a list.
         any_choices: Whether `enum` may contain any JSON; else strings and numbers.
+        references: Whether a schema may have references to parts of it.
         recursion: Whether a schema may refer to itself.
         beside: Accepted keywords beside a `$ref`.
         key: Pattern of property names; None for any name.
@@ -58,6 +60,7 @@ class Profile(Struct, frozen=True):
     formats: frozenset[str] | None = None
     type_lists: bool = True
     any_choices: bool = True
+    references: bool = True
     recursion: bool = True
     beside: tuple[str, ...] = ("title", "description", "default")
     key: re.Pattern[str] | None = None
@@ -75,6 +78,8 @@ PLAIN: Final = Profile(
     functions=128,
 )
 """The narrowest limits, for an unknown provider whose library rewrites the keywords."""
+INLINE: Final = replace(PLAIN, name="any provider without references", references=False, recursion=False)
+"""The narrowest limits for a library that passes on a schema's properties alone."""
 
 
 class Declaration(Struct, frozen=True):
@@ -109,6 +114,7 @@ class Provider(Struct, frozen=True):
         read_call: Reads such an item; None if it is not a call of this provider.
         write_results: Returns the messages with the outcomes of at least one call.
         models: pydantic-ai's names of the provider.
+        name: The provider's name in the history; empty for an API that many providers have.
     """
 
     profile: Profile
@@ -117,6 +123,7 @@ class Provider(Struct, frozen=True):
     read_call: Callable[[Any], ToolCallRequest | None]
     write_results: Callable[[Sequence[ToolCallOutcome]], list[dict[str, Any]]]
     models: tuple[str, ...] = ()
+    name: str = ""
 
 
 # -- OpenAI: Chat Completions, which others accept too, and Responses --------------------------------------------------
@@ -281,9 +288,51 @@ def _gemini_result(outcome: ToolCallOutcome) -> dict[str, Any]:
     return {"functionResponse": response}
 
 
+# -- Amazon Bedrock's Converse, with models of many providers ----------------------------------------------------------
+
+
+def _declare_to_bedrock(tools: Sequence[Declaration]) -> list[dict[str, Any]]:
+    return [{"toolSpec": _bedrock_tool(one)} for one in tools]
+
+
+def _bedrock_tool(one: Declaration) -> dict[str, Any]:
+    schema = one.schema  # some of the models accept no other keywords at its top
+    description = "\n".join(filter(None, (one.description, str(schema.get("description") or ""))))
+    kept = {word: schema[word] for word in ("type", "properties", "required") if word in schema}
+    return {"name": one.name, "description": description or one.name, "inputSchema": {"json": kept}}
+
+
+def _find_bedrock_calls(response: dict[str, Any]) -> Any:
+    output = response.get("output")
+    message = output.get("message") if is_object(output) else response
+    content = message.get("content") if is_object(message) else None
+    is_message = is_array(content) and any(is_object(one) and "toolUse" in one for one in content)
+    return content if is_object(output) or is_message else None
+
+
+def _bedrock_call(item: Any) -> ToolCallRequest | None:
+    use = item.get("toolUse") if is_object(item) else None
+    if not is_object(use):
+        return None
+    return ToolCallRequest(str(use.get("toolUseId") or ""), str(use.get("name") or ""), use.get("input"))
+
+
+def _write_bedrock_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
+    # Only some of the models accept images in tool results.
+    results = [
+        {
+            "toolUseId": one.request.id,
+            "content": [{"text": one.parted(())[0]}],
+            "status": "error" if one.is_error else "success",
+        }
+        for one in outcomes
+    ]
+    return [{"role": "user", "content": [{"toolResult": one} for one in results]}]
+
+
 # -- all of them -------------------------------------------------------------------------------------------------------
 
-Dialect: TypeAlias = Literal["openai", "openai_responses", "anthropic", "gemini", "ollama"]
+Dialect: TypeAlias = Literal["openai", "openai_responses", "bedrock", "anthropic", "gemini", "ollama"]
 PROVIDERS: Final[dict[Dialect, Provider]] = {
     "openai": Provider(
         _OPENAI,
@@ -300,6 +349,15 @@ PROVIDERS: Final[dict[Dialect, Provider]] = {
         _response_call,
         _write_responses_results,
     ),
+    "bedrock": Provider(
+        INLINE,
+        _declare_to_bedrock,
+        _find_bedrock_calls,
+        _bedrock_call,
+        _write_bedrock_results,
+        ("bedrock",),
+        "bedrock",
+    ),
     "anthropic": Provider(
         _ANTHROPIC,
         _declare_to_anthropic,
@@ -307,6 +365,7 @@ PROVIDERS: Final[dict[Dialect, Provider]] = {
         _anthropic_call,
         _write_anthropic_results,
         ("anthropic",),
+        "anthropic",
     ),
     "gemini": Provider(
         _GEMINI,
@@ -315,8 +374,9 @@ PROVIDERS: Final[dict[Dialect, Provider]] = {
         _gemini_call,
         _write_gemini_results,
         ("google", "google-gla", "google-vertex", "google-cloud"),
+        "google",
     ),
-    "ollama": Provider(_OPENAI, _declare_to_chat, _find_ollama_calls, _chat_call, _write_ollama_results),
+    "ollama": Provider(_OPENAI, _declare_to_chat, _find_ollama_calls, _chat_call, _write_ollama_results, name="ollama"),
 }
 """Providers by dialect, in the order in which a response is compared with them."""
 _HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
@@ -354,6 +414,15 @@ def sees_images(model: Any) -> bool:
     """
     name = model if isinstance(model, str) else str(getattr(model, "model_name", ""))
     return _TEXT_ONLY.match(re.split(r"^[a-z-]+:(?=[a-z])|/", name.lower())[-1]) is None
+
+
+def model_of(response: object) -> str:
+    """The model's name in a response; empty if the response has none."""
+    for key in ("model", "model_version", "modelVersion"):
+        name = response.get(key) if is_object(response) else getattr(response, key, None)
+        if isinstance(name, str):
+            return name
+    return ""
 
 
 def read_response(response: object) -> tuple[Dialect, list[ToolCallRequest]]:

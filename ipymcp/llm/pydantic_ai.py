@@ -172,7 +172,9 @@ class PydanticBackend:
         """Implement `ModelBackend.answer`."""
         search = question.search
         searched = search.declared if search is not None else tuple
-        toolset = pydantic_ai_toolset(lambda _: question.declared(), question.call, searched)
+        toolset = pydantic_ai_toolset(
+            lambda _: question.declared(), lambda name, arguments, _: question.call(name, arguments), searched
+        )
         agent = self._ai.Agent(
             self._model(question),
             output_type=self._output(question.returns),

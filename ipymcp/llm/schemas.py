@@ -134,7 +134,7 @@ class SharedParts:
         self._names: dict[int, str] = {}
         self.has_references = tree.has_references
         """Whether anything in the schema may be a reference."""
-        if not self.has_references:
+        if not self.has_references or not profile.references:
             return
         try:
             uses = self._count_uses()

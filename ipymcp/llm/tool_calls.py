@@ -7,7 +7,9 @@ import contextlib
 import inspect
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
@@ -19,11 +21,11 @@ from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
 from ipymcp.llm.schemas import restore_names
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.security.rules import hints
-from ipymcp.security.untrusted import Actor, Conversation, acting, quotes_server, source_of_value
+from ipymcp.security.untrusted import UNKNOWN, Actor, CallingModel, Conversation, acting, quotes_server, source_of_value
 from ipymcp.text import stripped
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 
     from ipymcp.interaction.questions import Card
     from ipymcp.llm.providers import Profile
@@ -93,6 +95,40 @@ class ReadWriteLimiter:
 _EMPTY: Final = "(empty result)"
 
 
+class CallOrigin(Struct, frozen=True):
+    """The origin of a call, as far as it is known.
+
+    Attributes:
+        turn: The answer's name, so that one consent can cover all of its calls.
+        model: The model.
+        response: Identifies the model's response with the call; None if it is unknown.
+    """
+
+    turn: str = ""
+    model: CallingModel = UNKNOWN
+    response: Hashable = None
+
+
+_UNKNOWN: Final = CallOrigin()
+
+
+def calling_model(model: Any, base_url: str | None = None, cell: int | None = None) -> CallingModel:
+    """The name and the provider of a model.
+
+    Args:
+        model: `provider:name`, or a model of pydantic-ai.
+        base_url: URL of an OpenAI-compatible provider.
+        cell: The execution count of the cell with the prompt.
+    """
+    if isinstance(model, str):
+        provider, _, name = model.rpartition(":") if base_url is None else ("", "", model)
+    else:
+        provider, name = str(getattr(model, "system", "")), str(getattr(model, "model_name", type(model).__name__))
+    if base_url is not None:
+        provider = urlsplit(base_url).netloc.rpartition("@")[2]
+    return CallingModel(name, provider, cell)
+
+
 class ToolCallRunner:
     """Runs the tool calls of one model's answer, on the background loop.
 
@@ -104,6 +140,7 @@ class ToolCallRunner:
         turn: The answer's name, so that one consent can cover all of its calls.
         conversation: The conversation of the answer; a new one by default.
         profile: The provider that the tools were declared to, which decides the renamed properties.
+        model: The model.
     """
 
     def __init__(
@@ -112,12 +149,13 @@ class ToolCallRunner:
         turn: str = "",
         conversation: Conversation | None = None,
         profile: Profile = PLAIN,
+        model: CallingModel = UNKNOWN,
     ) -> None:
         self.conversation = conversation or Conversation()
         self._selection = selection
         self._maker = selection.maker
         self._host = selection.maker.host
-        self._turn = turn
+        self._origin = CallOrigin(turn, model)
         self._profile = profile
         self._limiters: dict[str, ReadWriteLimiter] = {}
 
@@ -137,24 +175,28 @@ class ToolCallRunner:
         known = hints(entry, session.rights)
         return known.get("readOnlyHint") is True and known.get("openWorldHint") is False
 
-    async def run(self, request: ToolCallRequest, card: Card | None = None) -> ToolCallOutcome:
+    async def run(
+        self, request: ToolCallRequest, card: Card | None = None, origin: CallOrigin | None = None
+    ) -> ToolCallOutcome:
         """Run one call. Errors become outcomes for the model; only cancellation is raised.
 
         Args:
             request: The call.
             card: Shows the call.
+            origin: The call's origin, if it differs from the runner's.
         """
+        origin = origin or self._origin
         try:
             found = self._selection.find(request.name)
             arguments = read_arguments(request.arguments)
             if isinstance(found, FunctionTool):
                 async with self._limiter(NOTEBOOK).entered(writes=True):
-                    return await self._run_function(request, found, arguments)
+                    return await self._run_function(request, found, arguments, origin)
             session, entry = found
             renamed = self._maker.declarer.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._limiter(session.name, session.definition.concurrency).entered(writes=not only_reads):
-                return await self._run_tool(request, session, entry, restore_names(arguments, renamed), card)
+                return await self._run_tool(request, session, entry, restore_names(arguments, renamed), card, origin)
         except McpError as error:
             if quotes_server(error) and not isinstance(error, ToolError):  # its call has recorded the source
                 self.conversation.received(source_of_value(error))
@@ -172,9 +214,10 @@ class ToolCallRunner:
         entry: ToolEntry,
         arguments: Mapping[str, Any],
         card: Card | None,
+        origin: CallOrigin,
     ) -> ToolCallOutcome:
-        options = session.call_options.changed(None, None, None, "model", self._turn)
-        options = replace(options, conversation=self.conversation, card=card)
+        options = session.call_options.changed(None, None, None, "model", origin.turn)
+        options = replace(options, model=origin.model, conversation=self.conversation, card=card)
         if session.client is None:
             await session.awake()
         if card is not None:
@@ -191,10 +234,10 @@ class ToolCallRunner:
         return self._limiters.setdefault(name, ReadWriteLimiter(limit))
 
     async def _run_function(
-        self, request: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any]
+        self, request: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any], origin: CallOrigin
     ) -> ToolCallOutcome:
         bound = tool.bind(arguments)
-        actor = Actor("user", self.conversation, self._turn)
+        actor = Actor("user", self.conversation, origin.turn, origin.model)
         try:
             value = await self._host.client_handlers.run(_without_argument(tool.function, bound, actor), None)
         except McpError:
@@ -232,46 +275,39 @@ class ToolCaller:
     Args:
         selection: The tools that may be called.
         conversation: The conversation of the calls.
-        turn: The answer's name, if the user gave one.
-        sees_requests: Whether the library reports requests to the model (`conversation.given`); else a result counts
-            as read by the model at once.
+        turn: The name of the answer that all calls belong to, unless the library names the answer.
     """
 
-    def __init__(
-        self,
-        selection: ToolSelection,
-        conversation: Conversation,
-        turn: str = "",
-        *,
-        sees_requests: bool = False,
-    ) -> None:
+    def __init__(self, selection: ToolSelection, conversation: Conversation, turn: str) -> None:
         self.conversation = conversation
-        self._sees_requests = sees_requests
+        self.turn = turn
+        self._response: Hashable = None
         self._loop = selection.maker.host.loop
         self._runner = ToolCallRunner(selection, turn, conversation)
 
-    def __call__(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
+    def __call__(self, name: str, arguments: Any, origin: CallOrigin = _UNKNOWN) -> ToolCallOutcome:
         """Run a call, and wait in this thread.
 
         Raises:
             CallCancelled: The cell of this thread was interrupted.
         """
-        return self._loop.awaiting.threads.run(self._run(name, arguments), name)
+        return self._loop.awaiting.threads.run(self._run(name, arguments, origin), name)
 
     def watched(self) -> ToolCaller:
         """This caller, with interrupts of the main thread ending calls in the library's threads."""
         self._loop.awaiting.watch_threads(self)
         return self
 
-    async def aio(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
+    async def aio(self, name: str, arguments: Any, origin: CallOrigin = _UNKNOWN) -> ToolCallOutcome:
         """Run a call, and await it."""
-        return await self._loop.arun(self._run(name, arguments))
+        return await self._loop.arun(self._run(name, arguments, origin))
 
-    async def _run(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
-        outcome = await self._runner.run(ToolCallRequest("", name, arguments))
-        if not self._sees_requests:
+    async def _run(self, name: str, arguments: Any, origin: CallOrigin) -> ToolCallOutcome:
+        if origin.response is None or origin.response != self._response:  # the request for it had all earlier results
+            self._response = origin.response
             self.conversation.given()
-        return outcome
+        origin = replace(origin, turn=origin.turn or self.turn)
+        return await self._runner.run(ToolCallRequest("", name, arguments), origin=origin)
 
 
 def _error_text(error: McpError) -> str:

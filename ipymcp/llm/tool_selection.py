@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ipymcp.errors import UnknownName
 from ipymcp.names import model_name, nearest
-from ipymcp.security.rules import selects
+from ipymcp.security.rules import hints, selects
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -134,6 +134,26 @@ class ToolSelection:
         taken = {one.name for one in functions}
         tools = [self.maker.declarer.declared(entry, *profile) for entry in self.entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
+
+    def hints(self) -> dict[str, dict[str, Any]]:
+        """The annotations of the selected tools by their names for the model."""
+        return {
+            model_name(entry.server, entry.name): hints(entry, session.rights) for session, entry in self.selected()
+        }
+
+    def signature(self, name: str) -> Signature:
+        """The Python signature of a tool or function by its name for the model.
+
+        Raises:
+            UnknownName: There is none, or the policy hides it.
+        """
+        for function in self._functions_for_model(is_kept=True):
+            if function.name == name:
+                return function.signature
+        found = self._find_tool(name, self.sessions())
+        if found is None:
+            raise UnknownName(f"there is no tool {name!r}")
+        return self.maker.signature(found[1])
 
     def server_texts(self) -> dict[str, tuple[str, str]]:
         """The titles and instructions of the running servers."""

@@ -149,10 +149,13 @@ class AccessControl:
         if actor.caller != "model":  # a function of the user, called by a model
             if options.conversation is not None:
                 return options
-            return msgspec.structs.replace(options, conversation=actor.conversation)
+            turn = options.turn or actor.turn
+            return msgspec.structs.replace(options, conversation=actor.conversation, turn=turn, model=actor.model)
         if not actor.permits(entry):
             raise PolicyError("is not among the tools that the model may use", server=entry.server, tool=entry.name)
-        return msgspec.structs.replace(options, caller="model", turn=actor.turn, conversation=actor.conversation)
+        return msgspec.structs.replace(
+            options, caller="model", turn=actor.turn, model=actor.model, conversation=actor.conversation
+        )
 
     def received(self, source: str, conversation: Conversation | None, content: bytes | memoryview) -> None:
         """Record untrusted content, in a conversation or for the user; from any thread."""

@@ -28,7 +28,7 @@ from ipymcp.protocol.jsonrpc import HandshakeNeeded, PendingRequest
 from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
 from ipymcp.security.rules import hints
-from ipymcp.security.untrusted import quotes_server
+from ipymcp.security.untrusted import UNKNOWN, quotes_server
 from ipymcp.storage.history import CallRecord
 from ipymcp.text import one_line, quoted
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.server_status import CallTarget
     from ipymcp.security.rules import CallBatch
-    from ipymcp.security.untrusted import Conversation
+    from ipymcp.security.untrusted import CallingModel, Conversation
     from ipymcp.storage.history import History
 
 
@@ -116,6 +116,7 @@ class CallOptions(msgspec.Struct, frozen=True):
         as_task: Whether to ask for a task, of a server of the handshake era.
         caller: On whose behalf: what a model or an app wants to call the user is asked about.
         turn: Names the model's answer that it is a part of, so that one consent may cover all of that.
+        model: The model that makes it.
         conversation: That the answer is a part of.
         card: Shows it, and is told what the user is asked about it.
         origin: Where it is made, if not in a cell: `panel`.
@@ -128,6 +129,7 @@ class CallOptions(msgspec.Struct, frozen=True):
     as_task: bool = False
     caller: Caller = "user"
     turn: str = ""
+    model: CallingModel = UNKNOWN
     conversation: Conversation | None = None
     card: Card | None = None
     origin: str = ""
@@ -258,7 +260,7 @@ class Call(Generic[T]):
         self._asking: asyncio.Task[None] | None = None
         """Asks for the user's consent, while that is open."""
         self._receiver = receiver
-        self.cell = None if options.origin else services.history.cell()
+        self.cell = services.history.calling_cell(options)
         """The execution count of the calling cell."""
         self.questions: tuple[str, ...] = ()
         """Questions that the user was asked for it, with the answers."""

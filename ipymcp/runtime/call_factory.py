@@ -94,14 +94,11 @@ class CallFactory:
         Raises:
             PolicyError: The call is not allowed.
         """
-        caller = options.caller
         try:
             options = self._guard.on_behalf(entry, options)
-            caller = options.caller
             consent = self._guard.permit(session, entry, options, arguments)
         except PolicyError as error:
-            number = options.batch and options.batch.number
-            self._services.history.refused(session.name, entry.name, arguments, caller, error, options.origin, number)
+            self._services.history.refused(session.name, entry.name, arguments, options, error)
             raise
         source = f"{session.name}.{entry.name}"
         receiver = partial(self._guard.received, source, options.conversation) if is_untrusted else None

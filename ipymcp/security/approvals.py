@@ -203,9 +203,10 @@ class Approvals:
     def _taint(self, approval: PendingApproval) -> str:
         """Return the reason to ask because of untrusted content in the conversation, or the empty string."""
         conversation = approval.conversation
-        if conversation is None or not self._policy.is_doubted(approval.entry, approval.rights, conversation):
+        if conversation is None:
             return ""
-        return conversation.taint
+        is_doubted = self._policy.is_doubted(approval.entry, approval.rights, conversation, approval.caller)
+        return conversation.taint if is_doubted else ""
 
     def _apply(self, answer: ApprovalAnswer | None, approval: PendingApproval) -> None:
         if approval.card is not None:
@@ -229,7 +230,7 @@ class Approvals:
                 text = f"needs your consent by the rule {rule!r}, and no one answered"
                 hint = f"%mcp policy allow {quoted(approval.name)}"
                 if taint:  # outweighs every rule
-                    hint = f"{beforehand(approval.name)}, or %config IPyMCP.doubts = False"
+                    hint = beforehand(approval.name, is_doubted=True)
                     text = f"needs your consent because {taint}, and no one answered; {hint} allows it beforehand"
                 approval.refused(_error(approval, text, hint))
             case _:

@@ -88,7 +88,8 @@ class Policy:
             PolicyError: The call is denied; the message names the rule.
         """
         verdict = self.verdict(entry, rights, caller)
-        if verdict.decision == "allow" and conversation is not None and self.is_doubted(entry, rights, conversation):
+        is_doubted = conversation is not None and self.is_doubted(entry, rights, conversation, caller)
+        if verdict.decision == "allow" and conversation is not None and is_doubted:
             verdict = Verdict("ask", conversation.taint, notice=verdict.notice)
         if verdict.decision == "allow":
             return verdict
@@ -107,13 +108,14 @@ class Policy:
             hint=verdict.hint or f"%mcp policy explain {name} · %mcp policy allow {name}",
         )
 
-    def is_doubted(self, entry: ToolRef, rights: ServerGrants, conversation: Conversation) -> bool:
+    def is_doubted(self, entry: ToolRef, rights: ServerGrants, conversation: Conversation, caller: Caller) -> bool:
         """Whether a tool that is not read-only needs consent because the conversation has untrusted content."""
         return (
             bool(conversation.taint)
             and self.doubts
             and hints(entry, rights).get("readOnlyHint") is not True
             and not self.has_agreed(conversation, rights, entry)
+            and not self.verdict(entry, rights, caller).covers_doubt
         )
 
     def is_open_world(self, entry: ToolRef, rights: ServerGrants) -> bool:
@@ -176,7 +178,8 @@ class Policy:
         rule = self.rules(entry, rights, caller)[-1]
         notice = forbidden.notice if forbidden is not None else ""
         why = f"denied by the rule {str(rule)!r}" if rule.decision == "deny" else str(rule)
-        return Verdict(rule.decision, why, notice=notice)
+        covers_doubt = rule.decision == "allow" and rule.doubted
+        return Verdict(rule.decision, why, notice=notice, covers_doubt=covers_doubt)
 
     def _disabled(self, entry: ToolRef) -> Verdict | None:
         pattern = self.filters.forbidding(entry)

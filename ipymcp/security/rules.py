@@ -146,6 +146,7 @@ class Rule(Struct, frozen=True):
         origin: Origin for messages: `this notebook`, `always`, a file.
         digest: Digest of the server's definition; empty for all servers.
         caller: The only caller the rule applies to; such a rule does not override `deny`. Empty for all callers.
+        doubted: Whether a rule that allows also covers calls of a model that has read untrusted content.
     """
 
     pattern: str
@@ -153,6 +154,7 @@ class Rule(Struct, frozen=True):
     origin: str
     digest: str = ""
     caller: Caller | Literal[""] = ""
+    doubted: bool = False
 
     def matches(self, entry: ToolRef, digest: str) -> bool:
         """Whether the rule applies to a tool of a server."""
@@ -162,7 +164,8 @@ class Rule(Struct, frozen=True):
         return self.digest == digest and fnmatchcase(entry.name, self.pattern)
 
     def __str__(self) -> str:
-        return f"{self.decision} {self.pattern} ({self.origin})"
+        doubted = ", also for doubted models" if self.doubted else ""
+        return f"{self.decision} {self.pattern} ({self.origin}{doubted})"
 
 
 _DEFAULTS: dict[Caller, Rule] = {
@@ -183,12 +186,14 @@ class Verdict(Struct, frozen=True):
         why: The deciding rule as text.
         hint: Advice, if it differs from the usual.
         notice: A notice to show a person who calls the tool.
+        covers_doubt: Whether the deciding rule also allows the call once the model has read untrusted content.
     """
 
     decision: Decision
     why: str
     hint: str = ""
     notice: str = ""
+    covers_doubt: bool = False
 
 
 class CallBatch:
@@ -274,14 +279,21 @@ class SavedRules:
 
     async def rules(self) -> tuple[Rule, ...]:
         """Return all saved rules, oldest first."""
-        sql = "SELECT digest, pattern, decision, server, caller FROM approvals ORDER BY id"
+        sql = "SELECT digest, pattern, decision, server, caller, doubted FROM approvals ORDER BY id"
         return tuple(
-            _rule(digest, pattern, _DECISIONS.get(decision, "ask"), server, caller)
-            for digest, pattern, decision, server, caller in await self._database.aquery(sql)
+            _rule(digest, pattern, _DECISIONS.get(decision, "ask"), server, caller, doubted=bool(doubted))
+            for digest, pattern, decision, server, caller, doubted in await self._database.aquery(sql)
         )
 
     async def keep(
-        self, digest: str, pattern: str, decision: Decision, server: str = "", caller: Caller | Literal[""] = ""
+        self,
+        digest: str,
+        pattern: str,
+        decision: Decision,
+        server: str = "",
+        caller: Caller | Literal[""] = "",
+        *,
+        doubted: bool = False,
     ) -> Rule:
         """Save a rule as the newest one, replacing one of the same pattern, and return it.
 
@@ -291,19 +303,22 @@ class SavedRules:
             decision: As in `Rule`.
             server: Display name of the server.
             caller: As in `Rule`.
+            doubted: As in `Rule`.
         """
         await self._database.aexecute(
-            "INSERT OR REPLACE INTO approvals (digest, pattern, decision, server, caller, decided)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (digest, pattern, decision, server, caller, time.time()),
+            "INSERT OR REPLACE INTO approvals (digest, pattern, decision, server, caller, doubted, decided)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (digest, pattern, decision, server, caller, doubted, time.time()),
         )
-        return _rule(digest, pattern, decision, server, caller)
+        return _rule(digest, pattern, decision, server, caller, doubted=doubted)
 
     async def forget(self) -> None:
         """Delete all saved rules."""
         await self._database.aexecute("DELETE FROM approvals")
 
 
-def _rule(digest: str, pattern: str, decision: Decision, server: str, caller: Caller | Literal[""]) -> Rule:
+def _rule(
+    digest: str, pattern: str, decision: Decision, server: str, caller: Caller | Literal[""], *, doubted: bool
+) -> Rule:
     origin = ", ".join(filter(None, [WHOSE.get(caller, ""), "always", server and f"for {server}"]))
-    return Rule(pattern, decision, origin, digest, caller)
+    return Rule(pattern, decision, origin, digest, caller, doubted)

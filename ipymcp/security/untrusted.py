@@ -58,6 +58,24 @@ class Conversation:
         self.given()
 
 
+class CallingModel(Struct, frozen=True):
+    """The model that makes a call, or causes it, as far as it is known.
+
+    Attributes:
+        name: The model's name.
+        provider: The model's provider.
+        cell: The execution count of the cell with the prompt.
+    """
+
+    name: str = ""
+    provider: str = ""
+    cell: int | None = None
+
+
+UNKNOWN: Final = CallingModel()
+"""No model, or one that is not known."""
+
+
 class Actor(Struct, frozen=True):
     """The model on whose behalf notebook code runs: its own code, or a function that it called.
 
@@ -65,12 +83,14 @@ class Actor(Struct, frozen=True):
         caller: The caller of the code's tool calls: the model for its own code, the user for the user's function.
         conversation: The conversation that receives the results of these calls.
         turn: Identifier of the model answer.
+        model: The model.
         permits: Returns whether the code may call a tool.
     """
 
     caller: Caller
     conversation: Conversation
     turn: str = ""
+    model: CallingModel = UNKNOWN
     permits: Callable[[ToolRef], bool] = lambda _: True
 
 

@@ -203,6 +203,16 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """,
         "CREATE INDEX cached_results_used ON cached_results (used, size)",
     ),
+    (
+        # security/rules.py: whether the rule also covers calls of a model that has read untrusted content
+        "ALTER TABLE approvals ADD COLUMN doubted INTEGER NOT NULL DEFAULT 0",
+        # history.py: the model that made the call, and its answer
+        *(
+            f"ALTER TABLE {table} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''"
+            for table in ("history", "map_calls")
+            for column in ("model", "provider", "answer")
+        ),
+    ),
 )
 
 

@@ -69,6 +69,7 @@ class RecordableCall(Protocol):
     Attributes:
         number: The call's number in this kernel.
         questions: Questions that the user was asked for it, with the answers.
+        options: The `CallOptions`.
         started: Start on the clock of `time.monotonic`.
         cell: The execution count of the calling cell.
         arguments: JSON.
@@ -94,7 +95,10 @@ class CallRecord(Struct, frozen=True, kw_only=True):
         received: The result's size in bytes.
         result: JSON; None where there is none.
         error: The exception raised instead of a result.
-        cell: The execution count of the calling cell.
+        cell: The execution count of the calling cell; for a model's call, that of the cell with the prompt.
+        model: Name of the model that made the call, or caused it; empty for none, or if it is unknown.
+        provider: The model's provider.
+        answer: Identifier of the model's answer.
         number: The call's number in this kernel; None if it was refused before it had one.
         questions: Questions that the user was asked for it, with the answers.
         map: The number of the map that it belongs to, or is.
@@ -112,6 +116,9 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     result: Raw | bytes | None = None
     error: Exception | None = None
     cell: int | None
+    model: str = ""
+    provider: str = ""
+    answer: str = ""
     number: int | None = None
     questions: tuple[str, ...] = ()
     map: int | None = None
@@ -126,10 +133,14 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, call: RecordableCall, result: Raw | None, error: Exception | None) -> CallRecord:
         """Record a call that ends now."""
+        options = call.options
         return cls(
             began=call.started,
             ended=time.monotonic(),
-            caller=call.options.origin or call.options.caller,
+            caller=options.origin or options.caller,
+            model=options.model.name,
+            provider=options.model.provider,
+            answer=options.turn,
             server=call.session.name,
             tool=call.tool,
             arguments=call.arguments,
@@ -139,7 +150,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
             cell=call.cell,
             number=call.number,
             questions=call.questions,
-            map=call.options.batch and call.options.batch.number,
+            map=options.batch and options.batch.number,
         )
 
 
@@ -207,11 +218,17 @@ class HistoryEntry(CallSummary, frozen=True, kw_only=True):
         arguments: JSON; None unless values are stored.
         result: JSON; None unless values are stored.
         questions: Questions that the user was asked for the call, a line each; None unless values are stored.
+        model: Name of the model that made the call, or caused it; empty for none, or if it is unknown.
+        provider: The model's provider.
+        answer: Identifier of the model's answer.
     """
 
     arguments: bytes | None
     result: bytes | None
     questions: str | None
+    model: str = ""
+    provider: str = ""
+    answer: str = ""
 
 
 class History:
@@ -252,6 +269,16 @@ class History:
         self._clock = 0.0
         """Offset of `time.time` from `time.monotonic`; it grows whenever the machine sleeps."""
 
+    def calling_cell(self, options: Any) -> int | None:
+        """The execution count of the cell that makes a call; None for a call from elsewhere.
+
+        Args:
+            options: As in `RecordableCall`.
+        """
+        if options.origin:
+            return None
+        return options.model.cell if options.model.cell is not None else self.cell()
+
     def add(self, record: CallRecord) -> None:
         """Add a finished call, from any thread, without blocking."""
         if self.divert is not None and self.divert(record):
@@ -266,29 +293,31 @@ class History:
         if not self._is_due:
             self._is_due = self._later(FLUSH_EVERY, self.flush)
 
-    def refused(
-        self,
-        server: str,
-        tool: str,
-        arguments: bytes,
-        caller: str,
-        error: Exception,
-        origin: str = "",
-        map: int | None = None,
-    ) -> None:
-        """Add a call that was refused, by a cell unless it has another origin."""
+    def refused(self, server: str, tool: str, arguments: bytes, options: Any, error: Exception) -> None:
+        """Add a call that was refused, by a cell unless it has another origin.
+
+        Args:
+            server: The server's name.
+            tool: The tool's name.
+            arguments: JSON.
+            options: As in `RecordableCall`.
+            error: The refusal.
+        """
         now = time.monotonic()
         self.add(
             CallRecord(
                 began=now,
                 ended=now,
-                caller=origin or caller,
+                caller=options.origin or options.caller,
+                model=options.model.name,
+                provider=options.model.provider,
+                answer=options.turn,
                 server=server,
                 tool=tool,
                 arguments=arguments,
                 error=error,
-                cell=None if origin else self.cell(),
-                map=map,
+                cell=self.calling_cell(options),
+                map=options.batch and options.batch.number,
             )
         )
 
@@ -404,6 +433,9 @@ class History:
             "error": error,
             "notebook": self._notebook,
             "cell": record.cell,
+            "model": record.model,
+            "provider": record.provider,
+            "answer": record.answer,
             "map": record.map,
             "calls": record.calls,
         }

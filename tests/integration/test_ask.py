@@ -68,8 +68,8 @@ def test_allow_answers_beforehand_as_papermill_needs_it(kernel: Kernel) -> None:
 
 NOT_SENT = (
     "Not done: needs your consent because the model has read untrusted content from {}, and no one"
-    " answered; allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False allows it"
-    " beforehand. Do not try it again; go on without it, or ask the user."
+    " answered; mcp.policy.allow('mail.send', doubted=True), or --allow mail.send in %mcp ask, allows it beforehand."
+    " Do not try it again; go on without it, or ask the user."
 )
 
 
@@ -88,6 +88,13 @@ def test_who_has_read_a_strangers_words_is_asked_about_once_more(kernel: Kernel)
     assert "The model wants to run mail.send:\n  the model has read untrusted content from mail.read\n" in asked.stdout
     assert shown(ask(kernel, SEND, "tools", chat))[-2] == "They answered: sent", "of one conversation it is asked once"
     assert shown(ask(kernel, SEND, "tools"))[-2] == "They answered: sent", "a fresh one has read nothing"
+    assert shown(ask(kernel, text, "tools", "--chat program"))[-2] == "They answered: hello | sent"
+    kernel.run("%mcp policy allow mail.send --doubted")
+    assert shown(ask(kernel, SEND, "tools", "--chat program"))[-2] == "They answered: sent"
+    [row] = kernel.value("mcp.history(limit=1).df[['model', 'provider', 'answer', 'cell']].to_dict('records')")
+    assert (row["model"], row["provider"]) == ("tools", kernel.value("url.split('/')[2]"))
+    assert row["answer"].startswith("answer ") and isinstance(row["cell"], int)
+    kernel.run("%mcp policy allow mail.*")
     kernel.run("%config IPyMCP.doubts = False")
     assert shown(ask(kernel, text, "tools"))[-2] == "They answered: hello | sent"
 

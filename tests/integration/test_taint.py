@@ -27,8 +27,8 @@ from tests.unit.scripted_interface import ScriptedInterface
 MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}
 DOUBTED = (
     "Not done: needs your consent because the model has read untrusted content from {}, and no one answered;"
-    " allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False allows it"
-    " beforehand. Do not try it again; go on without it, or ask the user."
+    " mcp.policy.allow('mail.send', doubted=True), or --allow mail.send in %mcp ask, allows it beforehand."
+    " Do not try it again; go on without it, or ask the user."
 )
 
 
@@ -57,6 +57,37 @@ def test_a_model_is_doubted_once_it_has_been_given_a_result_not_before(mcp: Mcp)
     assert told(mcp.tools, SEND, turn="another") == ["sent"], "another conversation"
     mcp._host.guard.policy.doubts = False
     assert told(mcp.tools, SEND) == ["sent"]
+
+
+def test_a_rule_may_cover_doubt_which_lasts_for_other_notebooks_too(mcp: Mcp) -> None:
+    told(mcp.tools, READ)
+    mcp.policy.allow("mail.send", always=True)
+    assert told(mcp.tools, SEND) == [DOUBTED.format("mail.read")]
+
+    mcp.policy.allow("mail.send", always=True, doubted=True)
+
+    assert told(mcp.tools, SEND) == ["sent"]
+    mcp.policy.reset()
+    assert told(mcp.tools, SEND) == ["sent"], "a saved rule"
+    mcp.policy.allow("mail.send")
+    assert told(mcp.tools, SEND) == [DOUBTED.format("mail.read")], "the last rule decides"
+
+
+def test_the_history_names_the_model_and_the_answer_as_far_as_they_are_known(mcp: Mcp) -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "mail__send", "input": {}}
+    mcp.tools.run({"role": "assistant", "model": "claude-9", "content": [use]}, turn="report")
+    mcp.mail.send()
+    mcp.tools.run([SEND])
+
+    columns = ("caller", "model", "provider", "answer")
+    rows = mcp.history(limit=3).df[[*columns]].to_dict("records")
+    assert [tuple(row.values()) for row in rows[1:]] == [
+        ("user", "", "", ""),
+        ("model", "claude-9", "anthropic", "report"),
+    ]
+    assert rows[0]["answer"].startswith("run ")
+    assert [*mcp.history(limit=3).columns[1:5]] == ["who", "model", "answer", "tool"]
+    assert "model" not in mcp.history(tool="keep").columns, "no such call"
 
 
 def test_a_selection_made_anew_for_each_response_is_the_same_conversation(mcp: Mcp) -> None:

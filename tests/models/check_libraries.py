@@ -321,8 +321,8 @@ def test_a_model_of_a_library_is_doubted_once_it_was_given_untrusted_content(lib
 
         assert refused.startswith(
             "Not done: needs your consent because the model has read untrusted content from mail.read, and no one"
-            " answered; allow='mail.send' in mcp.ask, --allow mail.send in %mcp ask, or %config IPyMCP.doubts = False"
-            " allows it beforehand."
+            " answered; mcp.policy.allow('mail.send', doubted=True), or --allow mail.send in %mcp ask, allows it"
+            " beforehand."
         )
         others = {tool.name: tool for tool in getattr(mcp.tools, f"to_{library}")()}
         assert told(others["mail__send"]) == "sent", "another conversation"

@@ -8,6 +8,7 @@ from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.security.policy import Policy
 from ipymcp.security.rules import Decision, Rule, ServerGrants, forbidden_by_mode
+from ipymcp.security.untrusted import Conversation
 
 NO_RIGHTS = ServerGrants()
 
@@ -146,3 +147,19 @@ def test_a_definitions_globs_may_name_its_server() -> None:
     assert decisions(Policy(), entry("delete"), rights) == ("deny", "deny", "deny")
     assert decisions(Policy(), entry(), ServerGrants(auto_approve=("fs.write_file",))) == ("allow", "allow", "allow")
     assert forbidden_by_mode(entry(), ServerGrants(read_only=True, hints=rights.hints)) is None
+
+
+def test_a_rule_says_whether_it_covers_a_model_that_has_read_untrusted_content() -> None:
+    policy, tool, read = Policy(), entry(), Conversation()
+    read.read("web.fetch")
+
+    def decision() -> Decision:
+        return policy.check(tool, NO_RIGHTS, "model", conversation=read).decision
+
+    policy.add_rule(Rule("fs.*", "allow", "this notebook"))
+    assert decision() == "ask"
+    policy.add_rule(Rule("fs.*", "allow", "this notebook", doubted=True))
+    assert decision() == "allow"
+    assert policy.verdict(tool, NO_RIGHTS, "model").why == "allow fs.* (this notebook, also for doubted models)"
+    policy.add_rule(Rule("fs.write_*", "ask", "this notebook"))
+    assert decision() == "ask", "the last rule decides"

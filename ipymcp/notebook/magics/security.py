@@ -29,6 +29,7 @@ def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
         %mcp policy deny *.delete_*              refuse these for all callers: globs over server.tool
         %mcp policy ask db.*                     ask me first, for all callers
         %mcp policy allow fs.read_* --always     never ask about these; --always: in all notebooks
+        %mcp policy allow mail.send --doubted    not even once a model has read untrusted content
         %mcp policy explain fs.write_file        every matching rule, and the one that decides
         %mcp policy reset [--always]             forget the decisions of this notebook; --always: all
 
@@ -46,8 +47,10 @@ def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
             return policy.explain(names[0])
         case "reset":
             policy.reset(always)
+        case "allow":
+            policy.allow(*names, always=always, doubted=request.parsed.has("--doubted"))
         case _:
-            {"allow": policy.allow, "ask": policy.ask, "deny": policy.deny}[word](*names, always=always)
+            {"ask": policy.ask, "deny": policy.deny}[word](*names, always=always)
     return None if request.is_quiet else policy.changed(*names)
 
 
@@ -177,9 +180,15 @@ COMMANDS = {
         Syntax(
             "policy [allow|ask|deny PATTERN… | explain SERVER.TOOL | reset]",
             actions={
+                "allow": Syntax(
+                    "policy allow PATTERN… [--always] [--doubted]",
+                    (*_ALWAYS, Option("--doubted")),
+                    at_least=1,
+                    takes=("tool",),
+                ),
                 **{
                     word: Syntax(f"policy {word} PATTERN… [--always]", _ALWAYS, at_least=1, takes=("tool",))
-                    for word in ("allow", "ask", "deny")
+                    for word in ("ask", "deny")
                 },
                 "explain": Syntax("policy explain SERVER.TOOL", at_least=1, at_most=1, takes=("tool",)),
                 "reset": Syntax("policy reset [--always]", _ALWAYS, at_most=0),
