@@ -8,14 +8,12 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-import contextvars
 import inspect
 import sys
 import threading
 import traceback
 from base64 import b64encode
 from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ipymcp.errors import ArgumentError, PolicyError
@@ -32,7 +30,15 @@ from ipymcp.results.tool_result import ToolResult
 from ipymcp.runtime.question_routing import CrossThreadTask
 from ipymcp.schema.annotations import annotate, printable
 from ipymcp.schema.tree import SchemaTree, properties, required_names
-from ipymcp.security.untrusted import UNKNOWN, Actor, CallingModel, Conversation, acting, current_actor, source_of_value
+from ipymcp.security.untrusted import (
+    UNKNOWN,
+    Actor,
+    CallingModel,
+    Conversation,
+    acting,
+    inherit_actor_in_threads,
+    source_of_value,
+)
 from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:
@@ -198,8 +204,8 @@ class CodeRunner:
                 _displays_noted(shell, output),
                 self._exit_replaced(),
                 acting(self._actor),
-                _inherited_by_threads(),
             ):
+                inherit_actor_in_threads()
                 if shell is not None:
                     _keep_in_history(shell, code, source)
                 value = self._value_of(source)
@@ -242,23 +248,6 @@ class CodeRunner:
             yield
         finally:
             self._names.update({name: value for name, value in own.items() if self._names.get(name) is sys.exit})
-
-
-@contextlib.contextmanager
-def _inherited_by_threads() -> Generator[None]:
-    """Let threads that the model's code starts act for the model; threads otherwise start in an empty context."""
-    start = threading.Thread.start
-
-    def start_in_context(thread: threading.Thread) -> None:
-        if current_actor() is not None:
-            thread.run = partial(contextvars.copy_context().run, thread.run)  # type: ignore[method-assign]
-        start(thread)
-
-    threading.Thread.start = start_in_context  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        threading.Thread.start = start  # type: ignore[method-assign]
 
 
 def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:

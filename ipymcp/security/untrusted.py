@@ -12,7 +12,9 @@ import json
 import re
 import threading
 from collections import deque
-from contextvars import ContextVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -110,6 +112,34 @@ def acting(actor: Actor) -> Generator[None]:
         yield
     finally:
         _actor.reset(token)
+
+
+@cache
+def inherit_actor_in_threads() -> None:
+    """Let threads and the work of thread pools act for the actor that starts them, from now on.
+
+    A new thread otherwise starts in an empty context, and the thread of a pool has that of its first work. This stays
+    in place: tasks of a model's code may start threads after the code has ended.
+    """
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+    def start_in_context(thread: threading.Thread) -> None:
+        if _actor.get() is not None:
+            thread.run = partial(copy_context().run, thread.run)  # type: ignore[method-assign]
+        start(thread)
+
+    def submit_in_context(pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        if _actor.get() is None:
+            return submit(pool, work, *args, **options)
+        work = partial(copy_context().run, work)
+        token = _actor.set(None)  # the pool's new threads will do the work of others, too
+        try:
+            return submit(pool, work, *args, **options)
+        finally:
+            _actor.reset(token)
+
+    threading.Thread.start = start_in_context  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign]
 
 
 def refuse_models(what: str) -> None:

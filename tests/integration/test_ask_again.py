@@ -93,6 +93,29 @@ def test_a_recorded_answer_comes_again_without_the_model(kernel: Kernel, models:
     assert failure(ask(kernel, question, "tools", options))[0].startswith("McpError: mcp-answers.json cannot be read: ")
 
 
+def test_an_answer_that_searched_for_tools_comes_again_and_the_chat_has_what_it_found(
+    kernel: Kernel, models: str
+) -> None:
+    kernel.run("%config IPyMCP.replay = 'auto'\n%mcp policy allow demo.*")
+    search, options = 'search_tools({"queries": ["repeat what I say"]})', "--discover always --out answer --chat"
+    texts = [shown(ask(kernel, text, "tools", f"{options} a"))[-2] for text in (search, CALL)]
+    assert texts[1] == "They answered: x"
+    before = len(asked(models))
+
+    again = [ask(kernel, text, "tools", f"{options} b --replay only") for text in (search, CALL)]
+
+    assert len(asked(models)) == before
+    assert [shown(one)[-2] for one in again] == texts
+    assert [shown(one)[2].partition(" · ")[0] for one in again] == ["notebook.search_tools", "demo.echo"]
+    assert "demo__echo" in kernel.run("answer.messages").text
+    ask(kernel, "and now?", "tools", f"{options} b")
+    declared = {one["function"]["name"] for one in asked(models)[-1]["tools"]}
+    assert declared >= {"search_tools", "demo__echo"}, "what the replayed search found stays declared"
+    kernel.run("%mcp policy deny demo.query")
+    changed = failure(ask(kernel, search, "tools", f"{options} c --replay only"))[0]
+    assert changed.endswith("demo.query was removed"), "a tool to search is a part of the key"
+
+
 def test_a_chat_and_typed_answers_are_replayed_in_another_kernel(kernel: Kernel, models: str) -> None:
     cells = (
         "%load_ext ipymcp\nfrom ipymcp import mcp\n%config IPyMCP.replay = 'auto'\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,23 @@ WITHIN = 0.5
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with prepared("models", tmp_path_factory.mktemp("models")) as kernel:
+        yield kernel
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with prepared("agents", tmp_path_factory.mktemp("agents")) as kernel:
+        ran(kernel, AGENT)
+        yield kernel
+
+
+@contextmanager
+def prepared(name: str, folder: Path) -> Iterator[Kernel]:
     """A kernel with the libraries, and a server that records what it is told."""
-    folder = tmp_path_factory.mktemp("models")
     command, *args = server_command("misbehaving", f"record={folder / 'record'}")
     server = {"command": command, "args": args, "concurrency": 4}
-    with kernels.started("models", folder) as kernel:
+    with kernels.started(name, folder) as kernel:
         lines = (
             "import threading, time",
             "from concurrent.futures import ThreadPoolExecutor",
@@ -76,6 +89,20 @@ def sleeps(kernel: Kernel) -> tuple[list[int], list[int]]:
     return ids, [one for one in ids if one in seen["cancelled"]]
 
 
+AGENT = """
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+
+class Model(GenericFakeChatModel):
+    def bind_tools(self, tools, **options): return self
+
+def agent():
+    call = {"name": "m__sleep", "args": {"seconds": 60}, "type": "tool_call"}
+    calls = [{**call, "id": f"c{number}"} for number in range(3)]
+    return create_agent(Model(messages=iter([AIMessage("", tool_calls=calls)])), mcp.tools.to_langchain())
+"""
+ASKED = "{'messages': [('user', 'hey')]}"
 SLEEP = "sleep = named(mcp.tools.to_langchain(), 'm__sleep')\n"
 BATCH = "sleep.batch([{'seconds': 60}] * 3)"
 POOL = "with ThreadPoolExecutor(2) as pool:\n    list(pool.map({}, [60, 60]))"
@@ -114,6 +141,20 @@ def test_the_threads_that_a_cell_waits_for_end_and_the_server_is_told(
     assert len(made) == known + calls
     assert made == cancelled
     assert kernel.value("len(mcp.calls)") == 0
+
+
+@pytest.mark.parametrize("code", [f"agent().invoke({ASKED})", f"await agent().ainvoke({ASKED})"])
+def test_an_agent_that_is_interrupted_ends_and_the_server_is_told(agents: Kernel, code: str) -> None:
+    known = len(sleeps(agents)[0])
+
+    outcome = interrupted(agents, started(agents, code, 3))
+
+    assert outcome.error is not None
+    assert outcome.error.ename in ("KeyboardInterrupt", "CancelledError", "CallCancelled", "CallInterrupted")
+    made, cancelled = sleeps(agents)
+    assert len(made) == known + 3
+    assert made == cancelled
+    assert agents.value("len(mcp.calls)") == 0
 
 
 def test_what_is_queued_for_these_threads_is_not_begun(kernel: Kernel) -> None:

@@ -10,6 +10,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pandas as pd
@@ -236,13 +237,31 @@ def test_what_a_function_calls_for_a_doubted_model_is_asked_about_too(mcp: Mcp) 
     assert mcp.mail.send().text == "sent", "the user's own call"
 
 
+@pytest.mark.parametrize("way", ["functions", "run"])
+def test_one_answer_covers_the_calls_of_one_selection_or_turn(mcp: Mcp, way: str) -> None:
+    user = ScriptedInterface(PageReply(answer="answer"))
+    mcp._host.questions.terminal = lambda: user
+    mcp.policy.ask("mail.send")
+
+    def send(turn: str | None = None) -> Callable[[], str]:
+        if way == "run":
+            return lambda: told(mcp.tools, SEND, turn=turn or "one")[0]
+        return next(one for one in mcp.tools.to_functions(turn=turn) if one.__name__ == "mail__send")
+
+    one, another = send(), send("another")
+    assert [one(), one(), another(), another(), one()] == ["sent"] * 5
+
+    assert len(user.asked) == 2
+    assert [row.answer for row in mcp.history(limit=3).entries][1:] == ["another", "another"]
+
+
 # -- a model's own code -----------------------------------------------------------------------------------------------
 
 
 def ran(coder: CodeRunner, *code: str) -> list[str]:
     outputs: list[str] = []
     for one in code:
-        outputs.append(coder._host.loop.run(coder._run(one)))
+        outputs.append(coder._host.loop.run(coder._run(one)).text)
         coder._conversation.given()
     return outputs
 
@@ -275,6 +294,11 @@ def test_a_models_code_calls_as_the_model(mcp: Mcp) -> None:
         "async def f(): await mcp.mail.read.aio('a page')\nimport asyncio\nasyncio.run(f())",
         "from concurrent.futures import ThreadPoolExecutor\nlist(ThreadPoolExecutor(1).map(mcp.mail.read, ['a page']))",
         "import threading\nt = threading.Thread(target=mcp.mail.read, args=['a page'])\nt.start()\nt.join()",
+        "sum(one.size for one in pool.map(mcp.mail.read, ['a page']))",
+        "import asyncio\nasync def f():\n  loop = asyncio.get_running_loop()\n"
+        "  await loop.run_in_executor(pool, mcp.mail.read, 'a page')\nasyncio.run(f())",
+        "len(mcp.mail.read.map(['a page', 'b']))",
+        "sum(1 for _ in mcp.mail.read.map.stream(['a page', 'b']))",
         "mcp.mail.resources['page://front'].read().mime_type",
         "len(mcp.mail.prompts.greet())",
         "mcp.tools.run([{'id': '1', 'function': {'name': 'mail__read', 'arguments': {'text': 'a page'}}}])",
@@ -283,8 +307,9 @@ def test_a_models_code_calls_as_the_model(mcp: Mcp) -> None:
     ],
 )
 def test_a_models_code_is_doubted_once_it_has_brought_what_anybody_wrote(mcp: Mcp, code: str) -> None:
-    text, result = mcp.mail.read(PAGE).text, mcp.mail.read("x")
-    names = {"text": text, "result": result}
+    text, result, pool = mcp.mail.read(PAGE).text, mcp.mail.read("x"), ThreadPoolExecutor(1)
+    pool.submit(int).result()  # so that its thread is the user's
+    names = {"text": text, "result": result, "pool": pool}
 
     sent, _, refused = ran(coder(mcp, **names), SENT, code, SENT)
 
@@ -292,6 +317,14 @@ def test_a_models_code_is_doubted_once_it_has_brought_what_anybody_wrote(mcp: Mc
     assert refused.startswith("PolicyError in line 1: mail.send: needs your consent because the model has read"), (
         refused
     )
+
+
+def test_a_pool_of_the_users_acts_for_who_gives_it_work(mcp: Mcp) -> None:
+    pool = ThreadPoolExecutor(1)
+    ran(coder(mcp, pool=pool), "pool.submit(mcp.mail.send).result()")
+    pool.submit(mcp.mail.send).result()
+
+    assert [row["who"] for row in mcp.history(limit=2)] == ["user", "model"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import os
 import sys
 import typing
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import chatlas
@@ -329,22 +330,27 @@ def test_a_model_of_a_library_is_doubted_once_it_was_given_untrusted_content(lib
 
 
 def test_pydantic_ai_is_doubted_once_it_was_given_untrusted_content() -> None:
-    calls = [
-        ToolCallPart("mail__send", {}),
-        ToolCallPart("mail__read", {"text": "a page"}),
-        ToolCallPart("mail__send", {}),
-    ]
+    send, read = ToolCallPart("mail__send", {}), ToolCallPart("mail__read", {"text": "a page"})
+    answers: list[list[Any]] = [[send], [read, replace(send, tool_call_id="of one answer")], [send], [TextPart("done")]]
 
     def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[calls.pop(0) if calls else TextPart("done")])
+        return ModelResponse(parts=answers.pop(0))
 
     with ipymcp.connect({"mail": {"command": sys.executable, "args": [os.environ["MAIL"]]}}) as mcp:
         mcp.policy.allow("*")
-        run = asyncio.run(Agent(FunctionModel(answer), toolsets=[mcp.tools.to_pydantic_ai()]).run("hey"))
+        toolset = mcp.tools.to_pydantic_ai()
+        run = asyncio.run(Agent(FunctionModel(answer), toolsets=[toolset]).run("hey"))
+        rows = mcp.history(limit=4).entries
+        answers += [[send], [TextPart("done")]]
+        asyncio.run(Agent(FunctionModel(answer), toolsets=[toolset]).run("hey"))
+        (other,) = mcp.history(limit=1).entries
 
+    assert {(row.model, row.provider, row.answer) for row in rows} == {("function:answer:", "function", rows[0].answer)}
+    assert other.answer != rows[0].answer, "each run is one answer"
+    assert other.outcome == "refused", "of one conversation"
     parts = [part for message in run.all_messages() for part in message.parts]
-    sent, read, refused = [part.content for part in parts if isinstance(part, ToolReturnPart)]
-    assert (sent, read) == ("sent", "a page")
+    sent, page, also_sent, refused = [part.content for part in parts if isinstance(part, ToolReturnPart)]
+    assert (sent, page, also_sent) == ("sent", "a page", "sent")
     assert refused.startswith(
         "Not done: needs your consent because the model has read untrusted content from mail.read"
     )

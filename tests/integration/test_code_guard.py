@@ -1,0 +1,56 @@
+"""What a model's code starts in a real kernel acts for the model: threads, pools, tasks, maps and streams."""
+
+import json
+
+import pytest
+
+from tests.asking import ask, asking_kernel, shown
+from tests.conftest import StartKernel
+from tests.kernels import Kernel
+
+CODE = """
+import asyncio, threading
+thread = threading.Thread(target=mcp.demo.echo, args=["thread"])
+thread.start(); thread.join()
+pool.submit(mcp.demo.echo, "pool").result()
+async def wait(): return await mcp.demo.echo.aio("task")
+await asyncio.gather(asyncio.create_task(wait()), asyncio.to_thread(mcp.demo.echo, "to_thread"))
+mcp.demo.echo.submit("submitted").result()
+mapped = len(mcp.demo.echo.map(["mapped"]))
+streamed = [number for number, _ in mcp.demo.echo.map.stream(["streamed"])]
+timer = threading.Timer(0.2, mcp.demo.echo, ["timer"])
+timer.start()
+"""
+ROWS = """
+import json
+def rows():
+    calls = [(one, json.loads(one.arguments).get("text")) for one in mcp.history(limit=50).entries]
+    return {text: [one.caller, one.model, one.answer, one.cell] for one, text in calls if text}
+"""
+
+
+@pytest.fixture
+def kernel(start_kernel: StartKernel, models: str) -> Kernel:
+    kernel = asking_kernel(start_kernel, models)
+    kernel.run("from ipymcp import mcp\n%config IPyMCP.history = 'values'\n%mcp policy allow demo.*\n" + ROWS)
+    kernel.run(
+        "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)\npool.submit(int).result()"
+    )
+    return kernel
+
+
+def test_whatever_a_models_code_starts_acts_for_the_model(kernel: Kernel) -> None:
+    call = f"run_python({json.dumps({'code': CODE})})"
+
+    outcome = ask(kernel, call, "tools", "--code --allow notebook.run_python")
+
+    assert "Error" not in shown(outcome)[-2], shown(outcome)
+    kernel.run("timer.join(); thread.join(); pool.submit(mcp.demo.echo, 'mine').result()")
+    rows = kernel.value("rows()")
+    assert rows.pop("mine")[:3] == ["user", "", ""]
+    assert [*sorted(rows)] == ["mapped", "pool", "streamed", "submitted", "task", "thread", "timer", "to_thread"]
+    callers = {tuple(row) for row in rows.values()}
+    assert len(callers) == 1, rows
+    (who, model, answer, cell) = callers.pop()
+    assert (who, model, answer.partition(" ")[0], cell) == ("model", "tools", "answer", cell)
+    assert isinstance(cell, int)
