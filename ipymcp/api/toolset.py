@@ -13,13 +13,14 @@ from ipymcp.errors import UnknownName
 from ipymcp.llm.tool_selection import ToolSelection
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table, TableView
-from ipymcp.security.rules import selects
+from ipymcp.security.rules import full_pattern, selects
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from ipymcp.api.tool import Tool, ToolFactory
     from ipymcp.llm.answer import ToolCallOutcome
+    from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Declaration, Dialect
     from ipymcp.llm.tool_calls import ToolCaller
     from ipymcp.llm.tool_definitions import ProviderTools
@@ -56,8 +57,17 @@ class Toolset(TableView):
         if not patterns:
             return self
         own = self._selection
-        functions = tuple(one for one in own.functions if selects(patterns, one))
+        functions = tuple(one for one in (*own.functions, *self._notebook_tools(patterns)) if selects(patterns, one))
         return Toolset(self._factory, own.changed(tuple((*part, patterns) for part in own.patterns), functions))
+
+    def _notebook_tools(self, patterns: tuple[str, ...]) -> tuple[FunctionTool, ...]:
+        """The tools over the notebook's cells, which a pattern has to name."""
+        is_named = any(full_pattern(one).startswith("notebook.") for one in patterns)
+        if not is_named or self._selection.patterns != ((),) or "notebook" in self._host.sessions:
+            return ()
+        from ipymcp.llm.notebook_tools import notebook_tools
+
+        return notebook_tools(self._host)
 
     def __add__(self, others: Toolset | Tool | Callable[..., Any] | Iterable[Tool | Callable[..., Any]]) -> Toolset:
         """Join with another selection, or with one or several tools or functions, without duplicates.

@@ -19,6 +19,8 @@ from ipymcp.protocol.types import ToolDefinition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ipymcp.runtime.call import CallOptions
+
 
 NOTEBOOK: Final = "notebook"
 """The server name of functions of the notebook."""
@@ -56,6 +58,17 @@ class FunctionTool:
                 raise ArgumentError(
                     f"{name}() takes {parameter.name!r} by position only", hint="a model gives arguments by name"
                 )
+
+    async def consent(self, arguments: Mapping[str, Any], options: CallOptions) -> None:
+        """Check whether a model may call the function: the user's own may always be called.
+
+        Args:
+            arguments: The converted arguments.
+            options: The model's options.
+
+        Raises:
+            McpError: The function may not be called.
+        """
 
     def __repr__(self) -> str:
         return f"<function {self.name}{inspect.signature(self.function)}>"

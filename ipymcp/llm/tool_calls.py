@@ -20,6 +20,7 @@ from ipymcp.llm.providers import PLAIN
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
 from ipymcp.llm.schemas import restore_names
 from ipymcp.results.tool_result import ToolResult
+from ipymcp.runtime.call import CallOptions
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import UNKNOWN, Actor, CallingModel, Conversation, acting, quotes_server, source_of_value
 from ipymcp.text import stripped
@@ -191,7 +192,7 @@ class ToolCallRunner:
             arguments = read_arguments(request.arguments)
             if isinstance(found, FunctionTool):
                 async with self._limiter(NOTEBOOK).entered(writes=True):
-                    return await self._run_function(request, found, arguments, origin)
+                    return await self._run_function(request, found, arguments, card, origin)
             session, entry = found
             renamed = self._maker.declarer.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
@@ -234,9 +235,18 @@ class ToolCallRunner:
         return self._limiters.setdefault(name, ReadWriteLimiter(limit))
 
     async def _run_function(
-        self, request: ToolCallRequest, tool: FunctionTool, arguments: Mapping[str, Any], origin: CallOrigin
+        self,
+        request: ToolCallRequest,
+        tool: FunctionTool,
+        arguments: Mapping[str, Any],
+        card: Card | None,
+        origin: CallOrigin,
     ) -> ToolCallOutcome:
         bound = tool.bind(arguments)
+        options = CallOptions(
+            caller="model", turn=origin.turn, model=origin.model, conversation=self.conversation, card=card
+        )
+        await tool.consent(bound, options)
         actor = Actor("user", self.conversation, origin.turn, origin.model)
         try:
             value = await self._host.client_handlers.run(_without_argument(tool.function, bound, actor), None)

@@ -27,6 +27,7 @@ from ipymcp.panel.messages import (
     CallFields,
     CallText,
     CancelFields,
+    CellFields,
     CodeFields,
     FailedCall,
     FieldError,
@@ -594,6 +595,11 @@ async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
     if call is None:
         raise UnknownName(f"no call {message.call} is running", hint="it may be over")
     call.cancel()
+
+
+@_command(CellFields, "cells")
+async def _cells(panel: Panel, view: View, message: CellFields) -> None:
+    panel.cells.answer(message)
 
 
 @_command(AnswerFields, "answer")

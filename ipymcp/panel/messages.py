@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, ValidationError
 
 from ipymcp.config.definition import Transport
 from ipymcp.errors import McpError
+from ipymcp.interaction.cells import Cell, CellAction, CellType
 from ipymcp.interaction.questions import (
     PageReply,
     QuestionKind,
@@ -57,6 +58,8 @@ class ViewHello(FromView, tag_field="kind", tag="hello"):
     """The OAuth redirect URL of the page's Jupyter server."""
     control: bool = False
     """Whether the view uses the control channel while the kernel is busy."""
+    cells: bool = False
+    """Whether the view reads and changes the notebook's cells."""
 
 
 class Bye(FromView, tag_field="kind", tag="bye"):
@@ -256,6 +259,16 @@ class AnswerFields(PageReply, frozen=True, kw_only=True):
     """A reply to a question."""
 
     question: Text
+
+
+class CellFields(FromView):
+    """The reply to a `CellRequest`."""
+
+    request: int
+    cells: Annotated[list[Cell], Meta(max_length=100_000)] = msgspec.field(default_factory=list[Cell])
+    """All cells, or the one that was inserted or edited."""
+    problem: Annotated[str, Meta(max_length=1_000)] = ""
+    """Why it was not done."""
 
 
 ToKernel: TypeAlias = ViewHello | Bye | Acknowledgement | Intent
@@ -766,6 +779,19 @@ class HistoryUpdate(ToView, tag_field="kind", tag="history"):
     over: int
 
 
+class CellRequest(ToView, tag_field="kind", tag="cells"):
+    """A request to read the notebook's cells, to insert one, or to edit one."""
+
+    id: int
+    do: CellAction
+    cell: str
+    """The cell to edit, or to insert below; empty to insert below the one that runs."""
+    source: str
+    was: str
+    """The source that the edited cell has."""
+    type: CellType
+
+
 class Mark(ToView, tag_field="kind", tag="mark"):
     """The number of bytes sent over a channel without backpressure; the view replies with `read`."""
 
@@ -783,6 +809,7 @@ FromKernel: TypeAlias = (
     | LogBatch
     | MessageBatch
     | HistoryUpdate
+    | CellRequest
     | Mark
 )
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
+from ipymcp.panel.cells import PanelCells
 from ipymcp.panel.messages import (
     VERSION,
     Acknowledgement,
@@ -116,6 +117,8 @@ class View:
     def __init__(self, panel: Panel, carrier: Channel) -> None:
         self.carrier = carrier
         self.is_greeted = False
+        self.has_cells = False
+        """Whether the view reads and changes the notebook's cells."""
         self._panel = panel
         self.callback: str | None = None
         """The callback address of the page's Jupyter server for logins, as the view reports it."""
@@ -168,6 +171,7 @@ class View:
 
     def _greet(self, hello: ViewHello) -> None:
         self._version = hello.version
+        self.has_cells = hello.cells
         self.callback = hello.callback
         self.carrier.begins(hello)
         self._snapshot.begin(hello)
@@ -379,6 +383,9 @@ class Panel:
         self.questions = PanelQuestions(
             self.host.loop, self.shown, self._answering, self._is_own, publisher=context.publisher
         )
+        self.cells = PanelCells(
+            lambda: [view for view in self.views if view.has_cells and view.permissions.may("cells")]
+        )
         self.host.redirects.addresses = self._callbacks
         self.widgets: weakref.WeakSet[Closable] = weakref.WeakSet()
         """Panels displayed in cells."""
@@ -463,6 +470,7 @@ class Panel:
 
     def _attach(self, view: View) -> None:
         self.host.questions.panel = self.questions
+        self.host.cells = self.cells
         self.views[view] = self.spawn(self._run(view))
         if len(self.views) > _MAX_VIEWS:
             self.detach(next(iter(self.views)))

@@ -22,10 +22,10 @@ VIEW_VERBS: Final = frozenset({"logs", "tools", "tool", "history", "details"})
 RUN_VERBS: Final = frozenset(
     {
         *("call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest", "answer"),
-        *("refresh", "rows", "row", "file", "repeat", "repeat_code", "keep_result"),
+        *("refresh", "rows", "row", "file", "repeat", "repeat_code", "keep_result", "cells"),
     },
 )
-HIDDEN_FROM_VISITORS: Final = frozenset({"logs", "code", "repeat_code", "keep_result"})
+HIDDEN_FROM_VISITORS: Final = frozenset({"logs", "code", "repeat_code", "keep_result", "cells"})
 _RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})
 _RUN_ANSWERS: Final[frozenset[ApprovalAnswer]] = frozenset({"once", "answer", "no"})
 """Answers that hold no longer than one model answer."""

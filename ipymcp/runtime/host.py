@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.discovery import ConfigurationWatch
+    from ipymcp.interaction.cells import NotebookCells
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.transports.base import Transport
     from ipymcp.runtime.catalog import Catalog, ToolEntry
@@ -69,6 +70,8 @@ class Host:
         self.store = Store(self.notices.add)
         """The storage that outlives the kernel."""
         self.questions = QuestionRouter(self.loop.places)
+        self.cells: NotebookCells | None = None
+        """The notebook's cells; None if no page has connected yet."""
         self.client_handlers = ClientHandlers(self.folder, self.handler_loop, self.questions, self._clients)
         self.history = History(lambda: self.store.database, self._later, notebook or self.folder)
         self.guard = AccessControl(self.loop, self.questions, lambda: self.store.database)

@@ -1,4 +1,6 @@
 import type {
+  CellFields,
+  CellRequest,
   FailureReply,
   FromKernel,
   Intent,
@@ -29,6 +31,8 @@ export interface Scope {
   server?: string;
   /** The card whose questions to show, without any others. */
   card?: string;
+  /** Read or change the notebook's cells; absent where the page cannot. */
+  cells?(request: CellRequest): Promise<Omit<CellFields, "request">>;
 }
 
 interface PendingRequest {
@@ -153,8 +157,15 @@ export class PanelModel {
 
   private sendHello(): void {
     this.awaitsSnapshot = true;
-    const { client, server, wants = ["servers", "calls", "questions"] } = this.scope;
-    this.transport.send({ kind: "hello", version: VERSION, client, wants, ...(server !== undefined && { server }) });
+    const { client, server, wants = ["servers", "calls", "questions"], cells } = this.scope;
+    const own = { ...(server !== undefined && { server }), ...(cells && { cells: true }) };
+    this.transport.send({ kind: "hello", version: VERSION, client, wants, ...own });
+  }
+
+  private async replyWithCells(message: CellRequest): Promise<void> {
+    const reply = await this.scope.cells?.(message).catch((error: unknown) => ({ problem: String(error) }));
+    // The kernel may have given up meanwhile.
+    await this.request("cells", { request: message.id, ...reply }).catch(() => undefined);
   }
 
   private receive(message: FromKernel): void {
@@ -175,6 +186,8 @@ export class PanelModel {
         return this.receiveRows(this.subscriptions.get(`protocol ${message.server}`), message);
       case "history":
         return this.store.set({ finishedCalls: message.over });
+      case "cells":
+        return void this.replyWithCells(message);
       case "mark":
         return this.transport.send({ kind: "read", sent: message.sent });
     }

@@ -10,15 +10,16 @@ export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verb
 
 export const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["details", "history", "logs", "tool", "tools"]);
 
-export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "call", "cancel", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
+export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
 
-export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["code", "keep_result", "logs", "repeat_code"]);
+export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["cells", "code", "keep_result", "logs", "repeat_code"]);
 
 /** The fields of each intent and the value of its reply. */
 export interface Verbs {
   answer: [AnswerFields, FieldErrors | null];
   call: [CallFields, StartedCall];
   cancel: [CancelFields, null];
+  cells: [CellFields, null];
   code: [CodeFields, CallText];
   definition: [ServerFields, OwnDefinition];
   details: [PastCallFields, CallDetails];
@@ -76,7 +77,7 @@ export type Page = FormPage | LinkPage | WaitPage | ApprovalPage | TrustPage;
 
 export type ToKernel = ViewHello | Bye | Acknowledgement | Intent;
 
-export type FromKernel = KernelHello | Snapshot | Patch | SuccessReply | FailureReply | FinishedCall | FailedCall | LogBatch | MessageBatch | HistoryUpdate | Mark;
+export type FromKernel = KernelHello | Snapshot | Patch | SuccessReply | FailureReply | FinishedCall | FailedCall | LogBatch | MessageBatch | HistoryUpdate | CellRequest | Mark;
 
 /** A reply to a question. */
 export interface AnswerFields extends PageReply {
@@ -101,6 +102,15 @@ export interface StartedCall {
 /** A call to cancel. */
 export interface CancelFields {
   call: number;
+}
+
+/** The reply to a `CellRequest`. */
+export interface CellFields {
+  request: number;
+  /** All cells, or the one that was inserted or edited. */
+  cells?: Cell[];
+  /** Why it was not done. */
+  problem?: string;
 }
 
 /** A call to write as code. */
@@ -436,6 +446,8 @@ export interface ViewHello {
   callback?: string | null;
   /** Whether the view uses the control channel while the kernel is busy. */
   control?: boolean;
+  /** Whether the view reads and changes the notebook's cells. */
+  cells?: boolean;
 }
 
 /** The view was closed. It may say hello again. */
@@ -533,6 +545,19 @@ export interface HistoryUpdate {
   over: number;
 }
 
+/** A request to read the notebook's cells, to insert one, or to edit one. */
+export interface CellRequest {
+  kind: "cells";
+  id: number;
+  do: CellAction;
+  /** The cell to edit, or to insert below; empty to insert below the one that runs. */
+  cell: string;
+  source: string;
+  /** The source that the edited cell has. */
+  was: string;
+  type: CellType;
+}
+
 /** The number of bytes sent over a channel without backpressure; the view replies with `read`. */
 export interface Mark {
   kind: "mark";
@@ -553,6 +578,17 @@ export interface PageReply {
 export interface FieldError {
   path: (string | number)[];
   message: string;
+}
+
+/** A cell of the notebook. */
+export interface Cell {
+  id: string;
+  type: CellType;
+  source: string;
+  /** What its outputs say, as text. */
+  outputs?: string;
+  /** Whether it runs, or waits to. */
+  is_running?: boolean;
 }
 
 export type CodeForm = "python" | "magic";
@@ -755,6 +791,10 @@ export interface MessageRow {
   /** The beginning of the message, at most `size` bytes. */
   text: string;
 }
+
+export type CellAction = "read" | "insert" | "edit";
+
+export type CellType = "code" | "markdown" | "raw";
 
 export type Action = "accept" | "decline" | "cancel";
 

@@ -63,3 +63,21 @@ def test_a_call_that_was_not_made_for_want_of_a_tool_offers_nothing_and_secrets_
     kernel.run("%mcp policy allow demo.echo\nfrom ipymcp.masking import masks; masks.add('s3cretvalue')")
     outcome = ask(kernel, 'demo__echo({"text": "s3cretvalue"})', "tools")
     assert "s3cretvalue" not in str(offers(outcome))
+
+
+def test_without_a_page_the_tools_over_cells_say_why_and_none_is_given_unless_named(kernel: Kernel) -> None:
+    outcome = ask(
+        kernel, 'read_cells({}) edit_cell({"cell": "a", "version": "b", "source": "c"})', "tools", "--tools notebook"
+    )
+
+    assert outcome.displays[0]["text/plain"].startswith("tools · 3 tools of notebook, about ")
+    said = next(each["text/plain"] for each in outcome.displays if each["text/plain"].startswith("They answered"))
+    assert said.count("no page of JupyterLab or Notebook 7 is connected") == 2
+    names = "[each for each in mcp.tools.model_names if 'cell' in each]"
+    assert kernel.run(names).text == "[]"
+    assert kernel.run("mcp.tools('notebook', 'demo.echo', '!notebook.edit_*').names").text == str(
+        ["demo.echo", "notebook.read_cells", "notebook.insert_cell"]
+    )
+    assert kernel.run("mcp.tools('demo')('notebook').names").text == "[]", "a narrower selection has no more"
+    schema = kernel.run("mcp.tools('notebook.insert_cell').to_openai()[0]['function']['parameters']['properties']").text
+    assert "'code', 'markdown', 'raw'" in (schema or "")

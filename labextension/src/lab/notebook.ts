@@ -149,7 +149,10 @@ export class NotebookView {
       relay: connectByRelay(this.relays(kernel.id)),
       comm: connectByComm(kernel),
     });
-    const model = new PanelModel(transport, { client: "sidebar" });
+    const model = new PanelModel(transport, {
+      client: "sidebar",
+      cells: async (request) => (await import("./notebookcells")).cellsReply(this.notebook, request),
+    });
     model.store.set({ notebook: this.name });
     const unsubscribe = [
       transport.onChange(() => this.setStatus(connectionStatus(transport, this.attempt))),

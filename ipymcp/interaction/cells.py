@@ -1,0 +1,47 @@
+"""The notebook's cells, as the page that shows them reads and changes them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Protocol, TypeAlias
+
+from msgspec import Meta, Struct
+
+CellAction: TypeAlias = Literal["read", "insert", "edit"]
+CellType: TypeAlias = Literal["code", "markdown", "raw"]
+_MAX_LENGTH = 1_000_000
+
+
+class Cell(Struct, frozen=True):
+    """A cell of the notebook."""
+
+    id: Annotated[str, Meta(max_length=200)]
+    type: CellType
+    source: Annotated[str, Meta(max_length=_MAX_LENGTH)]
+    outputs: Annotated[str, Meta(max_length=_MAX_LENGTH)] = ""
+    """The text of its outputs."""
+    is_running: bool = False
+    """Whether it runs, or waits to."""
+
+
+class NotebookCells(Protocol):
+    """Reads and changes the notebook's cells, on the background loop."""
+
+    async def ask(
+        self, do: CellAction, cell: str = "", source: str = "", was: str = "", type: CellType = "code"
+    ) -> list[Cell]:
+        """Read all cells, insert one, or edit one.
+
+        Args:
+            do: The action.
+            cell: The id of the cell to edit, or to insert below; empty to insert below the cell that runs.
+            source: The new source.
+            was: The source that the edited cell has.
+            type: The type of a new cell.
+
+        Returns:
+            All cells, or the new or edited one.
+
+        Raises:
+            McpError: No page can do it, or this cell cannot be changed.
+        """
+        ...
