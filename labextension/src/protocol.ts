@@ -585,7 +585,7 @@ export interface Cell {
   id: string;
   type: CellType;
   source: string;
-  /** What its outputs say, as text. */
+  /** The text of its outputs. */
   outputs?: string;
   /** Whether it runs, or waits to. */
   is_running?: boolean;
