@@ -117,6 +117,7 @@ COUNT: Final = Kind("a whole number, 0 or more", _is_count)
 SECONDS: Final = Kind(
     "a number of seconds greater than 0", lambda value: _is_number(value) and 0 < value <= _MAX_SECONDS
 )
+AMOUNT: Final = Kind("a number, 0 or more", lambda value: _is_number(value) and value >= 0)
 TIMEOUT: Final = Kind("a number of seconds, 0 or more", lambda value: _is_number(value) and 0 <= value <= _MAX_SECONDS)
 FUNCTION: Final = Kind("a function", callable)
 PATH: Final = Kind("a path", _is_path)

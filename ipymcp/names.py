@@ -34,10 +34,10 @@ RESERVED_HOST = frozenset(
         "servers",
         "start",
     }
-    | {"on_elicitation", "on_sampling", "roots"}
+    | {"after_call", "before_call", "on_elicitation", "on_sampling", "roots"}
     | {"stop", "tools", "unload", "help", "history", "logs", "panel", "pins", "policy", "prompts", "resources", "stubs"}
     | {"maps", "outdated", "results", "search"}
-    | {"trust"}
+    | {"trust", "usage"}
 )
 """Attributes of `mcp` itself. A server with such a name is `mcp["load"]` or `mcp.load_`."""
 RESERVED_SERVER = frozenset({"prompts", "resources"})

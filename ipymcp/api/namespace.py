@@ -13,6 +13,7 @@ from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
 from ipymcp.api.toolset import Toolset
 from ipymcp.argument_checks import (
+    AMOUNT,
     COUNT,
     FLAG,
     FUNCTION,
@@ -33,6 +34,7 @@ from ipymcp.results.tables import NotPicklable, mimebundle
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import is_named
+from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -49,8 +51,8 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.interaction.elicitation import Elicitation
     from ipymcp.interaction.questions import UserInterface
-    from ipymcp.llm.answer import Answer
-    from ipymcp.llm.backend import Limits
+    from ipymcp.llm.answer import Answer, Usage
+    from ipymcp.llm.backend import Effort, Limits
     from ipymcp.llm.chat import ModelChat
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.sampling import Sampler
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from ipymcp.results.stored_results import KeptResults
     from ipymcp.results.tables import Table
     from ipymcp.runtime.call import RunningCall
+    from ipymcp.runtime.call_hooks import HookedCall
     from ipymcp.runtime.client_handlers import Roots, SamplingRequest
     from ipymcp.storage.chats import SavedChats
 
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     SamplingHandler: TypeAlias = Callable[[SamplingRequest], Any]
     ElicitationHandler: TypeAlias = Callable[[Elicitation], Any]
+    CallFunction: TypeAlias = Callable[[HookedCall], Any]
 
 
 LOADABLE = Kind("a name, an address, a path or a definition", (PATH | MAPPING).accepts)
@@ -197,6 +201,8 @@ class Mcp(NotPicklable):
         chat=TEXT,
         system=TEXT,
         allow=TEXT | TEXTS,
+        temperature=AMOUNT.or_none,
+        max_tokens=COUNT.or_none,
         discover=one_of("always", "auto", "never"),
         code=FLAG | VARIABLES,
     )
@@ -213,6 +219,9 @@ class Mcp(NotPicklable):
         returns: Any = None,
         allow: str | Iterable[str] = (),
         limits: Limits | None = None,
+        effort: Effort | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
         discover: Discover = "auto",
         code: bool | MutableMapping[str, Any] = False,
         replay: Replay | None = None,
@@ -223,7 +232,8 @@ class Mcp(NotPicklable):
 
         Args:
             prompt: The question.
-            model: `provider:name`, such as `"openai:gpt-5"`, or a pydantic-ai model; the default model if None.
+            model: `provider:name`, such as `"openai:gpt-5"`, or a pydantic-ai model; the default model if None. Of a
+                list, or names separated by commas, the next is asked if one fails before it has said or done anything.
             tools: The tools for the model: a selection, or patterns and functions; all tools if None.
             base_url: The URL of a Chat Completions server, such as Ollama, vLLM or LM Studio.
             chat: The name of a conversation to continue; by default each question begins a new one.
@@ -231,7 +241,11 @@ class Mcp(NotPicklable):
             system: The system prompt.
             returns: A dataclass, TypedDict, pydantic model or JSON Schema for the answer in `.data`.
             allow: Globs for `server.tool` of the tools that the model may call without asking, for this answer.
-            limits: Limits on calls and tokens.
+            limits: Limits on calls, tokens and dollars.
+            effort: How much the model reasons: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; providers
+                take the nearest that they have.
+            temperature: The randomness of the model's choice of words, from 0.
+            max_tokens: Maximum tokens of each response.
             discover: `always` gives the model a search for tools instead of all their schemas, `auto` only if these
                 are too large.
             code: Let the model write Python that calls the tools. It runs here, unsandboxed, after you have agreed; a
@@ -241,15 +255,16 @@ class Mcp(NotPicklable):
                 default `%config IPyMCP.replay`.
 
         Returns:
-            The answer, with `.text`, `.data`, `.calls`, `.messages` and `.usage`.
+            The answer, with `.text`, `.data`, `.calls`, `.messages`, `.thinking`, `.usage` and `.cost`.
 
         Raises:
             McpError: There is no model or key, or a limit was reached. The error's `.answer` has what there is, also
                 in the chat.
         """
-        from ipymcp.llm.backend import Limits
+        from ipymcp.llm.backend import EFFORTS, Limits, ModelSettings
         from ipymcp.llm.chat import AskRequest
 
+        one_of(*EFFORTS).or_none.check("ask()", "effort", effort)
         Kind("Limits", lambda value: isinstance(value, Limits)).or_none.check("ask()", "limits", limits)
         names: MutableMapping[str, Any] | None = {"mcp": self} if code is True else code or None
         wanted = AskRequest(
@@ -263,6 +278,7 @@ class Mcp(NotPicklable):
             returns=returns,
             allow=(allow,) if isinstance(allow, str) else tuple(allow),
             limits=limits or Limits(),
+            settings=ModelSettings(effort, temperature, max_tokens),
             discover=discover,
             code=names,
             replay=replay,
@@ -288,6 +304,11 @@ class Mcp(NotPicklable):
     def chats(self) -> SavedChats:
         """The named conversations of this notebook with models, also of earlier kernels: `mcp.chats["name"]`."""
         return self._asker.saved
+
+    @property
+    def usage(self) -> Usage:
+        """The cost of all answers of models in this kernel: requests, tokens, and `.cost` in dollars."""
+        return self._asker.usage
 
     @property
     def calls(self) -> list[RunningCall]:
@@ -391,6 +412,43 @@ class Mcp(NotPicklable):
 
         handler = None if function is None else answering(function)
         self._warn_outdated("elicitation", self._host.client_handlers.set_handler("elicitation", handler))
+        return function
+
+    @checked(function=FUNCTION.or_none)
+    def before_call(self, function: CallFunction | None) -> CallFunction | None:
+        """Let a function see every call of a tool before it is made; usable as a decorator. None removes it.
+
+        It sees the calls of the user, models, apps, the panel and maps, but not those that it makes itself. The policy
+        and your approval come after it, for the arguments that it leaves.
+
+        Args:
+            function: Takes a call (`.server`, `.tool`, `.arguments`, `.caller`, `.number`). It may change the
+                arguments, or return others; a PermissionError refuses the call, and any other exception fails it, so
+                that it is not made either. May be a coroutine function, as for `on_sampling`; others run in a thread.
+
+        Raises:
+            ArgumentError: The argument is not a function.
+            PolicyError: The running code is a model's.
+        """
+        refuse_models("set mcp.before_call")
+        self._host.client_handlers.before_call = function
+        return function
+
+    @checked(function=FUNCTION.or_none)
+    def after_call(self, function: CallFunction | None) -> CallFunction | None:
+        """Let a function see every result of a tool before the caller does; usable as a decorator. None removes it.
+
+        Args:
+            function: Takes a call as for `before_call`, with `.result` or `.error`. What it returns takes their place:
+                a result, a string or JSON values; None leaves them. If it raises an exception, so does the call.
+                Interrupted calls are not shown to it.
+
+        Raises:
+            ArgumentError: The argument is not a function.
+            PolicyError: The running code is a model's.
+        """
+        refuse_models("set mcp.after_call")
+        self._host.client_handlers.after_call = function
         return function
 
     @property

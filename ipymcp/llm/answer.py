@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
 from ipymcp.interaction.questions import DECISIONS, beforehand
+from ipymcp.llm.prices import dollars
 from ipymcp.masking import masks
 from ipymcp.protocol.types import is_object
 from ipymcp.results import markdown, rendering
@@ -129,15 +130,37 @@ _MARKS: Final[dict[CallState, tuple[str, str]]] = {
 
 
 class Usage(Struct, frozen=True):
-    """The cost of an answer, as the provider counts it."""
+    """The cost of one or more answers: tokens as the provider counts them, dollars by its list price."""
 
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Input tokens that the provider read from its cache; they are among `input_tokens`."""
+    dollars: float = 0.0
+    """The cost of the requests whose price is known."""
+    unpriced: int = 0
+    """Requests whose price is unknown."""
+
+    @property
+    def cost(self) -> float | None:
+        """The cost in dollars; None if the price of a request is unknown."""
+        return None if self.unpriced else self.dollars
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
     def __str__(self) -> str:
-        requests = f"{self.requests} request{'' if self.requests == 1 else 's'}"
-        return f"{requests}, {self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+        cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
+        counted = f"{_requests(self.requests)}, {self.input_tokens:,} tokens in{cached}, {self.output_tokens:,} out"
+        if not self.dollars:
+            return counted
+        beside = f" and {_requests(self.unpriced)} of unknown price" if self.unpriced else ""
+        return f"{counted}, about {dollars(self.dollars)}{beside}"
+
+
+def _requests(count: int) -> str:
+    return f"{count:,} request{'' if count == 1 else 's'}"
 
 
 class ModelCall(Struct):
@@ -223,14 +246,14 @@ class ModelCall(Struct):
         return (
             f'<details{" open" if code or waits else ""} style="{_CARD_STYLE}">'
             f"<summary>{icon} <b>{escaped(self.name)}</b>{details}</summary>"
-            f"{_code(str(code)) if code else self._arguments_html(is_whole=waits)}{self._result_html()}</details>"
+            f"{text_html(str(code)) if code else self._arguments_html(is_whole=waits)}{self._result_html()}</details>"
         )
 
     def _arguments_html(self, *, is_whole: bool) -> str:
         """The arguments as names and values; as text if they are not an object."""
         given = read_json_object(self.arguments)
         if given is None:
-            return _code(str(self.arguments) if is_whole else _shortened(str(self.arguments)))
+            return text_html(str(self.arguments) if is_whole else _shortened(str(self.arguments)))
         texts = {name: value if isinstance(value, str) else _json(value) for name, value in masks.json(given).items()}
         members = [(name, text if is_whole else _shortened(text)) for name, text in texts.items()]
         return html_members(members) if members else ""
@@ -244,7 +267,7 @@ class ModelCall(Struct):
             rich: Any = bundle()
             shown = rich.get("text/html", "")
         if self.is_done and not shown and not self.is_cancelled:
-            shown = _code(_shortened(self.text))
+            shown = text_html(_shortened(self.text))
         if self.is_refused and self.decision == DECISIONS[None]:
             shown += f"<small>{escaped(beforehand(self.name))} allows it beforehand</small>"
         return shown
@@ -258,7 +281,8 @@ def read_json_object(value: Any) -> dict[str, Any] | None:
         return None
 
 
-def _code(text: str) -> str:
+def text_html(text: str) -> str:
+    """A text as HTML, as typed."""
     return f'<pre style="{_TEXT_STYLE}">{escaped(text)}</pre>'
 
 
@@ -270,8 +294,9 @@ class Answer:
         data: The value that `returns` asked for; else None.
         calls: The tool calls, in order.
         messages: The conversation so far, as JSON.
-        usage: The cost.
-        model: The model's name.
+        usage: The cost, also in tokens.
+        model: The name of the model that answered.
+        thinking: The model's reasoning, as far as its provider gives it.
         reason: The provider's reason for the end, if it gives one: `stop`, `length` if the answer was cut off, …
         is_replayed: Whether it comes from a recording.
         note: The recording that it comes from, or was added to; empty without one.
@@ -282,6 +307,7 @@ class Answer:
     is_replayed: bool = False
     note: str = ""
     reason: str = ""
+    thinking: str = ""
 
     def __init__(
         self, text: str, data: Any, calls: Sequence[ModelCall], messages: list[Any], usage: Usage, model: str
@@ -294,6 +320,11 @@ class Answer:
         self.model = model
         self.is_shown = False
         """Whether a cell has already shown the answer live. The next display then shows nothing."""
+
+    @property
+    def cost(self) -> float | None:
+        """The cost in dollars, by the provider's list price; None if that is unknown."""
+        return self.usage.cost
 
     @property
     def source(self) -> str:
@@ -316,7 +347,8 @@ class Answer:
             }
             for call in self.calls
         ]
-        usage = {name: getattr(self.usage, name) for name in Usage.__struct_fields__}
+        counts = ("requests", "input_tokens", "output_tokens", "cached_tokens", "cost")
+        usage = {name: getattr(self.usage, name) for name in counts}
         data = None if self.data is None else to_json(self.data, ())
         answer = {"text": self.text, "data": data, "calls": calls, "usage": usage, "model": self.model}
         return {**answer, "replayed": True} if self.is_replayed else answer

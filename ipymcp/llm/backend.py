@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
 
-from ipymcp.argument_checks import COUNT, SECONDS
+from ipymcp.argument_checks import AMOUNT, COUNT, SECONDS
 from ipymcp.errors import McpError
+from ipymcp.llm.prices import dollars
 from ipymcp.results.tables import Table
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ T = TypeVar("T")
 def _ignored(_: object) -> None: ...
 
 
+_KINDS: Final = {"seconds": SECONDS, "dollars": AMOUNT.or_none}
+
+
 class Limits(Struct, frozen=True):
     """Limits of one answer."""
 
@@ -37,16 +41,32 @@ class Limits(Struct, frozen=True):
     tokens: int = 1_000_000
     """Input and output tokens of all requests together."""
     seconds: float = 900.0
+    dollars: float | None = None
+    """The cost of all requests together, by the provider's list price, which must be known."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            (SECONDS if name == "seconds" else COUNT).check("Limits()", name, getattr(self, name))
+            _KINDS.get(name, COUNT).check("Limits()", name, getattr(self, name))
 
     def twice(self, name: str) -> str:
         """Python code that doubles one of the limits; `%mcp ask` has options of the same names."""
         value = 2 * getattr(self, name)
-        shown = f"{value:g}" if name == "seconds" else value
+        shown = f"{value:g}" if isinstance(value, float) else value
         return f"limits=ipymcp.Limits({name}={shown})"
+
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model reasons; providers map it to the nearest value that they have."""
+EFFORTS: Final = get_args(Effort)
+
+
+class ModelSettings(Struct, frozen=True):
+    """Settings of a model for one answer; None leaves the choice to the provider."""
+
+    effort: Effort | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    """Maximum tokens of each response."""
 
 
 class AnswerRequest(Struct, frozen=True):
@@ -66,6 +86,8 @@ class AnswerRequest(Struct, frozen=True):
         search: The tools that the model has to search for, beside `declared`; None if there are none.
         find: Searches them, by one or more queries, for the names of those that match best.
         on_text: Receives the text as it arrives.
+        settings: Settings of the model.
+        on_thinking: Receives the reasoning as it arrives.
         on_partial: Receives the partial response of an answer that ends early, before the error is raised; not called
             if there is none.
     """
@@ -84,6 +106,8 @@ class AnswerRequest(Struct, frozen=True):
     find: Callable[[Sequence[str]], Awaitable[list[str]]] | None = None
     on_partial: Callable[[ModelResponse], None] = _ignored
     images: Sequence[NamedImage] = ()
+    settings: ModelSettings = ModelSettings()
+    on_thinking: Callable[[str], None] = _ignored
 
 
 class ModelResponse(Struct, frozen=True):
@@ -96,6 +120,8 @@ class ModelResponse(Struct, frozen=True):
     usage: Usage
     reason: str = ""
     """The provider's reason for the end, if it gives one: `stop`, `length`, `content_filter`, …"""
+    thinking: str = ""
+    """The reasoning, as far as the provider gives it."""
 
 
 class ModelBackend(Protocol):
@@ -110,11 +136,11 @@ class ModelBackend(Protocol):
         """
         ...
 
-    async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+    async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
         """Answer a server's sampling request with one request to the model, without the notebook's tools.
 
         Returns:
-            The result of `sampling/createMessage`, and the tokens used.
+            The result of `sampling/createMessage`, and its cost.
 
         Raises:
             McpError: As `answer`.
@@ -123,7 +149,7 @@ class ModelBackend(Protocol):
 
 
 class Clock:
-    """A pausable timeout for a backend.
+    """A pausable timeout for a backend, which several coroutines may use up one after the other.
 
     The backend runs on the loop of the user's coroutines, because a provider's library may block its loop; the clock is
     paused from the background loop.
@@ -157,6 +183,9 @@ class Clock:
             async with asyncio.timeout(self._left) as self._timeout:
                 return await coroutine
         finally:
+            due = self._timeout.when() if self._timeout is not None else None
+            if due is not None:
+                self._left = max(due - asyncio.get_running_loop().time(), 0)
             self._timeout = None
 
     def pause(self) -> None:
@@ -184,6 +213,18 @@ _MAX_SERVERS: Final = 6
 """Servers named in a preview's line."""
 
 
+class CostEstimate(Struct, frozen=True):
+    """The estimated input of one request."""
+
+    tokens: int
+    dollars: float | None
+    """None if the price is unknown."""
+
+    def __str__(self) -> str:
+        cost = "price unknown" if self.dollars is None else f"about {dollars(self.dollars)}"
+        return f"about {self.tokens:,} tokens in a round, {cost}; answers are extra"
+
+
 class RequestPreview(Struct, frozen=True):
     """A preview of the request that a question would send."""
 
@@ -205,6 +246,8 @@ class RequestPreview(Struct, frozen=True):
     images: tuple[NamedImage, ...] = ()
     attached_tokens: int = 0
     """Estimated tokens of everything that is attached."""
+    estimate: CostEstimate | None = None
+    """The cost of the first request, if it was asked for."""
 
     def __str__(self) -> str:
         count = len(self.names)
@@ -229,5 +272,7 @@ class RequestPreview(Struct, frozen=True):
         """A table of the system prompt, the prompt and the tools."""
         rows = [("system", self.system), ("prompt", self.prompt)]
         rows += [("image", f"{one.name} ({one.kind})") for one in self.images]
+        if self.estimate is not None:
+            rows.append(("cost", str(self.estimate)))
         rows += [("tool", f"{name} ({tool})") for name, tool in self.names.items()]
         return Table(("part", "what"), rows, title=str(self), note="nothing was sent")

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ipymcp.errors import McpError
 from ipymcp.interaction.questions import ALLOWING, DECISIONS
 from ipymcp.llm.answer import Answer, ModelCall, ToolCallOutcome, ToolCallRequest, Usage
-from ipymcp.llm.backend import AnswerRequest, Clock, Limits, ModelResponse, RequestPreview
+from ipymcp.llm.backend import (
+    AnswerRequest,
+    Clock,
+    CostEstimate,
+    Limits,
+    ModelResponse,
+    ModelSettings,
+    RequestPreview,
+)
 from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool, convert
-from ipymcp.llm.prompting import FilledPrompt, fill
+from ipymcp.llm.prices import PricedTokens, dollars, price
+from ipymcp.llm.prompting import IMAGE_TOKENS, FilledPrompt, fill
 from ipymcp.llm.providers import profile_of, sees_images
 from ipymcp.llm.recording import (
     FILE,
@@ -30,12 +40,13 @@ from ipymcp.llm.recording import (
     said,
     shape_of,
 )
-from ipymcp.llm.result_text import estimate_tokens as estimate
+from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_calls import ToolCallRunner, calling_model
 from ipymcp.llm.tool_definitions import BUDGET, declaration_tokens, declare_function
 from ipymcp.llm.tool_search import QUERIES, SEARCH, ToolSearch
 from ipymcp.masking import masks
-from ipymcp.protocol.types import is_object
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_array, is_object
 from ipymcp.schema.to_json import NotJson, to_json
 from ipymcp.security.rules import selects
 from ipymcp.security.untrusted import UNKNOWN, CallingModel, Conversation, current_actor
@@ -71,7 +82,8 @@ class AskRequest(Struct, frozen=True):
 
     Attributes:
         prompt: The prompt, with `$name` still in it.
-        model: `provider:name`, or a model object of the backend's library; None for the configured model.
+        model: `provider:name`, or a model object of the backend's library; several of them, in a list or separated by
+            commas, are asked one after the other until one answers. None for the configured model.
         tools: The tools that the model may use.
         base_url: URL of an OpenAI-compatible provider.
         chat: The name of a conversation to continue in this kernel; empty for a new one.
@@ -81,6 +93,7 @@ class AskRequest(Struct, frozen=True):
         returns: A type or a JSON Schema for the answer.
         allow: Patterns over `server.tool` of the tools that need no consent in this answer.
         limits: The answer's limits.
+        settings: Settings of the model.
         discover: Whether the model searches for tools instead of receiving all declarations: `auto` if they are too
             many.
         names: The variables for `$name`; None leaves the prompt unchanged.
@@ -100,6 +113,7 @@ class AskRequest(Struct, frozen=True):
     returns: Any = None
     allow: tuple[str, ...] = ()
     limits: Limits = Limits()
+    settings: ModelSettings = ModelSettings()
     discover: Discover = "auto"
     names: dict[str, Any] | None = None
     offers: ReferenceReader | None = None
@@ -120,6 +134,27 @@ class _Plan(Struct, frozen=True):
     """The tools that the model has to search for, beside the declarations."""
     instructions: str = ""
     coder: CodeRunner | None = None
+
+
+class _Attempt:
+    """One model's attempt at an answer.
+
+    Args:
+        reason: Why this model is asked: the failure of the one before; empty for the first.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.events: list[str | ModelCall] = []
+        """Text and calls in their order."""
+        self.thinking = False
+        """Whether there was reasoning."""
+        self.has_failed = False
+
+    @property
+    def has_failed_early(self) -> bool:
+        """Whether the model failed before any output or call, so that another may be asked."""
+        return self.has_failed and not self.events and not self.thinking
 
 
 class _Chat:
@@ -163,25 +198,43 @@ class ModelChat:
         )
         """The named chats of all kernels of this notebook."""
         self._loaded_backend: ModelBackend | None = None
+        self.usage = Usage()
+        """The cost of everything that models have answered in this kernel."""
 
     @property
     def name(self) -> str:
         """The name of the configured model."""
-        return _name(self._default_model())
+        return _name(next(iter(_split(self._default_model())), None))
 
-    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+    def price(self, tokens: int, most: int) -> float | None:
+        """The highest price of a request to the configured model in dollars; None if it is unknown.
+
+        Args:
+            tokens: Estimated input tokens.
+            most: Maximum output tokens.
+        """
+        return price(PricedTokens(tokens, most), _split(self._default_model())[0])
+
+    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
         """Answer a sampling request on the background loop.
 
         Returns:
-            The result of `sampling/createMessage`, and the tokens used.
+            The result of `sampling/createMessage`, and its cost.
 
         Raises:
-            McpError: The model cannot answer.
+            McpError: No model can answer.
         """
         backend = await self._backend()
-        return await Clock(self._host.handler_loop, Limits().seconds).run(
-            backend.sample(self._default_model(), request)
-        )
+        clock = Clock(self._host.handler_loop, Limits().seconds)
+        *others, last = _split(self._default_model())
+        for model in others:
+            with contextlib.suppress(McpError):
+                return self._counted(*await clock.run(backend.sample(model, request)))
+        return self._counted(*await clock.run(backend.sample(last, request)))
+
+    def _counted(self, message: dict[str, Any], usage: Usage) -> tuple[dict[str, Any], Usage]:
+        self.usage += usage
+        return message, usage
 
     async def _backend(self) -> ModelBackend:
         if self._loaded_backend is None:
@@ -194,7 +247,10 @@ class ModelChat:
         Raises:
             McpError: No model is configured.
         """
-        return self._prepared(wanted, self._chats.get(wanted.chat) or _Chat(), "", UNKNOWN)[1]
+        chat = self._chats.get(wanted.chat) or _Chat()
+        wanted = replace(wanted, model=self._models(wanted)[0])
+        plan, request = self._prepared(wanted, chat, "", UNKNOWN)
+        return replace(request, estimate=_estimate(wanted, request, plan, chat))
 
     async def _chat(self, wanted: AskRequest) -> _Chat:
         """The conversation that a question belongs to.
@@ -220,7 +276,8 @@ class ModelChat:
         return chat
 
     def _go_on_from(self, name: str, chat: _Chat, response: ModelResponse) -> None:
-        """Keep a complete or partial answer in its chat."""
+        """Count a complete or partial answer, and keep it in its chat."""
+        self.usage += response.usage
         chat.messages = response.messages
         if name:
             self.saved.save(name, chat.messages, chat.conversation.sources)
@@ -231,22 +288,40 @@ class ModelChat:
         Raises:
             McpError: The model cannot answer. The partial answer is the error's `.answer`, and in the chat.
         """
+        models = self._models(wanted)
         chat = await self._chat(wanted)
         actor = current_actor()
         if actor is not None and actor.caller == "model":  # only the user may allow tools
             wanted = replace(wanted, allow=())
-        turn = f"answer {self._host.calls.next_number()}"
         clock = Clock(
             self._host.handler_loop, wanted.limits.seconds, f"{wanted.limits.twice('seconds')} gives it longer"
         )
+        failed: list[str] = []
+        for number, model in enumerate(models, start=1):
+            attempt = _Attempt(failed[-1] if failed else "")
+            try:
+                return await self._ask_model(replace(wanted, model=model), chat, clock, attempt, listener)
+            except McpError as error:
+                if number == len(models) or not attempt.has_failed_early:
+                    error.hint = " · ".join(filter(None, [error.hint, *failed])) or None
+                    raise
+                failed.append(f"{_name(model)} failed: {error.message}")
+        raise AssertionError("there is a model")
+
+    async def _ask_model(
+        self, wanted: AskRequest, chat: _Chat, clock: Clock, attempt: _Attempt, listener: OutputListener | None
+    ) -> Answer:
+        """Ask one model. As `ask`."""
+        turn = f"answer {self._host.calls.next_number()}"
         # In a thread: there may be thousands of tools, and variables with slow reprs.
-        asking = calling_model(self._model(wanted), wanted.base_url, self._host.history.cell())
+        asking = calling_model(wanted.model, wanted.base_url, self._host.history.cell())
         plan, request = await clock.run(asyncio.to_thread(self._prepared, wanted, chat, turn, asking))
+        request = replace(request, note=attempt.reason)
         if request.source:
             chat.conversation.read(request.source)
         self._allow(wanted, turn)
         output = LiveOutput(self._host, listener)
-        profile = profile_of(self._model(wanted), wanted.base_url)
+        profile = profile_of(wanted.model, wanted.base_url)
         runner = ToolCallRunner(plan.tools, turn, chat.conversation, profile, asking)
         mode: Replay = wanted.replay or self._default_replay()
         recording = Recording(Path(self._host.folder, FILE)) if mode != "off" else None
@@ -261,12 +336,20 @@ class ModelChat:
                 raise McpError(
                     f"{FILE} has no such answer: {changed}", hint='replay="auto" asks the model and records its answer'
                 )
-            request = replace(request, note=f"asked again: {changed}" if mode == "auto" else "asked again")
-        events: list[str | ModelCall] = []
+            why = f"asked again: {changed}" if mode == "auto" else "asked again"
+            request = replace(request, note=" · ".join(filter(None, [request.note, why])))
+        if wanted.limits.dollars is not None:
+            cost = await asyncio.to_thread(_estimate, wanted, request, plan, chat)
+            _require_affordable(cost, wanted.limits, request.model)
+        events = attempt.events
 
         def show_text(text: str) -> None:
             events.append(text)
             output.show_text(text)
+
+        def show_thinking(text: str) -> None:
+            attempt.thinking = True
+            output.show_thinking(text)
 
         calls = _Calls(self._host, runner, output, clock, turn, plan.names, events.append)
         stopped: list[ModelResponse] = []
@@ -278,7 +361,7 @@ class ModelChat:
         if plan.coder is not None:
             plan.coder.card = calls.running
         question = AnswerRequest(
-            model=self._model(wanted),
+            model=wanted.model,
             base_url=wanted.base_url,
             prompt=request.prompt,
             images=request.images,
@@ -291,6 +374,8 @@ class ModelChat:
             search=plan.search,
             find=None if plan.search is None else partial(calls.find, plan.search),
             on_text=show_text,
+            on_thinking=show_thinking,
+            settings=wanted.settings,
             on_partial=keep,
         )
         output.show_request(request)
@@ -298,6 +383,7 @@ class ModelChat:
         try:
             finished = await clock.run(backend.answer(question))
         except McpError as error:
+            attempt.has_failed = True
             if stopped:
                 error.answer = self._answer(wanted, stopped[-1], calls.made, chat)
             error.hint = _with_chat(error.hint, wanted.chat, is_changed=bool(stopped))
@@ -308,6 +394,8 @@ class ModelChat:
         answer = self._answer(wanted, finished, calls.made, chat)
         if recording is not None and key is not None:
             await asyncio.to_thread(_record, recording, key, request.prompt, answer, events)
+        if attempt.reason:
+            answer.note = " · ".join(filter(None, [f"answered by {answer.model}", answer.note]))
         return answer
 
     def _key(self, wanted: AskRequest, request: RequestPreview, plan: _Plan, chat: _Chat) -> AnswerKey:
@@ -319,6 +407,7 @@ class ModelChat:
             prompt=digest([request.prompt, *(one.image.base64 for one in request.images)]),
             system=digest([wanted.system, plan.search is not None, plan.coder is not None]),
             conversation=digest(said([*chat.messages])),
+            settings="" if wanted.settings == ModelSettings() else digest(to_builtins(wanted.settings)),
             returns=digest("" if wanted.returns is None else shape_of(wanted.returns)),
             tools=searched | declared,
         )
@@ -357,16 +446,16 @@ class ModelChat:
         output.flush()
         typed = found.data is not None and not is_object(wanted.returns)
         data = convert(found.data, wanted.returns) if typed else found.data
-        response = ModelResponse(found.text, data, found.messages, Usage(), found.reason)
+        response = ModelResponse(found.text, data, found.messages, Usage(), found.reason, found.thinking)
         self._go_on_from(wanted.chat, chat, response)
         answer = self._answer(wanted, response, calls, chat)
         answer.is_replayed, answer.note = True, f"replayed from {FILE} of {found.recorded}: nothing was sent"
         return answer
 
     def _answer(self, wanted: AskRequest, finished: ModelResponse, calls: Sequence[ModelCall], chat: _Chat) -> Answer:
-        model = _name(self._model(wanted))
+        model = _name(wanted.model)
         answer = Answer(finished.text, finished.data, calls, finished.messages, finished.usage, model)
-        answer.reason = finished.reason
+        answer.reason, answer.thinking = finished.reason, finished.thinking
         answer.is_untrusted = bool(chat.conversation.sources)
         if answer.is_untrusted:
             self._host.guard.received(answer.source, None, answer.text.encode("utf-8", "replace"))
@@ -381,12 +470,14 @@ class ModelChat:
     def _plan(
         self, wanted: AskRequest, tools: ToolSelection, conversation: Conversation, turn: str, model: CallingModel
     ) -> _Plan:
-        profile = profile_of(self._model(wanted), wanted.base_url)
+        profile = profile_of(wanted.model, wanted.base_url)
+
+        declarations = tools.declarations(profile)
 
         def declared() -> list[Declaration]:
-            return tools.declarations(profile)
+            # The reader of long results from the start: a list that grows later is no longer in the provider's cache.
+            return tools.declarations(profile, is_kept=0 < len(declarations) < profile.functions)
 
-        declarations = declared()
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
         if wanted.code is not None:
             coder = CodeRunner(
@@ -406,7 +497,7 @@ class ModelChat:
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
 
             def readers() -> list[Declaration]:
-                return [declare_function(one, profile) for one in tools.readers()]
+                return [declare_function(one, profile) for one in tools.readers(is_kept=True)]
 
             def searched() -> list[Declaration]:
                 at_once = {one.name for one in readers()}
@@ -419,21 +510,19 @@ class ModelChat:
         return _Plan(tools, declared, names)
 
     def _request_preview(self, wanted: AskRequest, plan: _Plan) -> RequestPreview:
-        model = self._model(wanted)
-        if model is None:
-            raise McpError("no model is set", hint=_NO_MODEL)
+        model = wanted.model
         prompt = FilledPrompt(wanted.prompt)
         if wanted.names is not None:
             prompt = fill(wanted.prompt, wanted.names, wanted.offers, sees_images=sees_images(model))
         source = prompt.source or self._host.guard.untrusted.source_of(f"{prompt.text}\n{wanted.system}")
+        instead = len(plan.instructions) + (len(plan.search.description() + QUERIES) if plan.search else 0)
         return RequestPreview(
             model=_name(model),
             prompt=prompt.text,
             system="\n\n".join(filter(None, (_SYSTEM, plan.instructions, wanted.system))),
             attached=prompt.attached,
             names=plan.names,
-            tokens=sum(map(declaration_tokens, plan.declared()))
-            + estimate(len(plan.instructions) + (len(plan.search.description() + QUERIES) if plan.search else 0)),
+            tokens=sum(map(declaration_tokens, plan.declared())) + estimate_tokens(instead),
             chat=wanted.chat,
             searches=plan.search is not None,
             source=source,
@@ -441,8 +530,16 @@ class ModelChat:
             attached_tokens=prompt.tokens,
         )
 
-    def _model(self, wanted: AskRequest) -> Any:
-        return wanted.model if wanted.model is not None else self._default_model()
+    def _models(self, wanted: AskRequest) -> list[Any]:
+        """The models to ask, one after the other.
+
+        Raises:
+            McpError: There is none.
+        """
+        models = _split(wanted.model if wanted.model is not None else self._default_model())
+        if not models:
+            raise McpError("no model is set", hint=_NO_MODEL)
+        return models
 
     def _allow(self, wanted: AskRequest, turn: str) -> None:
         if wanted.allow:
@@ -533,6 +630,10 @@ class OutputListener(Protocol):
         """Append text of the model."""
         ...
 
+    def show_thinking(self, text: str) -> None:
+        """Append reasoning of the model."""
+        ...
+
     def show_call(self, call: ModelCall) -> None:
         """Show a tool call that begins, asks for consent or has ended."""
         ...
@@ -550,6 +651,7 @@ class LiveOutput:
         self._listener = listener
         self.is_seen = listener is not None
         self._texts: list[str] = []
+        self._thinking: list[str] = []
         self._due: asyncio.TimerHandle | None = None
 
     def show_request(self, request: RequestPreview) -> None:
@@ -562,6 +664,11 @@ class LiveOutput:
         """Show text; called in the backend's thread."""
         if self._listener is not None and text:
             self._host.loop.call(self.add_text, text)
+
+    def show_thinking(self, text: str) -> None:
+        """Show reasoning; called in the backend's thread."""
+        if self._listener is not None and text:
+            self._host.loop.call(self.add_thinking, text)
 
     def show_call(self, call: ModelCall) -> None:
         """Show a tool call; called on the background loop."""
@@ -577,17 +684,31 @@ class LiveOutput:
 
     def add_text(self, text: str) -> None:
         """Show text; called on the background loop."""
-        self._texts.append(text)
+        if self._thinking:
+            self.flush()
+        self._collect(self._texts, text)
+
+    def add_thinking(self, text: str) -> None:
+        """Show reasoning; called on the background loop."""
+        if self._texts:
+            self.flush()
+        self._collect(self._thinking, text)
+
+    def _collect(self, texts: list[str], text: str) -> None:
+        texts.append(text)
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_INTERVAL, self.flush)
 
     def flush(self) -> None:
-        """Show the collected text."""
+        """Show the collected text or reasoning."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        text, listener = "".join(self._texts), self._listener
+        text, thinking, listener = "".join(self._texts), "".join(self._thinking), self._listener
         self._texts.clear()
+        self._thinking.clear()
+        if thinking and listener is not None:
+            self.post(lambda: listener.show_thinking(thinking))
         if text and listener is not None:
             self.post(lambda: listener.show_text(text))
 
@@ -659,6 +780,45 @@ def _with_chat(hint: str | None, chat: str, *, is_changed: bool) -> str | None:
     return " · ".join(filter(None, [hint, state if chat else ""])) or None
 
 
+def _split(model: Any) -> list[Any]:
+    """The models of a setting: one, several separated by commas, or a list."""
+    if isinstance(model, str):
+        return [name for part in model.split(",") if (name := part.strip())]
+    if is_array(model):
+        return [*model]
+    return [] if model is None else [model]
+
+
+def _estimate(wanted: AskRequest, request: RequestPreview, plan: _Plan, chat: _Chat) -> CostEstimate:
+    """Estimate the input of a question's first request."""
+    declared = sum(map(declaration_tokens, plan.declared()))
+    texts = len(request.system) + len(request.prompt) + len(types.encode(chat.messages) if chat.messages else b"")
+    tokens = declared + estimate_tokens(texts) + IMAGE_TOKENS * len(request.images)
+    return CostEstimate(tokens, price(PricedTokens(tokens), wanted.model, wanted.base_url))
+
+
+def _require_affordable(cost: CostEstimate, limits: Limits, model: str) -> None:
+    """Refuse a question whose cost is unknown, or above its limit from the start.
+
+    Raises:
+        McpError: It is.
+    """
+    assert limits.dollars is not None
+    if cost.dollars is None:
+        raise McpError(
+            f"the price of {model} is unknown, so its dollars cannot be limited",
+            hint=f"limit tokens instead: {_TOKENS_INSTEAD}",
+        )
+    if cost.dollars > limits.dollars:
+        raise McpError(
+            f"not sent: the question alone costs about {dollars(cost.dollars)}, more than {dollars(limits.dollars)}",
+            hint=f"{limits.twice('dollars')} allows more",
+        )
+
+
+_TOKENS_INSTEAD: Final = "limits=ipymcp.Limits(tokens=100000)"
+
+
 def _declare(conversation: Conversation, declared: Callable[[], list[Declaration]]) -> list[Declaration]:
     """The declarations of the next request, which also sends the model all results so far."""
     conversation.given()
@@ -691,6 +851,7 @@ def _record(
                 usage=answer.usage,
                 events=merged,
                 messages=answer.messages,
+                thinking=answer.thinking,
             )
         )
     except (McpError, NotJson, TypeError) as error:

@@ -6,6 +6,7 @@ Source: MCP 2025-11-25 and 2026-07-28, schema.ts, CreateMessageRequest and Creat
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import importlib
 import os
@@ -17,12 +18,14 @@ from ipymcp.errors import McpError
 from ipymcp.llm.answer import Usage
 from ipymcp.llm.backend import ModelResponse
 from ipymcp.llm.integrations import pydantic_ai_toolset
+from ipymcp.llm.prices import dollars, response_price
 from ipymcp.llm.tool_search import MAX_FOUND, QUERIES
 from ipymcp.protocol.types import is_array, is_object
+from ipymcp.runtime.tracing import is_configured
 from ipymcp.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ipymcp.llm.backend import AnswerRequest, Limits
     from ipymcp.runtime.client_handlers import SamplingRequest
@@ -135,6 +138,7 @@ def as_message(response: Any) -> dict[str, Any]:
 
 
 _INSTALL = "pip install 'ipymcp[llm]'"
+_CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ATTEMPTS = 2
 """Retries of output that does not fit `returns`."""
 _MAX_LENGTH = 400
@@ -175,21 +179,27 @@ class PydanticBackend:
         toolset = pydantic_ai_toolset(
             lambda _: question.declared(), lambda name, arguments, _: question.call(name, arguments), searched
         )
+        model = self._model(question)
         agent = self._ai.Agent(
-            self._model(question),
+            model,
+            model_settings=self._settings(model, question),
             output_type=self._output(question.returns),
             instructions=question.system,
             toolsets=[toolset],
-            capabilities=[self._undeclared_calls(toolset), *self._tool_search(question)],
+            capabilities=[self._undeclared_calls(toolset), *self._tool_search(question), *self._instrumentation()],
             retries=_ATTEMPTS,
         )
         earlier = self._loaded(question.history)
         with self._ai.capture_run_messages() as messages:
+
+            def spent() -> Usage:
+                return self._counted(messages[len(earlier) :], question)
+
             try:
                 async with agent.run_stream_events(
                     self._prompt(question),
                     message_history=earlier,
-                    usage_limits=self._limits(question.limits),
+                    usage_limits=self._limits(question.limits, spent),
                 ) as events:
                     async for event in events:
                         self._forward(event, question)
@@ -200,7 +210,7 @@ class PydanticBackend:
                     raise _truncated()
             except self._ai.UsageLimitExceeded as error:
                 self._stopped(messages[len(earlier) :], earlier, question, "a limit was reached")
-                raise _limit(error, question.limits) from error
+                raise _limit(error, question.limits, spent()) from error
             except (self._ai.AgentRunError, self._ai.UserError) as error:
                 self._stopped(messages[len(earlier) :], earlier, question, "the provider failed")
                 raise as_mcp_error(error) from error
@@ -210,14 +220,73 @@ class PydanticBackend:
                     raise as_mcp_error(error) from error  # of the provider's library or of a model of the user's
                 raise
         is_text = question.returns is None
-        used = result.usage
+        new = history[len(earlier) :]
         return ModelResponse(
             text=result.output if is_text else "",
             data=None if is_text else result.output,
             messages=self._dumped(history),
-            usage=Usage(used.requests, used.input_tokens, used.output_tokens),
+            usage=self._counted(new, question),
             reason=response.finish_reason or "",
+            thinking=self._thinking(new),
         )
+
+    def _instrumentation(self) -> list[Any]:
+        """The capability that records spans, where the user has configured OpenTelemetry and not pydantic-ai's own.
+
+        Prompts, texts and results are in them only if the variable that OpenTelemetry has for that says so.
+        """
+        if not is_configured() or getattr(self._ai.Agent, "_instrument_default", False):
+            return []
+        capabilities: Any = importlib.import_module("pydantic_ai.capabilities")
+        instrumented: Any = importlib.import_module("pydantic_ai.models.instrumented")
+        wanted = os.environ.get(_CAPTURE, "").lower() not in ("", "false", "no_content")
+        settings = instrumented.InstrumentationSettings(include_content=wanted)
+        return [capabilities.Instrumentation(settings=settings)]
+
+    def _counted(self, new: list[Any], question: AnswerRequest) -> Usage:
+        """The cost of the responses among messages."""
+        responses = [one for one in new if isinstance(one, self._messages.ModelResponse)]
+        return sum((_usage(one, question.model, question.base_url) for one in responses), Usage())
+
+    def _thinking(self, new: list[Any]) -> str:
+        """The reasoning in messages."""
+        parts = (part for one in new for part in one.parts if isinstance(part, self._messages.ThinkingPart))
+        return "\n\n".join(part.content for part in parts if part.content)
+
+    def _settings(self, model: Any, question: AnswerRequest) -> dict[str, Any]:
+        """The settings of a request.
+
+        Raises:
+            McpError: The model does not accept one of them.
+        """
+        given = question.settings
+        profile: dict[str, Any] = {}
+        with contextlib.suppress(NotImplementedError):  # a model that asks others
+            profile = getattr(model, "profile", None) or {}
+        refused = ""
+        own: dict[str, Any] = getattr(model, "settings", None) or {}
+        found: dict[str, Any] = {} if "cache" in own else {"cache": True}
+        thinks = given.effort not in (None, "none") or profile.get("thinking_enabled_by_default")
+        if given.effort is not None:
+            if question.base_url is not None:  # what an unknown server takes is known to the user
+                found["openai_reasoning_effort"] = given.effort
+            else:
+                found["thinking"] = given.effort if given.effort != "none" else False
+                if profile and not (profile.get("supports_thinking") or profile.get("thinking_always_enabled")):
+                    refused = "effort"
+        if given.temperature is not None:
+            found["temperature"] = given.temperature
+            if "temperature" in getattr(model, "unsupported_settings", ()) or (
+                profile.get("anthropic_disallows_sampling_settings")
+                or (profile.get("openai_supports_reasoning") and thinks)
+            ):
+                refused = "temperature with an effort" if given.effort else "temperature"
+        if given.max_tokens is not None:
+            found["max_tokens"] = given.max_tokens
+        if refused:
+            name = getattr(model, "model_name", "the model")
+            raise McpError(f"{name} takes no {refused}", hint=f"leave the {refused.partition(' ')[0]} out")
+        return found
 
     def _prompt(self, question: AnswerRequest) -> Any:
         """The prompt after its images, each with its name."""
@@ -275,15 +344,19 @@ class PydanticBackend:
             history.append(parts.ModelResponse(parts=[]))
         if not history[-1].parts:
             history[-1] = dataclasses.replace(history[-1], parts=[parts.TextPart(f"(It was stopped: {why}.)")])
-        usage = Usage(
-            len(responses),
-            sum(one.usage.input_tokens for one in responses),
-            sum(one.usage.output_tokens for one in responses),
-        )
         last = next(filter(None, reversed(texts)), "")
-        question.on_partial(ModelResponse(last, None, self._dumped(history), usage, responses[-1].finish_reason or ""))
+        question.on_partial(
+            ModelResponse(
+                text=last,
+                data=None,
+                messages=self._dumped(history),
+                usage=self._counted(responses, question),
+                reason=responses[-1].finish_reason or "",
+                thinking=self._thinking(responses),
+            )
+        )
 
-    async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+    async def sample(self, model: Any, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
         """Implement `ModelBackend.sample`."""
         direct: Any = importlib.import_module("pydantic_ai.direct")
         try:
@@ -295,7 +368,7 @@ class PydanticBackend:
             )
         except (self._ai.AgentRunError, self._ai.UserError) as error:
             raise as_mcp_error(error) from error
-        return as_message(response), response.usage.input_tokens + response.usage.output_tokens
+        return as_message(response), _usage(response, model)
 
     def _tool_search(self, question: AnswerRequest) -> list[Any]:
         """The capability that searches tools; where the provider has a search, its requests come here, too."""
@@ -346,10 +419,16 @@ class PydanticBackend:
 
     def _forward(self, event: Any, question: AnswerRequest) -> None:
         parts = self._messages
-        if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
-            question.on_text(event.part.content)  # the part starts with the first words
-        elif isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
-            question.on_text(event.delta.content_delta)
+        if isinstance(event, parts.PartStartEvent):  # a part starts with its first words
+            if isinstance(event.part, parts.TextPart):
+                question.on_text(event.part.content)
+            elif isinstance(event.part, parts.ThinkingPart):
+                question.on_thinking(event.part.content)
+        elif isinstance(event, parts.PartDeltaEvent):
+            if isinstance(event.delta, parts.TextPartDelta):
+                question.on_text(event.delta.content_delta)
+            elif isinstance(event.delta, parts.ThinkingPartDelta):
+                question.on_thinking(event.delta.content_delta or "")
 
     def _model(self, question: AnswerRequest) -> Any:
         if question.base_url is None:
@@ -375,7 +454,8 @@ class PydanticBackend:
             return str
         return self._ai.StructuredDict(returns) if isinstance(returns, dict) else returns
 
-    def _limits(self, limits: Limits) -> Any:
+    def _limits(self, limits: Limits, spent: Callable[[], Usage]) -> Any:
+        exceeded: type[Exception] = self._ai.UsageLimitExceeded
         base: type[Any] = self._usage.UsageLimits
         ignored: type[Warning] = self._ai.UsageLimitUnavailableWarning
 
@@ -385,6 +465,9 @@ class PydanticBackend:
                     warnings.simplefilter("ignore", ignored)
                     usual: Any = super()
                     usual.check_tokens(usage)
+                cost = spent() if limits.dollars is not None else None
+                if cost is not None and (cost.unpriced or cost.dollars > (limits.dollars or 0)):
+                    raise exceeded("dollars")
 
         return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
 
@@ -406,10 +489,23 @@ def _has_reason(response: Any) -> bool:
     return "finish_reason" in details or response.finish_reason not in assumed
 
 
-def _limit(error: Exception, limits: Limits) -> McpError:
+def _usage(response: Any, model: Any, base_url: str | None = None) -> Usage:
+    """The cost of a response."""
+    used, cost = response.usage, response_price(response, model, base_url)
+    return Usage(1, used.input_tokens, used.output_tokens, used.cache_read_tokens, cost or 0.0, int(cost is None))
+
+
+def _limit(error: Exception, limits: Limits, spent: Usage) -> McpError:
     """An error that names the limit that was reached."""
     text = str(error)
     name, what = "tokens", f"it took more than {limits.tokens:,} tokens"
+    if "dollars" in text:
+        if spent.unpriced:
+            return McpError("stopped: the price of a response is unknown", hint="limit tokens instead of dollars")
+        name, what = (
+            "dollars",
+            f"it cost about {dollars(spent.dollars)}, and {dollars(limits.dollars or 0)} are allowed",
+        )
     if "request_limit" in text:
         name, what = "rounds", f"{limits.rounds} rounds were not enough"
     elif "tool_calls_limit" in text:

@@ -47,10 +47,13 @@ class AnswerKey(Struct, frozen=True):
     returns: str
     tools: dict[str, str]
     """Digests of the declarations by `server.tool`."""
+    settings: str = ""
+    """Effort, temperature and the like; empty for the provider's own."""
 
     def changes(self, before: AnswerKey) -> list[str]:
         """The differences from an earlier key, in words."""
         named = {"system": "the instructions", "conversation": "the conversation before", "returns": "the wanted type"}
+        named["settings"] = "the settings of the model"
         changes = [f"{what} changed" for name, what in named.items() if getattr(self, name) != getattr(before, name)]
         if self.model != before.model:
             changes.append(f"the model changed from {before.model} to {self.model}")
@@ -111,6 +114,7 @@ class RecordedAnswer(Struct, frozen=True, kw_only=True):
     """Text and calls in their order."""
     messages: list[Any]
     """The conversation including this answer."""
+    thinking: str = ""
 
 
 class _File(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ipymcp.errors import RpcError
 from ipymcp.interaction.questions import SamplingQuestion, WantedCall
+from ipymcp.llm.prices import dollars
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
@@ -77,12 +78,14 @@ class Sampler:
         try:
             if not await self._may(request, session.rights):
                 return None
-            message, counted = await self._chat.sampled(request)
-            used = counted or estimate + estimate_tokens(len(types.encode(message)))  # some providers report no usage
+            message, usage = await self._chat.sampled(request)
+            used = usage.input_tokens + usage.output_tokens
+            used = used or estimate + estimate_tokens(len(types.encode(message)))  # some providers report no usage
         finally:
             self._spent[key] += used - estimate - most
         count = len(request.messages)
-        text = f"{self._chat.name} answered it: {count} message{'' if count == 1 else 's'}, {used:,} tokens"
+        cost = f", about {dollars(usage.dollars)}" if usage.dollars else ""
+        text = f"{self._chat.name} answered it: {count} message{'' if count == 1 else 's'}, {used:,} tokens{cost}"
         log.add("host", "info", text)
         self._show(f"{request.server} asked your model; {text}")
         return message
@@ -103,7 +106,10 @@ class Sampler:
         for number, tool in enumerate(given if is_array(given) else (), start=1):
             name = tool.get("name") if is_object(tool) else None
             shown[f"tool {number}, {name}" if name else f"tool {number}"] = tool
-        why = f"it uses your tokens of {self._chat.name}"
+        tokens, most = _estimate(request), request.max_tokens or _USUAL_TOKENS
+        cost = self._chat.price(tokens, most)
+        why = f"it uses your tokens of {self._chat.name}: about {tokens:,} in, at most {most:,} out"
+        why += f", at most about {dollars(cost)}" if cost is not None else ""
         wanted = WantedCall(request.server, _METHOD, shown, "server", why, "")
         answer = await self._host.questions.ask(SamplingQuestion((wanted,), _ANSWERS))
         if answer == "notebook":

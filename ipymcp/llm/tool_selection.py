@@ -164,9 +164,9 @@ class ToolSelection:
             for name, client in clients.items()
         }  # fmt: skip
 
-    def readers(self) -> list[FunctionTool]:
-        """The reader of long results, if there are any."""
-        return [self._reader()] if self._readable() else []
+    def readers(self, *, is_kept: bool = False) -> list[FunctionTool]:
+        """The reader of long results, if there are any or the caller keeps the list."""
+        return [self._reader()] if is_kept or self._readable() else []
 
     def keep(self, number: int, value: Any, size: int) -> None:
         """Store a long result for the model to read; may be called in any thread."""
@@ -216,7 +216,7 @@ class ToolSelection:
         )
 
     def _functions_for_model(self, *, is_kept: bool = False) -> list[FunctionTool]:
-        readers = [self._reader()] if is_kept else self.readers()
+        readers = self.readers(is_kept=is_kept)
         return list({one.name: one for one in (*self.functions, *readers)}.values())
 
     def _readable(self) -> list[int]:

@@ -50,7 +50,11 @@ class IPyMCP(Configurable):
         help="What the panel may do: everything; call tools, read and answer; or only look."
         " Unless set, full, and run under Voilà.",
     ).tag(config=True)
-    model = Unicode("", help="The model that %mcp ask asks: provider:name, such as openai:gpt-5.").tag(config=True)
+    model = Unicode(
+        "",
+        help="The model that %mcp ask asks: provider:name, such as openai:gpt-5. Of several,"
+        " separated by commas, the next is asked if one fails before it has said or done anything.",
+    ).tag(config=True)
     sampling_tokens = Int(
         100_000, help="How many tokens of that model a server may cost that asks for its words (sampling)."
     ).tag(config=True)

@@ -27,6 +27,7 @@ from ipymcp.names import expression
 from ipymcp.protocol.jsonrpc import HandshakeNeeded, PendingRequest
 from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
+from ipymcp.runtime.tracing import end_span, start_span
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import UNKNOWN, quotes_server
 from ipymcp.storage.history import CallRecord
@@ -168,6 +169,31 @@ if TYPE_CHECKING:
     """Asks the user whether a call may be made; its argument is told the question with its answer."""
 
 
+class Hooks(Protocol):
+    """The user's functions before and after one call, run on the background loop."""
+
+    @property
+    def has_after(self) -> bool:
+        """Whether there is a function after the call."""
+        ...
+
+    async def before(self, call: Call[Any]) -> Consent | None:
+        """Run the function before a call, and return the question to the user, if there has to be one.
+
+        Raises:
+            McpError: The call must not be made.
+        """
+        ...
+
+    async def after(self, call: Call[Any], result: Any, error: McpError | None) -> Any:
+        """Run the function after a call, and return the result for its caller.
+
+        Raises:
+            McpError: The error for its caller.
+        """
+        ...
+
+
 T = TypeVar("T")
 MAX_QUEUED = 64_000_000
 """Bytes that may wait for a server to read them; who wants to send more waits."""
@@ -193,13 +219,16 @@ class Call(Generic[T]):
         services: The host's.
         consent: Asks the user, before it is sent, whether it may be.
         receiver: Is told what the server said, once, where that may be anybody's words.
+        hooks: The user's functions before and after it.
     """
 
     __slots__ = (
         "_asking",
         "_client",
+        "_concluding",
         "_consent",
         "_convert",
+        "_hooks",
         "_is_waiting",
         "_last_activity",
         "_listeners",
@@ -210,6 +239,7 @@ class Call(Generic[T]):
         "_receiver",
         "_repeating",
         "_services",
+        "_span",
         "arguments",
         "cell",
         "done",
@@ -234,6 +264,7 @@ class Call(Generic[T]):
         services: CallServices,
         consent: Consent | None = None,
         receiver: Callable[[bytes | memoryview], None] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.number = number
         self.session = session
@@ -260,6 +291,11 @@ class Call(Generic[T]):
         self._asking: asyncio.Task[None] | None = None
         """Asks for the user's consent, while that is open."""
         self._receiver = receiver
+        self._hooks = hooks
+        self._concluding: asyncio.Task[T] | None = None
+        """Runs the user's function after the call, on the background loop."""
+        self._span: Any = None
+        """The call's span, where OpenTelemetry records it."""
         self.cell = services.history.calling_cell(options)
         """The execution count of the calling cell."""
         self.questions: tuple[str, ...] = ()
@@ -282,7 +318,7 @@ class Call(Generic[T]):
         self._services.loop.refuse_own_thread()
         if self._services.client_handlers.nested_loop == "always" and asyncio._get_running_loop() is not None:
             return run_nested(self.arun())
-        if self._consent is not None:
+        if self._is_asked_about:
             self._services.loop.run(self._ask())
         waiter = Waiter()
         with Interrupts(waiter.queue) as interrupts, self._services.loop.places.blocked(waiter, self):
@@ -298,7 +334,7 @@ class Call(Generic[T]):
                 raise
             finally:
                 self._present_end()
-        return self._outcome()
+        return self._concluded()
 
     async def arun(self) -> T:
         """Send it and await it. Cancelling the task cancels the call.
@@ -309,7 +345,7 @@ class Call(Generic[T]):
         loop = asyncio.get_running_loop()
         if loop is self._services.loop.loop:
             raise LoopError("a call made on ipymcp's own loop", hint="make it from your own")
-        if self._consent is not None:
+        if self._is_asked_about:
             await self._services.loop.arun(self._ask())
         future: asyncio.Future[None] = loop.create_future()
         context = contextvars.copy_context()
@@ -343,15 +379,17 @@ class Call(Generic[T]):
             raise
         finally:
             self._present_end()
-        return self._outcome()
+        return await self._aconcluded()
 
     def submit(self) -> Call[T]:
         """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
 
         It waits only for the user's consent, where that is needed, and for a server that has 64 MB unread before it.
         """
-        if self._consent is not None:
+        if self._is_asked_about:
             self._services.loop.run(self._ask())
+        if self._hooks is not None:
+            self.when_over(self._conclude_soon)
         if not self._has_room():
             self._services.loop.refuse_own_thread()
             waiter = Waiter()
@@ -375,7 +413,7 @@ class Call(Generic[T]):
         Raises:
             McpError: It could not be sent.
         """
-        if self._consent is not None:
+        if self._is_asked_about:
             await self._ask()
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
@@ -384,6 +422,9 @@ class Call(Generic[T]):
         self._begin()
         self._services.loop.start_beat()
         await ended.wait()
+        if self._hooks is not None and self._hooks.has_after:
+            with contextlib.suppress(McpError):  # it is the outcome
+                await self._conclude()
 
     @checked(timeout=TIMEOUT.or_none)
     def result(self, timeout: float | None = None) -> T:
@@ -406,7 +447,7 @@ class Call(Generic[T]):
                 is_over = waiter.wait(None if end is None else _at(end))
             if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
-        return self._outcome()
+        return self._concluded()
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._await().__await__()
@@ -423,7 +464,7 @@ class Call(Generic[T]):
             self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
             with self._services.loop.awaiting.entered(subject=self), self._goes_on_when_interrupted():
                 await future
-        return self._outcome()
+        return await self._aconcluded()
 
     @contextlib.contextmanager
     def _goes_on_when_interrupted(self) -> Generator[None]:
@@ -517,9 +558,8 @@ class Call(Generic[T]):
     # -- one life -----------------------------------------------------------------------------------------------------
 
     async def _ask(self) -> None:
-        """Wait for the user's consent; its time counts from then on."""
-        assert self._consent is not None
-        asking = self._asking = asyncio.ensure_future(self._consent(self.note_question))
+        """Run the user's function and wait for the user's consent; its time counts from then on."""
+        asking = self._asking = asyncio.ensure_future(self._obtain())
         try:
             await asking
             if self._asking is not asking:  # cancelled while the answer came
@@ -538,6 +578,50 @@ class Call(Generic[T]):
         finally:
             self._asking = None
         self.started = self._last_activity = time.monotonic()
+
+    @property
+    def _is_asked_about(self) -> bool:
+        """Whether something has to agree to it before it is sent: a function of the user, or the user."""
+        return self._consent is not None or self._hooks is not None
+
+    async def _obtain(self) -> None:
+        if self._hooks is not None:
+            self._consent = await self._hooks.before(self)
+        if self._consent is not None:
+            await self._consent(self.note_question)
+
+    async def _conclude(self) -> T:
+        """Run the user's function after the call, once, on the background loop."""
+        if self._concluding is None:
+            self._concluding = asyncio.ensure_future(self._run_after())
+        return await asyncio.shield(self._concluding)
+
+    async def _run_after(self) -> T:
+        assert self._hooks is not None
+        try:
+            result, error = await asyncio.to_thread(self._outcome), None
+        except McpError as failure:
+            result, error = None, failure
+        return await self._hooks.after(self, result, error)
+
+    def _conclude_soon(self) -> None:
+        async def conclude() -> None:
+            with contextlib.suppress(McpError):  # whoever waits for the outcome is told
+                await self._conclude()
+
+        if self._hooks is not None and self._hooks.has_after:
+            self._services.loop.spawn(conclude(), f"ipymcp-after-{self.number}")
+
+    def _concluded(self) -> T:
+        if self._hooks is None or not self._hooks.has_after:
+            return self._outcome()
+        done = self._concluding
+        return done.result() if done is not None and done.done() else self._services.loop.run(self._conclude())
+
+    async def _aconcluded(self) -> T:
+        if self._hooks is None or not self._hooks.has_after:
+            return self._outcome()
+        return await self._services.loop.arun(self._conclude())
 
     def _has_room(self) -> bool:
         client = self._client
@@ -564,6 +648,7 @@ class Call(Generic[T]):
         self._client = client
         self.session.calls += 1
         self._services.running[self.number] = self
+        self._span = start_span(self.session, self.tool, self.options.caller)
         try:
             self.was_sent = True
             self._send(client)
@@ -631,6 +716,8 @@ class Call(Generic[T]):
     def _finish(self, error: McpError | None) -> None:
         self.done = True
         self._services.running.pop(self.number, None)
+        if self._span is not None:
+            end_span(self._span, self._pending.id, self._pending.result, error)
         self._services.history.add(CallRecord.of(self, self._pending.result, error))
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:

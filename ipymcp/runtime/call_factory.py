@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import CallError, PolicyError
 from ipymcp.runtime.call import Call, CallServices, Presenter
+from ipymcp.runtime.call_hooks import CallHooks
 from ipymcp.security.untrusted import current_actor
 
 if TYPE_CHECKING:
@@ -102,8 +103,20 @@ class CallFactory:
             raise
         source = f"{session.name}.{entry.name}"
         receiver = partial(self._guard.received, source, options.conversation) if is_untrusted else None
+        hooks = CallHooks.of(
+            self._services.client_handlers, entry, partial(self._guard.permit, session, entry, options)
+        )
         return Call(
-            next(self._numbers), session, entry.name, arguments, options, convert, self._services, consent, receiver
+            next(self._numbers),
+            session,
+            entry.name,
+            arguments,
+            options,
+            convert,
+            self._services,
+            consent,
+            receiver,
+            hooks,
         )
 
     def resume_task(

@@ -68,6 +68,10 @@ class ClientHandlers:
         """Whether the sampling handler accepts tools."""
         self.elicitation: Callable[[Any], Any] | None = None
         """Answers a server's questions instead of the user."""
+        self.before_call: Callable[[Any], Any] | None = None
+        """Sees each call before the policy does; may change its arguments or refuse it."""
+        self.after_call: Callable[[Any], Any] | None = None
+        """Sees each result or error; may replace it."""
         self._default_roots = [as_root(folder)]
         self._roots: list[dict[str, str]] | None = None
         self.nested_loop: NestedMode = "off"

@@ -278,7 +278,7 @@ def test_a_dry_run_sends_nothing(kernel: Kernel, models: str) -> None:
 
 def test_tools_are_those_that_are_named(kernel: Kernel, models: str) -> None:
     ask(kernel, "hey", options="--tools demo.e*,demo.p*")
-    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["demo__plot", "demo__echo"]
+    assert declared(asked(models)[-1]) == ["demo__plot", "demo__echo", "read_result"]
     ask(kernel, "hey", options="--tools -")
     assert not asked(models)[-1].get("tools")
     assert failure(ask(kernel, "hey", options="--tools nobody.*"))[0] == "McpError: no tool matches nobody.*"
@@ -296,7 +296,7 @@ def test_tools_that_were_found_are_declared_as_others_are(kernel: Kernel, models
     outcome = ask(kernel, SEARCHED, "tools", "--discover always --chat c --out found")
 
     first, second = asked(models)[-2:]
-    assert declared(first) == ["search_tools"]
+    assert sorted(declared(first)) == ["read_result", "search_tools"]
     assert "demo__echo" in declared(second) and "demo__query" not in declared(second)
     assert "Servers: demo (ipymcp's demo server)." in json.dumps(first, ensure_ascii=False)
     plain = shown(outcome)
@@ -316,7 +316,7 @@ def test_where_the_provider_hides_tools_until_they_are_found_all_are_declared(ke
     assert kernel.run(f"answer = mcp.ask('hey', tools=mcp.tools('demo.e*', 'demo.p*'), {how})").status == "ok"
 
     tools = {one["name"]: one.get("defer_loading", False) for one in asked(models)[-1]["tools"]}
-    assert tools == {"demo__plot": True, "demo__echo": True, "search_tools": False}
+    assert tools == {"demo__plot": True, "demo__echo": True, "search_tools": False, "read_result": False}
 
 
 @pytest.mark.parametrize("arguments", ['{"query": "repeat"}', '{"queries": "repeat"}', '{"queries": [1, "repeat"]}'])
@@ -362,11 +362,9 @@ def test_more_tools_than_a_provider_takes_are_searched_for(kernel: Kernel, model
         "def sent(tools, **how):\n    mcp.ask('hey', tools=tools, model='echo', base_url=url, **how)\n"
     )
     assert kernel.run(many + "sent(few)").status == "ok"
-    assert len(asked(models)[-1]["tools"]) == 127
+    assert len(asked(models)[-1]["tools"]) == 128, "with what reads on in long results"
     kernel.run("sent(few + [made(126)])")
-    assert [one["function"]["name"] for one in asked(models)[-1]["tools"]] == ["search_tools"], (
-        "with what reads on in long results they would be 129"
-    )
+    assert sorted(declared(asked(models)[-1])) == ["read_result", "search_tools"], "they would be 129"
     kernel.run("sent(few + [made(126)], discover='never')")
     assert len(asked(models)[-1]["tools"]) == 128
 

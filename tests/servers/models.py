@@ -9,7 +9,8 @@ the prompt as `name(json)`, all in one answer, then says what they answered. `lo
 then as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: as
 `tools`, but the stream of the last answer ends before it says why. `short`: says that it may not write more. `wrong`:
 calls with arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two
-words. Standard library only.
+words. Any other name, such as that of a real model: as `tools`, in that model's name, with 5 tokens of a second round
+from a cache, and 700 out. Whoever asks for reasoning gets some before the words. Standard library only.
 """
 
 import json
@@ -20,7 +21,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 CALL = re.compile(r"([A-Za-z0-9_-]+)\((\{.*?\})\)")
-USAGE = {"in": 11, "out": 7}
+USAGE = {"in": 11, "out": 7, "cached": 5, "long": 700}
+OWN = ("echo", "tools", "loop", "broken", "busy", "down", "late", "cut", "ends", "short", "wrong", "slow")
+WITHOUT_CALLS = ("echo", "loop", "busy", "down", "cut", "short", "wrong", "slow")
+THOUGHT = ["Let me think. ", "It is <b>plain</b>."]
 
 
 SEEN: list[dict[str, Any]] = []
@@ -57,6 +61,9 @@ class Handler(BaseHTTPRequestHandler):
         if model == "late" and dialect.results():
             return self._refuse(503)
         dialect.is_short = model == "short"
+        dialect.name = "script" if model in OWN else model
+        dialect.cached = USAGE["cached"] if model not in OWN and dialect.results() else 0
+        dialect.out = USAGE["out" if model in OWN else "long"]
         text, calls = answer(model, dialect)
         if not is_streamed:
             return self._send(200, dialect.whole(text, calls))
@@ -102,7 +109,7 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
     wanted = CALL.findall(dialect.prompt())
     results = dialect.results()
     again = model == "loop" or (model == "wrong" and len(results) < 4)
-    if again or (model in ("tools", "broken", "late", "ends") and wanted and not results):
+    if again or (model not in WITHOUT_CALLS and wanted and not results):
         if model in ("broken", "wrong"):
             return "Let me see. ", [(wanted[0][0], wanted[0][1][:-2])]
         return "Let me see. ", wanted[:1] if model == "loop" else wanted
@@ -119,9 +126,13 @@ class OpenAI:
     cut = 3
     """The event at which a stream that is cut ends, after some words."""
     is_short = False
+    name = "script"
+    cached = 0
+    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
+        self.thinks = "reasoning_effort" in request
 
     def prompt(self) -> str:
         content = next(one["content"] for one in reversed(self.messages) if one["role"] == "user")
@@ -139,12 +150,13 @@ class OpenAI:
                 for number, (name, arguments) in enumerate(calls)
             ]
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-        about = {"id": "chat-1", "object": "chat.completion", "created": 1, "model": "script"}
-        usage = {"prompt_tokens": USAGE["in"], "completion_tokens": USAGE["out"], "total_tokens": 18}
+        about = {"id": "chat-1", "object": "chat.completion", "created": 1, "model": self.name}
+        usage = {"prompt_tokens": USAGE["in"], "completion_tokens": self.out, "total_tokens": 11 + self.out}
         return {**about, "choices": [choice], "usage": usage}
 
     def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        deltas += [{"reasoning_content": thought} for thought in THOUGHT if self.thinks]
         deltas += [{"content": word} for word in re.findall(r"\S*\s*", text) if word]
         for number, (name, _) in enumerate(calls):
             start = {"index": number, "id": f"call-{number}", "type": "function"}
@@ -155,13 +167,18 @@ class OpenAI:
             for number, (_, arguments) in enumerate(calls):
                 if part := arguments[place : place + 4]:
                     deltas.append({"tool_calls": [{"index": number, "function": {"arguments": part}}]})
-        about = {"id": "chat-1", "object": "chat.completion.chunk", "created": 1, "model": "script"}
+        about = {"id": "chat-1", "object": "chat.completion.chunk", "created": 1, "model": self.name}
         chunks: list[Any] = [
             {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
         ]
         reason = "tool_calls" if calls else "length" if self.is_short else "stop"
         chunks.append({**about, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-        usage = {"prompt_tokens": USAGE["in"], "completion_tokens": USAGE["out"], "total_tokens": 18}
+        usage: dict[str, Any] = {
+            "prompt_tokens": USAGE["in"],
+            "completion_tokens": self.out,
+            "total_tokens": 11 + self.out,
+        }
+        usage["prompt_tokens_details"] = {"cached_tokens": self.cached}
         chunks.append({**about, "choices": [], "usage": usage})
         return [("", chunk) for chunk in [*chunks, "[DONE]"]]
 
@@ -172,6 +189,9 @@ class Responses:
     ending = 1
     cut = 5
     is_short = False
+    name = "script"
+    cached = 0
+    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.items = request["input"] if isinstance(request["input"], list) else [{"role": "user", **request}]
@@ -188,7 +208,7 @@ class Responses:
         return [one["output"] if isinstance(one["output"], str) else one["output"][0]["text"] for one in outputs]
 
     def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
-        about = {"id": "resp-1", "object": "response", "created_at": 1, "model": "script", "output": [], "tools": []}
+        about = {"id": "resp-1", "object": "response", "created_at": 1, "model": self.name, "output": [], "tools": []}
         about |= {"parallel_tool_calls": True, "tool_choice": "auto"}
         part = {"type": "output_text", "text": "", "annotations": []}
         message = {"type": "message", "id": "msg-1", "role": "assistant", "status": "in_progress", "content": []}
@@ -210,8 +230,9 @@ class Responses:
                 delta = {"item_id": item["id"], "delta": arguments[place : place + 4]}
                 found.append({"type": "response.function_call_arguments.delta", **where, **delta})
             found.append({"type": "response.output_item.done", **where, "item": {**item, "arguments": arguments}})
-        usage: dict[str, Any] = {"input_tokens": USAGE["in"], "output_tokens": USAGE["out"], "total_tokens": 18}
-        usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        usage: dict[str, Any] = {"input_tokens": USAGE["in"], "output_tokens": self.out, "total_tokens": 11 + self.out}
+        usage |= {"input_tokens_details": {"cached_tokens": self.cached}}
+        usage |= {"output_tokens_details": {"reasoning_tokens": 0}}
         ending = {"status": "completed", "usage": usage}
         if self.is_short:
             ending |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
@@ -225,9 +246,13 @@ class Anthropic:
     ending = 2
     cut = 3
     is_short = False
+    name = "script"
+    cached = 0
+    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
+        self.thinks = request.get("thinking", {}).get("type") in ("enabled", "adaptive")
 
     def _blocks(self, kind: str) -> list[tuple[int, Any]]:
         found = []
@@ -245,21 +270,29 @@ class Anthropic:
         return [one if isinstance(one, str) else "".join(part.get("text", "[image]") for part in one) for one in found]
 
     def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
-        message = {"id": "msg-1", "type": "message", "role": "assistant", "model": "script", "content": []}
-        usage = {"input_tokens": USAGE["in"], "output_tokens": 1}
+        message = {"id": "msg-1", "type": "message", "role": "assistant", "model": self.name, "content": []}
+        usage = {"input_tokens": USAGE["in"] - self.cached, "output_tokens": 1, "cache_read_input_tokens": self.cached}
+        first = int(self.thinks)
         found: list[dict[str, Any]] = [
             {
                 "type": "message_start",
                 "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage},
             }
         ]
-        found.append({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+        if self.thinks:
+            block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
+            found.append({"type": "content_block_start", "index": 0, "content_block": block})
+            deltas = [{"type": "thinking_delta", "thinking": thought} for thought in THOUGHT]
+            deltas.append({"type": "signature_delta", "signature": "c2ln"})
+            found += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+            found.append({"type": "content_block_stop", "index": 0})
+        found.append({"type": "content_block_start", "index": first, "content_block": {"type": "text", "text": ""}})
         for word in re.findall(r"\S*\s*", text):
             if word:
                 delta = {"type": "text_delta", "text": word}
-                found.append({"type": "content_block_delta", "index": 0, "delta": delta})
-        found.append({"type": "content_block_stop", "index": 0})
-        for number, (name, arguments) in enumerate(calls, 1):
+                found.append({"type": "content_block_delta", "index": first, "delta": delta})
+        found.append({"type": "content_block_stop", "index": first})
+        for number, (name, arguments) in enumerate(calls, first + 1):
             block = {"type": "tool_use", "id": f"call-{number}", "name": name, "input": {}}
             found.append({"type": "content_block_start", "index": number, "content_block": block})
             for place in range(0, len(arguments), 4):
@@ -270,7 +303,7 @@ class Anthropic:
             "stop_reason": "tool_use" if calls else "max_tokens" if self.is_short else "end_turn",
             "stop_sequence": None,
         }
-        found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": USAGE["out"]}})
+        found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": self.out}})
         found.append({"type": "message_stop"})
         return [(event["type"], event) for event in found]
 
@@ -281,6 +314,9 @@ class Gemini:
     ending = 1
     cut = 3
     is_short = False
+    name = "script"
+    cached = 0
+    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.parts = [part for content in request["contents"] for part in content["parts"]]
@@ -296,14 +332,14 @@ class Gemini:
     def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
         parts: list[dict[str, Any]] = [{"text": word} for word in re.findall(r"\S*\s*", text) if word]
         parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in calls]
-        counted = {"promptTokenCount": USAGE["in"], "candidatesTokenCount": USAGE["out"], "totalTokenCount": 18}
+        counted = {"promptTokenCount": USAGE["in"], "candidatesTokenCount": self.out, "totalTokenCount": 11 + self.out}
         found: list[tuple[str, Any]] = [("", self._chunk(part)) for part in parts]
         reason = "MAX_TOKENS" if self.is_short else "STOP"
         return [*found, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
 
     def _chunk(self, part: dict[str, Any], **more: str) -> dict[str, Any]:
         candidate = {"content": {"role": "model", "parts": [part]}, "index": 0, **more}
-        return {"candidates": [candidate], "modelVersion": "script", "responseId": "r"}
+        return {"candidates": [candidate], "modelVersion": self.name, "responseId": "r"}
 
 
 def main() -> None:

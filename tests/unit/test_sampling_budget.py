@@ -10,6 +10,7 @@ import pytest
 import ipymcp
 from ipymcp import Mcp, RpcError
 from ipymcp.interaction.questions import ApprovalQuestion
+from ipymcp.llm.answer import Usage
 from ipymcp.llm.sampling import Sampler
 from ipymcp.runtime.client_handlers import SamplingRequest
 from tests.environments import ROOT
@@ -25,11 +26,14 @@ class Model:
     def __init__(self) -> None:
         self.allowed: list[int] = []
 
-    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], int]:
+    def price(self, tokens: int, most: int) -> float:
+        return (tokens + most) / 1_000
+
+    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
         assert request.max_tokens == request.params["maxTokens"] is not None
         self.allowed.append(request.max_tokens)
         await asyncio.sleep(0)
-        return {"content": {"type": "text", "text": "so"}}, 10 + request.max_tokens
+        return {"content": {"type": "text", "text": "so"}}, Usage(1, 10, request.max_tokens)
 
 
 @pytest.fixture
@@ -99,5 +103,6 @@ def test_the_question_shows_the_tools_and_the_tokens(mcp: Mcp, monkeypatch: pyte
 
     [[call]] = [question.calls for question in shown]
     arguments = call.arguments
+    assert call.why == "it uses your tokens of a model: about 27 in, at most 700 out, at most about $0.73"
     assert arguments["maxTokens"] == 700
     assert arguments["tool 1, rm"] == {"name": "rm", "inputSchema": {"type": "object"}}

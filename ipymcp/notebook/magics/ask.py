@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ipymcp.api.prompts import PromptResult
     from ipymcp.api.toolset import Toolset
     from ipymcp.llm.answer import Answer, ModelCall
-    from ipymcp.llm.backend import Limits, RequestPreview
+    from ipymcp.llm.backend import Effort, Limits, ModelSettings, RequestPreview
     from ipymcp.llm.chat import AskRequest, ModelChat
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.tool_definitions import Discover
@@ -206,6 +206,7 @@ def _ask_request(request: MagicRequest) -> AskRequest:
         returns=_returns(request, parsed),
         allow=tuple(_patterns(parsed.texts("--allow"))),
         limits=_limits(parsed),
+        settings=_settings(parsed),
         code=request.ip.user_ns if parsed.has("--code") else None,
         replay=cast("Replay | None", parsed.text("--replay")),
         discover=cast("Discover", parsed.text("--discover") or "auto"),
@@ -244,12 +245,24 @@ def _limits(parsed: Parsed) -> Limits:
     from ipymcp.llm.backend import Limits
 
     usual = Limits()
-    given = {name: parsed.number(f"--{name}") for name in ("rounds", "calls", "tokens", "seconds")}
+    given = {name: parsed.number(f"--{name}") for name in Limits.__struct_fields__}
     return Limits(
         rounds=int(given["rounds"] or usual.rounds),
         calls=int(given["calls"] or usual.calls),
         tokens=int(given["tokens"] or usual.tokens),
         seconds=given["seconds"] or usual.seconds,
+        dollars=given["dollars"],
+    )
+
+
+def _settings(parsed: Parsed) -> ModelSettings:
+    from ipymcp.llm.backend import ModelSettings
+
+    longest = parsed.number("--max-tokens")
+    return ModelSettings(
+        cast("Effort | None", parsed.text("--effort")),
+        parsed.number("--temperature"),
+        None if longest is None else int(longest),
     )
 
 
@@ -279,6 +292,9 @@ class CellOutput:
         self._text = ""
         self._text_display: Any = None
         """The display of the current text; each call begins a new one."""
+        self._thinking = ""
+        self._thinking_display: Any = None
+        """The display of the current reasoning."""
         self._cards: dict[str, Any] = {}
         """Displays of calls, by card."""
         self._open: dict[str, ModelCall] = {}
@@ -291,6 +307,8 @@ class CellOutput:
 
     def show_text(self, text: str) -> None:
         """Append text."""
+        if self._thinking:
+            self._end_text()
         self._text += text
         if not self._is_notebook:
             print(visible(text), end="", flush=True)  # noqa: T201 - the answer itself
@@ -305,10 +323,37 @@ class CellOutput:
         bundle = {"text/plain": visible(self._text)}
         return {**bundle, "text/markdown": markdown.markdown(self._text)} if self._as_markdown else bundle
 
-    def show_call(self, call: ModelCall) -> None:
-        """Show or update the card of a call; later text begins below it."""
+    def show_thinking(self, text: str) -> None:
+        """Append reasoning, folded."""
+        from ipymcp.llm.answer import text_html
+
+        if not self._thinking:
+            self._end_line()
+            self._end_text()
+        self._thinking += text
+        if not self._is_notebook:
+            return
+        line, folded = self._thought(), text_html(self._thinking)
+        bundle = {
+            "text/plain": line,
+            "text/html": f"<details><summary><small>{line}</small></summary>{folded}</details>",
+        }
+        if self._thinking_display is None:
+            self._thinking_display = self._show(bundle)
+        else:
+            self._thinking_display.update(bundle, raw=True)
+
+    def _thought(self) -> str:
+        count = len(self._thinking.split())
+        return f"Thought: {count:,} word{'' if count == 1 else 's'}"
+
+    def _end_line(self) -> None:
         if not self._is_notebook and self._text and not self._text.endswith("\n"):
             print(flush=True)  # noqa: T201
+
+    def show_call(self, call: ModelCall) -> None:
+        """Show or update the card of a call; later text begins below it."""
+        self._end_line()
         self._end_text()
         if call.is_done:
             self._open.pop(call.card, None)
@@ -323,10 +368,13 @@ class CellOutput:
             self._show(self._card(call))
 
     def _end_text(self) -> None:
-        """End the current text, whose code blocks are now complete."""
+        """End the current text, whose code blocks are now complete, and the current reasoning."""
+        if not self._is_notebook and self._thinking:
+            print(self._thought(), flush=True)  # noqa: T201
         if self._text_display is not None and self._as_markdown and (offer := insertable_blocks(self._text)):
             self._text_display.update(self._text_bundle() | offer, raw=True)
         self._text, self._text_display = "", None
+        self._thinking, self._thinking_display = "", None
 
     def broke_off(self) -> None:
         """Mark unfinished calls as cancelled."""
@@ -369,8 +417,13 @@ class CellOutput:
         return DisplayHandle()
 
 
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # of llm.backend, which is not loaded yet
 _OPTIONS = (
-    Option("--model", "M", "provider:name, such as openai:gpt-5; by default %config IPyMCP.model; also -m"),
+    Option(
+        "--model",
+        "M",
+        "provider:name, such as openai:gpt-5; by default %config IPyMCP.model; M,M asks the next if one fails; also -m",
+    ),
     Option("-m", "M"),
     Option("--base-url", "URL", "the URL of a Chat Completions API: Ollama, vLLM, LM Studio"),
     Option(
@@ -403,12 +456,16 @@ _OPTIONS = (
         choices=("auto", "only", "new", "off"),
     ),
     Option("--cell", help="put the answer's Python into the next cell, which is not run"),
-    Option("--dry-run", help="show the request without sending it"),
+    Option("--dry-run", help="show the request and its cost without sending it"),
     Option("-f", "FORMAT", "markdown, text or json", choices=("markdown", "text", "json")),
     Option("--rounds", "N", "maximum requests to the model", number=True),
     Option("--calls", "N", "maximum calls of tools", number=True),
     Option("--tokens", "N", "maximum tokens", number=True),
     Option("--seconds", "S", "maximum duration", number=True),
+    Option("--dollars", "D", "maximum cost by the list price", number=True),
+    Option("--effort", "LEVEL", "how much it reasons: none, minimal, low, medium, high, xhigh, max", choices=_EFFORTS),
+    Option("--temperature", "T", "the randomness of its words, from 0", number=True),
+    Option("--max-tokens", "N", "maximum tokens of each response", number=True),
 )
 
 COMMANDS = {

@@ -1,0 +1,192 @@
+"""The user's functions before and after each call of a tool."""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from ipymcp.argument_checks import shown
+from ipymcp.errors import CallError, McpError, PolicyError
+from ipymcp.protocol import types
+from ipymcp.protocol.types import is_object
+from ipymcp.results.tool_result import ToolResult
+from ipymcp.security.untrusted import Actor, acting
+from ipymcp.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from ipymcp.interaction.questions import Caller
+    from ipymcp.runtime.call import Call, Consent
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.client_handlers import ClientHandlers
+
+
+_MAX_TEXT: Final = 300
+_is_in_hook: ContextVar[bool] = ContextVar("ipymcp_hook", default=False)
+
+
+class HookedCall(Struct):
+    """A call of a tool, as the functions of `mcp.before_call` and `mcp.after_call` see it.
+
+    Attributes:
+        server: The server's name.
+        tool: The tool's exact name.
+        arguments: The arguments by name. A function before the call may change them or return others.
+        caller: The caller: `user`, `model` or `app`.
+        number: The call's number.
+        result: After the call, its result; None if it failed.
+        error: After the call, its error; None if it succeeded.
+    """
+
+    server: str
+    tool: str
+    arguments: dict[str, Any]
+    caller: Caller
+    number: int
+    result: Any = None
+    error: McpError | None = None
+
+    def __repr__(self) -> str:
+        return one_line(f"<HookedCall {self.number} {self.server}.{self.tool} by the {self.caller}>")
+
+
+class CallHooks:
+    """The functions before and after one call; run on the background loop.
+
+    Args:
+        handlers: Has the functions, and runs them.
+        entry: The tool.
+        consent: Returns the question to ask about a call with other arguments, if the user has to agree to it.
+    """
+
+    def __init__(self, handlers: ClientHandlers, entry: ToolEntry, consent: Callable[[bytes], Consent | None]) -> None:
+        self._handlers = handlers
+        self._before = handlers.before_call
+        self._after = handlers.after_call
+        self._entry = entry
+        self._consent = consent
+
+    @staticmethod
+    def of(handlers: ClientHandlers, entry: ToolEntry, consent: Callable[[bytes], Consent | None]) -> CallHooks | None:
+        """The functions for a call; None if there are none, or one of them makes the call itself."""
+        is_hooked = handlers.before_call is not None or handlers.after_call is not None
+        return CallHooks(handlers, entry, consent) if is_hooked and not _is_in_hook.get() else None
+
+    @property
+    def has_after(self) -> bool:
+        """Whether there is a function after the call."""
+        return self._after is not None
+
+    async def before(self, call: Call[Any]) -> Consent | None:
+        """Run the function before a call, with its arguments and then the policy for what it made of them.
+
+        Returns:
+            The question to the user, if there has to be one.
+
+        Raises:
+            PolicyError: The function or the policy refuses the call.
+            McpError: The function failed, or its arguments are invalid. The call must not be made.
+        """
+        if self._before is not None:
+            seen = self._seen(call)
+            changed = await self._run(self._before, "before_call", seen, call)
+            arguments: Any = seen.arguments if changed is None else changed
+            if not is_object(arguments):
+                raise CallError(
+                    f"not made: {_name(self._before)}() of mcp.before_call returned {shown(arguments)}",
+                    server=seen.server,
+                    tool=seen.tool,
+                    hint="it returns None or a dict of arguments; it raises an exception to refuse the call",
+                )
+            if arguments != types.loads(call.arguments or b"{}"):
+                call.arguments = types.encode(self._checked(arguments))
+        return self._consent(call.arguments)
+
+    async def after(self, call: Call[Any], result: Any, error: McpError | None) -> Any:
+        """Run the function after a call, and return the result that takes the place of the first.
+
+        Raises:
+            McpError: The error of the call, or of the function.
+        """
+        if self._after is None:
+            changed = None
+        else:
+            seen = self._seen(call)
+            seen.result, seen.error = result, error
+            changed = await self._run(self._after, "after_call", seen, call)
+        if changed is None and error is not None:
+            raise error
+        return result if changed is None else self._result(changed, result)
+
+    def _result(self, value: Any, before: Any) -> ToolResult:
+        """A value of the user's function as a result.
+
+        Raises:
+            CallError: It cannot be written as JSON.
+        """
+        if isinstance(value, ToolResult):
+            return value
+        try:
+            text = value if isinstance(value, str) else types.encode(value).decode()
+        except (TypeError, ValueError) as error:
+            raise CallError(
+                f"made, but its result is withheld: {_name(self._after)}() of mcp.after_call returned {shown(value)}",
+                server=self._entry.server,
+                tool=self._entry.name,
+                hint="it returns None, a result, a string or JSON values",
+            ) from error
+        content: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+        if is_object(value):
+            content["structuredContent"] = value
+        is_untrusted = getattr(before, "is_untrusted", True)
+        entry = self._entry
+        return ToolResult(
+            types.encode(content), server=entry.server, tool=entry.name, output_schema=None, is_untrusted=is_untrusted
+        )
+
+    def _seen(self, call: Call[Any]) -> HookedCall:
+        arguments = types.loads(call.arguments or b"{}")
+        return HookedCall(call.session.name, call.tool, arguments, call.options.caller, call.number)
+
+    def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        from ipymcp.schema.tool_schema import ToolSchema
+
+        entry = self._entry
+        schema = ToolSchema(bytes(entry.definition.inputSchema), server=entry.server, tool=entry.name)
+        return schema.check(arguments)
+
+    async def _run(self, function: Callable[[Any], Any], place: str, seen: HookedCall, call: Call[Any]) -> Any:
+        try:
+            with _in_hook(call):
+                return await self._handlers.run(function, seen, call)
+        except Exception as error:
+            name, where = _name(function), {"server": seen.server, "tool": seen.tool}
+            text = one_line(str(error))[:_MAX_TEXT]
+            if place == "before_call" and isinstance(error, (PermissionError, PolicyError)):
+                raise PolicyError(f"refused by {name}() of mcp.before_call: {text}", **where) from error
+            done = "not made" if place == "before_call" else "made, but its result is withheld"
+            raise CallError(
+                f"{done}: {name}() of mcp.{place} raised {type(error).__name__}: {text}",
+                hint=f"mend it, or mcp.{place}(None) removes it",
+                **where,
+            ) from error
+
+
+def _name(function: Callable[[Any], Any] | None) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+@contextlib.contextmanager
+def _in_hook(call: Call[Any]) -> Generator[None]:
+    """Context manager for running a function of the user, whose own calls are the user's and run without hooks."""
+    token = _is_in_hook.set(True)
+    conversation = call.options.conversation
+    try:
+        with acting(Actor("user", conversation)) if conversation is not None else contextlib.nullcontext():
+            yield
+    finally:
+        _is_in_hook.reset(token)
