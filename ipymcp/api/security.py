@@ -14,8 +14,9 @@ from ipymcp.config.digest import digest_of
 from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases, matches
 from ipymcp.results.tables import Table, TableView
+from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.runtime.server_status import State
-from ipymcp.security.pins import LOCK_FILE, canonical, diff, write_lock
+from ipymcp.security.pins import INSTRUCTIONS, LOCK_FILE, canonical, described_instructions, diff, write_lock
 from ipymcp.security.rules import CALLERS, USUAL, Rule, full_pattern
 from ipymcp.security.scanner import look_alikes
 from ipymcp.security.untrusted import refuse_models
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.pins import Pin
@@ -242,7 +242,7 @@ class ToolPins(TableView):
         for session in self._host.sessions.values():
             pinned = self._host.loop.run(self._pinning.pins.of(session.rights.digest))
             conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
-            for entry in session.catalog.tools.values():
+            for entry in self._entries(session):
                 name = f"{entry.server}.{entry.name}"
                 state = self._state(session, entry, pinned)
                 scan = "conspicuous" if name in conspicuous else ""
@@ -326,9 +326,18 @@ class ToolPins(TableView):
             return "not pinned"
         return "changed" if self._pinning.has_changed(session.rights.digest, entry.name) else "as pinned"
 
+    def _entries(self, session: ServerSession) -> list[ToolEntry]:
+        """The tools of a server, and its instructions if they differ from their pin."""
+        entries, digest, client = [*session.catalog.tools.values()], session.rights.digest, session.client
+        differs = self._pinning.has_changed(digest, INSTRUCTIONS) or self._pinning.is_new(digest, INSTRUCTIONS)
+        if differs and client is not None and client.instructions:
+            definition = described_instructions(client.instructions)
+            entries.append(ToolEntry(session.name, INSTRUCTIONS, INSTRUCTIONS, definition))
+        return entries
+
     def _meant(self, names: tuple[str, ...]) -> list[tuple[ServerSession, list[ToolEntry]]]:
         if not names:
-            return [(session, list(session.catalog.tools.values())) for session in self._host.sessions.values()]
+            return [(session, self._entries(session)) for session in self._host.sessions.values()]
         meant: list[tuple[ServerSession, list[ToolEntry]]] = []
         for name in names:
             try:
@@ -337,7 +346,7 @@ class ToolPins(TableView):
                 session, tool = self._host.resolve(name)
                 meant.append((session, [self._host.entry(session, tool)]))
             else:
-                meant.append((session, list(session.catalog.tools.values())))
+                meant.append((session, self._entries(session)))
         return meant
 
 

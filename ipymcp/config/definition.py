@@ -87,6 +87,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Rules by glob over tool names: `allow`, `ask` or `deny`; the last match decides."""
     read_only: ReadOnly = False
     """Refuse tools that do not declare to be read-only; with `hinted`, those that declare not to be."""
+    instructions: bool = True
+    """Give models the server's own instructions, as data."""
     hints: Mapping[str, Mapping[str, bool]] = {}
     """Annotations that override the server's, by glob over tool names."""
     concurrency: int = 1

@@ -712,6 +712,7 @@ def _server(name: str, entry: ServerReader, source: Source) -> ServerDefinition:
         auto_approve=entry.texts("auto_approve", hint='name the tools, such as ["read_file"]'),
         tools=_rules(entry),
         read_only=_read_only(entry),
+        instructions=entry.flag("instructions", default=True),
         hints=_hints(entry),
         concurrency=entry.size("concurrency", 1, of="calls"),
         health_interval=entry.seconds("health_interval", 60.0),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ipymcp.errors import UnknownName
 from ipymcp.names import model_name, nearest
+from ipymcp.schema.annotations import printable
 from ipymcp.security.rules import hints, selects
 
 if TYPE_CHECKING:
@@ -163,6 +164,13 @@ class ToolSelection:
                    client.instructions or "")
             for name, client in clients.items()
         }  # fmt: skip
+
+    def instructions(self) -> dict[str, str]:
+        """The instructions of the running servers of selected tools, unless their definitions switch them off."""
+        servers = {entry.server for entry in self.entries("model")}
+        sessions = [one for one in self.sessions() if one.name in servers and one.definition.instructions]
+        texts = {one.name: printable(self._host.guard.instructions_of(one)).strip() for one in sessions}
+        return {name: text for name, text in texts.items() if text}
 
     def readers(self, *, is_kept: bool = False) -> list[FunctionTool]:
         """The reader of long results, if there are any or the caller keeps the list."""

@@ -133,6 +133,19 @@ class AccessControl:
         """Whether policy denies a tool to a caller, whatever the user answers."""
         return self.policy.verdict(entry, session.rights, caller).decision == "deny"
 
+    def instructions_of(self, session: ServerFacts) -> str:
+        """The instructions of a running server that models may be given; empty if there are none.
+
+        They are held back if they have changed, or come, after the server was pinned.
+        """
+        from ipymcp.security.pins import INSTRUCTIONS
+
+        client, digest = session.client, session.rights.digest
+        if client is None or not client.instructions:
+            return ""
+        is_pinned = not (self.pinning.has_changed(digest, INSTRUCTIONS) or self.pinning.is_new(digest, INSTRUCTIONS))
+        return client.instructions if is_pinned or self.policy.pins == "off" else ""
+
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question, in any thread but the loop's."""
         return self._loop.run(self.trust.allows(definition))
@@ -168,19 +181,30 @@ class AccessControl:
         actor = current_actor()
         self.received(source, actor.conversation if actor is not None else None, content)
 
-    async def examine(self, session: ServerFacts, tools: list[ToolDefinition]) -> None:
+    async def examine(self, session: ServerFacts, tools: list[ToolDefinition], instructions: str) -> None:
         """Check a server's tools before they may be called: compare them with their pins, and scan their texts.
+
+        Args:
+            session: The server.
+            tools: Its tools.
+            instructions: Its instructions for models; empty for none.
 
         Raises:
             PolicyError: The server is starting, and is not as the lock file says.
         """
+        from ipymcp.security.pins import INSTRUCTIONS, described_instructions
         from ipymcp.security.scanner import scan
 
+        if instructions:
+            tools = [*tools, described_instructions(instructions)]
         changed, new = await self.pinning.compare(
             session.rights.digest, session.name, tools, starting=session.client is None
         )
         notes = dict.fromkeys(changed, "has changed since it was pinned")
         notes |= dict.fromkeys(new, "is new since the others were pinned")
+        if (about := notes.pop(INSTRUCTIONS, None)) is not None:
+            text = f"its instructions for models are held back: {INSTRUCTIONS} {about}"
+            session.log.add("host", "warning", f"{text}: %mcp pins {quoted(session.name)}")
         for name, note in notes.items():
             session.log.add("host", "warning", f"{name} {note}: %mcp pins {quoted(f'{session.name}.{name}')}")
         found = await asyncio.to_thread(scan, session.name, tools)

@@ -113,6 +113,8 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
+INSTRUCTIONS = "(instructions)"
+"""The name under which a server's instructions for models are pinned and scanned, which no tool has."""
 _PARTS = ("inputSchema", "outputSchema", "annotations")
 
 
@@ -150,6 +152,11 @@ def canonical(definition: ToolDefinition) -> str:
 def fingerprint(text: str) -> str:
     """Return the SHA-256, in hex, of a canonical definition."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def described_instructions(text: str) -> ToolDefinition:
+    """Return a server's instructions in the form of a definition, to be pinned and scanned as tools are."""
+    return types.ToolDefinition(name=INSTRUCTIONS, description=text)
 
 
 def spelled(tools: Iterable[ToolDefinition]) -> dict[str, CanonicalTool]:
@@ -269,7 +276,7 @@ class Pinning:
         now = await asyncio.to_thread(spelled, list(tools))  # there may be ten thousand
         locked = self.lock.get(server)
         if locked is not None:
-            differing = _differing(now, locked)
+            differing = _differing({name: one for name, one in now.items() if name != INSTRUCTIONS}, locked)
             if differing and starting:
                 text = ", ".join(f"{name} {how}" for name, how in differing.items())
                 raise PolicyError(

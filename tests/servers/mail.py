@@ -1,13 +1,15 @@
 """A server that reads what anybody wrote, and can send. Standard library only.
 
-    python mail.py
+    python mail.py [FILE]
 
 Tools: read(text) answers with the text; keep(text) too, of its own data alone (openWorldHint false); send(to) changes
 that data; fail(text) fails with the text, refuse(text) with an error of the protocol; die(text) writes it to stderr and
-ends. Resource: page://front. Prompt: greet.
+ends. A file that is named after it has its instructions for models. Resource: page://front. Prompt: greet.
 """
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from raw_stdio import PAGE, Refusal, log, opened, serve, text_result, unknown
@@ -24,7 +26,8 @@ TOOLS = [
 def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
-            return opened("mail", "tools", "resources", "prompts")
+            about = opened("mail", "tools", "resources", "prompts")
+            return {**about, "instructions": Path(sys.argv[1]).read_text()} if sys.argv[1:] else about
         case "ping":
             return {}
         case "tools/list":

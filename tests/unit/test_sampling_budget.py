@@ -103,6 +103,6 @@ def test_the_question_shows_the_tools_and_the_tokens(mcp: Mcp, monkeypatch: pyte
 
     [[call]] = [question.calls for question in shown]
     arguments = call.arguments
-    assert call.why == "it uses your tokens of a model: about 27 in, at most 700 out, at most about $0.73"
+    assert call.why == "it uses your tokens of a model: about 28 in, at most 700 out, at most about $0.73"
     assert arguments["maxTokens"] == 700
     assert arguments["tool 1, rm"] == {"name": "rm", "inputSchema": {"type": "object"}}
