@@ -499,7 +499,7 @@ class ModelChat:
                 allowed=f"{NOTEBOOK}.run_python" in wanted.allow,
                 conversation=conversation,
                 turn=turn,
-                sees_images=sees_images(self._model(wanted)),
+                sees_images=sees_images(wanted.model),
                 model=model,
             )
             instead = tools.only(FunctionTool(coder.run_python))
