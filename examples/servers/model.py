@@ -1,11 +1,13 @@
 """A model that follows a script, behind the API that OpenAI, Ollama and others have: `python model.py [PORT]`.
 
 The first line it prints is its address, for `--base-url`. Asked for the heaviest penguins, it calls the tool
-`demo__query`, then answers with what that returned; to anything else it says what it can do. Standard library only.
+`demo__query`, then answers with what that returned; of an image it says the size; to anything else it says what it can
+do. Standard library only.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import sys
@@ -26,10 +28,19 @@ def reply(messages: list[dict[str, Any]]) -> dict[str, Any]:
             f"**{len(rows)}** penguins weigh more than 5,600 g, on {', '.join(islands)}; the heaviest {heaviest:,} g."
         )
         return {"role": "assistant", "content": text}
+    if isinstance(last["content"], list):
+        images = [part["image_url"]["url"] for part in last["content"] if part["type"] == "image_url"]
+        return {"role": "assistant", "content": f"I follow a script, but I got {', '.join(map(size, images))}."}
     if "heav" in str(last["content"]).lower():
         call = {"id": "call-1", "type": "function", "function": CALL}
         return {"role": "assistant", "content": "", "tool_calls": [call]}
     return {"role": "assistant", "content": "I follow a script: ask me which penguins are heavy."}
+
+
+def size(image: str) -> str:
+    """The size of a PNG image in a data URL, in words."""
+    data = base64.b64decode(image.partition(",")[2])
+    return f"an image of {int.from_bytes(data[16:20])} x {int.from_bytes(data[20:24])} pixels"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -19,7 +19,12 @@ NEEDS_LLM = ("ask-a-model",)
 """Notebooks that need `ipymcp[llm]`: they run in the environment of the model libraries."""
 OWN_FOLDERS = ("IPYMCP_STATE_DIR", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "TMPDIR")
 SHOWN = {
-    "ask-a-model": ["**2** penguins weigh more than 5,600 g, on Biscoe; the heaviest 6,000 g.", "nothing was sent"],
+    "ask-a-model": [
+        "**2** penguins weigh more than 5,600 g, on Biscoe; the heaviest 6,000 g.",
+        "I got an image of 320 x 200 pixels.",
+        "(2, 5)",
+        "nothing was sent",
+    ],
     "files-and-databases": [
         "ToolResult files.write_file: wrote 1,932 characters to penguins.csv",
         "ToolResult birds.execute: 41 rows changed",
