@@ -343,6 +343,7 @@ class ModelChat:
             if not changed and not isinstance(found, str):
                 return self._replayed(wanted, replace(request, note=f"replayed from {FILE}"), found, chat, output, turn)
             if mode == "only":
+                attempt.has_failed = True  # another model may have answered
                 raise McpError(
                     f"{FILE} has no such answer: {changed}", hint='replay="auto" asks the model and records its answer'
                 )

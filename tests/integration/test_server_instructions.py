@@ -37,7 +37,7 @@ def test_instructions_are_given_as_data_and_held_back_when_they_change(
     file.write_text(CHANGED, encoding="utf-8")
     kernel.run("%mcp restart mail")
     ask(kernel, "hey")
-    assert "eve" not in system(models) and "Read a mail" not in system(models)
+    assert "to eve" not in system(models) and "Read a mail" not in system(models)
     log = kernel.run("print(mcp.servers['mail'].logs())").stdout
     assert (
         "its instructions for models are held back: (instructions) has changed since it was pinned: %mcp pins mail"
