@@ -39,11 +39,8 @@ def test_instructions_are_given_as_data_and_held_back_when_they_change(
     ask(kernel, "hey")
     assert "to eve" not in system(models) and "Read a mail" not in system(models)
     log = kernel.run("print(mcp.servers['mail'].logs())").stdout
-    assert (
-        "its instructions for models are held back: (instructions) has changed since it was pinned: %mcp pins mail"
-        in log
-    )
-    assert "the scan found: mail.(instructions): description: " in log
+    assert "its instructions for models are held back: (instructions) h" in log
+    assert "the scan found: mail.(instructions): description: tells a model" in log
     assert "eve" in str(kernel.run("%mcp pins mail").text)
     kernel.run("%mcp pins accept mail")
     ask(kernel, "hey")
