@@ -107,7 +107,7 @@ class ToolFactory:
 
     def signature(self, entry: ToolEntry) -> Signature:
         """The Python signature of a tool."""
-        return self.tool(entry).__signature__
+        return self.schema(entry).signature
 
     def schema_of(self, tool: Tool) -> ToolSchema:
         """The input schema of a tool that the user has."""

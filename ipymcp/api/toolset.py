@@ -259,7 +259,7 @@ class Toolset(TableView):
 
         own = self._selection
         called = self._caller(turn).watched()
-        return plain_functions(own.declarations(is_kept=True), called, own.signature, coroutines=coroutines)
+        return plain_functions(own.declarations(is_kept=True), called, own.signatures(), coroutines=coroutines)
 
     def _caller(self, turn: str | None) -> ToolCaller:
         from ipymcp.llm.tool_calls import ToolCaller

@@ -412,7 +412,7 @@ def llama_index_tools(declared: Iterable[Declaration], called: ToolCaller) -> li
 def plain_functions(
     declared: Iterable[Declaration],
     called: ToolCaller,
-    signature: Callable[[str], Signature],
+    signatures: Mapping[str, Signature],
     *,
     coroutines: bool,
 ) -> list[Callable[..., Any]]:
@@ -421,12 +421,12 @@ def plain_functions(
     Args:
         declared: The tools.
         called: Runs the calls.
-        signature: Returns the signature of a tool by its name for the model.
+        signatures: The signatures of the tools by their names for the model.
         coroutines: Whether to make coroutine functions.
     """
 
     def made(one: Declaration) -> Callable[..., Any]:
-        own = signature(one.name).replace(return_annotation=str)
+        own = signatures[one.name].replace(return_annotation=str)
 
         def call(*values: Any, **arguments: Any) -> str:
             return called(one.name, named(values, arguments)).parted(())[0]
@@ -449,7 +449,7 @@ def plain_functions(
         function.__annotations__ = {name: each.annotation for name, each in own.parameters.items()} | {"return": str}
         return function
 
-    return [made(one) for one in declared]
+    return [made(one) for one in declared if one.name in signatures]
 
 
 def _docstring(one: Declaration) -> str:

@@ -142,19 +142,10 @@ class ToolSelection:
             model_name(entry.server, entry.name): hints(entry, session.rights) for session, entry in self.selected()
         }
 
-    def signature(self, name: str) -> Signature:
-        """The Python signature of a tool or function by its name for the model.
-
-        Raises:
-            UnknownName: There is none, or the policy hides it.
-        """
-        for function in self._functions_for_model(is_kept=True):
-            if function.name == name:
-                return function.signature
-        found = self._find_tool(name, self.sessions())
-        if found is None:
-            raise UnknownName(f"there is no tool {name!r}")
-        return self.maker.signature(found[1])
+    def signatures(self) -> dict[str, Signature]:
+        """The Python signatures of the visible tools and functions by their names for the model."""
+        named = {model_name(one.server, one.name): self.maker.signature(one) for one in self.entries("model")}
+        return named | {one.name: one.signature for one in self._functions_for_model(is_kept=True)}
 
     def server_texts(self) -> dict[str, tuple[str, str]]:
         """The titles and instructions of the running servers."""

@@ -228,3 +228,12 @@ def test_ollama_answers_with_one_message_and_is_answered_by_the_tools_name() -> 
         "ollama",
         [],
     )
+
+
+def test_bedrocks_responses_are_told_from_anthropics() -> None:
+    use = {"toolUse": {"toolUseId": "u", "name": "fs__read", "input": {"path": "a"}}}
+    message = {"role": "assistant", "content": [{"text": "I look."}, use]}
+    for response in ({"output": {"message": message}, "stopReason": "tool_use"}, message, [use]):
+        dialect, [given] = read_response(response)
+        assert (dialect, given) == ("bedrock", ToolCallRequest("u", "fs__read", {"path": "a"}))
+    assert read_response({"output": {"message": {"role": "assistant", "content": [{"text": "x"}]}}}) == ("bedrock", [])

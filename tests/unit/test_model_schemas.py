@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.llm.providers import PLAIN, PROVIDERS, Profile
+from ipymcp.llm.providers import INLINE, PLAIN, PROVIDERS, Profile
 from ipymcp.llm.schemas import Loss, compile_schema, restore_names
 from ipymcp.masking import masks
 
@@ -600,3 +600,14 @@ def test_a_schema_of_very_many_variants_keeps_its_arguments(profile: Profile) ->
     assert made.parameters["properties"].keys() == set(names)
     nested = compile_schema(one({"oneOf": variants}), profile)
     assert nested.parameters["properties"].keys() == {"it"}
+
+
+def test_where_references_are_not_accepted_each_use_has_the_whole_definition() -> None:
+    point = {"type": "object", "properties": {name: {"type": "number", "description": name * 40} for name in "xyz"}}
+    schema = {"$defs": {"point": point}, "properties": {name: {"$ref": "#/$defs/point"} for name in ("from", "to")}}
+
+    shared, inline = (compile_schema(schema, profile).parameters for profile in (PLAIN, INLINE))
+
+    assert "$defs" in shared
+    assert "$defs" not in inline and "$ref" not in str(inline)
+    assert [*inline["properties"]["to"]["properties"]] == ["x", "y", "z"]
