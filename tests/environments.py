@@ -114,12 +114,18 @@ EXT_APPS = (
     "@modelcontextprotocol/server-basic-vanillajs@2.0.3",
     "@modelcontextprotocol/server-budget-allocator@2.0.3",
     "@modelcontextprotocol/server-cohort-heatmap@2.0.3",
+    "@modelcontextprotocol/server-customer-segmentation@2.0.3",
     "@modelcontextprotocol/server-debug@2.0.3",
     "@modelcontextprotocol/server-map@2.0.3",
     "@modelcontextprotocol/server-pdf@2.0.4",
     "@modelcontextprotocol/server-scenario-modeler@2.0.3",
+    "@modelcontextprotocol/server-shadertoy@2.0.3",
+    "@modelcontextprotocol/server-sheet-music@2.0.3",
     "@modelcontextprotocol/server-system-monitor@2.0.3",
     "@modelcontextprotocol/server-threejs@2.0.3",
+    "@modelcontextprotocol/server-transcript@2.0.3",
+    "@modelcontextprotocol/server-video-resource@2.0.3",
+    "@modelcontextprotocol/server-wiki-explorer@2.0.3",
 )
 
 

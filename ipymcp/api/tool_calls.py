@@ -35,6 +35,10 @@ def new_call(
         PolicyError: The call is not allowed.
     """
     convert, is_untrusted = _reader(host, session, entry)
+    if host.client_handlers.shows_apps and entry.app.uri:
+        from ipymcp.api.apps import apps_of
+
+        convert = apps_of(host).attached(session, entry, arguments, convert)
     if options.as_task or len(entry.definition.execution):
         options = replace(options, as_task=_is_to_be_task(session, entry, wished=options.as_task))
     return host.calls.new(session, entry, arguments, options, convert, is_untrusted=is_untrusted)

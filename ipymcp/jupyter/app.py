@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jupyter_server.extension.application import ExtensionApp
 
+from ipymcp.jupyter.app_frame import AppFrame
 from ipymcp.jupyter.callback import Callback, LoginRedirect
 from ipymcp.jupyter.kernels import Kernels
 from ipymcp.jupyter.relay import PanelRelay
@@ -23,6 +24,7 @@ class IpymcpServer(ExtensionApp):
         self.handlers.extend(
             [
                 (r"ipymcp/kernels/([\w-]+)/panel", PanelRelay, kernels),
+                (r"ipymcp/apps/frame", AppFrame, {}),
                 (r"ipymcp/oauth/callback", Callback, {}),
                 (r"ipymcp/oauth/redirected", LoginRedirect, kernels),
             ]

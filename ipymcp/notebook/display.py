@@ -62,7 +62,7 @@ class PanelDisplay:
         if kernel is None:
             return tables, {}
         shown = {_TYPE: self._own | ({"server": server} if server else {}), **tables}
-        if not _has_page(kernel) or not is_installed("anywidget"):
+        if not has_page(kernel) or not is_installed("anywidget"):
             return shown, {}
         from ipymcp.panel.widget import PanelWidget
 
@@ -71,6 +71,6 @@ class PanelDisplay:
         return {**live, **shown}, metadata
 
 
-def _has_page(kernel: Any) -> bool:
+def has_page(kernel: Any) -> bool:
     """Whether there may be a page: programs that execute notebooks allow no input, nor does Voilà, which has one."""
     return getattr(kernel, "_allow_stdin", True) or is_voila(os.environ)

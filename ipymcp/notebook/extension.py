@@ -16,10 +16,12 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import ipymcp
+from ipymcp.api.apps import apps_of
 from ipymcp.api.namespace import set_model
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
+from ipymcp.notebook.apps import CellApps
 from ipymcp.notebook.display import PanelDisplay
 from ipymcp.notebook.progress import say
 from ipymcp.notebook.settings import IPyMCP, is_voila
@@ -105,6 +107,7 @@ def _variables() -> list[str]:
 
 _ATTRIBUTE = "_ipymcp_extension"
 _SERVER = ("ipymcp.api.servers", "Server")
+_RESULT = ("ipymcp.results.tool_result", "ToolResult")
 _TARGET = "ipymcp"
 """Comm target of pages."""
 
@@ -127,6 +130,7 @@ class Extension:
         self._life = uuid.uuid4().hex
         self.display = PanelDisplay(ip, self._life, lambda: self.panel)
         self.settings = IPyMCP(parent=ip)
+        self.apps = CellApps(ip, self._life, lambda: self.panel, host_of(ipymcp.host()))
         self._apply_settings()
         if self.settings.model or self.settings.replay != "off":
             self._set_model()
@@ -145,6 +149,7 @@ class Extension:
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
         ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self.display.card)
+        ip.display_formatter.mimebundle_formatter.for_type_by_name(*_RESULT, self.apps.result)
         ip.display_formatter.formatters["text/plain"].for_type(CoroutineType, _show_coroutine)
         if comms := _comms(ip):
             comms.register_target(_TARGET, self._open_comm)
@@ -152,6 +157,7 @@ class Extension:
         self.bind()
         host = host_of(ipymcp.host())
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
+        apps_of(host).display, apps_of(host).mode = self.apps.show, lambda: self.settings.apps
         host.questions.cell_forms = CellForms(ip, lambda: self.panel)
         if is_harmfully_patched():
             say(
@@ -171,7 +177,8 @@ class Extension:
             ip.Completer.custom_matchers.remove(self._matcher)
         ip.events.unregister("pre_run_cell", self._before_cell)
         ip.events.unregister("post_run_cell", self._after_cell)
-        ip.display_formatter.mimebundle_formatter.pop(".".join(_SERVER), None)
+        for each in (_SERVER, _RESULT):
+            ip.display_formatter.mimebundle_formatter.pop(".".join(each), None)
         ip.display_formatter.formatters["text/plain"].pop(CoroutineType, None)
         if comms := _comms(ip):
             comms.unregister_target(_TARGET, self._open_comm)
@@ -247,6 +254,7 @@ class Extension:
         host.client_handlers.nested_loop = settings.nested_loop
         host.history.mode = settings.history
         host.registry_address = settings.registry
+        host.client_handlers.shows_apps = settings.apps != "off" and hasattr(self.ip, "kernel")
         host.guard.policy.pins, host.guard.policy.doubts = settings.pins, settings.doubts
 
     def _set_model(self) -> None:

@@ -68,9 +68,14 @@ class IPyMCP(Configurable):
         "https://registry.modelcontextprotocol.io",
         help="The address of the MCP registry that %mcp search, add and outdated ask.",
     ).tag(config=True)
+    apps = Enum(
+        ("show", "ask", "off"),
+        "show",
+        help="Interactive pages of tools (MCP Apps): show them, ask about each of a server's pages first, or never.",
+    ).tag(config=True)
     quiet = Bool(False, help="Show no progress of calls and no lines while servers load.").tag(config=True)
 
-    @validate("pins", "history", "doubts", "panel", "registry", "replay", "sampling_tokens")
+    @validate("apps", "pins", "history", "doubts", "panel", "registry", "replay", "sampling_tokens")
     def _only_by_the_user(self, proposal: dict[str, Any]) -> Any:
         refuse_models(f"set IPyMCP.{proposal['trait'].name}")
         return proposal["value"]

@@ -20,6 +20,7 @@ from ipymcp.interaction.forms import format_errors
 from ipymcp.names import nearest
 from ipymcp.panel.activity import details, find_call, history_rows, keep
 from ipymcp.panel.adding import ADDING
+from ipymcp.panel.apps import APPS
 from ipymcp.panel.messages import (
     AnswerFields,
     AnyServerFields,
@@ -103,7 +104,7 @@ if TYPE_CHECKING:
     Value: TypeAlias = ToolResult | ResourceResult | PromptResult
 
 
-COMMANDS = ViewCommands(ADDING)
+COMMANDS = ViewCommands({**ADDING, **APPS})
 """The commands by name. What a mode permits is in `permissions.py`."""
 _command = COMMANDS.command
 

@@ -814,6 +814,86 @@ FromKernel: TypeAlias = (
 )
 
 
+# -- apps -------------------------------------------------------------------------------------------------------------
+
+
+class AppFields(FromView):
+    """A command about an app, by its number."""
+
+    app: int
+
+
+class OpenAppFields(AppFields):
+    """A request for the page of an app."""
+
+    known: Texts = []
+    """Hashes of the pages that the view has."""
+
+
+class AgreeFields(AppFields):
+    """The user's answer about a page."""
+
+    hash: Text
+    """The page that the user was asked about."""
+    grants: bool
+    """Whether it gets what it declares that it needs."""
+    eval: bool = False
+    """Whether its scripts may also compile text."""
+
+
+class AppRequestFields(AppFields):
+    """A request of a page."""
+
+    method: Text
+    params: JsonObject
+
+
+class OpenedApp(ToView, kw_only=True):
+    """A page to show, or what to ask the user before it is shown."""
+
+    server: str
+    tool: str
+    title: str
+    hash: str
+    asks: Literal["first", "changed"] | None
+    """Why the user has to agree first."""
+    may_agree: bool
+    """Whether this view may agree."""
+    domains: list[str]
+    """The origins that it declares."""
+    permissions: list[str]
+    """The browser's features that it declares."""
+    is_granted: bool = False
+    """Whether it has these."""
+    html: str | None = None
+    """The page; None if the view has it, or the user has to agree first."""
+    frame: str = ""
+    """The document to show it in."""
+    query: str = ""
+    """The same document's query at the Jupyter server."""
+    allow: str = ""
+    """The frame's permissions."""
+    has_border: bool | None = None
+    connect: list[str] = []
+    """Granted origins of requests."""
+    resource: list[str] = []
+    """Granted origins of scripts, styles, images, fonts and media."""
+    definition: JsonObject = {}
+    """The tool."""
+    input: Any = None
+    """The arguments of the call."""
+    result: Any = None
+    """The result of the call."""
+
+
+class AppReply(ToView):
+    """The answer to a request of a page."""
+
+    result: Any = None
+    error: str = ""
+    code: int = 0
+
+
 # -- reading and writing ----------------------------------------------------------------------------------------------
 
 _KINDS: Final = {"hello": ViewHello, "bye": Bye, "read": Acknowledgement, "intent": Intent}

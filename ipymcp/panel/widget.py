@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anywidget
 from traitlets import Any as AnyTrait
-from traitlets import Bool, Unicode
+from traitlets import Bool, Dict, Unicode
 
 from ipymcp.panel.channels import CommChannel
 from ipymcp.protocol.types import is_object
@@ -26,22 +26,26 @@ _STATIC = resources.files("ipymcp.panel") / "static"
 
 
 class PanelWidget(anywidget.AnyWidget):
-    """A panel, or the card of one server.
+    """A panel, the card of one server, or an app.
 
     Args:
         panel: The notebook's panel.
         server: The only server to show; empty for all.
         asks: Whether to show questions only.
+        app: The app to show.
     """
 
     _esm = _STATIC.joinpath("stub.js").read_text("utf-8")
     library = Unicode(help="Digest of the panel's code.").tag(sync=True)
     server = Unicode(help="The server of a card; empty for a panel of all servers.").tag(sync=True)
     asks = Bool(help="Whether to show questions only.").tag(sync=True)
+    app = Dict(None, allow_none=True, help="The app to show: its number, height and display mode.").tag(sync=True)
     layout = AnyTrait(None, help="None: ipywidgets' layout would be a second model of the same size.").tag(sync=True)
 
-    def __init__(self, panel: Panel, server: str = "", *, asks: bool = False) -> None:
-        super().__init__(library=_library()[0], server=server, asks=asks)
+    def __init__(
+        self, panel: Panel, server: str = "", *, asks: bool = False, app: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(library=_library()[0], server=server, asks=asks, app=app)
         widget: Any = self  # ipywidgets has no types
         self._tell = widget.send
         self._channel = CommChannel(panel, lambda: widget.comm, widget.send)

@@ -73,7 +73,7 @@ class DiscoverResult(Struct, rename={"meta": "_meta"}):
     meta: dict[str, Any] = {}
 
 
-class ToolDefinition(Struct):
+class ToolDefinition(Struct, rename={"meta": "_meta"}):
     """A tool as defined by the server, with verbatim schemas."""
 
     name: str
@@ -83,9 +83,10 @@ class ToolDefinition(Struct):
     outputSchema: Raw = Raw()
     annotations: Raw = Raw()
     execution: Raw = Raw()
+    meta: Raw = Raw()
 
 
-class ResourceDefinition(Struct):
+class ResourceDefinition(Struct, rename={"meta": "_meta"}):
     """A readable resource."""
 
     uri: str
@@ -95,6 +96,7 @@ class ResourceDefinition(Struct):
     mimeType: str | None = None
     size: float | None = None
     annotations: Raw = Raw()
+    meta: Raw = Raw()
 
 
 class TemplateDefinition(Struct):

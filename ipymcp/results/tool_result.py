@@ -76,6 +76,8 @@ class ToolResult(DisplayedResult):
         self.tool = tool
         self._output_schema = output_schema
         self.is_untrusted = is_untrusted
+        self.app: Any = None
+        """The interactive page of the tool, an `ipymcp.api.apps.App`; None if it has none that can be shown here."""
         self._decoded: types.CallToolResult | None = None
 
     @property

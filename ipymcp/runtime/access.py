@@ -110,6 +110,7 @@ class AccessControl:
             self._read = time.monotonic()
             self._loop.call(self._refresh_soon)
         rights = session.rights
+        self._check_visibility(entry, options.caller)
         verdict = self.policy.check(entry, rights, options.caller, options.turn, options.conversation, options.batch)
         if verdict.notice:
             self._notify_once(verdict)
@@ -130,7 +131,9 @@ class AccessControl:
         return None
 
     def is_denied(self, session: ServerFacts, entry: ToolEntry, caller: Caller = "user") -> bool:
-        """Whether policy denies a tool to a caller, whatever the user answers."""
+        """Whether a tool is not for a caller, or policy denies it, whatever the user answers."""
+        if not _is_for(entry, caller):
+            return True
         return self.policy.verdict(entry, session.rights, caller).decision == "deny"
 
     def instructions_of(self, session: ServerFacts) -> str:
@@ -145,6 +148,11 @@ class AccessControl:
             return ""
         is_pinned = not (self.pinning.has_changed(digest, INSTRUCTIONS) or self.pinning.is_new(digest, INSTRUCTIONS))
         return client.instructions if is_pinned or self.policy.pins == "off" else ""
+
+    def _check_visibility(self, entry: ToolEntry, caller: Caller) -> None:
+        if not _is_for(entry, caller):
+            whom = "apps of its server" if caller == "model" else "models"
+            raise PolicyError(f"is for {whom} only", server=entry.server, tool=entry.name)
 
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question, in any thread but the loop's."""
@@ -219,6 +227,14 @@ class AccessControl:
         if verdict.notice not in self._notified:
             self._notified.add(verdict.notice)
             self.notify(verdict.notice)
+
+
+def _is_for(entry: ToolEntry, caller: Caller) -> bool:
+    """Whether the server offers a tool to a caller (MCP Apps, visibility). A person may call any."""
+    if caller == "user" or not len(entry.definition.meta):
+        return True
+    app = entry.app
+    return app.is_for_models if caller == "model" else app.is_for_apps
 
 
 def _silently(text: str) -> None: ...

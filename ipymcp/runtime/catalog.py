@@ -9,10 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ipymcp.names import RESERVED_PROMPTS, RESERVED_SERVER, aliases
+from ipymcp.protocol.apps import read_tool_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ipymcp.protocol.apps import ToolApp
     from ipymcp.protocol.types import PromptDefinition, ResourceDefinition, TemplateDefinition, ToolDefinition
 
 
@@ -33,6 +35,11 @@ class ToolEntry(Struct, frozen=True, gc=False):
         """The first line of its description, for listings."""
         text = (self.definition.description or self.definition.title or "").strip()
         return text.split("\n", 1)[0]
+
+    @property
+    def app(self) -> ToolApp:
+        """The tool's interactive page and the callers that it is for (MCP Apps)."""
+        return read_tool_app(self.definition.meta)
 
 
 class PromptEntry(Struct, frozen=True, gc=False):

@@ -18,6 +18,7 @@ import msgspec
 
 from ipymcp.argument_checks import is_async, shown
 from ipymcp.errors import ArgumentError, ConnectionLost
+from ipymcp.protocol.apps import CAPABILITY
 from ipymcp.runtime.loop import run_nested
 from ipymcp.runtime.question_routing import CrossThreadTask
 from ipymcp.text import one_line
@@ -64,6 +65,8 @@ class ClientHandlers:
         self._clients = clients
         self.sampling: Callable[[Any], Any] | None = None
         """Answers sampling requests; without it, sampling is not declared."""
+        self.shows_apps = False
+        """Whether the interactive pages of tools can be shown (MCP Apps)."""
         self.samples_tools = False
         """Whether the sampling handler accepts tools."""
         self.elicitation: Callable[[Any], Any] | None = None
@@ -84,6 +87,8 @@ class ClientHandlers:
             declared["elicitation"] = {"form": {}, "url": {}}
         if self.sampling is not None:
             declared["sampling"] = {"tools": {}} if self.samples_tools else {}
+        if self.shows_apps:
+            declared["extensions"] = {**CAPABILITY}
         return declared
 
     def set_handler(

@@ -53,7 +53,9 @@ class SessionResponder:
         """The capabilities to declare, with the MCP extension used to log in to this server."""
         declared = self._context.client_handlers.capabilities()
         extension = _LOGIN_EXTENSIONS.get(self._session.definition.auth.get("type", ""))
-        return declared | ({"extensions": {extension: {}}} if extension else {})
+        if extension:
+            declared["extensions"] = {**declared.get("extensions", {}), extension: {}}
+        return declared
 
     async def answer(self, method: str, params: dict[str, Any], request: PendingRequest | None) -> dict[str, Any]:
         """Get the result for one request of the server, while the clocks of the calls that wait for it stand still.

@@ -247,9 +247,9 @@ def _server(row: Row) -> KnownServer:
 
 
 def _without_absent(definition: msgspec.Struct) -> dict[str, Any]:
-    """Return a definition's fields without absent ones, which are `None` or an empty `Raw`."""
-    values = msgspec.structs.asdict(definition)
-    return {name: value for name, value in values.items() if value is not None and value != msgspec.Raw()}
+    """Return a definition's members without absent ones, which are `None` or an empty `Raw`."""
+    values = zip(definition.__struct_encode_fields__, msgspec.structs.astuple(definition), strict=True)
+    return {name: value for name, value in values if value is not None and value != msgspec.Raw()}
 
 
 def _masked(definition: dict[str, Any], is_called: bool) -> bytes:

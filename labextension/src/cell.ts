@@ -1,7 +1,11 @@
 /** The panel as an anywidget in a cell's output. */
 
-import { mount } from "./panel";
-import type { Scope } from "./panelmodel";
+import { parseApp } from "./app/options";
+import { AppView } from "./app/view";
+import type { AppOptions } from "./app/options";
+import { draw, mount } from "./panel";
+import { PanelModel } from "./panelmodel";
+import type { Panel, Scope } from "./panelmodel";
 import type { FromKernel } from "./protocol";
 import { pageServices } from "./services";
 import { trans } from "./translation";
@@ -72,6 +76,16 @@ export function commTransport(model: WidgetModel): Transport {
   };
 }
 
+function mountApp(element: HTMLElement, transport: Transport, options: AppOptions): () => void {
+  const panel = new PanelModel(transport, { client: "cell", wants: ["questions"] });
+  const drawQuestions = (parent: HTMLElement, shared: Panel): (() => void) => draw(parent, shared, pageServices);
+  const view = new AppView(element, panel, { ...pageServices, drawQuestions }, options);
+  return () => {
+    view.dispose();
+    panel.close();
+  };
+}
+
 /** The number of open views by model, which share its comm. */
 const views = new WeakMap<WidgetModel, number>();
 
@@ -81,10 +95,11 @@ function scopeOf(model: WidgetModel): Scope {
   return { client: "cell", ...(typeof server === "string" && server !== "" && { server }) };
 }
 
-/** Render the panel, a server card or a question form, as the model's traits say. */
+/** Render the panel, a server card, a question form or an app, as the model's traits say. */
 export function render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
   const transport = commTransport(model);
-  const unmount = mount(el, transport, pageServices, scopeOf(model));
+  const app = parseApp(model.get("app"));
+  const unmount = app ? mountApp(el, transport, app) : mount(el, transport, pageServices, scopeOf(model));
   views.set(model, (views.get(model) ?? 0) + 1);
   return () => {
     unmount();

@@ -10,13 +10,17 @@ export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verb
 
 export const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["details", "history", "logs", "tool", "tools"]);
 
-export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
+export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_close", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
 
 export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["cells", "code", "keep_result", "logs", "repeat_code"]);
 
 /** The fields of each intent and the value of its reply. */
 export interface Verbs {
   answer: [AnswerFields, FieldErrors | null];
+  app_agree: [AgreeFields, null];
+  app_close: [AppFields, null];
+  app_open: [OpenAppFields, OpenedApp];
+  app_request: [AppRequestFields, AppReply];
   call: [CallFields, StartedCall];
   cancel: [CancelFields, null];
   cells: [CellFields, null];
@@ -87,6 +91,77 @@ export interface AnswerFields extends PageReply {
 /** The errors of a form's values. */
 export interface FieldErrors {
   errors: FieldError[];
+}
+
+/** The user's answer about a page. */
+export interface AgreeFields extends AppFields {
+  /** The page that the user was asked about. */
+  hash: string;
+  /** Whether it gets what it declares that it needs. */
+  grants: boolean;
+  /** Whether its scripts may also compile text. */
+  eval?: boolean;
+}
+
+/** A command about an app, by its number. */
+export interface AppFields {
+  app: number;
+}
+
+/** A request for the page of an app. */
+export interface OpenAppFields extends AppFields {
+  /** Hashes of the pages that the view has. */
+  known?: string[];
+}
+
+/** A page to show, or what to ask the user before it is shown. */
+export interface OpenedApp {
+  server: string;
+  tool: string;
+  title: string;
+  hash: string;
+  /** Why the user has to agree first. */
+  asks: "first" | "changed" | null;
+  /** Whether this view may agree. */
+  may_agree: boolean;
+  /** The origins that it declares. */
+  domains: string[];
+  /** The browser's features that it declares. */
+  permissions: string[];
+  /** Whether it has these. */
+  is_granted?: boolean;
+  /** The page; None if the view has it, or the user has to agree first. */
+  html?: string | null;
+  /** The document to show it in. */
+  frame?: string;
+  /** The same document's query at the Jupyter server. */
+  query?: string;
+  /** The frame's permissions. */
+  allow?: string;
+  has_border?: boolean | null;
+  /** Granted origins of requests. */
+  connect?: string[];
+  /** Granted origins of scripts, styles, images, fonts and media. */
+  resource?: string[];
+  /** The tool. */
+  definition?: JsonObject;
+  /** The arguments of the call. */
+  input?: Json;
+  /** The result of the call. */
+  result?: Json;
+}
+
+/** A request of a page. */
+export interface AppRequestFields extends AppFields {
+  method: string;
+  params: JsonObject;
+}
+
+/** The answer to a request of a page. */
+export interface AppReply {
+  result?: Json;
+  error?: string;
+  code?: number;
 }
 
 /** A call. */

@@ -16,6 +16,7 @@ import type { QuestionRow } from "../protocol";
 import { cardOf } from "../store";
 import { singleLine } from "../text";
 import { setTranslations, trans } from "../translation";
+import { drawApps } from "./appoutput";
 import { addCommands } from "./commands";
 import { offerCode } from "./insertable";
 import type { NotebookView, RelayEndpoints } from "./notebook";
@@ -77,6 +78,7 @@ async function activate(
   const views = new NotebookViews(tracker, endpoints, labShell ? openInMainArea : undefined);
   const draw = (notebook: NotebookPanel): void => {
     drawOutputs(notebook, () => views.viewOf(notebook));
+    drawApps(notebook, () => views.viewOf(notebook));
     offerCode(notebook);
   };
   tracker.widgetAdded.connect((_, notebook) => draw(notebook));
@@ -156,6 +158,7 @@ function relayEndpoints(settings: ServerConnection.ISettings): RelayEndpoints {
     const token = settings.appendToken && settings.token !== "" ? `?token=${encodeURIComponent(settings.token)}` : "";
     return {
       url: URLExt.join(settings.wsUrl, ...path) + token,
+      frameUrl: (query) => `${URLExt.join(settings.baseUrl, "ipymcp/apps/frame")}${query && `?${query}`}`,
       callback: new URL(URLExt.join(settings.baseUrl, "ipymcp/oauth/callback"), location.href).href,
       WebSocket: settings.WebSocket,
       probe: async () => {

@@ -234,6 +234,9 @@ export class NotebookView {
     cellThatLoads: (name) => cellThatLoads(this.notebook, name),
   };
 
+  /** The URL of the document around an app's page. */
+  readonly frameUrl = (query: string): string => this.relays(this.context.session?.kernel?.id ?? "").frameUrl(query);
+
   /** For panels in outputs: the active cell contains the panel, so code is inserted below it. */
   readonly cellServices: Services = {
     ...pageServices,

@@ -9,6 +9,8 @@ export interface RelayEndpoint {
   url: string;
   /** The Jupyter server's OAuth redirect URL. */
   callback: string;
+  /** The URL of the document around an app's page, with a query that names its grants. */
+  frameUrl(query: string): string;
   WebSocket: typeof WebSocket;
   /** Return the HTTP status of a plain request to the same URL. */
   probe(): Promise<number>;

@@ -35,6 +35,7 @@ function opened(status = 404) {
     url: "ws://here/ipymcp/kernels/k/panel",
     callback: "http://here/ipymcp/oauth/callback",
     WebSocket: FakeSocket as unknown as typeof WebSocket,
+    frameUrl: () => "",
     probe: () => Promise.resolve(status),
   };
   const way = connectByRelay(place)({

@@ -1,0 +1,440 @@
+"""Apps: interactive pages of tools (MCP Apps), as a user holds them, and what they may ask of their server.
+
+A call of a tool with a page reads the page while it runs. Pages are kept by their hash. An app asks through the panel;
+its requests are those of the caller `app`: policy, consent and history are the same as for a model.
+
+Source: MCP extension `io.modelcontextprotocol/ui`, SEP-1865 (2026-01-26).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+from collections import OrderedDict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
+
+from ipymcp.argument_checks import COUNT, FUNCTION, checked, one_of
+from ipymcp.errors import CallError, McpError, PolicyError, RpcError
+from ipymcp.names import expression
+from ipymcp.protocol import types
+from ipymcp.protocol.apps import has_own_meta, read_page
+from ipymcp.protocol.types import is_array, is_object
+from ipymcp.results.tables import NotPicklable
+from ipymcp.security.app_pins import AppPins
+from ipymcp.text import cut, one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from msgspec import Raw
+
+    from ipymcp.interaction.questions import ApprovalAnswer
+    from ipymcp.protocol.apps import AppPage
+    from ipymcp.protocol.types import ResourceDefinition
+    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
+    from ipymcp.runtime.session import ServerSession
+
+
+DisplayMode = Literal["inline", "fullscreen", "pip"]
+MAX_RESULT = 10_000_000
+"""Maximum bytes of a result that an app is given."""
+_MAX_APPS = 200
+_MAX_CONTEXT = 1_000_000
+_MAX_LOG = 2_000
+_LEVELS = {"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+_INVALID, _NO_METHOD = -32602, -32601
+
+
+class AppDisplay(Protocol):
+    """Displays apps in the current cell."""
+
+    def __call__(self, app: App, height: int | None, display_mode: DisplayMode) -> None:
+        """Display an app.
+
+        Args:
+            app: The app.
+            height: Pixels; None for the height that the app wants.
+            display_mode: Where it is shown first.
+        """
+        ...
+
+
+class App(NotPicklable):
+    """The interactive page of a result, shown in the cell: `r.app.show()`, `r.app.context`, `r.app.on_update(f)`."""
+
+    def __init__(self, apps: Apps, number: int, session: ServerSession, entry: ToolEntry, arguments: bytes) -> None:
+        self._apps = apps
+        self._digest = session.digest
+        self._entry = entry
+        self._arguments = arguments
+        self._result: bytes = b"null"
+        self._context: Any = None
+        self._listeners: list[Callable[[Any], Any]] = []
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self.number = number
+        """Identifies it in this kernel."""
+        self.uri = entry.app.uri
+        """The resource of the page."""
+        self.is_closed = False
+        """Whether it was closed, by the user or by itself; showing it again opens it."""
+
+    @property
+    def server(self) -> str:
+        """The server's name."""
+        return self._entry.server
+
+    @property
+    def tool(self) -> str:
+        """The exact name of the tool."""
+        return self._entry.name
+
+    @property
+    def context(self) -> Any:
+        """The app's latest words for the model (`ui/update-model-context`): data, else text; None before."""
+        return self._context
+
+    @checked(height=COUNT.or_none, display_mode=one_of("inline", "fullscreen", "pip"))
+    def show(self, *, height: int | None = None, display_mode: DisplayMode = "inline") -> None:
+        """Show the app below this cell.
+
+        Args:
+            height: Pixels; by default the height that the app wants.
+            display_mode: Where it is shown first: in the cell, over the whole page, or in a corner of it.
+        """
+        self._apps.display(self, height, display_mode)
+
+    @checked(function=FUNCTION)
+    def on_update(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Call a function with each new `.context`, on a background thread; it may be a coroutine function."""
+        self._listeners.append(function)
+        return function
+
+    async def closed(self) -> None:
+        """Wait until the app is closed, by the user or by itself."""
+        if not self.is_closed:
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((loop, future))
+            await future
+
+    def __repr__(self) -> str:
+        return one_line(f"<app of {self.server}.{self.tool}, {self.uri}>")
+
+    # -- for the panel, on the background loop ------------------------------------------------------------------------
+
+    async def page(self) -> AppPage:
+        """The page, as it is now if its server runs.
+
+        Raises:
+            McpError: It cannot be read.
+        """
+        return await self._apps.page(self._session(), self.uri)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the server's definition."""
+        return self._digest
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The definition of the tool, as JSON."""
+        return _definition(self._entry)
+
+    @property
+    def entry(self) -> ToolEntry:
+        """The tool whose result it shows."""
+        return self._entry
+
+    def delivered(self) -> tuple[Any, Any]:
+        """The arguments and the result of the call, for the page."""
+        if len(self._result) > MAX_RESULT:
+            text = f"The result has {len(self._result):,} bytes; an app is given at most {MAX_RESULT:,}."
+            return types.loads(self._arguments), {"content": [{"type": "text", "text": text}], "isError": True}
+        return types.loads(self._arguments), types.loads(self._result)
+
+    async def answer(self, method: str, params: dict[str, Any]) -> Any:
+        """Answer a request of the page.
+
+        Raises:
+            McpError: It is refused, or failed.
+        """
+        if self.is_closed:
+            raise CallError("the app is closed")
+        match method:
+            case "tools/call":
+                return await self._call(params)
+            case "tools/list":
+                tools = self._session().catalog.tools.values()
+                return {"tools": [_definition(one) for one in tools if one.app.is_for_apps]}
+            case "resources/read":
+                uri = params.get("uri")
+                if not isinstance(uri, str):
+                    raise RpcError("resources/read needs a 'uri'", code=_INVALID)
+                return types.loads(await self._session().resources.read(uri))
+            case "resources/list":
+                catalog = await self._session().resources.look("resources")
+                return {"resources": [_resource(one) for one in catalog.resources.values()]}
+            case "ui/update-model-context":
+                self._update(params)
+                return {}
+            case "notifications/message":
+                self._log(params)
+                return {}
+            case _:
+                raise RpcError(f"{cut(visible(method), 100)} is not supported by this host", code=_NO_METHOD)
+
+    def close(self) -> None:
+        """Mark it as closed, and end what waits for that."""
+        self.is_closed = True
+        waiting, self._waiting = self._waiting, []
+        for loop, future in waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_finish, future)
+
+    def opened(self) -> None:
+        """Mark it as shown."""
+        self.is_closed = False
+
+    def keep(self, raw: Raw | bytes) -> None:
+        """Keep the result for the page."""
+        self._result = bytes(raw)
+
+    def log(self, level: str, text: str) -> None:
+        """Add a line to its server's log."""
+        self._session().log.add("app", level, cut(one_line(visible(text)), _MAX_LOG))
+
+    def _session(self) -> ServerSession:
+        """The server, if it is still the one whose page this is.
+
+        Raises:
+            McpError: It is not loaded any more, or its definition is another.
+        """
+        session = self._apps.host.find(self.server)
+        if session.digest != self._digest:
+            raise PolicyError("has another definition than when the app was shown", server=self.server)
+        return session
+
+    async def _call(self, params: Mapping[str, Any]) -> Any:
+        name, arguments = params.get("name"), params.get("arguments", {})
+        if not isinstance(name, str) or not is_object(arguments or {}):
+            raise RpcError("tools/call needs a 'name', and 'arguments' that are an object", code=_INVALID)
+        session = self._session()
+        await session.awake()
+        entry = session.catalog.tools.get(name)
+        if entry is None:
+            raise RpcError(f"the server has no tool {cut(name, 100)!r}", code=_INVALID)
+        options = replace(session.call_options, caller="app", origin="app", card=_Card(self))
+        raw = await self._apps.call(session, entry, types.encode(arguments or {}), options)
+        if len(raw) > MAX_RESULT:
+            raise CallError(f"the result has {len(raw):,} bytes; an app is given at most {MAX_RESULT:,}")
+        return types.loads(raw)
+
+    def _update(self, params: Mapping[str, Any]) -> None:
+        if len(types.encode(params)) > _MAX_CONTEXT:
+            raise RpcError(f"a context has at most {_MAX_CONTEXT:,} bytes", code=_INVALID)
+        data, content = params.get("structuredContent"), params.get("content")
+        texts = [one.get("text") for one in content if is_object(one)] if is_array(content) else []
+        context = data if data is not None else "\n".join(one for one in texts if isinstance(one, str)) or content
+        self._context = context
+        self._apps.updated(self)
+        loop = self._apps.host.handler_loop
+        for listener in [*self._listeners]:
+            loop.call(self._spawn_tell, listener, context)
+
+    def _spawn_tell(self, listener: Callable[[Any], Any], context: Any) -> None:
+        self._apps.host.handler_loop.spawn(self._tell(listener, context), "ipymcp-app")
+
+    async def _tell(self, listener: Callable[[Any], Any], context: Any) -> None:
+        try:
+            outcome = listener(context)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except Exception as error:
+            self.log("error", f"the function of on_update failed: {error!r}")
+
+    def _log(self, params: Mapping[str, Any]) -> None:
+        level, data = str(params.get("level")), params.get("data")
+        text = data if isinstance(data, str) else types.encode(data).decode("utf-8", "replace")
+        self.log(level if level in _LEVELS else "info", text)
+
+
+class _Card:
+    """The card of an app's calls: the app's output shows their questions."""
+
+    def __init__(self, app: App) -> None:
+        self.key = f"app {app.number}"
+        self.number = 0
+
+    def asks(self, key: str) -> None:
+        """Do nothing: the output shows the open question."""
+
+    def answered(self, answer: ApprovalAnswer | None) -> None:
+        """Do nothing."""
+
+
+class Apps:
+    """The apps of one host.
+
+    Args:
+        host: The host.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.display: AppDisplay = _nowhere
+        self.mode: Callable[[], str] = lambda: "show"
+        """Returns the setting: `show`, `ask` or `off`."""
+        self._numbers = itertools.count(1)
+        self._apps: OrderedDict[int, App] = OrderedDict()
+        self._pages: dict[tuple[str, str], asyncio.Task[AppPage]] = {}
+        self._updated: OrderedDict[int, App] = OrderedDict()
+
+    @cached_property
+    def pins(self) -> AppPins:
+        """The pages that the user has seen."""
+        return AppPins(lambda: self.host.store.database)
+
+    def find(self, number: int) -> App:
+        """An app by its number.
+
+        Raises:
+            McpError: There is none.
+        """
+        app = self._apps.get(number)
+        if app is None:
+            raise McpError("this app is gone", hint="run the cell again")
+        return app
+
+    def attached(
+        self, session: ServerSession, entry: ToolEntry, arguments: bytes, convert: Callable[[Raw | bytes], ToolResult]
+    ) -> Callable[[Raw | bytes], ToolResult]:
+        """The converter of a call's result that adds the app; reads the page meanwhile."""
+        if self.host.loop.is_running:
+            self.host.loop.call(self._prefetch, session, entry.app.uri)
+
+        def convert_and_attach(raw: Raw | bytes) -> ToolResult:
+            result = convert(raw)
+            app = App(self, next(self._numbers), session, entry, arguments)
+            app.keep(raw)
+            result.app = app
+            return result
+
+        return convert_and_attach
+
+    def shown(self, app: App) -> None:
+        """Keep an app that is displayed, so that its output can ask for it."""
+        self._apps[app.number] = app
+        self._apps.move_to_end(app.number)
+        while len(self._apps) > _MAX_APPS:
+            self._apps.popitem(last=False)
+
+    def updated(self, app: App) -> None:
+        """Remember that an app has a new context."""
+        self._updated[app.number] = app
+        self._updated.move_to_end(app.number)
+        while len(self._updated) > _MAX_APPS:
+            self._updated.popitem(last=False)
+
+    def contexts(self) -> list[App]:
+        """The open apps that have a context, the latest update last."""
+        return [app for app in self._updated.values() if not app.is_closed and app.context is not None]
+
+    def _prefetch(self, session: ServerSession, uri: str) -> None:
+        """Read a page, which may have changed since the last call, unless it is being read."""
+        known = self._pages.get((session.digest, uri))
+        if known is None or known.done():
+            self._pages[session.digest, uri] = task = self.host.loop.spawn(self._read(session, uri), "ipymcp-app")
+            task.add_done_callback(_observe)
+
+    async def page(self, session: ServerSession, uri: str) -> AppPage:
+        """A page: the one that was read for the last call, else read now.
+
+        Raises:
+            McpError: It cannot be read.
+        """
+        known = self._pages.get((session.digest, uri))
+        if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
+            self._prefetch(session, uri)
+        return await asyncio.shield(self._pages[session.digest, uri])
+
+    async def _read(self, session: ServerSession, uri: str) -> AppPage:
+        await session.awake()
+        raw = await session.resources.read(uri)
+        listed = b""
+        if not has_own_meta(raw):
+            try:
+                catalog = await session.resources.look("resources")
+                definition = catalog.resources.get(uri)
+                listed = bytes(definition.meta) if definition is not None else b""
+            except McpError:
+                pass  # a server need not list its pages
+        try:
+            return await asyncio.to_thread(read_page, raw, uri, listed)
+        except ValueError as error:
+            raise CallError(f"the app {uri} cannot be shown: {error}", server=session.name) from None
+
+    async def call(self, session: ServerSession, entry: ToolEntry, arguments: bytes, options: CallOptions) -> bytes:
+        """Call a tool for an app; return the JSON of the result, also of one that is an error.
+
+        Raises:
+            McpError: It is refused, or failed.
+        """
+        is_untrusted = self.host.guard.policy.is_open_world(entry, session.rights)
+        call = self.host.calls.new(session, entry, arguments, options, bytes, is_untrusted=is_untrusted)
+        try:
+            await call.run_on_loop()
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        return await asyncio.to_thread(call.result)
+
+
+_OF: WeakKeyDictionary[Host, Apps] = WeakKeyDictionary()
+
+
+def apps_of(host: Host) -> Apps:
+    """The apps of a host."""
+    found = _OF.get(host)
+    if found is None:
+        found = _OF.setdefault(host, Apps(host))
+    return found
+
+
+def _definition(entry: ToolEntry) -> dict[str, Any]:
+    """The definition of a tool, as JSON."""
+    definition = entry.definition
+    schemas = ("inputSchema", "outputSchema", "annotations")
+    found = {name: getattr(definition, name) for name in ("name", "title", "description")}
+    found |= {name: types.loads(raw) for name in schemas if len(raw := getattr(definition, name))}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _resource(definition: ResourceDefinition) -> dict[str, Any]:
+    found = {name: getattr(definition, name) for name in ("uri", "name", "title", "description", "mimeType", "size")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _observe(task: asyncio.Task[AppPage]) -> None:
+    """Retrieve the exception of a page that no one asked for."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _nowhere(app: App, height: int | None, display_mode: DisplayMode) -> None:
+    written = expression(app.server, app.tool)
+    raise McpError(
+        f"the app of {written} cannot be shown here", hint="apps are shown in notebooks, after %load_ext ipymcp"
+    )

@@ -1,0 +1,42 @@
+"""The document around an app's page, served with a content security policy that sandboxes it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tornado.web import RequestHandler
+
+from ipymcp.jupyter.handlers import allow_unauthenticated
+from ipymcp.protocol.apps import PageNeeds, content_policy, frame_document, origin
+
+_KINDS: Final = ("connect", "resource", "frame", "base")
+_MAX_LENGTH: Final = 20_000
+"""Characters of a query."""
+
+
+class AppFrame(RequestHandler):
+    """`GET apps/frame`: the document, the same for everyone. It is not a `JupyterHandler`, which reads cookies.
+
+    The query names origins that the page may use. The header makes the document's origin opaque wherever it is opened,
+    and only pages of this server may frame it; it has no content of its own.
+    """
+
+    @allow_unauthenticated
+    def get(self) -> None:
+        """Serve the document."""
+        needs = PageNeeds(*map(self._origins, _KINDS))
+        allows_eval = self.get_query_argument("eval", "") == "1"
+        for name, value in {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Security-Policy": content_policy(needs, allows_eval=allows_eval, is_header=True),
+            "Cache-Control": "private, max-age=3600",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }.items():
+            self.set_header(name, value)
+        self.write(frame_document())  # pyright: ignore[reportUnknownMemberType]
+
+    def _origins(self, kind: str) -> tuple[str, ...]:
+        text: str = self.get_query_argument(kind, "") or ""
+        return tuple(found for one in text[:_MAX_LENGTH].split(",") if (found := origin(one)))

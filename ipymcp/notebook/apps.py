@@ -1,0 +1,82 @@
+"""Apps in cells: the live page where there is a page to show it in, else a line that says how to get it.
+
+The output has no more of the app than its number in this kernel. A front end asks the kernel for the page, so that a
+notebook file has nothing of a server's HTML, and an app comes back by itself in any page of the same kernel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ipymcp.api.apps import apps_of
+from ipymcp.errors import McpError
+from ipymcp.import_guard import is_installed
+from ipymcp.notebook.display import has_page
+from ipymcp.storage.kernel_socket import VERSION
+from ipymcp.text import one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.api.apps import App, DisplayMode
+    from ipymcp.panel.panel import Panel
+    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.runtime.host import Host
+
+
+_TYPE: Final = "application/vnd.ipymcp.app+json"
+
+
+class CellApps:
+    """Displays of apps in one shell.
+
+    Args:
+        ip: The IPython shell.
+        life: Identifier of this kernel run; the saved output of another run is not live.
+        panel: Returns the notebook's panel.
+        host: The host of the apps.
+    """
+
+    def __init__(self, ip: Any, life: str, panel: Callable[[], Panel], host: Host) -> None:
+        self._ip = ip
+        self._life = life
+        self._panel = panel
+        self._apps = apps_of(host)
+
+    def result(self, result: ToolResult) -> dict[str, Any]:
+        """MIME bundle of a result; its app is displayed above it."""
+        if result.app is not None and self._apps.mode() != "off" and self._has_page():
+            self.show(result.app, None, "inline")
+        return result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+
+    def show(self, app: App, height: int | None, display_mode: DisplayMode) -> None:
+        """Display an app in the current cell.
+
+        Raises:
+            McpError: Apps are off, or there is no page.
+        """
+        if self._apps.mode() == "off":
+            raise McpError("apps are off", hint='%config IPyMCP.apps = "show"')
+        if not self._has_page():
+            raise McpError(
+                f"the app of {app.server}.{app.tool} cannot be shown here", hint="open the notebook in a browser"
+            )
+        self._apps.shown(app)
+        own = {"version": VERSION, "kernel": self._life, "app": app.number, "height": height, "mode": display_mode}
+        name = one_line(visible(f"{app.server}.{app.tool}"))
+        line = f"{name} has an app, which is shown while the kernel runs: run the cell again to get it back."
+        live, metadata = self._widget(app, height, display_mode)
+        self._ip.display_pub.publish({**live, _TYPE: own, "text/plain": line}, metadata)
+
+    def _has_page(self) -> bool:
+        kernel = getattr(self._ip, "kernel", None)
+        return kernel is not None and has_page(kernel)
+
+    def _widget(self, app: App, height: int | None, display_mode: DisplayMode) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The display for pages without JupyterLab's extension."""
+        if not is_installed("anywidget"):
+            return {}, {}
+        from ipymcp.panel.widget import PanelWidget
+
+        widget: Any = PanelWidget(self._panel(), app={"app": app.number, "height": height, "mode": display_mode})
+        return widget._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]

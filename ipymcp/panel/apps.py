@@ -1,0 +1,109 @@
+"""Commands of views that show apps: opening a page, the user's agreement to it, and the page's requests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from ipymcp.api.apps import apps_of
+from ipymcp.errors import McpError, PolicyError, RpcError
+from ipymcp.panel.messages import AgreeFields, AppFields, AppReply, AppRequestFields, OpenAppFields, OpenedApp, sound
+from ipymcp.panel.panel import ViewCommands
+from ipymcp.protocol.apps import PageNeeds, content_policy, frame_document
+from ipymcp.security.app_pins import AppPin
+from ipymcp.text import one_line, visible
+
+if TYPE_CHECKING:
+    from ipymcp.api.apps import App
+    from ipymcp.panel.panel import Panel, View
+    from ipymcp.protocol.apps import AppPage
+
+
+APPS = ViewCommands()
+"""The commands by name."""
+_FAILED = -32000
+
+
+@APPS.command(OpenAppFields, "app_open")
+async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
+    apps = apps_of(panel.host)
+    mode = apps.mode()
+    if mode == "off":
+        raise PolicyError("apps are off", hint='%config IPyMCP.apps = "show" shows them')
+    app = apps.find(message.app)
+    page = await app.page()
+    page_hash = await asyncio.to_thread(lambda: page.hash)
+    pin = await apps.pins.of(app.digest, app.uri)
+    may_agree = view.permissions.may("app_agree")
+    asks = None
+    if pin is None:
+        asks = "first" if mode == "ask" or page.needs else None
+    elif pin.hash != page_hash:
+        asks = "changed"
+    if asks == "first" and mode == "show" and not may_agree:
+        asks = None  # without what it declares, no one need agree
+    if asks is None and pin is None:
+        pin = AppPin(page_hash)
+        if not page.needs:
+            await apps.pins.keep(app.digest, app.server, app.uri, pin)
+    text = one_line(visible(app.entry.definition.title or app.tool))
+    head = OpenedApp(
+        server=app.server,
+        tool=app.tool,
+        title=text,
+        hash=page_hash,
+        asks=asks,
+        may_agree=may_agree,
+        domains=[*page.needs.domains],
+        permissions=[*page.needs.permissions],
+        has_border=page.has_border,
+    )
+    if asks is not None or pin is None:
+        return head
+    app.opened()
+    return await asyncio.to_thread(_opened, app, page, pin, head, is_known=page_hash in message.known)
+
+
+def _opened(app: App, page: AppPage, pin: AppPin, head: OpenedApp, *, is_known: bool) -> OpenedApp:
+    granted = page.needs if pin.is_granted else PageNeeds()
+    kinds = {"connect": granted.connect, "resource": granted.resource, "frame": granted.frame, "base": granted.base}
+    query = {name: ",".join(origins) for name, origins in kinds.items() if origins}
+    query |= {"eval": "1"} if pin.allows_eval else {}
+    head.is_granted = pin.is_granted
+    head.html = None if is_known else sound(page.html)
+    head.frame = frame_document(content_policy(granted, allows_eval=pin.allows_eval))
+    head.query = urlencode(query)
+    head.allow = "; ".join(f"{one} *" for one in granted.permissions)
+    head.connect, head.resource = [*granted.connect], [*granted.resource]
+    head.definition, (arguments, result) = sound(app.definition), app.delivered()
+    head.input, head.result = sound(arguments), sound(result)
+    return head
+
+
+@APPS.command(AgreeFields, "app_agree")
+async def _agree(panel: Panel, view: View, message: AgreeFields) -> None:
+    apps = apps_of(panel.host)
+    app = apps.find(message.app)
+    page = await app.page()
+    page_hash = await asyncio.to_thread(lambda: page.hash)
+    if page_hash != message.hash:
+        raise McpError("the page has changed meanwhile", hint="open the app again")
+    await apps.pins.keep(app.digest, app.server, app.uri, AppPin(page_hash, message.grants, message.eval))
+
+
+@APPS.command(AppRequestFields, "app_request")
+async def _request(panel: Panel, view: View, message: AppRequestFields) -> AppReply:
+    app = apps_of(panel.host).find(message.app)
+    try:
+        return AppReply(result=sound(await app.answer(message.method, sound(message.params))))
+    except RpcError as error:
+        shown = view.permissions.shown_error(error)
+        return AppReply(error=one_line(shown.message), code=error.code or _FAILED)
+    except McpError as error:
+        return AppReply(error=one_line(view.permissions.shown_error(error).message), code=_FAILED)
+
+
+@APPS.command(AppFields, "app_close")
+async def _close(panel: Panel, view: View, message: AppFields) -> None:
+    apps_of(panel.host).find(message.app).close()

@@ -1,0 +1,101 @@
+/* The document around an app's page: it holds the page in a frame of another opaque origin, and checks what it sends. */
+(() => {
+  "use strict";
+  const MAX_CHARACTERS = 10_000_000;
+  const MAX_PER_SECOND = 1_000;
+  const MAX_DEPTH = 100;
+  /* The first script of the page: only its parent and its own frames may send it messages, and blocked loads are told. */
+  const GUARD = `<script>(() => {
+    const host = parent;
+    const isOwn = (source) => {
+      for (let each = source, up = 0; each && up < 9; each = each.parent, up++) {
+        if (each === window) return true;
+        if (each === each.parent) return false;
+      }
+      return false;
+    };
+    addEventListener("message", (event) => {
+      const { source, isTrusted } = event;
+      if (isTrusted && source !== host && !(source && isOwn(source))) event.stopImmediatePropagation();
+    }, true);
+    addEventListener("securitypolicyviolation", (event) => {
+      host.postMessage({ ipymcp: "blocked", uri: String(event.blockedURI).slice(0, 300), by: event.effectiveDirective }, "*");
+    });
+    document.currentScript.remove();
+  })()</` + `script>`;
+  const DOCTYPE = /^\s*(?:<!--[\s\S]*?-->\s*)*<!doctype[^>]*>/i;
+
+  let port = null;
+  let inner = null;
+  let loads = 0;
+  let count = 0;
+  let second = 0;
+
+  const isShallow = (value, depth) => {
+    if (typeof value !== "object" || value === null) return true;
+    if (depth > MAX_DEPTH) return false;
+    for (const key in value) if (!isShallow(value[key], depth + 1)) return false;
+    return true;
+  };
+
+  const stop = (why) => {
+    if (!inner) return;
+    inner.remove();
+    inner = null;
+    port.postMessage({ stop: why });
+  };
+
+  const show = ({ html, allow, title }) => {
+    if (inner) return;
+    inner = document.createElement("iframe");
+    inner.setAttribute("sandbox", "allow-scripts allow-forms");
+    inner.setAttribute("referrerpolicy", "no-referrer");
+    if (allow) inner.setAttribute("allow", allow);
+    inner.title = title;
+    const doctype = DOCTYPE.exec(html)?.[0] ?? "";
+    inner.srcdoc = doctype + GUARD + html.slice(doctype.length);
+    inner.addEventListener("load", () => ++loads > 1 && stop("left"));
+    document.body.append(inner);
+  };
+
+  const fromHost = ({ data }) => {
+    if (data.ping) port.postMessage({ pong: data.ping });
+    else if (data.html !== undefined) show(data);
+    else if (data.focus) inner?.contentWindow.focus();
+    else if (data.message && inner) inner.contentWindow.postMessage(JSON.parse(data.message), "*");
+  };
+
+  const fromPage = (event) => {
+    const now = Math.floor(performance.now() / 1000);
+    count = now === second ? count + 1 : 1;
+    second = now;
+    if (count > MAX_PER_SECOND) return stop("rate");
+    const { data } = event;
+    if (typeof data !== "object" || data === null) return;
+    if (data.ipymcp === "blocked") {
+      port.postMessage({ blocked: { uri: String(data.uri).slice(0, 300), by: String(data.by).slice(0, 100) } });
+      return;
+    }
+    if (data.jsonrpc !== "2.0") return;
+    let text = "";
+    try {
+      if (!isShallow(data, 0)) return stop("depth");
+      text = JSON.stringify(data);
+    } catch {
+      return stop("depth");
+    }
+    if (text.length > MAX_CHARACTERS) return stop("size");
+    port.postMessage({ message: text });
+  };
+
+  addEventListener("message", (event) => {
+    if (port) {
+      if (inner && event.source === inner.contentWindow) fromPage(event);
+    } else if (event.source === parent && event.ports[0]) {
+      port = event.ports[0];
+      port.onmessage = fromHost;
+      port.postMessage({ ready: true });
+    }
+  });
+  parent.postMessage({ ipymcp: "frame" }, "*");
+})();

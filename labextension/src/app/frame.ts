@@ -1,0 +1,184 @@
+/** The frame of an app: a document of an opaque origin that holds the page in another, and talks to us through a port.
+ *
+ * The document (`app_frame.js`) limits the size, depth and number of the page's messages before they reach this page. */
+
+export type StopReason = "rate" | "size" | "depth" | "left" | "silent" | "noise";
+
+/** A JSON-RPC message. */
+export interface Message {
+  jsonrpc: "2.0";
+  id?: string | number;
+  method?: string;
+  params?: unknown;
+  result?: unknown;
+  error?: { code: number; message: string };
+}
+
+export interface FrameEvents {
+  message(message: Message): void;
+  stopped(reason: StopReason): void;
+  /** The browser did not load something that the page wants. */
+  blocked(uri: string, directive: string): void;
+}
+
+export interface PageContent {
+  html: string;
+  title: string;
+  /** The frame's permissions. */
+  allow: string;
+  /** The document, with its policy. */
+  frame: string;
+  /** The document's URL at the Jupyter server, which sends the policy as a header; null if there is none. */
+  url: string | null;
+}
+
+interface FromFrame {
+  ready?: boolean;
+  pong?: number;
+  stop?: StopReason;
+  message?: string;
+  blocked?: { uri: string; by: string };
+}
+
+/** Milliseconds in which a served document has to announce itself; else it is made here. */
+const READY_TIMEOUT = 4000;
+const PING_INTERVAL = 4000;
+/** Milliseconds without an answer after which a page is stopped. */
+const SILENCE_TIMEOUT = 15_000;
+/** Messages a second that a page may send to us past its frame, where they are ignored. */
+const MAX_NOISE = 1000;
+export class AppFrame {
+  readonly element = document.createElement("iframe");
+  private port: MessagePort | null = null;
+  private readyTimer: ReturnType<typeof setTimeout> | undefined;
+  private pingTimer: ReturnType<typeof setInterval> | undefined;
+  private lastPong = 0;
+  private noise = 0;
+  private noiseSecond = 0;
+  private isOver = false;
+
+  constructor(
+    private readonly page: PageContent,
+    private readonly events: FrameEvents,
+  ) {
+    const { element } = this;
+    element.sandbox.add("allow-scripts", "allow-forms");
+    element.setAttribute("referrerpolicy", "no-referrer");
+    if (page.allow) element.setAttribute("allow", page.allow);
+    element.title = page.title;
+    element.className = "ipymcp-app-frame";
+    window.addEventListener("message", this.receive);
+    if (page.url === null) this.useOwnDocument();
+    else {
+      element.src = page.url;
+      this.readyTimer = setTimeout(() => this.useOwnDocument(), READY_TIMEOUT);
+    }
+  }
+
+  send(message: Message): void {
+    this.port?.postMessage({ message: JSON.stringify(message) });
+  }
+
+  focus(): void {
+    this.element.focus();
+    this.port?.postMessage({ focus: true });
+  }
+
+  close(): void {
+    this.isOver = true;
+    clearTimeout(this.readyTimer);
+    clearInterval(this.pingTimer);
+    window.removeEventListener("message", this.receive);
+    this.port?.close();
+    this.element.remove();
+  }
+
+  private useOwnDocument(): void {
+    this.element.removeAttribute("src");
+    this.element.srcdoc = this.page.frame;
+  }
+
+  private stop(reason: StopReason): void {
+    if (this.isOver) return;
+    this.close();
+    this.events.stopped(reason);
+  }
+
+  /** Handle a message to this window: the document announces itself, once more when the frame was moved and is loaded again.
+   * A page's own messages come through the port. */
+  private readonly receive = (event: MessageEvent): void => {
+    const document_ = this.element.contentWindow;
+    if (!document_ || !event.source) return;
+    if (event.source !== document_) {
+      if (isInside(event.source as Window, document_)) this.countNoise();
+      return;
+    }
+    const isAnnouncement = (event.data as { ipymcp?: unknown } | null)?.ipymcp === "frame";
+    if (!isAnnouncement || event.origin !== "null") return;
+    clearTimeout(this.readyTimer);
+    clearInterval(this.pingTimer);
+    this.port?.close();
+    const channel = new MessageChannel();
+    this.port = channel.port1;
+    this.port.onmessage = ({ data }) => this.fromFrame(data as FromFrame);
+    document_.postMessage(null, "*", [channel.port2]);
+  };
+
+  private fromFrame(data: FromFrame): void {
+    if (this.isOver) return;
+    if (data.ready) {
+      const { html, allow, title } = this.page;
+      this.port?.postMessage({ html, allow, title });
+      this.lastPong = Date.now();
+      this.pingTimer = setInterval(() => this.ping(), PING_INTERVAL);
+    } else if (data.pong) this.lastPong = Date.now();
+    else if (data.stop) this.stop(data.stop);
+    else if (data.blocked) this.events.blocked(data.blocked.uri, data.blocked.by);
+    else if (data.message !== undefined) {
+      const message = parsed(data.message);
+      if (message) this.events.message(message);
+    }
+  }
+
+  /** Browsers slow down hidden pages, so only a visible one has to answer. */
+  private ping(): void {
+    if (document.hidden || !this.element.isConnected) this.lastPong = Date.now();
+    if (Date.now() - this.lastPong > SILENCE_TIMEOUT) return this.stop("silent");
+    this.port?.postMessage({ ping: Date.now() });
+  }
+
+  private countNoise(): void {
+    const second = Math.floor(Date.now() / 1000);
+    this.noise = second === this.noiseSecond ? this.noise + 1 : 1;
+    this.noiseSecond = second;
+    if (this.noise > MAX_NOISE) this.stop("noise");
+  }
+}
+
+/** Whether a window is in a frame of another one, at any depth. */
+function isInside(source: Window, outer: Window): boolean {
+  let each: Window = source;
+  for (let depth = 0; depth < 9; depth++) {
+    if (each.parent === outer) return true;
+    if (each.parent === each) return false;
+    each = each.parent;
+  }
+  return true;
+}
+
+const MAX_METHOD = 100;
+
+/** Read a message, or null if it is not one of JSON-RPC. */
+export function parsed(text: string): Message | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
+  const { jsonrpc, id, method } = value as Message;
+  const isNamed = method === undefined || (typeof method === "string" && method.length <= MAX_METHOD);
+  const isNumbered = id === undefined || typeof id === "number" || (typeof id === "string" && id.length <= MAX_METHOD);
+  return jsonrpc === "2.0" && isNamed && isNumbered ? (value as Message) : null;
+}

@@ -1,0 +1,406 @@
+/** An app in a cell's output: its frame, what the user is asked about it, and where it is shown. */
+
+import type { Panel } from "../panelmodel";
+import type { Services } from "../services";
+import { SharedPanel } from "../sharedpanel";
+import { problemOf } from "../store";
+import css from "../styles/app.css?inline";
+import { singleLine, visible } from "../text";
+import { trans } from "../translation";
+import { problemText } from "../views/context";
+import type { JsonObject, OpenedApp } from "../protocol";
+import type { AppFile } from "./bridge";
+import { Bridge } from "./bridge";
+import type { DisplayMode } from "./context";
+import { MAX_HEIGHT, fixedContext, sizeOf, themeOf } from "./context";
+import type { StopReason } from "./frame";
+import type { AppOptions } from "./options";
+import { AppFrame } from "./frame";
+
+export interface AppServices extends Services {
+  /** The URL of the frame's document at the Jupyter server; absent where that has no extension of ours. */
+  frameUrl?(query: string): string;
+  /** Draw the question about a call of the app. */
+  drawQuestions(element: HTMLElement, panel: Panel): () => void;
+}
+
+const MIN_HEIGHT = 40;
+/** Milliseconds in which a bar that has just appeared takes no click. */
+const GUARD_DELAY = 400;
+const THEME_DELAY = 100;
+const MAX_PAGES = 20;
+const MAX_SHOWN = 2000;
+
+/** The pages that this document has, by hash. */
+const pages = new Map<string, string>();
+
+export class AppView {
+  private readonly root = document.createElement("div");
+  private readonly head = document.createElement("div");
+  private readonly bars = document.createElement("div");
+  private readonly questions: SharedPanel;
+  private readonly undrawQuestions: () => void;
+  private readonly observers: { disconnect(): void }[] = [];
+  private frame: AppFrame | null = null;
+  private bridge: Bridge | null = null;
+  private opened: OpenedApp | null = null;
+  private mode: DisplayMode = "inline";
+  private question: (() => void) | null = null;
+  private blocked = new Set<string>();
+  private isDisposed = false;
+
+  constructor(
+    parent: HTMLElement,
+    private readonly panel: Panel,
+    readonly services: AppServices,
+    private readonly options: AppOptions,
+  ) {
+    const style = document.createElement("style");
+    style.textContent = css;
+    this.root.className = "ipymcp-app";
+    this.root.dataset["lmSuppressShortcuts"] = "true";
+    this.head.className = "ipymcp-app-head";
+    this.bars.setAttribute("role", "status");
+    const asked = document.createElement("div");
+    this.root.append(style, this.head, asked, this.bars);
+    parent.append(this.root);
+    this.questions = new SharedPanel(panel as never, {
+      client: "cell",
+      wants: ["questions"],
+      card: `app ${options.app}`,
+    });
+    this.undrawQuestions = services.drawQuestions(asked, this.questions);
+    void this.open();
+  }
+
+  dispose(): void {
+    if (this.isDisposed) return;
+    this.isDisposed = true;
+    void this.bridge?.teardown("removed");
+    this.end();
+    this.undrawQuestions();
+    this.questions.close();
+    this.root.remove();
+  }
+
+  // -- opening
+
+  private async open(): Promise<void> {
+    const { app } = this.options;
+    this.bars.replaceChildren();
+    try {
+      const opened = await this.panel.request("app_open", { app, known: [...pages.keys()] });
+      if (this.isDisposed) return;
+      this.opened = opened;
+      this.drawHead();
+      if (opened.asks !== null) return this.askToOpen(opened);
+      const html = opened.html ?? pages.get(opened.hash);
+      if (html === undefined) return;
+      pages.delete(opened.hash);
+      pages.set(opened.hash, html);
+      for (const oldest of [...pages.keys()].slice(0, -MAX_PAGES)) pages.delete(oldest);
+      this.show(opened, html);
+    } catch (error) {
+      this.say(problemText(problemOf(error)), [[trans.__("Try again"), () => void this.open()]]);
+    }
+  }
+
+  private askToOpen({ asks, domains, permissions, may_agree: mayAgree, hash, server }: OpenedApp): void {
+    const name = singleLine(server);
+    const needs = [
+      ...(domains.length ? [trans.__("It wants to connect to: %1", domains.join(", "))] : []),
+      ...(permissions.length ? [trans.__("It wants to use: %1", permissions.join(", "))] : []),
+    ];
+    const why =
+      asks === "changed"
+        ? trans.__("The app of %1 has changed since you saw it last.", name)
+        : trans.__("This result has an app: a page made by the server %1.", name);
+    const text = [why, ...needs].join("\n");
+    if (!mayAgree) return this.say(`${text}\n${trans.__("Only the notebook's author can agree to it.")}`, []);
+    const agree = (grants: boolean) => (): void => void this.agree(hash, grants);
+    this.say(
+      text,
+      needs.length
+        ? [
+            [trans.__("Allow"), agree(true)],
+            [trans.__("Show without"), agree(false)],
+          ]
+        : [[trans.__("Show"), agree(false)]],
+    );
+  }
+
+  private async agree(hash: string, grants: boolean, allowsEval = false): Promise<void> {
+    try {
+      await this.panel.request("app_agree", { app: this.options.app, hash, grants, eval: allowsEval });
+      this.end();
+      await this.open();
+    } catch (error) {
+      this.say(problemText(problemOf(error)), [[trans.__("Try again"), () => void this.open()]]);
+    }
+  }
+
+  private show(opened: OpenedApp, html: string): void {
+    this.end();
+    const url = this.services.frameUrl?.(opened.query ?? "") ?? null;
+    const title = trans.__("App of %1", singleLine(`${opened.server}.${opened.tool}`));
+    const frame = new AppFrame(
+      { html, title, allow: opened.allow ?? "", frame: opened.frame ?? "", url },
+      {
+        message: (message) => this.bridge?.receive(message),
+        stopped: (reason) => this.stopped(reason),
+        blocked: (uri, directive) => this.sayBlocked(uri, directive),
+      },
+    );
+    this.frame = frame;
+    frame.element.classList.toggle("ipymcp-app-border", opened.has_border ?? true);
+    if (this.options.height !== null) frame.element.style.height = `${this.options.height}px`;
+    this.bridge = new Bridge(this.host, (message) => frame.send(message), {
+      input: opened.input ?? {},
+      result: opened.result,
+    });
+    this.root.append(frame.element);
+    this.drawHead();
+    this.observe();
+  }
+
+  private isFirst = true;
+
+  private initialized(): void {
+    this.drawHead();
+    const { mode } = this.options;
+    if (this.isFirst && this.bridge?.modes?.includes(mode)) this.setMode(mode);
+    this.isFirst = false;
+  }
+
+  private end(): void {
+    this.question?.();
+    this.setMode("inline");
+    for (const each of this.observers.splice(0)) each.disconnect();
+    this.frame?.close();
+    this.frame = this.bridge = null;
+    this.blocked.clear();
+  }
+
+  private readonly close = async (): Promise<void> => {
+    await this.bridge?.teardown("closed");
+    if (this.isDisposed || !this.frame) return;
+    this.end();
+    this.drawHead();
+    this.panel.request("app_close", { app: this.options.app }).catch(() => undefined);
+    this.say(trans.__("The app is closed."), [[trans.__("Show again"), () => void this.open()]]);
+  };
+
+  private stopped(reason: StopReason): void {
+    const why: { [Reason in StopReason]: string } = {
+      rate: trans.__("it sent more than 1,000 messages in a second"),
+      noise: trans.__("it sent more than 1,000 messages in a second"),
+      size: trans.__("it sent a message of more than 10 MB"),
+      depth: trans.__("it sent a message nested more than 100 levels deep"),
+      left: trans.__("it tried to leave its page"),
+      silent: trans.__("it did not respond for 15 seconds"),
+    };
+    this.end();
+    this.drawHead();
+    this.say(trans.__("The app was stopped: %1.", why[reason]), [[trans.__("Show again"), () => void this.open()]]);
+    const params = { level: "warning", data: trans.__("stopped: %1", why[reason]) };
+    this.panel
+      .request("app_request", { app: this.options.app, method: "notifications/message", params })
+      .catch(() => undefined);
+  }
+
+  // -- what the app may ask
+
+  private readonly host = {
+    context: () => ({
+      ...fixedContext(),
+      ...themeOf(this.root),
+      displayMode: this.mode,
+      containerDimensions: this.size(),
+      ...(this.opened && { toolInfo: { tool: this.opened.definition ?? {} } }),
+    }),
+    capabilities: () => ({
+      openLinks: {},
+      downloadFile: {},
+      serverTools: {},
+      serverResources: {},
+      logging: {},
+      message: { text: {} },
+      updateModelContext: { text: {}, structuredContent: {} },
+      sandbox: { csp: { connectDomains: this.opened?.connect ?? [], resourceDomains: this.opened?.resource ?? [] } },
+    }),
+    request: async (method: string, params: object) => {
+      const { app } = this.options;
+      const reply = await this.panel.request("app_request", { app, method, params: params as JsonObject });
+      return { result: reply.result, error: reply.error ?? "", code: reply.code ?? 0 };
+    },
+    resize: (height: number) => this.resize(height),
+    setMode: (mode: DisplayMode) => this.requestMode(mode),
+    openLink: (url: string) =>
+      this.ask(trans.__("The app wants to open %1", url), [[trans.__("Open"), () => this.services.openExternal(url)]]),
+    offerMessage: (text: string) =>
+      this.ask(trans.__("The app suggests to ask the model:\n%1", clipped(text)), [
+        [trans.__("Insert as a cell"), () => void this.services.insertCode(askCell(text))],
+      ]),
+    download: (files: AppFile[]) =>
+      this.ask(trans.__("The app wants to save %1", files.map(({ name }) => name).join(", ")), [
+        [trans.__("Save"), () => files.forEach(save)],
+      ]),
+    teardown: () => void this.close(),
+    initialized: () => this.initialized(),
+  };
+
+  /** Ask the user; resolves to whether they agreed. One question is open at a time, and others are refused. */
+  private ask(text: string, answers: [string, () => void][]): Promise<boolean> {
+    if (this.question) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const settle = (isAgreed: boolean): void => {
+        this.question = null;
+        bar.remove();
+        resolve(isAgreed);
+      };
+      const accepting = answers.map(([label, act]): [string, () => void] => [
+        label,
+        () => {
+          act();
+          settle(true);
+        },
+      ]);
+      const bar = this.addBar(text, [...accepting, [trans.__("No"), () => settle(false)]]);
+      this.question = () => settle(false);
+    });
+  }
+
+  private sayBlocked(uri: string, directive: string): void {
+    const key = `${directive} ${uri}`;
+    if (this.blocked.has(key) || this.blocked.size >= 3) return;
+    this.blocked.add(key);
+    const { opened } = this;
+    if (uri === "eval" || uri === "wasm-eval") {
+      const text = trans.__("The app wants to run code that it makes while it runs (eval), which is off.");
+      const allow = (): void => void this.agree(opened?.hash ?? "", opened?.is_granted ?? false, true);
+      this.addBar(text, opened?.may_agree ? [[trans.__("Allow for this app"), allow]] : [], true);
+    } else {
+      this.addBar(trans.__("Blocked, since the app did not declare it: %1 (%2)", visible(uri), directive), [], true);
+    }
+  }
+
+  // -- size, mode and theme
+
+  private size(): { [key: string]: number } {
+    const { frame, mode, options } = this;
+    return sizeOf(mode, frame?.element ?? this.root, options.height);
+  }
+
+  private resize(height: number): void {
+    if (this.options.height !== null || !this.frame) return;
+    const pixels = Math.min(MAX_HEIGHT, Math.max(MIN_HEIGHT, Math.ceil(height)));
+    this.frame.element.style.height = `${pixels}px`;
+  }
+
+  /** Change the mode for the app: only just after the user did something, since it may cover the page. */
+  private requestMode(mode: DisplayMode): DisplayMode {
+    const isWanted = mode === "inline" || navigator.userActivation.isActive;
+    if (isWanted && this.bridge?.modes?.includes(mode)) this.setMode(mode);
+    return this.mode;
+  }
+
+  private setMode(mode: DisplayMode): void {
+    if (mode === this.mode) return;
+    this.mode = mode;
+    const { root } = this;
+    root.classList.toggle("ipymcp-app-pip", mode === "pip");
+    if (mode === "inline") root.removeAttribute("popover");
+    else if (!root.hasAttribute("popover")) {
+      root.setAttribute("popover", "manual");
+      root.showPopover();
+    }
+    this.drawHead();
+    this.bridge?.contextChanged({ displayMode: mode, containerDimensions: this.size() });
+  }
+
+  private observe(): void {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const themed = new MutationObserver(() => {
+      clearTimeout(timer);
+      timer = setTimeout(() => this.bridge?.contextChanged(themeOf(this.root)), THEME_DELAY);
+    });
+    themed.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
+    let width = this.root.clientWidth;
+    const resized = new ResizeObserver(() => {
+      if (this.root.clientWidth === width && this.mode === "inline") return;
+      width = this.root.clientWidth;
+      this.bridge?.contextChanged({ containerDimensions: this.size() });
+    });
+    resized.observe(this.root);
+    const dark = window.matchMedia("(prefers-color-scheme: dark)");
+    const changed = (): void => this.bridge?.contextChanged(themeOf(this.root));
+    dark.addEventListener("change", changed);
+    this.observers.push(themed, resized, { disconnect: () => dark.removeEventListener("change", changed) });
+  }
+
+  // -- what the user sees around it
+
+  private drawHead(): void {
+    const { opened, head } = this;
+    const name = document.createElement("span");
+    name.textContent = opened ? singleLine(`${opened.server} · ${opened.title}`) : "";
+    const buttons: HTMLElement[] = [];
+    if (this.frame) {
+      const modes = this.bridge?.modes ?? [];
+      if (this.mode !== "inline") buttons.push(button(trans.__("Back to the notebook"), () => this.setMode("inline")));
+      else {
+        if (modes.includes("fullscreen")) {
+          buttons.push(button(trans.__("Full screen"), () => this.setMode("fullscreen")));
+        }
+        if (modes.includes("pip")) buttons.push(button(trans.__("Corner"), () => this.setMode("pip")));
+      }
+      buttons.push(button(trans.__("Close"), () => void this.close()));
+    }
+    head.replaceChildren(name, ...buttons);
+  }
+
+  private say(text: string, answers: [string, () => void][]): void {
+    this.bars.replaceChildren();
+    this.addBar(text, answers);
+  }
+
+  private addBar(text: string, answers: [string, () => void][], canBeClosed = false): HTMLElement {
+    const bar = document.createElement("div");
+    bar.className = "ipymcp-app-bar";
+    const label = document.createElement("span");
+    label.textContent = visible(text);
+    const all = answers.map(([name, act]) => button(name, act));
+    if (canBeClosed) all.push(button(trans.__("Dismiss"), () => bar.remove()));
+    // A bar that appears below the pointer must not be answered by a click that was meant for something else.
+    for (const each of all) each.disabled = true;
+    setTimeout(() => {
+      for (const each of all) each.disabled = false;
+    }, GUARD_DELAY);
+    bar.append(label, ...all);
+    this.bars.append(bar);
+    return bar;
+  }
+}
+
+function button(label: string, act: () => void): HTMLButtonElement {
+  const element = document.createElement("button");
+  element.type = "button";
+  element.textContent = label;
+  element.addEventListener("click", act);
+  return element;
+}
+
+const clipped = (text: string): string => (text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
+
+/** A cell that asks the model. Braces are doubled, so that no expression in the text is evaluated. */
+export function askCell(text: string): string {
+  return `%%mcp ask\n${visible(text).replace(/[{}]/g, "$&$&")}`;
+}
+
+function save({ name, type, data }: AppFile): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([data], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

@@ -1,0 +1,298 @@
+"""An app that attacks: nothing of the user's gets out of its frame, and what floods is stopped with a line."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests import apps
+from tests.browser.conftest import Open
+from tests.browser.notebooks import Notebook
+from tests.browser.places import LOAD
+from tests.browser.test_lab_apps import app_in
+
+TRY = """
+  const attempt = async (name, act) => {
+    try { write(name, `reached ${String(await act()).slice(0, 50)}`); }
+    catch (error) { write(name, `refused ${error.name}`); }
+  };
+"""
+STOPPED = "The app was stopped"
+
+
+class Listener:
+    """A web server of a stranger's, which remembers the paths of requests."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        paths = self.paths
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                paths.append(self.path)
+                self.send_response(200)
+                self.send_header("Access-Control-Allow-Origin", "*")
+                self.end_headers()
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def stranger() -> Iterator[Listener]:
+    listener = Listener()
+    yield listener
+    urlopen(f"{listener.url}/control").close()
+    assert listener.paths == ["/control"]  # it was there, and the app did not reach it
+    listener.close()
+
+
+def attacked(open_notebook: Open, work: Path, script: str, body: str = "", *more: str) -> Notebook:
+    """A notebook whose cell 1 shows the app that attacks."""
+    apps.write(work / "pages", "attack", apps.page(f"{TRY}{script}", body))
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}\n%mcp load demo;", "mcp.apps.attack()", *more)
+    notebook.run(0)
+    notebook.run(1)
+    return notebook
+
+
+def expect_responsive(page: Page, notebook: Notebook) -> None:
+    """The page and the kernel still work."""
+    assert page.evaluate("new Promise(done => requestAnimationFrame(() => done(1 + 1)))") == 2
+    notebook.run(2)
+    expect(notebook.output(2)).to_contain_text("alive")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "parent.document.body.innerHTML",
+        "top.document.cookie",
+        "document.cookie",
+        "localStorage.length",
+        "sessionStorage.length",
+        "await new Promise((yes, no) => { const r = indexedDB.open('x'); r.onsuccess = yes; r.onerror = no; })",
+        "await caches.keys()",
+        "top.jupyterapp.serviceManager",
+        "top.localStorage.length",
+        "top.location.href",
+        "top.frames[0].document.body.innerHTML",
+        "await navigator.serviceWorker.register('sw.js')",
+        "await fetch('/some/where/api/contents')",
+        "await fetch(document.referrer || 'http://127.0.0.1/')",
+        "await navigator.clipboard.readText()",
+        "new Function('return 1')()",
+    ],
+)
+def test_a_page_reaches_nothing_of_jupyter(
+    open_notebook: Open, work: Path, reading: dict[str, str], target: str
+) -> None:
+    assert reading[target].startswith("refused"), reading[target]
+
+
+@pytest.fixture(scope="module")
+def targets(request: pytest.FixtureRequest) -> list[str]:
+    marks = test_a_page_reaches_nothing_of_jupyter.pytestmark  # type: ignore[attr-defined]
+    return list(marks[0].args[1])
+
+
+@pytest.fixture
+def reading(open_notebook: Open, work: Path, targets: list[str], request: pytest.FixtureRequest) -> dict[str, str]:
+    """What became of each attempt; one page tries them all."""
+    cache = request.config.stash.setdefault(_READ, {})
+    if not cache:
+        script = "".join(f"await attempt('t{n}', async () => {each});" for n, each in enumerate(targets))
+        notebook = attacked(open_notebook, work, f"await begin(); {script} write('done', 'yes');")
+        app = app_in(notebook, 1)
+        expect(app.locator("#done")).to_have_text("yes")
+        cache.update({each: app.locator(f"#t{n}").inner_text() for n, each in enumerate(targets)})
+    return cache
+
+
+_READ = pytest.StashKey[dict[str, str]]()
+
+
+def test_no_request_leaves_the_page(open_notebook: Open, work: Path, stranger: Listener) -> None:
+    url = stranger.url
+    body = f"""
+      <img src="{url}/image"><link rel="stylesheet" href="{url}/style"><link rel="prefetch" href="{url}/prefetch">
+      <link rel="preload" as="image" href="{url}/preload"><script src="{url}/script"></script>
+      <style>@font-face {{ font-family: x; src: url({url}/font) }}
+      p {{ font-family: x; background: url({url}/css) }}</style>
+      <video src="{url}/video"></video><object data="{url}/object"></object><embed src="{url}/embed">
+      <iframe src="{url}/frame"></iframe><form action="{url}/form" method="post"><input name="a" value="b"></form>
+      <base href="{url}/"><p>text</p>
+    """
+    script = f"""
+      await begin();
+      await attempt("fetch", () => fetch("{url}/fetch"));
+      await attempt("beacon", () => {{ if (!navigator.sendBeacon("{url}/beacon")) throw new Error(); }});
+      await attempt("xhr", () => new Promise((yes, no) => {{
+        const x = new XMLHttpRequest(); x.onload = yes; x.onerror = () => no(new Error());
+        x.open("GET", "{url}/xhr"); x.send();
+      }}));
+      await attempt("socket", () => new Promise((yes, no) => {{
+        const s = new WebSocket("{url.replace("http", "ws")}/socket");
+        s.onopen = yes; s.onerror = () => no(new Error());
+      }}));
+      await attempt("events", () => new Promise((yes, no) => {{
+        const s = new EventSource("{url}/events"); s.onopen = yes; s.onerror = () => no(new Error());
+      }}));
+      await attempt("worker", () => new Promise((yes, no) => {{
+        const code = `fetch("{url}/worker").then(() => postMessage("reached"), () => postMessage(""))`;
+        const w = new Worker(URL.createObjectURL(new Blob([code])));
+        w.onmessage = ({{ data }}) => data ? yes() : no(new Error()); w.onerror = () => no(new Error());
+      }}));
+      await attempt("import", () => import("{url}/module"));
+      write("done", "yes");
+    """
+    notebook = attacked(open_notebook, work, script, body)
+    app = app_in(notebook, 1)
+    expect(app.locator("#done")).to_have_text("yes")
+    for name in ("fetch", "xhr", "socket", "events", "worker", "import"):
+        expect(app.locator(f"#{name}")).to_contain_text("refused")
+    expect(notebook.output(1)).to_contain_text("Blocked, since the app did not declare it")
+
+
+ADD = "document.body.insertAdjacentHTML('beforeend', {});"
+LINK = "const a = document.createElement('a'); a.href = URL_; document.body.append(a);"
+LEAVING = {
+    "location": "location.href = URL_",
+    "replace": "location.replace(URL_)",
+    "link": f"{LINK} a.click()",
+    "refresh": f"{ADD.format('`<meta http-equiv=refresh content=0;url=${URL_}>`')}",
+    "form": f"{ADD.format('`<form action=${URL_}></form>`')} document.forms[0].submit()",
+    "top": "try { top.location = URL_ } catch {}",
+    "target": f"{LINK} a.target = '_top'; a.click()",
+    "popup": "const w = window.open(URL_); if (w) w.location = URL_",
+    "download": f"{LINK} a.download = 'f'; a.click()",
+    "ping": f"{ADD.format('`<a href=# ping=${URL_}>`')} document.querySelector('a').click()",
+}
+
+
+@pytest.mark.parametrize("way", LEAVING)
+def test_a_page_cannot_leave_its_frame_or_open_another(
+    open_notebook: Open, page: Page, work: Path, stranger: Listener, way: str
+) -> None:
+    script = f"await begin(); const URL_ = '{stranger.url}/{way}'; {LEAVING[way]}; write('tried', 'yes');"
+    before = len(page.context.pages)
+    downloads: list[object] = []
+    page.on("download", lambda download: downloads.append(download))
+    notebook = attacked(open_notebook, work, script, "", "print('alive')")
+    expect_responsive(page, notebook)
+    page.wait_for_timeout(500)  # that nothing happens cannot be waited for
+    assert len(page.context.pages) == before and not downloads
+    assert stranger.url not in page.url
+
+
+def test_forged_messages_reach_neither_jupyter_nor_another_app(open_notebook: Open, page: Page, work: Path) -> None:
+    victim = apps.page("globalThis.heard = () => write('heard', seen.length); await begin(); write('ready', 'yes');")
+    apps.write(work / "pages", "victim", victim)
+    forge = """
+      await begin();
+      const forged = { jsonrpc: "2.0", method: "ui/notifications/tool-result", params: { content: [] } };
+      const walk = (frames, depth) => {
+        for (let i = 0; i < frames.length; i++) {
+          frames[i].postMessage(forged, "*");
+          frames[i].postMessage({ ipymcp: "frame" }, "*", [new MessageChannel().port1]);
+          if (depth) walk(frames[i].frames, depth - 1);
+        }
+      };
+      for (let i = 0; i < 20; i++) {
+        walk(top.frames, 2);
+        top.postMessage({ ipymcp: "frame" }, "*");
+        top.postMessage({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "add" } }, "*");
+      }
+      write("frames", top.frames.length);
+    """
+    apps.write(work / "pages", "attack", apps.page(forge))
+    cells = (f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.victim()", "mcp.apps.attack()")
+    notebook = open_notebook(*cells, "mcp.history()")
+    for index in range(3):
+        notebook.run(index)
+        if index == 1:
+            expect(app_in(notebook, 1).locator("#ready")).to_have_text("yes")
+    expect(app_in(notebook, 2).locator("#frames")).to_have_text("2")
+    expect(app_in(notebook, 1).locator("#heard").last).to_have_text("2")  # input and result, and no third
+    page.wait_for_timeout(300)
+    expect(app_in(notebook, 1).locator("#heard")).to_have_count(2)
+    notebook.run(3)
+    expect(notebook.output(3)).to_contain_text("attack")
+    expect(notebook.output(3)).not_to_contain_text("add")
+
+
+def test_an_app_calls_only_tools_of_its_own_server_that_are_for_apps(open_notebook: Open, work: Path) -> None:
+    script = """
+      await begin();
+      for (const name of ["demo.echo", "echo", "secret", "refresh", "../demo/echo"]) {
+        const { error, result } = await request("tools/call", { name, arguments: { text: "x" } });
+        write(`tool-${name.replace(/\\W/g, "-")}`, error?.message ?? result.content[0].text);
+      }
+      for (const method of ["sampling/createMessage", "roots/list", "logging/setLevel", "initialize", "app_agree"]) {
+        const { error } = await request(method);
+        write(method.replace(/\\W/g, "-"), error.code);
+      }
+      const { result } = await request("tools/list");
+      write("listed", result.tools.map((each) => each.name).join());
+    """
+    apps.write(work / "pages", "attack", apps.page(script))
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}\n%mcp load demo;", "mcp.apps.attack()")
+    notebook.run(0)
+    notebook.run(1)
+    app = app_in(notebook, 1)
+    expect(notebook.output(1)).to_contain_text("An app wants to run apps.refresh")
+    notebook.output(1).get_by_role("button", name="Allow once").click()
+    expect(app.locator("#listed")).to_have_text("attack,add,refresh")
+    expect(app.locator("#tool-refresh")).to_have_text("fresh")
+    expect(app.locator("#tool-secret")).to_contain_text("is for models only")
+    for name in ("demo-echo", "echo", "---demo-echo"):
+        expect(app.locator(f"#tool-{name}")).to_contain_text("has no tool")
+    for method in ("sampling-createMessage", "roots-list", "logging-setLevel", "initialize", "app_agree"):
+        expect(app.locator(f"#{method}")).to_have_text("-32601")
+
+
+FOREVER = "for (;;) { for (let i = 0; i < 500; i++) SEND; await new Promise(setTimeout); }"
+FLOODS = {
+    "10 MB": "send({ method: 'notifications/message', params: { data: 'x'.repeat(100_000_000) } });",
+    "1,000 messages": FOREVER.replace("SEND", "send({ method: 'x' })"),
+    "100 levels": "let deep = []; for (let i = 0; i < 1000; i++) deep = [deep]; send({ method: 'x', params: { deep } })",
+}
+
+
+@pytest.mark.parametrize("why", FLOODS)
+def test_a_flooding_app_is_stopped_with_a_line(open_notebook: Open, page: Page, work: Path, why: str) -> None:
+    notebook = attacked(open_notebook, work, f"await begin(); {FLOODS[why]}", "", "print('alive')")
+    expect(notebook.output(1)).to_contain_text(STOPPED)
+    expect(notebook.output(1)).to_contain_text(why)
+    expect(notebook.output(1).locator(".ipymcp-app-frame")).to_have_count(0)
+    expect_responsive(page, notebook)
+
+
+def test_a_flood_past_the_frame_is_stopped_too(open_notebook: Open, page: Page, work: Path) -> None:
+    flood = FOREVER.replace("SEND", "top.postMessage('x', '*')")
+    notebook = attacked(open_notebook, work, f"await begin(); {flood}", "", "print('alive')")
+    expect(notebook.output(1)).to_contain_text(STOPPED)
+    expect_responsive(page, notebook)
+
+
+def test_an_endless_loop_is_stopped_and_the_page_goes_on(open_notebook: Open, page: Page, work: Path) -> None:
+    notebook = attacked(
+        open_notebook, work, "await begin(); setTimeout(() => { for (;;); }, 200);", "", "print('alive')"
+    )
+    expect_responsive(page, notebook)
+    expect(notebook.output(1)).to_contain_text("it did not respond for 15 seconds")
+    expect_responsive(page, notebook)
