@@ -101,7 +101,7 @@ export class AppView {
       for (const oldest of [...pages.keys()].slice(0, -MAX_PAGES)) pages.delete(oldest);
       this.show(opened, html);
     } catch (error) {
-      this.say(problemText(problemOf(error)), [[trans.__("Try again"), () => void this.open()]]);
+      this.say(problemText(problemOf(error)), this.retry(trans.__("Try again")));
     }
   }
 
@@ -135,7 +135,7 @@ export class AppView {
       this.end();
       await this.open();
     } catch (error) {
-      this.say(problemText(problemOf(error)), [[trans.__("Try again"), () => void this.open()]]);
+      this.say(problemText(problemOf(error)), this.retry(trans.__("Try again")));
     }
   }
 
@@ -172,6 +172,10 @@ export class AppView {
     this.isFirst = false;
   }
 
+  private retry(label: string): [string, () => void][] {
+    return [[label, () => void this.open()]];
+  }
+
   private end(): void {
     this.question?.();
     this.setMode("inline");
@@ -187,7 +191,7 @@ export class AppView {
     this.end();
     this.drawHead();
     this.panel.request("app_close", { app: this.options.app }).catch(() => undefined);
-    this.say(trans.__("The app is closed."), [[trans.__("Show again"), () => void this.open()]]);
+    this.say(trans.__("The app is closed."), this.retry(trans.__("Show again")));
   };
 
   private stopped(reason: StopReason): void {
@@ -201,7 +205,7 @@ export class AppView {
     };
     this.end();
     this.drawHead();
-    this.say(trans.__("The app was stopped: %1.", why[reason]), [[trans.__("Show again"), () => void this.open()]]);
+    this.say(trans.__("The app was stopped: %1.", why[reason]), this.retry(trans.__("Show again")));
     const params = { level: "warning", data: trans.__("stopped: %1", why[reason]) };
     this.panel
       .request("app_request", { app: this.options.app, method: "notifications/message", params })
