@@ -502,10 +502,8 @@ def _limit(error: Exception, limits: Limits, spent: Usage) -> McpError:
     if "dollars" in text:
         if spent.unpriced:
             return McpError("stopped: the price of a response is unknown", hint="limit tokens instead of dollars")
-        name, what = (
-            "dollars",
-            f"it cost about {dollars(spent.dollars)}, and {dollars(limits.dollars or 0)} are allowed",
-        )
+        most = dollars(limits.dollars or 0)
+        name, what = "dollars", f"it cost about {dollars(spent.dollars)}, more than {most}"
     if "request_limit" in text:
         name, what = "rounds", f"{limits.rounds} rounds were not enough"
     elif "tool_calls_limit" in text:
