@@ -77,10 +77,10 @@ class ServerTools(NotPicklable):
     def __dir__(self) -> list[str]:
         session = self._session()
         offered = RESERVED_SERVER if session.client is None else RESERVED_SERVER & session.client.capabilities.keys()
-        return sorted([*session.catalog.aliases, *offered])
+        return sorted([*(entry.alias for entry in session.catalog.for_people()), *offered])
 
     def _ipython_key_completions_(self) -> list[str]:
-        return list(self._session().catalog.tools)
+        return [entry.name for entry in self._session().catalog.for_people()]
 
     def __repr__(self) -> str:
         return repr(self._table())

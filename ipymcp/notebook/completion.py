@@ -708,7 +708,7 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
         case "tool" | "prompt":
             return _dotted(context.kind, partial, mcp), "function"
         case "tool-name":
-            return (tool for session in host.sessions.values() for tool in session.catalog.tools), "function"
+            return (one.name for session in host.sessions.values() for one in session.catalog.for_people()), "function"
         case "resource":
             session = _session(context.server, mcp)
             keys = _keys(mcp[session.name].resources) if session else ()
@@ -757,7 +757,7 @@ def _dotted(kind: Literal["tool", "prompt"], partial: str, mcp: Mcp) -> Iterator
         if not partial.startswith(f"{name}."):
             yield f"{name}."
         elif kind == "tool":
-            yield from (f"{name}.{tool}" for tool in session.catalog.tools)
+            yield from (f"{name}.{one.name}" for one in session.catalog.for_people())
         else:
             yield from (f"{name}.{prompt}" for prompt in look_quickly(host_of(mcp), session, "prompts").prompts)
 

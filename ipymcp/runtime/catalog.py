@@ -78,6 +78,11 @@ class Catalog(Struct, frozen=True):
         """A tool by its exact name, else by its alias."""
         return self.tools.get(name) or self.aliases.get(name)
 
+    def for_people(self) -> list[ToolEntry]:
+        """The tools except those that only apps are to call, which can still be called by name."""
+        tools = self.tools.values()
+        return [one for one in tools if not len(one.definition.meta) or one.app.is_for_models]
+
     def find_prompt(self, name: str) -> PromptEntry | None:
         """A prompt by its exact name, else by its alias."""
         return self.prompts.get(name) or self.prompt_aliases.get(name)

@@ -269,7 +269,7 @@ FOREVER = "for (;;) { for (let i = 0; i < 500; i++) SEND; await new Promise(setT
 FLOODS = {
     "10 MB": "send({ method: 'notifications/message', params: { data: 'x'.repeat(100_000_000) } });",
     "1,000 messages": FOREVER.replace("SEND", "send({ method: 'x' })"),
-    "100 levels": "let deep = []; for (let i = 0; i < 1000; i++) deep = [deep]; send({ method: 'x', params: { deep } })",
+    "100 levels": "let deep = []; for (let i = 0; i < 500; i++) deep = [deep]; send({ method: 'x', params: { deep } })",
 }
 
 

@@ -1,6 +1,7 @@
 """An immutable snapshot of one server's tools."""
 
 import pytest
+from msgspec import Raw
 
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import EMPTY
@@ -30,3 +31,10 @@ def test_an_exact_name_goes_before_another_tools_alias() -> None:
     catalog = EMPTY.with_tools("fs", definitions("a-b", "a_b"), pytest.fail)
     assert catalog.find("a_b").name == "a_b"
     assert catalog.find("a_b_2").name == "a-b"
+
+
+def test_a_tool_for_apps_only_is_found_by_name_and_not_offered() -> None:
+    hidden = ToolDefinition(name="refresh", meta=Raw(b'{"ui": {"visibility": ["app"]}}'))
+    catalog = EMPTY.with_tools("fs", [*definitions("read"), hidden], pytest.fail)
+    assert [entry.name for entry in catalog.for_people()] == ["read"]
+    assert catalog.find("refresh") is not None
