@@ -11,7 +11,7 @@ from glob import escape
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from ipymcp.masking import masks
@@ -181,10 +181,21 @@ class ApprovalPage(QuestionPage, frozen=True, tag="approve"):
     """The key of the card in a cell's output that shows the page; empty for none."""
 
     def read(self, reply: PageReply) -> PageReply:
-        """Check that the answer is among those of the page."""
+        """Check that the answer is among those of the page, and arguments that the user changed."""
         if reply.answer not in self.answers:
             raise ValueError(f"an answer is one of {', '.join(self.answers)}")
-        return PageReply(answer=reply.answer)
+        if reply.content is None:
+            return PageReply(answer=reply.answer)
+        call, *others = self.calls
+        if others or call.schema is None or reply.answer != "once":
+            raise ValueError("the arguments of these calls cannot be changed")
+        from ipymcp.schema.tool_schema import ToolSchema
+
+        schema = ToolSchema(call.schema, server=call.server, tool=call.tool)
+        problems = schema.problems(reply.content)
+        if problems:
+            raise InvalidFields([{"path": [*one.path], "message": visible(one.problem)} for one in problems])
+        return PageReply(answer=reply.answer, content=schema.check(reply.content))
 
 
 class TrustPage(QuestionPage, frozen=True, tag="trust"):
@@ -250,6 +261,8 @@ class WantedCall(Struct, frozen=True):
     """Python code that the call would run in this kernel; it is shown completely."""
     count: int = 1
     """The number of calls, of which this is the first; 0 if unknown."""
+    schema: dict[str, Any] | None = None
+    """The JSON Schema of the arguments if the user may change them; else None."""
 
     @property
     def sentence(self) -> str:
@@ -274,6 +287,8 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
     """The possible answers."""
     card: str = ""
     """The key of the card with the question in a cell's output; empty for none."""
+    edits: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Receives the arguments of the call, if the user allows it once with others."""
 
     def ask(self, show: Show) -> ApprovalAnswer | None:
         """Show the calls."""
@@ -288,7 +303,16 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
             for call in self.calls
         )
         title = calls[0].sentence if len(calls) == 1 else f"{sum(one.count for one in calls):,} calls need your consent"
-        return show(ApprovalPage(calls[0].server, title, "", calls, self.answers, self.card)).answer
+        reply = show(ApprovalPage(calls[0].server, title, "", calls, self.answers, self.card))
+        if reply.content is not None:
+            own, masked = self.calls[0].arguments, calls[0].arguments
+            edited = {
+                name: own[name] if name in own and value == masked.get(name) else value
+                for name, value in reply.content.items()
+            }  # what was shown masked and left alone is sent as it was
+            if edited != own:
+                self.edits.append(edited)
+        return reply.answer
 
     def summary(self, answer: ApprovalAnswer | None) -> str:
         """The calls and the decision; none if a card shows them."""

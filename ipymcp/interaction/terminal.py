@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.interaction.forms import MISSING, NO, YES, CannotDraw, Field, read_choice, read_form
-from ipymcp.interaction.questions import Action, ApprovalPage, FormPage, LinkPage, PageReply, TrustPage
+from ipymcp.interaction.questions import Action, ApprovalPage, FormPage, InvalidFields, LinkPage, PageReply, TrustPage
 from ipymcp.masking import masks
 from ipymcp.protocol import types
 from ipymcp.text import cut, one_line, shortened, unmasked_line, visible
@@ -169,8 +169,32 @@ def _show_approval(page: ApprovalPage) -> PageReply:
             _print_unmasked(f"  │ {line}")
     _print_unmasked(" · ".join(_MEANINGS[answer] for answer in page.answers))
     prompt = "allow? [no] " if len(page.calls) == 1 else f"allow these {len(page.calls)}? [no] "
-    typed = read_choice(prompt, {answer: _ABBREVIATIONS.get(answer, ()) for answer in page.answers}, "no")
+    choices = {answer: _ABBREVIATIONS.get(answer, ()) for answer in page.answers}
+    if page.calls[0].schema is not None and len(page.calls) == 1:
+        _print("edit (once, with other arguments)")
+        choices |= {"edit": ()}
+    typed = read_choice(prompt, choices, "no")
+    if typed == "edit":
+        return _edited(page)
     return PageReply(answer=next(answer for answer in (*page.answers, "no") if answer == typed))
+
+
+def _edited(page: ApprovalPage) -> PageReply:
+    """Ask for other arguments until they fit the tool's schema; an empty line denies the call."""
+    while True:
+        text = input("arguments as a JSON object (Enter: deny the call): ").strip()
+        if not text:
+            return PageReply(answer="no")
+        try:
+            content = types.loads(text.encode())
+            if types.is_object(content):
+                return page.read(PageReply(answer="once", content=content))
+            _print("  this is not a JSON object")
+        except InvalidFields as invalid:
+            for error in invalid.errors:
+                _print(f"  {'.'.join(map(str, error['path']))}: {error['message']}".replace("  : ", "  "))
+        except ValueError as error:
+            _print(f"  this is not JSON: {error}")
 
 
 def _show_trust(page: TrustPage) -> PageReply:

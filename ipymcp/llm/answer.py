@@ -193,6 +193,8 @@ class ModelCall(Struct):
     """Whether the answer was stopped before the call ended."""
     sent: dict[str, Any] | None = None
     """The arguments that were sent to the tool, by its own names; None if nothing was."""
+    is_edited: bool = False
+    """Whether the user changed the arguments before the call was made."""
 
     @property
     def state(self) -> CallState:
@@ -219,11 +221,12 @@ class ModelCall(Struct):
     def _details(self) -> list[str]:
         """The user's answer, the state in a word, and the duration unless it is too short to matter."""
         took = f"{self.seconds:.1f} s" if self.seconds >= _MIN_SECONDS else ""
+        edited = "you changed the arguments" if self.is_edited else ""
         details: dict[CallState, list[str]] = {
             "running": [],
             "waiting": [_WAITING],
-            "done": [self.decision, took],
-            "failed": [self.decision, "failed", took],
+            "done": [self.decision, edited, took],
+            "failed": [self.decision, edited, "failed", took],
             "refused": [self.decision or "refused"],
             # An interrupt also closes the question, before or after it stops the call.
             "cancelled": [self.decision if self.decision != DECISIONS[None] else "", "cancelled"],
@@ -251,7 +254,7 @@ class ModelCall(Struct):
 
     def _arguments_html(self, *, is_whole: bool) -> str:
         """The arguments as names and values; as text if they are not an object."""
-        given = read_json_object(self.arguments)
+        given = self.sent if self.is_edited else read_json_object(self.arguments)
         if given is None:
             return text_html(str(self.arguments) if is_whole else _shortened(str(self.arguments)))
         texts = {name: value if isinstance(value, str) else _json(value) for name, value in masks.json(given).items()}

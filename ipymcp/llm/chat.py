@@ -764,6 +764,7 @@ class CallCard:
 
     def sends(self, arguments: Mapping[str, Any]) -> None:
         """Note the arguments that the tool is sent."""
+        self.call.is_edited = self.call.sent is not None
         self.call.sent = dict(arguments)
 
     def answered(self, answer: ApprovalAnswer | None) -> None:

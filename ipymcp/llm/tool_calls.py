@@ -19,6 +19,7 @@ from ipymcp.llm.prompt_values import Described
 from ipymcp.llm.providers import PLAIN
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
 from ipymcp.llm.schemas import restore_names
+from ipymcp.protocol import types
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.runtime.call import CallOptions
 from ipymcp.security.rules import hints
@@ -186,7 +187,17 @@ class ToolCallRunner:
             card: Shows the call.
             origin: The call's origin, if it differs from the runner's.
         """
-        origin = origin or self._origin
+        edited: list[bytes] = []
+        outcome = await self._run(request, card, origin or self._origin, edited)
+        if edited:
+            sent = stripped(edited[-1].decode("utf-8", "replace"))[:MAX_LENGTH]
+            note = f"The user changed the arguments of this call. It was made with {sent}."
+            outcome = replace(outcome, text=f"{note}\n{outcome.text}")
+        return outcome
+
+    async def _run(
+        self, request: ToolCallRequest, card: Card | None, origin: CallOrigin, edited: list[bytes]
+    ) -> ToolCallOutcome:
         try:
             found = self._selection.find(request.name)
             arguments = read_arguments(request.arguments)
@@ -197,7 +208,9 @@ class ToolCallRunner:
             renamed = self._maker.declarer.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._limiter(session.name, session.definition.concurrency).entered(writes=not only_reads):
-                return await self._run_tool(request, session, entry, restore_names(arguments, renamed), card, origin)
+                return await self._run_tool(
+                    request, session, entry, restore_names(arguments, renamed), card, origin, edited
+                )
         except McpError as error:
             if quotes_server(error) and not isinstance(error, ToolError):  # its call has recorded the source
                 self.conversation.received(source_of_value(error))
@@ -216,6 +229,7 @@ class ToolCallRunner:
         arguments: Mapping[str, Any],
         card: Card | None,
         origin: CallOrigin,
+        edited: list[bytes],
     ) -> ToolCallOutcome:
         options = session.call_options.changed(None, None, None, "model", origin.turn)
         options = replace(options, model=origin.model, conversation=self.conversation, card=card)
@@ -224,11 +238,17 @@ class ToolCallRunner:
         if card is not None:
             card.sends(arguments)
         call = await asyncio.to_thread(self._maker.prepare, entry, options, arguments)
+        prepared = call.arguments
         try:
             await call.run_on_loop()
         except asyncio.CancelledError:
             call.cancel()
             raise
+        finally:
+            if call.arguments != prepared:
+                edited.append(call.arguments)
+                if card is not None:
+                    card.sends(types.loads(call.arguments))
         return await asyncio.to_thread(lambda: self._read(request, call.result(), call.number))
 
     def _limiter(self, name: str, limit: int = 1) -> ReadWriteLimiter:

@@ -96,12 +96,12 @@ class AccessControl:
 
     def permit(
         self, session: ServerFacts, entry: ToolEntry, options: CallOptions, arguments: bytes
-    ) -> Callable[[Callable[[str], None]], Coroutine[Any, Any, None]] | None:
+    ) -> Callable[[Callable[[str], None]], Coroutine[Any, Any, bytes | None]] | None:
         """Check whether a call may be made; from any thread, without waiting.
 
         Returns:
             A coroutine function that asks the user on the background loop, if that is needed; its argument is told the
-            question with its answer.
+            question with its answer. It returns the arguments to send instead, if the user changed them.
 
         Raises:
             PolicyError: The call is not allowed.
@@ -115,8 +115,10 @@ class AccessControl:
         if verdict.notice:
             self._notify_once(verdict)
         if verdict.decision == "ask":
+            from ipymcp.runtime.catalog import ToolEntry as ServerTool  # not of the notebook
             from ipymcp.security.approvals import PendingApproval
 
+            is_editable = options.caller == "model" and isinstance(entry, ServerTool)
             pending = PendingApproval(
                 entry,
                 rights,
@@ -126,6 +128,7 @@ class AccessControl:
                 options.conversation,
                 options.card,
                 options.batch,
+                is_editable,
             )
             return partial(self._approvals.obtain, pending)
         return None

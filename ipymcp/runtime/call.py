@@ -165,7 +165,7 @@ class CallServices(msgspec.Struct, eq=False):
 
 
 if TYPE_CHECKING:
-    Consent: TypeAlias = Callable[[Callable[[str], None]], Coroutine[Any, Any, None]]
+    Consent: TypeAlias = Callable[[Callable[[str], None]], Coroutine[Any, Any, bytes | None]]
     """Asks the user whether a call may be made; its argument is told the question with its answer."""
 
 
@@ -288,7 +288,7 @@ class Call(Generic[T]):
         """Whether it is to be sent again once the session is open."""
         self._client: Client | None = None
         self._consent = consent
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[bytes | None] | None = None
         """Asks for the user's consent, while that is open."""
         self._receiver = receiver
         self._hooks = hooks
@@ -561,7 +561,9 @@ class Call(Generic[T]):
         """Run the user's function and wait for the user's consent; its time counts from then on."""
         asking = self._asking = asyncio.ensure_future(self._obtain())
         try:
-            await asking
+            edited = await asking
+            if edited is not None:
+                self.arguments = edited
             if self._asking is not asking:  # cancelled while the answer came
                 raise self._cancelled()
         except (McpError, asyncio.CancelledError) as error:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ipymcp.errors import PolicyError
 from ipymcp.interaction.questions import ALLOWING, ApprovalQuestion, WantedCall, beforehand
 from ipymcp.protocol import types
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.security.untrusted import Conversation
 
 
+_MAX_SCHEMA_BYTES = 100_000
 _TOGETHER = 0.02
 """Seconds without another pending approval after which the question is asked."""
 
@@ -41,6 +44,10 @@ class PendingApproval:
     """The card that shows the call."""
     batch: CallBatch | None = None
     """The batch that the consent covers, of which this is the first call."""
+    is_editable: bool = False
+    """Whether the user may change the arguments."""
+    edited: bytes | None = field(init=False, default=None)
+    """The arguments as the user changed them."""
     outcome: asyncio.Future[None] = field(init=False)
     asked: Callable[[str], None] = field(init=False)
     """Is told the question with its answer."""
@@ -82,8 +89,8 @@ class Approvals:
         self._pending: list[PendingApproval] = []
         self._asking: asyncio.Task[None] | None = None
 
-    async def obtain(self, approval: PendingApproval, asked: Callable[[str], None]) -> None:
-        """Wait for the user's consent.
+    async def obtain(self, approval: PendingApproval, asked: Callable[[str], None]) -> bytes | None:
+        """Wait for the user's consent. Returns the arguments to send instead, if the user changed them.
 
         Args:
             approval: The call.
@@ -97,6 +104,7 @@ class Approvals:
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask_all())
         await approval.outcome
+        return approval.edited
 
     async def _ask_all(self) -> None:
         while self._pending:
@@ -136,6 +144,8 @@ class Approvals:
         summary = ApprovalQuestion(question.calls, question.answers).summary(answer)  # also where a card shows it
         for approval in pending:
             approval.asked(summary)
+            if question.edits and answer == "once":
+                approval.edited = types.encode(question.edits[-1])
             self._apply(answer, approval)
 
     async def _answer(self, question: ApprovalQuestion, approvals: Sequence[PendingApproval]) -> ApprovalAnswer | None:
@@ -189,7 +199,10 @@ class Approvals:
             answers.insert(1, "answer")
         cards = [approval.card.key for approval in approvals if approval.card is not None]
         card = next(filter(None, reversed(cards)), "")
-        return ApprovalQuestion(tuple(map(self._wanted, approvals)), tuple(answers), card)
+        calls = tuple(map(self._wanted, approvals))
+        if len(approvals) == 1 and approvals[0].is_editable and approvals[0].batch is None:
+            calls = (replace(calls[0], schema=_schema(approvals[0])),)
+        return ApprovalQuestion(calls, tuple(answers), card)
 
     def _wanted(self, approval: PendingApproval) -> WantedCall:
         described = hint_words(hints(approval.entry, approval.rights))
@@ -241,6 +254,13 @@ class Approvals:
         if answer in ALLOWING and self._taint(approval) and approval.conversation is not None:
             self._policy.agree(approval.conversation, approval.rights, None if answer == "server" else approval.entry)
         approval.granted()
+
+
+def _schema(approval: PendingApproval) -> dict[str, Any] | None:
+    """The schema of a form for the arguments; None if it is not one, or too large to send."""
+    raw = approval.entry.definition.inputSchema
+    schema = types.loads(raw) if len(raw) <= _MAX_SCHEMA_BYTES else None
+    return schema if types.is_object(schema) else None
 
 
 def _order(approval: PendingApproval) -> int:

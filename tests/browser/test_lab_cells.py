@@ -106,3 +106,23 @@ def test_the_cell_that_runs_is_not_edited_and_what_outputs_say_is_doubted(open_a
     notebook.run(1)
     expect(notebook.output(1)).to_contain_text("is running or waits to run, and cannot be edited now")
     assert sources(notebook)[1] == source
+
+
+@pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
+def test_the_arguments_of_a_call_are_edited_in_its_card(app: str, open_answering: Answering, page: Page) -> None:
+    notebook = open_answering('demo__query({"table": "penguins", "limit": 3})', app)
+    notebook.run(0)
+    notebook.begin(1)
+    question = notebook.output(1).get_by_role("alertdialog")
+    question.get_by_role("button", name="Edit arguments").click()
+    limit = question.get_by_label("limit")
+    expect(limit).to_have_value("3")
+    limit.fill("-1")
+    question.get_by_role("button", name="Allow once with these arguments").click()
+    expect(limit).to_have_attribute("aria-invalid", "true")
+    limit.fill("2")
+    question.get_by_role("button", name="Allow once with these arguments").click()
+    notebook.until_idle()
+    expect(notebook.output(1)).to_contain_text("demo.query · allowed once · you changed the arguments")
+    expect(notebook.output(1)).to_contain_text("The user changed the arguments of this call.")
+    expect(notebook.output(1)).to_contain_text('"limit":2')

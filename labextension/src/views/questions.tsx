@@ -12,6 +12,7 @@ import type {
   ApprovalPage,
   FieldError,
   FormPage,
+  JsonObject,
   QuestionHead,
   QuestionRow,
   TrustPage,
@@ -189,6 +190,13 @@ const answerLabels = (): { [A in ApprovalAnswer]: string } => ({
 
 function Approve({ question, answer }: { question: QuestionHead & ApprovalPage; answer: SendAnswer }): JSX.Element {
   const { calls, answers } = question;
+  const [isEditing, setEditing] = useState(false);
+  const [call] = calls;
+  const schema = calls.length === 1 ? call?.schema : null;
+  if (isEditing && call && schema) {
+    const cancel = (): void => setEditing(false);
+    return <EditArguments question={question.id} call={call} schema={schema} answer={answer} onCancel={cancel} />;
+  }
   const choose = {
     offered: answers,
     send: (value: ApprovalAnswer) => void answer({ question: question.id, answer: value }),
@@ -201,8 +209,56 @@ function Approve({ question, answer }: { question: QuestionHead & ApprovalPage; 
       <div class="mcp-actions">
         <AnswerButton first="once" others={["answer", "notebook", "server", "always"]} primary {...choose} />
         <AnswerButton first="no" others={["never"]} {...choose} />
+        {schema && (
+          <Button quiet onClick={() => setEditing(true)}>
+            {trans.__("Edit arguments")}
+          </Button>
+        )}
       </div>
     </>
+  );
+}
+
+/** A form of the arguments of a model's call, which the user allows once with what it says. */
+function EditArguments({
+  question,
+  call,
+  schema,
+  answer,
+  onCancel,
+}: {
+  question: string;
+  call: WantedCall;
+  schema: JsonObject;
+  answer: SendAnswer;
+  onCancel(): void;
+}): JSX.Element {
+  const [form, setForm] = useState<FormState>({ value: call.arguments, hasInvalidJson: false });
+  const [errors, setErrors] = useState(NO_ERRORS);
+  const handleChange = useCallback((state: FormState) => setForm(state), []);
+  const allow = async (): Promise<void> => {
+    if (form.hasInvalidJson) return setErrors([{ path: [], message: trans.__("Some fields contain invalid JSON.") }]);
+    const content = argumentsOf(form.value, schema);
+    const value = await answer({ question, answer: "once", content });
+    const found = (value as { errors?: FieldError[] } | null | undefined)?.errors;
+    setErrors(found?.length ? found : NO_ERRORS);
+  };
+  return (
+    <SchemaForm
+      schema={schema}
+      initial={call.arguments}
+      errors={errors}
+      onChange={handleChange}
+      onSubmit={() => void allow()}
+      empty={trans.__("no arguments")}
+    >
+      <Button primary onClick={() => void allow()}>
+        {trans.__("Allow once with these arguments")}
+      </Button>
+      <Button quiet onClick={onCancel}>
+        {trans.__("Back")}
+      </Button>
+    </SchemaForm>
   );
 }
 
