@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -118,7 +118,7 @@ class AccessControl:
             from ipymcp.runtime.catalog import ToolEntry as ServerTool  # not of the notebook
             from ipymcp.security.approvals import PendingApproval
 
-            is_editable = options.caller == "model" and isinstance(entry, ServerTool)
+            is_editable = options.caller == "model" and isinstance(cast("object", entry), ServerTool)
             pending = PendingApproval(
                 entry,
                 rights,
