@@ -275,17 +275,11 @@ export class AppView {
   }
 
   private sayBlocked(uri: string, directive: string): void {
-    const key = `${directive} ${uri}`;
-    if (this.blocked.has(key) || this.blocked.size >= 3) return;
-    this.blocked.add(key);
-    const { opened } = this;
-    if (uri === "eval" || uri === "wasm-eval") {
-      const text = trans.__("The app wants to run code that it makes while it runs (eval), which is off.");
-      const allow = (): void => void this.agree(opened?.hash ?? "", opened?.is_granted ?? false, true);
-      this.addBar(text, opened?.may_agree ? [[trans.__("Allow for this app"), allow]] : [], true);
-    } else {
-      this.addBar(trans.__("Blocked, since the app did not declare it: %1 (%2)", visible(uri), directive), [], true);
-    }
+    if (this.blocked.has(uri) || this.blocked.size >= 4) return;
+    this.blocked.add(uri);
+    // Many libraries only try whether they may, so this is no warning.
+    if (uri === "eval" || uri === "wasm-eval") return this.drawHead();
+    this.addBar(trans.__("Blocked, since the app did not declare it: %1 (%2)", visible(uri), directive), [], true);
   }
 
   // -- size, mode and theme
@@ -357,6 +351,14 @@ export class AppView {
           buttons.push(button(trans.__("Full screen"), () => this.setMode("fullscreen")));
         }
         if (modes.includes("pip")) buttons.push(button(trans.__("Corner"), () => this.setMode("pip")));
+      }
+      if (opened?.may_agree && (this.blocked.has("eval") || this.blocked.has("wasm-eval"))) {
+        const allow = button(
+          trans.__("Allow eval"),
+          () => void this.agree(opened.hash, opened.is_granted ?? false, true),
+        );
+        allow.title = trans.__("The app tried to run code that it makes while it runs, which is off.");
+        buttons.unshift(allow);
       }
       buttons.push(button(trans.__("Close"), () => void this.close()));
     }
