@@ -238,14 +238,13 @@ class ToolCallRunner:
         if card is not None:
             card.sends(arguments)
         call = await asyncio.to_thread(self._maker.prepare, entry, options, arguments)
-        prepared = call.arguments
         try:
             await call.run_on_loop()
         except asyncio.CancelledError:
             call.cancel()
             raise
         finally:
-            if call.arguments != prepared:
+            if call.is_edited:
                 edited.append(call.arguments)
                 if card is not None:
                     card.sends(types.loads(call.arguments))

@@ -243,6 +243,7 @@ class Call(Generic[T]):
         "arguments",
         "cell",
         "done",
+        "is_edited",
         "number",
         "options",
         "progress",
@@ -270,6 +271,8 @@ class Call(Generic[T]):
         self.session = session
         self.tool = tool
         self.arguments = arguments
+        self.is_edited = False
+        """Whether the user changed the arguments in the question."""
         self.options = options
         self.progress: Progress | None = None
         """The last progress reported."""
@@ -563,7 +566,7 @@ class Call(Generic[T]):
         try:
             edited = await asking
             if edited is not None:
-                self.arguments = edited
+                self.arguments, self.is_edited = edited, True
             if self._asking is not asking:  # cancelled while the answer came
                 raise self._cancelled()
         except (McpError, asyncio.CancelledError) as error:
@@ -586,11 +589,12 @@ class Call(Generic[T]):
         """Whether something has to agree to it before it is sent: a function of the user, or the user."""
         return self._consent is not None or self._hooks is not None
 
-    async def _obtain(self) -> None:
+    async def _obtain(self) -> bytes | None:
         if self._hooks is not None:
             self._consent = await self._hooks.before(self)
         if self._consent is not None:
-            await self._consent(self.note_question)
+            return await self._consent(self.note_question)
+        return None
 
     async def _conclude(self) -> T:
         """Run the user's function after the call, once, on the background loop."""
