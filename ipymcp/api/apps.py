@@ -56,7 +56,7 @@ _INVALID, _NO_METHOD = -32602, -32601
 class AppDisplay(Protocol):
     """Displays apps in the current cell."""
 
-    def __call__(self, app: App, height: int | None, display_mode: DisplayMode) -> None:
+    def __call__(self, app: OpenApp, height: int | None, display_mode: DisplayMode) -> None:
         """Display an app.
 
         Args:
@@ -70,36 +70,33 @@ class AppDisplay(Protocol):
 class App(NotPicklable):
     """The interactive page of a result, shown in the cell: `r.app.show()`, `r.app.context`, `r.app.on_update(f)`."""
 
-    def __init__(self, apps: Apps, number: int, session: ServerSession, entry: ToolEntry, arguments: bytes) -> None:
-        self._apps = apps
-        self._digest = session.digest
-        self._entry = entry
-        self._arguments = arguments
-        self._result: bytes = b"null"
-        self._context: Any = None
-        self._listeners: list[Callable[[Any], Any]] = []
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self.number = number
-        """Identifies it in this kernel."""
-        self.uri = entry.app.uri
-        """The resource of the page."""
-        self.is_closed = False
-        """Whether it was closed, by the user or by itself; showing it again opens it."""
+    def __init__(self, opened: OpenApp) -> None:
+        self._open = opened
 
     @property
     def server(self) -> str:
         """The server's name."""
-        return self._entry.server
+        return self._open.server
 
     @property
     def tool(self) -> str:
         """The exact name of the tool."""
-        return self._entry.name
+        return self._open.tool
+
+    @property
+    def uri(self) -> str:
+        """The resource of the page."""
+        return self._open.uri
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, by the user or by itself; showing it again opens it."""
+        return self._open.is_closed
 
     @property
     def context(self) -> Any:
         """The app's latest words for the model (`ui/update-model-context`): data, else text; None before."""
-        return self._context
+        return self._open.context
 
     @checked(height=COUNT.or_none, display_mode=one_of("inline", "fullscreen", "pip"))
     def show(self, *, height: int | None = None, display_mode: DisplayMode = "inline") -> None:
@@ -109,26 +106,68 @@ class App(NotPicklable):
             height: Pixels; by default the height that the app wants.
             display_mode: Where it is shown first: in the cell, over the whole page, or in a corner of it.
         """
-        self._apps.display(self, height, display_mode)
+        self._open.show(height, display_mode)
 
     @checked(function=FUNCTION)
     def on_update(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Call a function with each new `.context`, on a background thread; it may be a coroutine function."""
-        self._listeners.append(function)
+        self._open.listeners.append(function)
         return function
 
     async def closed(self) -> None:
         """Wait until the app is closed, by the user or by itself."""
+        await self._open.closed()
+
+    def __repr__(self) -> str:
+        return one_line(f"<app of {self.server}.{self.tool}, {self.uri}>")
+
+
+class OpenApp:
+    """An app as the panel holds it, on the background loop.
+
+    Args:
+        apps: The apps of its host.
+        number: Identifies it in this kernel.
+        session: The server.
+        entry: The tool whose result it shows.
+        arguments: The JSON of the call's arguments.
+        result: The JSON of the call's result.
+    """
+
+    def __init__(
+        self, apps: Apps, number: int, session: ServerSession, entry: ToolEntry, arguments: bytes, result: bytes
+    ) -> None:
+        self.number = number
+        self.server = entry.server
+        """The server's name."""
+        self.tool = entry.name
+        """The exact name of the tool."""
+        self.uri = entry.app.uri
+        """The resource of the page."""
+        self.digest = session.digest
+        """The digest of the server's definition."""
+        self.entry = entry
+        self.context: Any = None
+        """The latest words for the model; None before."""
+        self.listeners: list[Callable[[Any], Any]] = []
+        """Functions that are called with each new context."""
+        self.is_closed = False
+        self._apps = apps
+        self._arguments = arguments
+        self._result = result
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def show(self, height: int | None, display_mode: DisplayMode) -> None:
+        """Display it in the current cell."""
+        self._apps.display(self, height, display_mode)
+
+    async def closed(self) -> None:
+        """Wait until it is closed, on any loop."""
         if not self.is_closed:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
             self._waiting.append((loop, future))
             await future
-
-    def __repr__(self) -> str:
-        return one_line(f"<app of {self.server}.{self.tool}, {self.uri}>")
-
-    # -- for the panel, on the background loop ------------------------------------------------------------------------
 
     async def page(self) -> AppPage:
         """The page, as it is now if its server runs.
@@ -139,19 +178,9 @@ class App(NotPicklable):
         return await self._apps.page(self._session(), self.uri)
 
     @property
-    def digest(self) -> str:
-        """The digest of the server's definition."""
-        return self._digest
-
-    @property
     def definition(self) -> dict[str, Any]:
         """The definition of the tool, as JSON."""
-        return _definition(self._entry)
-
-    @property
-    def entry(self) -> ToolEntry:
-        """The tool whose result it shows."""
-        return self._entry
+        return _definition(self.entry)
 
     def delivered(self) -> tuple[Any, Any]:
         """The arguments and the result of the call, for the page."""
@@ -203,10 +232,6 @@ class App(NotPicklable):
         """Mark it as shown."""
         self.is_closed = False
 
-    def keep(self, raw: Raw | bytes) -> None:
-        """Keep the result for the page."""
-        self._result = bytes(raw)
-
     def log(self, level: str, text: str) -> None:
         """Add a line to its server's log."""
         self._session().log.add("app", level, cut(one_line(visible(text)), _MAX_LOG))
@@ -218,7 +243,7 @@ class App(NotPicklable):
             McpError: It is not loaded any more, or its definition is another.
         """
         session = self._apps.host.find(self.server)
-        if session.digest != self._digest:
+        if session.digest != self.digest:
             raise PolicyError("has another definition than when the app was shown", server=self.server)
         return session
 
@@ -243,10 +268,10 @@ class App(NotPicklable):
         data, content = params.get("structuredContent"), params.get("content")
         texts = [one.get("text") for one in content if is_object(one)] if is_array(content) else []
         context = data if data is not None else "\n".join(one for one in texts if isinstance(one, str)) or content
-        self._context = context
+        self.context = context
         self._apps.updated(self)
         loop = self._apps.host.handler_loop
-        for listener in [*self._listeners]:
+        for listener in [*self.listeners]:
             loop.call(self._spawn_tell, listener, context)
 
     def _spawn_tell(self, listener: Callable[[Any], Any], context: Any) -> None:
@@ -269,7 +294,7 @@ class App(NotPicklable):
 class _Card:
     """The card of an app's calls: the app's output shows their questions."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: OpenApp) -> None:
         self.key = f"app {app.number}"
         self.number = 0
 
@@ -293,16 +318,16 @@ class Apps:
         self.mode: Callable[[], str] = lambda: "show"
         """Returns the setting: `show`, `ask` or `off`."""
         self._numbers = itertools.count(1)
-        self._apps: OrderedDict[int, App] = OrderedDict()
+        self._apps: OrderedDict[int, OpenApp] = OrderedDict()
         self._pages: dict[tuple[str, str], asyncio.Task[AppPage]] = {}
-        self._updated: OrderedDict[int, App] = OrderedDict()
+        self._updated: OrderedDict[int, OpenApp] = OrderedDict()
 
     @cached_property
     def pins(self) -> AppPins:
         """The pages that the user has seen."""
         return AppPins(lambda: self.host.store.database)
 
-    def find(self, number: int) -> App:
+    def find(self, number: int) -> OpenApp:
         """An app by its number.
 
         Raises:
@@ -322,28 +347,26 @@ class Apps:
 
         def convert_and_attach(raw: Raw | bytes) -> ToolResult:
             result = convert(raw)
-            app = App(self, next(self._numbers), session, entry, arguments)
-            app.keep(raw)
-            result.app = app
+            result.app = App(OpenApp(self, next(self._numbers), session, entry, arguments, bytes(raw)))
             return result
 
         return convert_and_attach
 
-    def shown(self, app: App) -> None:
+    def shown(self, app: OpenApp) -> None:
         """Keep an app that is displayed, so that its output can ask for it."""
         self._apps[app.number] = app
         self._apps.move_to_end(app.number)
         while len(self._apps) > _MAX_APPS:
             self._apps.popitem(last=False)
 
-    def updated(self, app: App) -> None:
+    def updated(self, app: OpenApp) -> None:
         """Remember that an app has a new context."""
         self._updated[app.number] = app
         self._updated.move_to_end(app.number)
         while len(self._updated) > _MAX_APPS:
             self._updated.popitem(last=False)
 
-    def contexts(self) -> list[App]:
+    def contexts(self) -> list[OpenApp]:
         """The open apps that have a context, the latest update last."""
         return [app for app in self._updated.values() if not app.is_closed and app.context is not None]
 
@@ -433,7 +456,7 @@ def _observe(task: asyncio.Task[AppPage]) -> None:
         task.exception()
 
 
-def _nowhere(app: App, height: int | None, display_mode: DisplayMode) -> None:
+def _nowhere(app: OpenApp, height: int | None, display_mode: DisplayMode) -> None:
     written = expression(app.server, app.tool)
     raise McpError(
         f"the app of {written} cannot be shown here", hint="apps are shown in notebooks, after %load_ext ipymcp"

@@ -18,7 +18,7 @@ from ipymcp.text import one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.api.apps import App, DisplayMode
+    from ipymcp.api.apps import DisplayMode, OpenApp
     from ipymcp.panel.panel import Panel
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.host import Host
@@ -46,10 +46,10 @@ class CellApps:
     def result(self, result: ToolResult) -> dict[str, Any]:
         """MIME bundle of a result; its app is displayed above it."""
         if result.app is not None and self._apps.mode() != "off" and self._has_page():
-            self.show(result.app, None, "inline")
+            result.app.show()
         return result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
 
-    def show(self, app: App, height: int | None, display_mode: DisplayMode) -> None:
+    def show(self, app: OpenApp, height: int | None, display_mode: DisplayMode) -> None:
         """Display an app in the current cell.
 
         Raises:
@@ -72,7 +72,9 @@ class CellApps:
         kernel = getattr(self._ip, "kernel", None)
         return kernel is not None and has_page(kernel)
 
-    def _widget(self, app: App, height: int | None, display_mode: DisplayMode) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _widget(
+        self, app: OpenApp, height: int | None, display_mode: DisplayMode
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The display for pages without JupyterLab's extension."""
         if not is_installed("anywidget"):
             return {}, {}

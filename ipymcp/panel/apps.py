@@ -15,7 +15,7 @@ from ipymcp.security.app_pins import AppPin
 from ipymcp.text import one_line, visible
 
 if TYPE_CHECKING:
-    from ipymcp.api.apps import App
+    from ipymcp.api.apps import OpenApp
     from ipymcp.panel.panel import Panel, View
     from ipymcp.protocol.apps import AppPage
 
@@ -65,7 +65,7 @@ async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
     return await asyncio.to_thread(_opened, app, page, pin, head, is_known=page_hash in message.known)
 
 
-def _opened(app: App, page: AppPage, pin: AppPin, head: OpenedApp, *, is_known: bool) -> OpenedApp:
+def _opened(app: OpenApp, page: AppPage, pin: AppPin, head: OpenedApp, *, is_known: bool) -> OpenedApp:
     granted = page.needs if pin.is_granted else PageNeeds()
     kinds = {"connect": granted.connect, "resource": granted.resource, "frame": granted.frame, "base": granted.base}
     query = {name: ",".join(origins) for name, origins in kinds.items() if origins}
