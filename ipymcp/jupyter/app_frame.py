@@ -31,6 +31,7 @@ class AppFrame(RequestHandler):
             "Content-Security-Policy": content_policy(needs, allows_eval=allows_eval, is_header=True),
             "Cache-Control": "private, max-age=3600",
             "Referrer-Policy": "no-referrer",
+            "X-DNS-Prefetch-Control": "off",
             "X-Content-Type-Options": "nosniff",
             "Cross-Origin-Resource-Policy": "same-origin",
         }.items():

@@ -4,9 +4,45 @@
   const MAX_CHARACTERS = 10_000_000;
   const MAX_PER_SECOND = 1_000;
   const MAX_DEPTH = 100;
-  /* The first script of the page: only its parent and its own frames may send it messages, and blocked loads are told. */
-  const GUARD = `<script>(() => {
+  /* The first script of the page: only its parent and its own frames may send it messages, and blocked loads are told.
+   * No policy covers WebRTC, so it goes. A frame in the page would have it again, from `srcdoc` or `javascript:`: such
+   * frames are removed before they load, wherever they are; so there are no shadow trees but those that it watches. */
+  const GUARD = `<script>((hasFrames) => {
     const host = parent;
+    const told = (uri, by) => host.postMessage({ ipymcp: "blocked", uri: String(uri).slice(0, 300), by }, "*");
+    const { apply, deleteProperty, ownKeys } = Reflect;
+    for (const name of ownKeys(window)) if (/^(webkit)?RTC/.test(String(name))) deleteProperty(window, name);
+    const { remove, hasAttribute, getAttribute, attachShadow } = Element.prototype;
+    const { observe } = MutationObserver.prototype;
+    const Observer = MutationObserver;
+    const isKept = (frame) => {
+      if (!hasFrames || apply(hasAttribute, frame, ["srcdoc"])) return false;
+      const { 0: a, 1: b, 2: c, 3: d, 4: e, 5: f, 6: g, 7: h } = apply(getAttribute, frame, ["src"]) ?? "";
+      return a === "h" && b === "t" && c === "t" && d === "p" && e === "s" && f === ":" && g === "/" && h === "/";
+    };
+    const watch = (root, find) => {
+      const clear = () => {
+        const found = apply(find, root, ["iframe,frame"]);
+        for (let i = 0; found[i]; i++) {
+          if (isKept(found[i])) continue;
+          apply(remove, found[i], []);
+          told("about:srcdoc", "frame-src");
+        }
+      };
+      const options = { __proto__: null, childList: true, subtree: true, attributes: hasFrames };
+      apply(observe, new Observer(clear), [root, options]);
+    };
+    const { querySelectorAll } = DocumentFragment.prototype;
+    watch(document, Document.prototype.querySelectorAll);
+    Element.prototype.attachShadow = function ({ mode, delegatesFocus, slotAssignment }) {
+      const root = apply(attachShadow, this, [{ __proto__: null, mode, delegatesFocus, slotAssignment }]);
+      watch(root, querySelectorAll);
+      return root;
+    };
+    for (const owner of [Document, Document.prototype, Element.prototype, ShadowRoot.prototype])
+      for (const name of ownKeys(owner))
+        if (/^(?!insertAdjacent|get|inner|outer).*HTML/.test(String(name))) deleteProperty(owner, name);
+    Document.prototype.write = Document.prototype.writeln = () => told("document.write", "script-src");
     const isOwn = (source) => {
       for (let each = source, up = 0; each && up < 9; each = each.parent, up++) {
         if (each === window) return true;
@@ -19,10 +55,10 @@
       if (isTrusted && source !== host && !(source && isOwn(source))) event.stopImmediatePropagation();
     }, true);
     addEventListener("securitypolicyviolation", (event) => {
-      host.postMessage({ ipymcp: "blocked", uri: String(event.blockedURI).slice(0, 300), by: event.effectiveDirective }, "*");
+      told(event.blockedURI, event.effectiveDirective);
     });
     document.currentScript.remove();
-  })()</` + `script>`;
+  })(HAS_FRAMES)</` + `script>`;
   const DOCTYPE = /^\s*(?:<!--[\s\S]*?-->\s*)*<!doctype[^>]*>/i;
 
   let port = null;
@@ -45,7 +81,7 @@
     port.postMessage({ stop: why });
   };
 
-  const show = ({ html, allow, title }) => {
+  const show = ({ html, allow, title, frames }) => {
     if (inner) return;
     inner = document.createElement("iframe");
     inner.setAttribute("sandbox", "allow-scripts allow-forms");
@@ -53,7 +89,9 @@
     if (allow) inner.setAttribute("allow", allow);
     inner.title = title;
     const doctype = DOCTYPE.exec(html)?.[0] ?? "";
-    inner.srcdoc = doctype + GUARD + html.slice(doctype.length);
+    /* The name of an attribute cannot be written in any other way. */
+    const rest = html.slice(doctype.length).replace(/shadowrootmode/gi, "data-$&");
+    inner.srcdoc = doctype + GUARD.replace("HAS_FRAMES", String(Boolean(frames))) + rest;
     inner.addEventListener("load", () => ++loads > 1 && stop("left"));
     document.body.append(inner);
   };

@@ -239,10 +239,13 @@ def frame_document(policy: str = "") -> str:
         policy: Its content security policy; empty where a header has it.
     """
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">' if policy else ""
-    head = f'<meta charset="utf-8">{meta}<style>{_STYLE}</style>'
+    head = (
+        f'<meta charset="utf-8">{meta}<meta http-equiv="x-dns-prefetch-control" content="off"><style>{_STYLE}</style>'
+    )
     return f"<!doctype html><html><head>{head}</head><body><script>{_script()}</script></body></html>"
 
 
+_NO_PREFETCH: Final = '<meta http-equiv="x-dns-prefetch-control" content="off">'
 _STYLE: Final = "html,body{margin:0;height:100%;overflow:hidden}iframe{border:0;display:block;width:100%;height:100%}"
 
 

