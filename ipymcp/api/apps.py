@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.interaction.questions import ApprovalAnswer
+    from ipymcp.llm.prompting import AppState
     from ipymcp.protocol.apps import AppPage
     from ipymcp.protocol.types import ResourceDefinition
     from ipymcp.results.tool_result import ToolResult
@@ -232,6 +233,22 @@ class OpenApp:
         """Mark it as shown."""
         self.is_closed = False
 
+    @property
+    def state(self) -> AppState | None:
+        """Its context for a model; None if it is closed, has none, or its server is gone."""
+        from ipymcp.llm.prompting import AppState  # not at %load_ext
+
+        session = self._apps.host.sessions.get(self.server)
+        if self.is_closed or self.context is None or session is None or session.digest != self.digest:
+            return None
+        source = self.source if self._is_untrusted(session) else ""
+        return AppState(f"{self.server}.{self.tool}", self.server, self.context, source)
+
+    @property
+    def source(self) -> str:
+        """The app as the source of what it says."""
+        return f"the app of {self.server}.{self.tool}"
+
     def log(self, level: str, text: str) -> None:
         """Add a line to its server's log."""
         self._session().log.add("app", level, cut(one_line(visible(text)), _MAX_LOG))
@@ -246,6 +263,10 @@ class OpenApp:
         if session.digest != self.digest:
             raise PolicyError("has another definition than when the app was shown", server=self.server)
         return session
+
+    def _is_untrusted(self, session: ServerSession) -> bool:
+        """Whether it may tell content of third parties, as a result of its tool may."""
+        return self._apps.host.guard.policy.is_open_world(self.entry, session.rights)
 
     async def _call(self, params: Mapping[str, Any]) -> Any:
         name, arguments = params.get("name"), params.get("arguments", {})
@@ -263,13 +284,16 @@ class OpenApp:
         return types.loads(raw)
 
     def _update(self, params: Mapping[str, Any]) -> None:
-        if len(types.encode(params)) > _MAX_CONTEXT:
+        encoded = types.encode(params)
+        if len(encoded) > _MAX_CONTEXT:
             raise RpcError(f"a context has at most {_MAX_CONTEXT:,} bytes", code=_INVALID)
         data, content = params.get("structuredContent"), params.get("content")
         texts = [one.get("text") for one in content if is_object(one)] if is_array(content) else []
         context = data if data is not None else "\n".join(one for one in texts if isinstance(one, str)) or content
         self.context = context
         self._apps.updated(self)
+        if self._is_untrusted(self._session()):
+            self._apps.host.guard.received(self.source, None, encoded)
         loop = self._apps.host.handler_loop
         for listener in [*self.listeners]:
             loop.call(self._spawn_tell, listener, context)
@@ -366,9 +390,10 @@ class Apps:
         while len(self._updated) > _MAX_APPS:
             self._updated.popitem(last=False)
 
-    def contexts(self) -> list[OpenApp]:
-        """The open apps that have a context, the latest update last."""
-        return [app for app in self._updated.values() if not app.is_closed and app.context is not None]
+    def states(self) -> list[AppState]:
+        """The states of the open apps that have told one, the latest last, for models."""
+        updated = [*self._updated.values()]
+        return [state for app in updated if (state := app.state) is not None]
 
     def _prefetch(self, session: ServerSession, uri: str) -> None:
         """Read a page, which may have changed since the last call, unless it is being read."""

@@ -296,9 +296,10 @@ class Mcp(NotPicklable):
 
     @cached_property
     def _asker(self) -> ModelChat:
+        from ipymcp.api.apps import apps_of
         from ipymcp.llm.chat import ModelChat
 
-        return ModelChat(self._host, lambda: self._model, lambda: self._replay)
+        return ModelChat(self._host, lambda: self._model, lambda: self._replay, apps_of(self._host).states)
 
     @property
     def chats(self) -> SavedChats:

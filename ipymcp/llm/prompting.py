@@ -3,6 +3,7 @@
 `$name` is replaced by a description of the notebook's variable, `@server:resource` by the resource's content, and
 `/server.prompt argument=value` at the start of a line by the messages of the prompt. `$…$` on one line is mathematics
 and unchanged; `$$` is one `$`; `{name}` is text. Inside of Markdown's code, only `$name` of existing variables counts.
+The states of open apps follow the prompt.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from msgspec import Struct
 from ipymcp.errors import UnknownName
 from ipymcp.llm.answer import split_images
 from ipymcp.llm.prompt_values import Described, describe
-from ipymcp.llm.result_text import estimate_tokens
+from ipymcp.llm.result_text import MAX_LENGTH, as_text, estimate_tokens
 from ipymcp.names import nearest
 from ipymcp.security.untrusted import source_of_value
+from ipymcp.text import cut, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -73,8 +75,24 @@ class ReferenceReader(Protocol):
         ...
 
 
+class AppState(Struct, frozen=True):
+    """The state of an open app, as the app tells it to models.
+
+    Attributes:
+        name: The tool that the app belongs to: `server.tool`.
+        server: The server's name.
+        value: The state: data or text.
+        source: Its untrusted source; empty if it is trusted.
+    """
+
+    name: str
+    server: str
+    value: Any
+    source: str
+
+
 class Attachment(Struct, frozen=True):
-    """A variable, resource or prompt whose content is in a prompt."""
+    """A variable, resource, prompt or app whose content is in a prompt."""
 
     name: str
     """The reference as typed: `$df`."""
@@ -113,7 +131,7 @@ class _ReferenceBlock(Struct):
 
     @property
     def is_inline(self) -> bool:
-        return len(self.content.text) <= _SHORT and "\n" not in self.content.text
+        return self.tag != "app" and len(self.content.text) <= _SHORT and "\n" not in self.content.text
 
     def attachment(self, length: int) -> Attachment:
         is_cut = not self.is_inline and length < len(self.content.text)
@@ -127,21 +145,31 @@ class _ReferenceBlock(Struct):
 
 
 def fill(
-    prompt: str, names: Mapping[str, Any], offers: ReferenceReader | None = None, *, sees_images: bool = True
+    prompt: str,
+    names: Mapping[str, Any] | None,
+    offers: ReferenceReader | None = None,
+    *,
+    sees_images: bool = True,
+    states: Sequence[AppState] = (),
 ) -> FilledPrompt:
-    """Replace the references in a prompt.
+    """Replace the references in a prompt, and add the states of apps.
 
     Args:
         prompt: The prompt as typed.
-        names: The notebook's variables.
+        names: The notebook's variables; None leaves the prompt unchanged.
         offers: The servers' resources and prompts; None leaves references to them unchanged.
         sees_images: Whether the model accepts images; they are named otherwise.
+        states: The states of apps.
 
     Raises:
         UnknownName: There is no such variable.
         McpError: A resource or a prompt is unknown or cannot be read, or an argument of a prompt is missing.
     """
-    return _PromptFilling(prompt, names, offers, sees_images).filled()
+    filling = _PromptFilling(prompt, names or {}, offers, sees_images)
+    text = prompt if names is None else filling.replaced()
+    for state in states:
+        filling.add_state(state)
+    return filling.filled(text)
 
 
 class _PromptFilling:
@@ -159,13 +187,25 @@ class _PromptFilling:
         self._sources: list[str] = []
         self._code = [match.span() for match in _CODE.finditer(prompt)]
 
-    def filled(self) -> FilledPrompt:
+    def replaced(self) -> str:
+        """The prompt with its references replaced."""
         pattern = _TOKEN
         if self._offers is not None and self._offers.servers:
             names = "|".join(map(re.escape, sorted(self._offers.servers, key=len, reverse=True)))
             pattern += rf"|(?<![\w@.$/-])@(?P<server>{names}):(?P<resource>\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)"
             pattern += rf"|^[ \t]*/(?P<owner>{names})\.(?P<prompt>[^\s=]+)(?P<arguments>(?:[ \t]+[\w.-]+={_VALUE})*)"
-        text = re.sub(pattern, self._replace, self._prompt, flags=re.DOTALL | re.MULTILINE)
+        return re.sub(pattern, self._replace, self._prompt, flags=re.DOTALL | re.MULTILINE)
+
+    def add_state(self, state: AppState) -> None:
+        """Add the state of an app after the prompt."""
+        text = cut(stripped(as_text(state.value)), MAX_LENGTH).replace("</app", "< /app")
+        content = Described(type(state.value).__name__, text)
+        name = f"app {state.name} {len(self._blocks)}"  # several apps of one tool may be open
+        self._blocks[name] = _ReferenceBlock("app", state.name, f"app {state.name}", content)
+        self._sources.append(state.source)
+
+    def filled(self, text: str) -> FilledPrompt:
+        """The text with the content of its references."""
         blocks = [*self._blocks.values()]
         room = _CHARACTERS - 4 * IMAGE_TOKENS * len(self._images)
         lengths = _shares([len(block.content.text) for block in blocks], room)
