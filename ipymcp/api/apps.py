@@ -235,7 +235,7 @@ class OpenApp:
 
     @property
     def state(self) -> AppState | None:
-        """Its context for a model; None if it is closed, has none, or its server is gone."""
+        """The context for a model; None if the app is closed, has none, or its server is gone."""
         from ipymcp.llm.prompting import AppState  # not at %load_ext
 
         session = self._apps.host.sessions.get(self.server)
