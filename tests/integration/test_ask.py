@@ -730,7 +730,7 @@ def test_what_is_said_of_the_tools_marks_them_as_data(kernel: Kernel, models: st
 def test_what_the_documents_show_runs(kernel: Kernel) -> None:
     kernel.run("import os\nos.environ['OPENAI_BASE_URL'] = url\n%unload_ext ipymcp")
     cells = blocks("docs/models.md", "python")
-    assert len(cells) == 5
+    assert len(cells) == 6
 
     failures = [(cell, outcome.error) for cell in cells if (outcome := kernel.run(cell)).status != "ok"]
 

@@ -298,7 +298,7 @@ def test_tab_knows_what_stands_after_each_word(start_kernel: StartKernel) -> Non
         "policy ": ["allow", "ask", "deny", "explain", "reset"],
         "policy deny demo.q": ["demo.query"],
         "policy explain demo.q": ["demo.query"],
-        "policy allow demo.query --": ["--always"],
+        "policy allow demo.query --": ["--always", "--doubted"],
         "pins ": ["accept", "scan", "export", "demo."],
         "pins accept demo.q": ["demo.query"],
         "pins export part/": ["part/a.json", "part/a.lock"],

@@ -88,4 +88,4 @@ def test_client_credentials_in_a_definition_need_no_user(kernel: Kernel, tmp_pat
     with running() as server:
         assert load(kernel, tmp_path, can_ask=False, docs=robot(server)).wait().error is None
         assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
-        assert server.capabilities["extensions"] == {"io.modelcontextprotocol/oauth-client-credentials": {}}
+        assert server.capabilities["extensions"]["io.modelcontextprotocol/oauth-client-credentials"] == {}
