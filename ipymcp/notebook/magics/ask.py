@@ -370,7 +370,7 @@ class CellOutput:
     def _end_text(self) -> None:
         """End the current text, whose code blocks are now complete, and the current reasoning."""
         if not self._is_notebook and self._thinking:
-            print(self._thought(), flush=True)  # noqa: T201
+            print(visible(self._thought()), flush=True)  # noqa: T201
         if self._text_display is not None and self._as_markdown and (offer := insertable_blocks(self._text)):
             self._text_display.update(self._text_bundle() | offer, raw=True)
         self._text, self._text_display = "", None
