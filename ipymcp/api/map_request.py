@@ -147,11 +147,11 @@ class MapRequest:
                 numbers_of[arguments] = numbers
         return [Job(tuple(numbers), arguments) for arguments, numbers in calls], problems, count
 
-    async def permitted(self, first: bytes, count: int | None, note: Callable[[str], None]) -> CallOptions:
+    async def permitted(self, jobs: Sequence[Job], count: int | None, note: Callable[[str], None]) -> CallOptions:
         """The options of the calls of one run, after one question for all of them where the user has to be asked.
 
         Args:
-            first: The arguments of the first call.
+            jobs: The calls that are known, at least one. The question shows the first and up to three others.
             count: The number of calls; None if unknown. If it is 0, because all results are known, a user who makes the
                 map is not asked; a model reads what the user is asked about.
             note: Is given the question and its answer.
@@ -160,7 +160,9 @@ class MapRequest:
             PolicyError: The calls are not allowed.
         """
         options = self.host.guard.on_behalf(self.target.entry, self._options)  # of who runs it now
-        options, began = replace(options, batch=CallBatch(self.number, count or 0)), time.monotonic()
+        shown = sorted({0, min(1, len(jobs) - 1), len(jobs) // 2, len(jobs) - 1})
+        first, *samples = (jobs[number].arguments for number in shown)
+        options, began = replace(options, batch=CallBatch(self.number, count or 0, samples)), time.monotonic()
         questions: list[str] = []
 
         def noted(question: str) -> None:

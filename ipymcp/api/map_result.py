@@ -249,7 +249,7 @@ class MapResult(TableView):
         questions: list[str] = []
         known = await request.known(jobs)
         first, left = jobs[0].arguments, [job for job in jobs if job.arguments not in known]
-        options = await request.permitted(first, len(left), questions.append)
+        options = await request.permitted(left or jobs, len(left), questions.append)
         for job in jobs:
             self._end(job, NOT_CALLED)
         for job, outcome in request.known_outcomes(options, jobs, known):

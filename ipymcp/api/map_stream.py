@@ -212,7 +212,7 @@ class _Window:
             request, count = self._request, self._request.source.count
             await request.target.session.awake()
             first, questions = fresh[0].arguments, list[str]()
-            self._options = options = await request.permitted(first, count, questions.append)
+            self._options = options = await request.permitted(fresh, count, questions.append)
             if self._is_closed:
                 return
             self._run = run = request.run(options, self._ended)

@@ -261,6 +261,8 @@ class WantedCall(Struct, frozen=True):
     """Python code that the call would run in this kernel; it is shown completely."""
     count: int = 1
     """The number of calls, of which this is the first; 0 if unknown."""
+    samples: tuple[dict[str, Any], ...] = ()
+    """The arguments of some of the other calls."""
     schema: dict[str, Any] | None = None
     """The JSON Schema of the arguments if the user may change them; else None."""
 
@@ -296,6 +298,7 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
             replace(
                 call,
                 arguments=masks.json(call.arguments),
+                samples=tuple(map(masks.json, call.samples)),
                 why=visible(call.why),
                 hints=visible(call.hints),
                 code=visible(call.code),

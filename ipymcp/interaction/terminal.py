@@ -167,6 +167,10 @@ def _show_approval(page: ApprovalPage) -> PageReply:
             _print_unmasked("  the arguments of the first call:")
         for line in _code(call.code) if call.code else _arguments(call.arguments):
             _print_unmasked(f"  │ {line}")
+        if call.samples:
+            _print_unmasked("  some of the others:")
+        for sample in call.samples:
+            _print_unmasked(f"  │ {_shortened(types.encode(sample).decode())}")
     _print_unmasked(" · ".join(_MEANINGS[answer] for answer in page.answers))
     prompt = "allow? [no] " if len(page.calls) == 1 else f"allow these {len(page.calls)}? [no] "
     choices = {answer: _ABBREVIATIONS.get(answer, ()) for answer in page.answers}

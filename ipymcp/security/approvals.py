@@ -210,8 +210,11 @@ class Approvals:
         if not why:
             why = f"rule: {self._policy.verdict(approval.entry, approval.rights, approval.caller).why}"
         arguments: dict[str, Any] = types.loads(approval.arguments) if approval.arguments else {}
-        entry, count = approval.entry, 1 if approval.batch is None else approval.batch.count
-        return WantedCall(entry.server, entry.name, arguments, approval.caller, why, described, count=count)
+        entry, batch = approval.entry, approval.batch
+        wanted = WantedCall(entry.server, entry.name, arguments, approval.caller, why, described)
+        if batch is None:
+            return wanted
+        return replace(wanted, count=batch.count, samples=tuple(map(types.loads, batch.samples)))
 
     def _taint(self, approval: PendingApproval) -> str:
         """Return the reason to ask because of untrusted content in the conversation, or the empty string."""

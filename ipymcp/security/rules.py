@@ -202,14 +202,16 @@ class CallBatch:
     Args:
         number: Names the map in this notebook.
         count: The number of calls; 0 if unknown.
+        samples: The arguments of some calls after the first, which the question shows.
 
     Attributes:
         taint: The conversation's taint at the consent, which covers no doubt that arises later.
     """
 
-    def __init__(self, number: int, count: int) -> None:
+    def __init__(self, number: int, count: int, samples: Sequence[bytes] = ()) -> None:
         self.number = number
         self.count = count
+        self.samples = samples
         self.taint = ""
 
 

@@ -810,6 +810,8 @@ export interface WantedCall {
   code?: string;
   /** The number of calls, of which this is the first; 0 if unknown. */
   count?: number;
+  /** The arguments of some of the other calls. */
+  samples?: JsonObject[];
   /** The JSON Schema of the arguments if the user may change them; else None. */
   schema?: JsonObject | null;
 }

@@ -49,6 +49,20 @@ describe("questions", () => {
     await waitFor(() => expect(see.queryByRole("alertdialog")).toBeNull());
   });
 
+  test("a map shows its first call, and some of the others as one line each", async () => {
+    const wanted = { server: "mail", tool: "send", caller: "model" as const, why: "rule: ask *", hints: "" };
+    const samples = [{ to: "b" }, { to: "c" }];
+    const calls = [{ ...wanted, arguments: { to: "a" }, count: 300, samples }];
+    const kernel = asked({ type: "approve", calls, answers: ["once", "no"] });
+    const { see } = await show(kernel);
+    const dialog = see.getByRole("alertdialog", { name: "The model wants to run mail.send 300 times" });
+    expect(
+      within(dialog)
+        .getAllByRole("listitem")
+        .map((item) => item.textContent),
+    ).toEqual(['{"to":"b"}', '{"to":"c"}']);
+  });
+
   test("what waits for a browser comes after what is asked, and can be cancelled", async () => {
     const kernel = asked({ type: "wait", title: "far wants you to log in" });
     const { see, click } = await show(kernel);

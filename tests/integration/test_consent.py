@@ -49,6 +49,20 @@ def message(outcome: Outcome) -> str:
     return outcome.error.traceback.splitlines()[0]
 
 
+def test_the_question_about_a_map_shows_some_of_its_calls(kernel: Kernel) -> None:
+    kernel.run("mcp.policy.ask('alpha.echo')")
+    outcome = kernel.run("mcp.alpha.echo.map([f'row {n}' for n in range(9)]).summary['succeeded']", answers=["once"])
+    asked = outcome.stdout[outcome.stdout.index("You want to run") :].splitlines()
+    assert (outcome.text, outcome.prompts) == ("9", ["allow? [no] "])
+    assert asked[0] == "You want to run alpha.echo 9 times:"
+    assert asked[3:9] == [
+        "  the arguments of the first call:",
+        '  │ text = "row 0"',
+        "  some of the others:",
+        *(f'  │ {{"text":"row {row}"}}' for row in (1, 4, 8)),
+    ]
+
+
 def test_every_way_to_call_asks_and_ends(kernel: Kernel) -> None:
     for way, code in WAYS.items():
         agreed = kernel.run(code, answers=["once"])

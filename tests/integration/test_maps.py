@@ -386,6 +386,7 @@ def test_one_question_covers_the_map_of_a_models_code(mcp: Mcp, record: Path) ->
     code = "mcp.rows.read.map(['a', 'b', 'c'], cache=True).summary['succeeded']"
     assert asyncio.run(coder.run_python(code)).text == "3"
     assert [(question.calls[0].count, question.calls[0].caller) for question in user.asked] == [(3, "model")]
+    assert [user.asked[0].calls[0].arguments, *user.asked[0].calls[0].samples] == [{"key": each} for each in "abc"]
     assert mcp.history().entries[0].caller == "model"
     assert asyncio.run(coder.run_python(code)).text == "3"  # all from the cache, and asked about nevertheless
     assert len(user.asked) == 2

@@ -328,6 +328,18 @@ function CallRequest({ call, isOneOfSeveral }: { call: WantedCall; isOneOfSevera
       ) : (
         <div class="mcp-muted">{trans.__("no arguments")}</div>
       )}
+      {call.samples && call.samples.length > 0 && (
+        <>
+          <div class="mcp-muted">{trans.__("some of the others")}</div>
+          <ul class="mcp-samples">
+            {call.samples.map((sample, number) => (
+              <li key={number}>
+                <ArgumentValue name={String(number + 2)} value={JSON.stringify(sample)} />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
     </div>
   );
 }
