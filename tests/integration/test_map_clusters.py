@@ -334,7 +334,7 @@ def test_an_interrupt_ends_the_calls_of_workers_and_resume_goes_on(
     made = sum(calls(record).values())
     assert left.summary["succeeded"] >= 1
     assert 1 <= left.summary["unknown"] <= 4
-    assert left.summary["not called"] >= 100
+    assert left.summary["not called"] >= 30
     time.sleep(0.5)
     assert sum(calls(record).values()) == made
     left.resume()
