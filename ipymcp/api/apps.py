@@ -14,7 +14,7 @@ import itertools
 from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakMethod, WeakSet, ref
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from ipymcp.protocol import types
 from ipymcp.protocol.apps import has_own_meta, read_page
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results.tables import NotPicklable
+from ipymcp.runtime.events import ServerUnloaded
 from ipymcp.security.app_pins import AppPins
 from ipymcp.text import cut, one_line, visible
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
 
@@ -156,6 +158,7 @@ class OpenApp:
         self._apps = apps
         self._arguments = arguments
         self._result = result
+        self._views: WeakSet[object] = WeakSet()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def show(self, height: int | None, display_mode: DisplayMode) -> None:
@@ -224,14 +227,22 @@ class OpenApp:
     def close(self) -> None:
         """Mark it as closed, and end what waits for that."""
         self.is_closed = True
+        self._views.clear()
         waiting, self._waiting = self._waiting, []
         for loop, future in waiting:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_finish, future)
 
-    def opened(self) -> None:
-        """Mark it as shown."""
+    def opened(self, view: object) -> None:
+        """Mark it as shown in a view."""
         self.is_closed = False
+        self._views.add(view)
+
+    def left(self, view: object) -> None:
+        """Mark it as not shown in a view any more: its output was removed. Without views, it is closed."""
+        self._views.discard(view)
+        if not self._views:
+            self.close()
 
     @property
     def state(self) -> AppState | None:
@@ -337,14 +348,30 @@ class Apps:
     """
 
     def __init__(self, host: Host) -> None:
-        self.host = host
+        self._host = ref(host)  # the host's own, so that it does not outlive it
         self.display: AppDisplay = _nowhere
         self.mode: Callable[[], str] = lambda: "show"
         """Returns the setting: `show`, `ask` or `off`."""
+        self.can_show: Callable[[], bool] = lambda: False
+        """Returns whether apps can be displayed in the current cell."""
         self._numbers = itertools.count(1)
         self._apps: OrderedDict[int, OpenApp] = OrderedDict()
         self._pages: dict[tuple[str, str], asyncio.Task[AppPage]] = {}
         self._updated: OrderedDict[int, OpenApp] = OrderedDict()
+        happened = WeakMethod(self._happened)
+        host.events.subscribe(lambda event: (found := happened()) and found(event))
+
+    @property
+    def host(self) -> Host:
+        """The host.
+
+        Raises:
+            McpError: It is closed, and gone.
+        """
+        host = self._host()
+        if host is None:
+            raise McpError("the servers of this app are closed")
+        return host
 
     @cached_property
     def pins(self) -> AppPins:
@@ -382,6 +409,16 @@ class Apps:
         self._apps.move_to_end(app.number)
         while len(self._apps) > _MAX_APPS:
             self._apps.popitem(last=False)
+
+    def close_all(self, server: str | None = None) -> None:
+        """Close the apps, or those of one server."""
+        for app in [*self._apps.values()]:
+            if server in (None, app.server):
+                app.close()
+
+    def _happened(self, event: Event) -> None:
+        if isinstance(event, ServerUnloaded):
+            self.close_all(event.server)
 
     def updated(self, app: OpenApp) -> None:
         """Remember that an app has a new context."""

@@ -334,15 +334,17 @@ class Toolset(TableView):
             if session.state.record.is_moving
             or (session.name in named and session.client is None and not session.is_lazy)
         ]
-        entries = self.entries
-        hidden = hidden_note(len(self._selection.selected()) - len(entries))
+        callable_entries = self.entries
+        hidden = hidden_note(len(self._selection.selected()) - len(callable_entries))
+        entries = [one for one in callable_entries if not one.is_for_apps_only]
+        for_apps = f"{count} for apps only" if (count := len(callable_entries) - len(entries)) else ""
         empty = [] if len(self) or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
         also = (
             [f"and {', '.join(f'{one.name}()' for one in self._selection.functions)}"]
             if self._selection.functions
             else []
         )
-        note = " · ".join(filter(None, [*empty, *also, hidden, *away]))
+        note = " · ".join(filter(None, [*empty, *also, for_apps, hidden, *away]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
 
 
@@ -373,5 +375,5 @@ def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str
 def cached_tools(factory: ToolFactory, patterns: Sequence[str]) -> Table | None:
     """The cached tools of stopped servers that patterns over `server.tool` select; None if there are none."""
     catalogs, notes = cached_catalogs(factory.host, patterns, "tools")
-    entries = [entry for catalog in catalogs.values() for entry in catalog.tools.values() if selects(patterns, entry)]
+    entries = [entry for catalog in catalogs.values() for entry in catalog.for_people() if selects(patterns, entry)]
     return tool_table(entries, factory, title="MCP tools", note=" · ".join(notes)) if entries else None

@@ -29,7 +29,7 @@ class AppFrame(RequestHandler):
         for name, value in {
             "Content-Type": "text/html; charset=utf-8",
             "Content-Security-Policy": content_policy(needs, allows_eval=allows_eval, is_header=True),
-            "Cache-Control": "private, max-age=3600",
+            "Cache-Control": "no-store",  # a fix of the document reaches every page at once
             "Referrer-Policy": "no-referrer",
             "X-DNS-Prefetch-Control": "off",
             "X-Content-Type-Options": "nosniff",

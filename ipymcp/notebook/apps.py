@@ -45,7 +45,7 @@ class CellApps:
 
     def result(self, result: ToolResult) -> dict[str, Any]:
         """MIME bundle of a result; its app is displayed above it."""
-        if result.app is not None and self._apps.mode() != "off" and self._has_page():
+        if result.app is not None and self.can_show():
             result.app.show()
         return result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
 
@@ -67,6 +67,10 @@ class CellApps:
         line = f"{name} has an app, which is shown while the kernel runs: run the cell again to get it back."
         live, metadata = self._widget(app, height, display_mode)
         self._ip.display_pub.publish({**live, _TYPE: own, "text/plain": line}, metadata)
+
+    def can_show(self) -> bool:
+        """Whether apps can be displayed in the current cell."""
+        return self._apps.mode() != "off" and self._has_page()
 
     def _has_page(self) -> bool:
         kernel = getattr(self._ip, "kernel", None)

@@ -157,7 +157,8 @@ class Extension:
         self.bind()
         host = host_of(ipymcp.host())
         host.guard.notify, host.history.cell = say, partial(_cell, ip)
-        apps_of(host).display, apps_of(host).mode = self.apps.show, lambda: self.settings.apps
+        apps = apps_of(host)
+        apps.display, apps.mode, apps.can_show = self.apps.show, lambda: self.settings.apps, self.apps.can_show
         host.questions.cell_forms = CellForms(ip, lambda: self.panel)
         if is_harmfully_patched():
             say(
@@ -191,6 +192,7 @@ class Extension:
         if self._relay is not None:
             self._relay.close()
         mcp = ipymcp.host()
+        apps_of(host_of(mcp)).close_all()
         host_of(mcp).calls.presenter = host_of(mcp).questions.panel = host_of(mcp).questions.cell_forms = None
         McpError.full_tracebacks = False
         mcp.close()

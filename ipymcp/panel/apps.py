@@ -8,7 +8,15 @@ from urllib.parse import urlencode
 
 from ipymcp.api.apps import apps_of
 from ipymcp.errors import McpError, PolicyError, RpcError
-from ipymcp.panel.messages import AgreeFields, AppFields, AppReply, AppRequestFields, OpenAppFields, OpenedApp, sound
+from ipymcp.panel.messages import (
+    AgreeFields,
+    AppReply,
+    AppRequestFields,
+    CloseAppFields,
+    OpenAppFields,
+    OpenedApp,
+    sound,
+)
 from ipymcp.panel.panel import ViewCommands
 from ipymcp.protocol.apps import PageNeeds, content_policy, frame_document
 from ipymcp.security.app_pins import AppPin
@@ -61,7 +69,7 @@ async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
     )
     if asks is not None or pin is None:
         return head
-    app.opened()
+    app.opened(view)
     return await asyncio.to_thread(_opened, app, page, pin, head, is_known=page_hash in message.known)
 
 
@@ -104,6 +112,10 @@ async def _request(panel: Panel, view: View, message: AppRequestFields) -> AppRe
         return AppReply(error=one_line(view.permissions.shown_error(error).message), code=_FAILED)
 
 
-@APPS.command(AppFields, "app_close")
-async def _close(panel: Panel, view: View, message: AppFields) -> None:
-    apps_of(panel.host).find(message.app).close()
+@APPS.command(CloseAppFields, "app_close")
+async def _close(panel: Panel, view: View, message: CloseAppFields) -> None:
+    app = apps_of(panel.host).find(message.app)
+    if message.removed:
+        app.left(view)
+    else:
+        app.close()

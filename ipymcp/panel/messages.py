@@ -823,6 +823,13 @@ class AppFields(FromView):
     app: int
 
 
+class CloseAppFields(AppFields):
+    """The end of an app, or of one of its views."""
+
+    removed: bool = False
+    """Whether only the view's output was removed."""
+
+
 class OpenAppFields(AppFields):
     """A request for the page of an app."""
 

@@ -41,6 +41,11 @@ class ToolEntry(Struct, frozen=True, gc=False):
         """The tool's interactive page and the callers that it is for (MCP Apps)."""
         return read_tool_app(self.definition.meta)
 
+    @property
+    def is_for_apps_only(self) -> bool:
+        """Whether only apps are to call the tool, so that lists leave it out; a person can still call it by name."""
+        return bool(len(self.definition.meta)) and not self.app.is_for_models
+
 
 class PromptEntry(Struct, frozen=True, gc=False):
     """One prompt: the server's definition and the name a user types."""
@@ -80,8 +85,7 @@ class Catalog(Struct, frozen=True):
 
     def for_people(self) -> list[ToolEntry]:
         """The tools except those that only apps are to call, which can still be called by name."""
-        tools = self.tools.values()
-        return [one for one in tools if not len(one.definition.meta) or one.app.is_for_models]
+        return [one for one in self.tools.values() if not one.is_for_apps_only]
 
     def find_prompt(self, name: str) -> PromptEntry | None:
         """A prompt by its exact name, else by its alias."""

@@ -32,6 +32,12 @@ class ToolsChanged(msgspec.Struct, frozen=True):
     removed: tuple[str, ...] = ()
 
 
+class ServerUnloaded(msgspec.Struct, frozen=True):
+    """A server was removed from the notebook."""
+
+    server: str
+
+
 class ListChanged(msgspec.Struct, frozen=True):
     """A server announced that its resources or prompts changed; views that show them list them again."""
 
@@ -39,7 +45,7 @@ class ListChanged(msgspec.Struct, frozen=True):
     kind: Literal["resources", "prompts"]
 
 
-Event: TypeAlias = ServerChanged | ToolsChanged | ListChanged
+Event: TypeAlias = ServerChanged | ServerUnloaded | ToolsChanged | ListChanged
 
 
 class Events:

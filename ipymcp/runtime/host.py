@@ -21,7 +21,7 @@ from ipymcp.runtime.call import CallServices, RunningCall
 from ipymcp.runtime.call_factory import CallFactory
 from ipymcp.runtime.client_handlers import ClientHandlers
 from ipymcp.runtime.context import RuntimeContext, Timing
-from ipymcp.runtime.events import Events, UserNotices
+from ipymcp.runtime.events import Events, ServerUnloaded, UserNotices
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.oauth_redirects import Redirects
 from ipymcp.runtime.question_routing import QuestionRouter
@@ -176,6 +176,8 @@ class Host:
         self.sessions = {name: session for name, session in self.sessions.items() if name not in gone}
         if self.notebook is not None:
             self.store.known.unused(self.notebook, gone)
+        for name in gone:
+            self.events.emit(ServerUnloaded(name))
 
     async def _load_all(self, definitions: Iterable[ServerDefinition]) -> list[ServerSession]:
         prepared = await asyncio.gather(*map(self._prepare, definitions))

@@ -18,7 +18,7 @@ export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["cells", "
 export interface Verbs {
   answer: [AnswerFields, FieldErrors | null];
   app_agree: [AgreeFields, null];
-  app_close: [AppFields, null];
+  app_close: [CloseAppFields, null];
   app_open: [OpenAppFields, OpenedApp];
   app_request: [AppRequestFields, AppReply];
   call: [CallFields, StartedCall];
@@ -103,9 +103,10 @@ export interface AgreeFields extends AppFields {
   eval?: boolean;
 }
 
-/** A command about an app, by its number. */
-export interface AppFields {
-  app: number;
+/** The end of an app, or of one of its views. */
+export interface CloseAppFields extends AppFields {
+  /** Whether only the view's output was removed. */
+  removed?: boolean;
 }
 
 /** A request for the page of an app. */
@@ -653,6 +654,11 @@ export interface PageReply {
 export interface FieldError {
   path: (string | number)[];
   message: string;
+}
+
+/** A command about an app, by its number. */
+export interface AppFields {
+  app: number;
 }
 
 /** A cell of the notebook. */

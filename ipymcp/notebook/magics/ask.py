@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from ipymcp.api.apps import apps_of
 from ipymcp.api.namespace import chat_of
 from ipymcp.api.resources import Template
 from ipymcp.errors import McpError
@@ -146,6 +147,7 @@ def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, 
         request.display if hasattr(request.ip, "kernel") else None,
         as_markdown=shape == "markdown",
         code_of=partial(of_model, request.mcp, names=request.ip.user_ns),
+        can_show_apps=apps_of(request.host).can_show,
     )
     try:
         answer = request.host.loop.run(asker.ask(ask_request, audience))
@@ -280,13 +282,20 @@ class CellOutput:
         display: Renders the questions of calls; None in a terminal.
         as_markdown: Whether to render the text as Markdown.
         code_of: Returns a call as Python for a cell, or an empty string.
+        can_show_apps: Returns whether apps can be displayed.
     """
 
     def __init__(
-        self, display: PanelDisplay | None, *, as_markdown: bool, code_of: Callable[[ModelCall], str] = lambda _: ""
+        self,
+        display: PanelDisplay | None,
+        *,
+        as_markdown: bool,
+        code_of: Callable[[ModelCall], str] = lambda _: "",
+        can_show_apps: Callable[[], bool] = lambda: False,
     ) -> None:
         self._display = display
         self._code_of = code_of
+        self._can_show_apps = can_show_apps
         self._is_notebook = display is not None
         self._as_markdown = as_markdown
         self._text = ""
@@ -352,7 +361,7 @@ class CellOutput:
             print(flush=True)  # noqa: T201
 
     def show_call(self, call: ModelCall) -> None:
-        """Show or update the card of a call; later text begins below it."""
+        """Show or update the card of a call, with the app of its result below; later text begins below both."""
         self._end_line()
         self._end_text()
         if call.is_done:
@@ -366,6 +375,9 @@ class CellOutput:
             self._cards[call.card].update(self._card(call), raw=True)
         elif call.is_done:
             self._show(self._card(call))
+        app = getattr(call.result, "app", None) if call.is_done else None
+        if app is not None and self._can_show_apps():
+            app.show()
 
     def _end_text(self) -> None:
         """End the current text, whose code blocks are now complete, and the current reasoning."""

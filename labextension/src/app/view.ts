@@ -40,6 +40,7 @@ export class AppView {
   private readonly bars = document.createElement("div");
   private readonly questions: SharedPanel;
   private readonly undrawQuestions: () => void;
+  private readonly unsubscribe: () => void;
   private readonly observers: { disconnect(): void }[] = [];
   private frame: AppFrame | null = null;
   private bridge: Bridge | null = null;
@@ -70,6 +71,7 @@ export class AppView {
       card: `app ${options.app}`,
     });
     this.undrawQuestions = services.drawQuestions(asked, this.questions);
+    this.unsubscribe = panel.store.subscribe(() => this.serversChanged());
     void this.open();
   }
 
@@ -77,6 +79,8 @@ export class AppView {
     if (this.isDisposed) return;
     this.isDisposed = true;
     void this.bridge?.teardown("removed");
+    if (this.frame) this.panel.request("app_close", { app: this.options.app, removed: true }).catch(() => undefined);
+    this.unsubscribe();
     this.end();
     this.undrawQuestions();
     this.questions.close();
@@ -192,8 +196,14 @@ export class AppView {
     this.blocked.clear();
   }
 
-  private readonly close = async (): Promise<void> => {
-    await this.bridge?.teardown("closed");
+  /** Close the app when its server is unloaded. */
+  private serversChanged(): void {
+    const { synced, servers } = this.panel.store.get();
+    if (synced && this.frame && !Object.hasOwn(servers, this.opened?.server ?? "")) void this.close("unloaded");
+  }
+
+  private readonly close = async (reason: "closed" | "unloaded" = "closed"): Promise<void> => {
+    await this.bridge?.teardown(reason);
     if (this.isDisposed || !this.frame) return;
     this.end();
     this.drawHead();
