@@ -85,6 +85,11 @@ class JupyterServer:
     def runtime(self) -> Path:
         return Path(self.environment["JUPYTER_RUNTIME_DIR"])
 
+    def end_sessions(self) -> None:
+        """End the kernels of all open notebooks."""
+        for session in self.http.get("api/sessions").json():
+            self.http.delete(f"api/sessions/{session['id']}")
+
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 

@@ -155,6 +155,8 @@ class OpenApp:
         self.listeners: list[Callable[[Any], Any]] = []
         """Functions that are called with each new context."""
         self.is_closed = False
+        self.requests: dict[str, set[asyncio.Future[Any]]] = {}
+        """The requests under way, by page: the app may be shown several times."""
         self._apps = apps
         self._arguments = arguments
         self._result = result

@@ -13,6 +13,7 @@ from ipymcp.panel.messages import (
     AppReply,
     AppRequestFields,
     CloseAppFields,
+    LeaveAppFields,
     OpenAppFields,
     OpenedApp,
     sound,
@@ -103,13 +104,29 @@ async def _agree(panel: Panel, view: View, message: AgreeFields) -> None:
 @APPS.command(AppRequestFields, "app_request")
 async def _request(panel: Panel, view: View, message: AppRequestFields) -> AppReply:
     app = apps_of(panel.host).find(message.app)
+    answering = asyncio.ensure_future(app.answer(message.method, sound(message.params)))
+    under_way = app.requests.setdefault(message.page, set())
+    under_way.add(answering)
     try:
-        return AppReply(result=sound(await app.answer(message.method, sound(message.params))))
+        return AppReply(result=sound(await answering))
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) and task.cancelling():
+            raise
+        return AppReply(error="the page is gone", code=_FAILED)
     except RpcError as error:
         shown = view.permissions.shown_error(error)
         return AppReply(error=one_line(shown.message), code=error.code or _FAILED)
     except McpError as error:
         return AppReply(error=one_line(view.permissions.shown_error(error).message), code=_FAILED)
+    finally:
+        under_way.discard(answering)
+
+
+@APPS.command(LeaveAppFields, "app_leave")
+async def _leave(panel: Panel, view: View, message: LeaveAppFields) -> None:
+    # A question about a call of a page that is gone would keep others waiting.
+    for request in apps_of(panel.host).find(message.app).requests.pop(message.page, ()):
+        request.cancel()
 
 
 @APPS.command(CloseAppFields, "app_close")

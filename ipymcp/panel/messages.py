@@ -848,7 +848,14 @@ class AgreeFields(AppFields):
     """Whether its scripts may also compile text."""
 
 
-class AppRequestFields(AppFields):
+class LeaveAppFields(AppFields):
+    """The end of a page."""
+
+    page: Text
+    """Identifies the page, of those that show the app."""
+
+
+class AppRequestFields(LeaveAppFields):
     """A request of a page."""
 
     method: Text

@@ -215,13 +215,13 @@ def content_policy(needs: PageNeeds, *, allows_eval: bool = False, is_header: bo
     code = " 'unsafe-eval'" if allows_eval else ""
     directives = {
         "default-src": "'none'",
-        "script-src": f"'unsafe-inline' blob:{code}{resource}",
+        "script-src": f"'unsafe-inline' 'report-sample' blob: data:{code}{resource}",
         "style-src": f"'unsafe-inline' blob:{resource}",
         "img-src": f"data: blob:{resource}",
         "font-src": f"data: blob:{resource}",
         "media-src": f"data: blob:{resource}",
         "connect-src": " ".join(needs.connect) or "'none'",
-        "worker-src": f"blob:{resource}",
+        "worker-src": f"blob: data:{resource}",
         "frame-src": " ".join(needs.frame) or "'none'",
         "object-src": "'none'",
         "base-uri": " ".join(needs.base) or "'none'",

@@ -10,7 +10,7 @@ export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verb
 
 export const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["details", "history", "logs", "tool", "tools"]);
 
-export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_close", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
+export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_close", "app_leave", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
 
 export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["cells", "code", "keep_result", "logs", "repeat_code"]);
 
@@ -19,6 +19,7 @@ export interface Verbs {
   answer: [AnswerFields, FieldErrors | null];
   app_agree: [AgreeFields, null];
   app_close: [CloseAppFields, null];
+  app_leave: [LeaveAppFields, null];
   app_open: [OpenAppFields, OpenedApp];
   app_request: [AppRequestFields, AppReply];
   call: [CallFields, StartedCall];
@@ -109,6 +110,12 @@ export interface CloseAppFields extends AppFields {
   removed?: boolean;
 }
 
+/** The end of a page. */
+export interface LeaveAppFields extends AppFields {
+  /** Identifies the page, of those that show the app. */
+  page: string;
+}
+
 /** A request for the page of an app. */
 export interface OpenAppFields extends AppFields {
   /** Hashes of the pages that the view has. */
@@ -153,7 +160,7 @@ export interface OpenedApp {
 }
 
 /** A request of a page. */
-export interface AppRequestFields extends AppFields {
+export interface AppRequestFields extends LeaveAppFields {
   method: string;
   params: JsonObject;
 }

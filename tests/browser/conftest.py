@@ -1,5 +1,6 @@
 """One browser and one Jupyter server for the whole run; pages, and the kernels behind them, for one test each."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -68,6 +69,13 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(context: BrowserContext, tmp_path: Path) -> Iterator[Page]:
     """An empty page. What our code throws in it fails the test; `tmp_path` takes the picture of a test that fails."""
+    with watched(context) as page:
+        yield page
+
+
+@contextlib.contextmanager
+def watched(context: BrowserContext) -> Iterator[Page]:
+    """An empty page, in which our code must not throw."""
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: _OURS.search(error.stack or "") and faults.append(error.stack or ""))
@@ -92,8 +100,7 @@ def work(jupyter: JupyterServer) -> Iterator[Path]:
     """A folder for the test's notebooks, below the server's; its kernels end with the test. No other has its name."""
     folder = Path(tempfile.mkdtemp(prefix="work-", dir=jupyter.folder))
     yield folder
-    for session in jupyter.http.get("api/sessions").json():
-        jupyter.http.delete(f"api/sessions/{session['id']}")
+    jupyter.end_sessions()
     shutil.rmtree(folder)
 
 

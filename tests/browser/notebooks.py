@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 _FIND = """
 const find = path => [...jupyterapp.shell.widgets("main")].find(each => each.context?.path === path);
@@ -104,6 +104,11 @@ jupyterapp.shell.activateById(notebook.id);
 notebook.content.activeCellIndex = argument;
 await jupyterapp.commands.execute("notebook:run-cell");
 """
+
+
+def app_in(notebook: Notebook, index: int) -> FrameLocator:
+    """The page of the app in a cell's output."""
+    return notebook.output(index).frame_locator(".ipymcp-app-frame").frame_locator("iframe")
 
 
 def write_notebook(path: Path, cells: Iterable[str], **metadata: Any) -> None:

@@ -14,9 +14,8 @@ from playwright.sync_api import Page, expect
 
 from tests import apps
 from tests.browser.conftest import Open
-from tests.browser.notebooks import Notebook
+from tests.browser.notebooks import Notebook, app_in
 from tests.browser.places import LOAD
-from tests.browser.test_lab_apps import app_in
 
 TRY = """
   const attempt = async (name, act) => {
@@ -155,19 +154,26 @@ def test_no_request_leaves_the_page(open_notebook: Open, work: Path, stranger: L
       await attempt("events", () => new Promise((yes, no) => {{
         const s = new EventSource("{url}/events"); s.onopen = yes; s.onerror = () => no(new Error());
       }}));
-      await attempt("worker", () => new Promise((yes, no) => {{
-        const code = `fetch("{url}/worker").then(() => postMessage("reached"), () => postMessage(""))`;
-        const w = new Worker(URL.createObjectURL(new Blob([code])));
-        w.onmessage = ({{ data }}) => data ? yes() : no(new Error()); w.onerror = () => no(new Error());
-      }}));
+      const code = `fetch("{url}/worker").then(() => postMessage("reached"), () => postMessage(""));
+        try {{ importScripts("{url}/worker-script") }} catch {{}}
+        new WebSocket("{url.replace("http", "ws")}/worker-socket");`;
+      const data = `data:text/javascript,${{encodeURIComponent(code)}}`;
+      for (const [kind, address] of [["blob", URL.createObjectURL(new Blob([code]))], ["data", data]]) {{
+        await attempt(`${{kind}}-worker`, () => new Promise((yes, no) => {{
+          const w = new Worker(address);
+          w.onmessage = ({{ data }}) => data ? yes() : no(new RangeError("it ran")); w.onerror = () => no(new Error());
+        }}));
+      }}
       await attempt("import", () => import("{url}/module"));
       write("done", "yes");
     """
     notebook = attacked(open_notebook, work, script, body)
     app = app_in(notebook, 1)
     expect(app.locator("#done")).to_have_text("yes")
-    for name in ("fetch", "xhr", "socket", "events", "worker", "import"):
+    for name in ("fetch", "xhr", "socket", "events", "import"):
         expect(app.locator(f"#{name}")).to_contain_text("refused")
+    for name in ("blob-worker", "data-worker"):
+        expect(app.locator(f"#{name}")).to_have_text("refused RangeError")  # it ran
     expect(notebook.output(1)).to_contain_text("Blocked, since the app did not declare it")
 
 

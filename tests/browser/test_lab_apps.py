@@ -2,17 +2,12 @@
 
 from pathlib import Path
 
-from playwright.sync_api import FrameLocator, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests import apps
 from tests.browser.conftest import Open
-from tests.browser.notebooks import Notebook
+from tests.browser.notebooks import app_in
 from tests.browser.places import LOAD, without_extension
-
-
-def app_in(notebook: Notebook, index: int) -> FrameLocator:
-    """The page of the app in a cell's output."""
-    return notebook.output(index).frame_locator(".ipymcp-app-frame").frame_locator("iframe")
 
 
 def test_an_app_is_shown_above_the_text_and_told_what_it_shows(open_notebook: Open, page: Page, work: Path) -> None:
@@ -54,6 +49,20 @@ def test_a_call_of_an_app_is_asked_about_and_comes_back(open_notebook: Open, pag
     expect(app_in(notebook, 1).locator("#sum")).to_have_text("3")
     notebook.run(2)
     expect(notebook.output(2)).to_contain_text("apps.add")
+
+
+def test_a_question_of_an_app_that_is_gone_does_not_keep_others_waiting(open_notebook: Open, work: Path) -> None:
+    script = "await begin(); await request('tools/call', { name: 'add', arguments: { a: 1, b: 2 } });"
+    apps.write(work / "pages", "form", apps.page(script))
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.form()")
+    notebook.run(0)
+    notebook.run(1)
+    expect(notebook.output(1)).to_contain_text("An app wants to run apps.add")
+    notebook.write(1, "print('no app')")
+    notebook.run(1)
+    notebook.write(1, "mcp.apps.form()")
+    notebook.run(1)
+    expect(notebook.output(1)).to_contain_text("An app wants to run apps.add")
 
 
 def test_what_an_app_says_of_its_state_is_a_value_in_python(open_notebook: Open, work: Path) -> None:

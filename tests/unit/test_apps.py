@@ -70,7 +70,7 @@ def test_a_page_has_no_network_unless_it_is_granted() -> None:
     directives = dict(one.split(" ", 1) for one in content_policy(PageNeeds()).split("; "))
     assert directives["default-src"] == directives["connect-src"] == directives["frame-src"] == "'none'"
     assert directives["object-src"] == directives["base-uri"] == directives["form-action"] == "'none'"
-    assert directives["script-src"] == "'unsafe-inline' blob:"
+    assert directives["script-src"] == "'unsafe-inline' 'report-sample' blob: data:"
     assert directives["img-src"] == "data: blob:"
     assert "http" not in content_policy(PageNeeds())
 

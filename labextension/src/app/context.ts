@@ -69,7 +69,6 @@ export function fixedContext(): { [key: string]: unknown } {
     userAgent: "ipymcp",
     platform: "web",
     deviceCapabilities: { touch: navigator.maxTouchPoints > 0, hover: canHover },
-    safeAreaInsets: { top: 0, right: 0, bottom: 0, left: 0 },
     availableDisplayModes: DISPLAY_MODES,
   };
 }

@@ -24,7 +24,8 @@ export interface AppServices extends Services {
   drawQuestions(element: HTMLElement, panel: Panel): () => void;
 }
 
-const MIN_HEIGHT = 40;
+/** The height of a frame before its page tells its own. A page whose content has no height, such as a canvas, has this. */
+const MIN_HEIGHT = 150;
 /** Milliseconds in which a bar that has just appeared takes no click. */
 const GUARD_DELAY = 400;
 const THEME_DELAY = 100;
@@ -49,6 +50,8 @@ export class AppView {
   private question: (() => void) | null = null;
   private blocked = new Set<string>();
   private isDisposed = false;
+  /** Identifies the page in the frame to the kernel. */
+  private page = "";
 
   constructor(
     parent: HTMLElement,
@@ -79,7 +82,7 @@ export class AppView {
     if (this.isDisposed) return;
     this.isDisposed = true;
     void this.bridge?.teardown("removed");
-    if (this.frame) this.panel.request("app_close", { app: this.options.app, removed: true }).catch(() => undefined);
+    if (this.frame) this.tell("app_close", { removed: true });
     this.unsubscribe();
     this.end();
     this.undrawQuestions();
@@ -145,6 +148,7 @@ export class AppView {
 
   private show(opened: OpenedApp, html: string): void {
     this.end();
+    this.page = String(Math.random());
     const url = this.services.frameUrl?.(opened.query ?? "") ?? null;
     const title = trans.__("App of %1", singleLine(`${opened.server}.${opened.tool}`));
     const frame = new AppFrame(
@@ -166,7 +170,7 @@ export class AppView {
     frame.element.classList.toggle("ipymcp-app-border", opened.has_border ?? true);
     if (this.options.height !== null) frame.element.style.height = `${this.options.height}px`;
     this.bridge = new Bridge(this.host, (message) => frame.send(message), {
-      input: opened.input ?? {},
+      input: withDefaults(opened.input, opened.definition),
       result: opened.result,
     });
     this.root.append(frame.element);
@@ -187,10 +191,15 @@ export class AppView {
     return [[label, () => void this.open()]];
   }
 
+  private tell(verb: "app_leave" | "app_close" | "app_request", fields: object): void {
+    this.panel.request(verb, { app: this.options.app, ...fields } as never).catch(() => undefined);
+  }
+
   private end(): void {
     this.question?.();
     this.setMode("inline");
     for (const each of this.observers.splice(0)) each.disconnect();
+    if (this.frame) this.tell("app_leave", { page: this.page });
     this.frame?.close();
     this.frame = this.bridge = null;
     this.blocked.clear();
@@ -207,7 +216,7 @@ export class AppView {
     if (this.isDisposed || !this.frame) return;
     this.end();
     this.drawHead();
-    this.panel.request("app_close", { app: this.options.app }).catch(() => undefined);
+    this.tell("app_close", {});
     this.say(trans.__("The app is closed."), this.retry(trans.__("Show again")));
   };
 
@@ -224,9 +233,7 @@ export class AppView {
     this.drawHead();
     this.say(trans.__("The app was stopped: %1.", why[reason]), this.retry(trans.__("Show again")));
     const params = { level: "warning", data: trans.__("stopped: %1", why[reason]) };
-    this.panel
-      .request("app_request", { app: this.options.app, method: "notifications/message", params })
-      .catch(() => undefined);
+    this.tell("app_request", { page: this.page, method: "notifications/message", params });
   }
 
   // -- what the app may ask
@@ -251,7 +258,8 @@ export class AppView {
     }),
     request: async (method: string, params: object) => {
       const { app } = this.options;
-      const reply = await this.panel.request("app_request", { app, method, params: params as JsonObject });
+      const fields = { app, page: this.page, method, params: params as JsonObject };
+      const reply = await this.panel.request("app_request", fields);
       return { result: reply.result, error: reply.error ?? "", code: reply.code ?? 0 };
     },
     resize: (height: number) => this.resize(height),
@@ -308,8 +316,9 @@ export class AppView {
 
   private resize(height: number): void {
     if (this.options.height !== null || !this.frame) return;
-    const pixels = Math.min(MAX_HEIGHT, Math.max(MIN_HEIGHT, Math.ceil(height)));
-    this.frame.element.style.height = `${pixels}px`;
+    const { element } = this.frame;
+    const border = element.offsetHeight - element.clientHeight;
+    element.style.height = `${Math.min(MAX_HEIGHT, Math.max(MIN_HEIGHT, Math.ceil(height) + border))}px`;
   }
 
   /** Change the mode for the app: only just after the user did something, since it may cover the page. */
@@ -411,6 +420,16 @@ function button(label: string, act: () => void): HTMLButtonElement {
   element.textContent = label;
   element.addEventListener("click", act);
   return element;
+}
+
+/** The arguments of the call, and the defaults of those that were left out, as the tool had them. */
+function withDefaults(input: unknown, definition: unknown): object {
+  const { properties } =
+    (definition as { inputSchema?: { properties?: { [name: string]: unknown } } }).inputSchema ?? {};
+  const declared = Object.entries(properties ?? {}).flatMap(([name, schema]) =>
+    Object(schema) === schema && "default" in (schema as object) ? [[name, (schema as JsonObject)["default"]]] : [],
+  );
+  return { ...Object.fromEntries(declared), ...(input as object | null) };
 }
 
 const clipped = (text: string): string => (text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
