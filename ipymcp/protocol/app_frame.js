@@ -59,6 +59,10 @@
       const isTry = blockedURI === "eval" && /^\\(function anonymous\\(\\s*\\) \\{\\s*\\}\\)$/.test(sample);
       if (!isTry) told(blockedURI, effectiveDirective);
     });
+    addEventListener("keydown", (event) => {
+      const leave = () => event.defaultPrevented || host.postMessage({ ipymcp: "escape" }, "*");
+      if (event.key === "Escape") setTimeout(leave);
+    });
     document.currentScript.remove();
   })(HAS_FRAMES)</` + `script>`;
   const DOCTYPE = /^\s*(?:<!--[\s\S]*?-->\s*)*<!doctype[^>]*>/i;
@@ -101,7 +105,7 @@
   const fromHost = ({ data }) => {
     if (data.ping) port.postMessage({ pong: data.ping });
     else if (data.html !== undefined) show(data);
-    else if (data.focus) inner?.contentWindow.focus();
+    else if (data.scheme) document.documentElement.style.colorScheme = data.scheme;
     else if (data.message && inner) inner.contentWindow.postMessage(JSON.parse(data.message), "*");
   };
 
@@ -116,6 +120,7 @@
       port.postMessage({ blocked: { uri: String(data.uri).slice(0, 300), by: String(data.by).slice(0, 100) } });
       return;
     }
+    if (data.ipymcp === "escape") return port.postMessage({ escape: true });
     if (data.jsonrpc !== "2.0") return;
     let text = "";
     try {

@@ -19,6 +19,8 @@ export interface FrameEvents {
   stopped(reason: StopReason): void;
   /** The browser did not load something that the page wants. */
   blocked(uri: string, directive: string): void;
+  /** The user pressed Escape in the page, or the page says so. */
+  escaped(): void;
 }
 
 export interface PageContent {
@@ -40,6 +42,7 @@ interface FromFrame {
   stop?: StopReason;
   message?: string;
   blocked?: { uri: string; by: string };
+  escape?: boolean;
 }
 
 /** Milliseconds in which a served document has to announce itself; else it is made here. */
@@ -81,9 +84,10 @@ export class AppFrame {
     this.port?.postMessage({ message: JSON.stringify(message) });
   }
 
-  focus(): void {
-    this.element.focus();
-    this.port?.postMessage({ focus: true });
+  /** Set the color scheme around the page. Browsers put a page that has another one on a background of its own. */
+  setScheme(scheme: "light" | "dark"): void {
+    this.element.style.colorScheme = scheme;
+    this.port?.postMessage({ scheme });
   }
 
   close(): void {
@@ -130,11 +134,13 @@ export class AppFrame {
     if (this.isOver) return;
     if (data.ready) {
       const { html, allow, title, frames } = this.page;
+      this.setScheme(this.element.style.colorScheme === "dark" ? "dark" : "light");
       this.port?.postMessage({ html, allow, title, frames });
       this.lastPong = Date.now();
       this.pingTimer = setInterval(() => this.ping(), PING_INTERVAL);
     } else if (data.pong) this.lastPong = Date.now();
     else if (data.stop) this.stop(data.stop);
+    else if (data.escape) this.events.escaped();
     else if (data.blocked) this.events.blocked(data.blocked.uri, data.blocked.by);
     else if (data.message !== undefined) {
       const message = parsed(data.message);

@@ -64,6 +64,12 @@ export class AppView {
     this.root.className = "ipymcp-app";
     this.root.dataset["lmSuppressShortcuts"] = "true";
     this.head.className = "ipymcp-app-head";
+    this.head.tabIndex = -1;
+    // Shortcuts are looked for from the focused element outwards.
+    this.head.dataset["lmSuppressShortcuts"] = "true";
+    this.root.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.head.contains(event.target as Node)) this.escape(this.head);
+    });
     this.bars.setAttribute("role", "status");
     const asked = document.createElement("div");
     this.root.append(style, this.head, asked, this.bars);
@@ -164,9 +170,11 @@ export class AppView {
         message: (message) => this.bridge?.receive(message),
         stopped: (reason) => this.stopped(reason),
         blocked: (uri, directive) => this.sayBlocked(uri, directive),
+        escaped: () => this.escape(frame.element),
       },
     );
     this.frame = frame;
+    frame.setScheme(themeOf(this.root).theme);
     frame.element.classList.toggle("ipymcp-app-border", opened.has_border ?? true);
     if (this.options.height !== null) frame.element.style.height = `${this.options.height}px`;
     this.bridge = new Bridge(this.host, (message) => frame.send(message), {
@@ -342,11 +350,24 @@ export class AppView {
     this.bridge?.contextChanged({ displayMode: mode, containerDimensions: this.size() });
   }
 
+  /** Move the focus from the page to the line above it, and from there to the cell: a page that pretends that Escape was
+   * pressed must not have the keys go to the notebook. */
+  private escape(from: HTMLElement): void {
+    if (this.mode !== "inline") this.setMode("inline");
+    else if (from === this.head) this.root.parentElement?.closest<HTMLElement>("[tabindex]")?.focus();
+    if (from !== this.head && document.activeElement === from) this.head.focus();
+  }
+
   private observe(): void {
     let timer: ReturnType<typeof setTimeout> | undefined;
+    const changed = (): void => {
+      const theme = themeOf(this.root);
+      this.frame?.setScheme(theme.theme);
+      this.bridge?.contextChanged(theme);
+    };
     const themed = new MutationObserver(() => {
       clearTimeout(timer);
-      timer = setTimeout(() => this.bridge?.contextChanged(themeOf(this.root)), THEME_DELAY);
+      timer = setTimeout(changed, THEME_DELAY);
     });
     themed.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
     let width = this.root.clientWidth;
@@ -357,7 +378,6 @@ export class AppView {
     });
     resized.observe(this.root);
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
-    const changed = (): void => this.bridge?.contextChanged(themeOf(this.root));
     dark.addEventListener("change", changed);
     this.observers.push(themed, resized, { disconnect: () => dark.removeEventListener("change", changed) });
   }
@@ -417,6 +437,7 @@ export class AppView {
 function button(label: string, act: () => void): HTMLButtonElement {
   const element = document.createElement("button");
   element.type = "button";
+  element.dataset["lmSuppressShortcuts"] = "true";
   element.textContent = label;
   element.addEventListener("click", act);
   return element;
