@@ -86,6 +86,7 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
 
     async def open(self, kernel_id: str) -> None:
         """Connect to the kernel, or send the reason why that is impossible and close."""
+        self.set_nodelay(True)  # a reply that follows another message would wait for its acknowledgement
         try:
             kernel = await asyncio.to_thread(self._kernels.find, kernel_id)
             if (other := other_version(kernel)) is not None:
