@@ -35,7 +35,7 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], bool], within: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], within: float = 60) -> None:
     """Wait for what shows only in a file or in the system's tables."""
     deadline = time.monotonic() + within
     while not condition():

@@ -65,7 +65,7 @@ def opened(kernel: Kernel, cell: str = "r = mcp.apps.slider()\nr") -> tuple[Page
 
 def request(view: PageView, app: int, method: str, **params: Any) -> Any:
     """The result of a request of the page, or else its error."""
-    reply = view.ask("app_request", app=app, method=method, params=params)
+    reply = view.ask("app_request", app=app, page="1", method=method, params=params)
     return reply["error"] or reply["result"]
 
 
@@ -275,7 +275,7 @@ def test_an_app_calls_tools_of_its_own_server_that_are_for_apps(notebook: Kernel
 def test_a_call_of_an_app_needs_consent_as_a_models(notebook: Kernel) -> None:
     view, number = opened(notebook)
     before = len(view.heard)
-    view.send({"kind": "intent", "id": 999, "do": "app_request", "app": number, "method": "tools/call",
+    view.send({"kind": "intent", "id": 999, "do": "app_request", "app": number, "page": "1", "method": "tools/call",
                "params": {"name": "add", "arguments": {"a": 1, "b": 2}}})  # fmt: skip
     view.until(lambda state: bool(state["questions"]))
     ((question, row),) = view.state["questions"].items()

@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +16,7 @@ from ipymcp import ArgumentError, Mcp, PolicyError
 from ipymcp.interaction.questions import PageReply
 from ipymcp.masking import masks
 from tests.bad_servers import connected
-from tests.row_server import calls, server
+from tests.row_server import calls, interrupt_after, server
 from tests.unit.scripted_interface import ScriptedInterface
 
 
@@ -143,9 +141,8 @@ def test_the_question_for_a_map_and_its_answer_are_in_the_history(mcp: Mcp, answ
     assert entry.questions is not None and "May rows.read be called 2 times?" in entry.questions
 
 
-def test_an_interrupted_map_is_interrupted_in_the_history(mcp: Mcp) -> None:
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+def test_an_interrupted_map_is_interrupted_in_the_history(mcp: Mcp, record: Path) -> None:
+    interrupt_after(1, record)
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.write.map(["a", "b", "c"], seconds=2)
     assert mcp.maps[-1]._is_over.wait(5)

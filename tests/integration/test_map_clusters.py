@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import resource_tracker as tracker
 from pathlib import Path
@@ -35,7 +35,8 @@ from ipymcp import (
 from ipymcp.interaction.questions import PageReply
 from tests.bad_servers import connected
 from tests.kernels import Kernel
-from tests.row_server import SERVER, calls, server
+from tests.processes import wait_until
+from tests.row_server import SERVER, calls, interrupt_after, server
 from tests.unit.scripted_interface import ScriptedInterface
 
 OUTPUT = {
@@ -82,13 +83,6 @@ def cluster(workers: int) -> LocalCluster:
 
 def servers_of(record: Path) -> list[psutil.Process]:
     return [one for one in psutil.process_iter(["cmdline"]) if str(record) in (one.info["cmdline"] or [])]
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 # -- what travels -----------------------------------------------------------------------------------------------------
@@ -320,12 +314,7 @@ def test_an_interrupt_ends_the_calls_of_workers_and_resume_goes_on(
     executor, keys = request.getfixturevalue(kind), KEYS[:130]
     mcp.rows.read.map(["x"], executor=executor)
 
-    def interrupt() -> None:
-        wait_until(lambda: len(calls(record)) > 10)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
+    interrupter = interrupt_after(10, record)
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.write.map(keys, executor=executor, seconds=0.15)  # nearly always within a call
     interrupter.join()

@@ -1,8 +1,6 @@
 """`tool.map`: one call for every row, in order, never twice where it matters, and nothing is lost."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +22,8 @@ from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.protocol.types import Progress
 from tests.bad_servers import connected
 from tests.kernels import Kernel
-from tests.row_server import SERVER, calls, server
+from tests.processes import wait_until
+from tests.row_server import SERVER, calls, interrupt_after, server
 from tests.unit.scripted_interface import ScriptedInterface
 
 
@@ -299,8 +298,7 @@ def test_429_and_retry_after_are_honoured(record: Path) -> None:
 
 
 def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(mcp: Mcp, record: Path) -> None:
-    timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    interrupt_after(10, record)
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.read.map([str(one) for one in range(40)], seconds=0.1, concurrency=2)
     left = mcp.maps[-1]
@@ -314,8 +312,7 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(mcp: Mcp, record: Pa
 
 
 def test_an_interrupted_write_is_unknown_and_not_called_again(mcp: Mcp, record: Path) -> None:
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    interrupt_after(3, record)
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.write.map([str(one) for one in range(10)], seconds=0.2)
     left = mcp.maps[-1]
@@ -325,11 +322,11 @@ def test_an_interrupted_write_is_unknown_and_not_called_again(mcp: Mcp, record: 
     assert set(calls(record).values()) == {1}
 
 
-def test_a_map_is_one_running_call_that_can_be_cancelled(mcp: Mcp) -> None:
+def test_a_map_is_one_running_call_that_can_be_cancelled(mcp: Mcp, record: Path) -> None:
     seen: list[str] = []
 
     def cancel() -> None:
-        time.sleep(0.6)
+        wait_until(lambda: sum(calls(record).values()) >= 10)
         running = mcp._host.calls.running
         shown = next(
             each for each in running.values() if each.options.batch and each.options.batch.number == each.number

@@ -31,7 +31,7 @@ def checked(environment_name: str, file: str, folder: Path, **more: str) -> None
         env=env,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
     )
 
     assert done.returncode == 0, done.stdout[-5_000:] + done.stderr[-2_000:]

@@ -44,7 +44,7 @@ def test_the_query_grants_origins_and_nothing_else(server: JupyterServer) -> Non
         found = directives(stranger.get(FRAME, params=origins).headers["Content-Security-Policy"])
     assert found["connect-src"] == "https://a.example wss://b.example:8443"
     assert found["img-src"] == "data: blob: https://*.c.example"
-    assert found["script-src"] == "'unsafe-inline' blob: 'unsafe-eval' https://*.c.example"
+    assert found["script-src"] == "'unsafe-inline' 'report-sample' blob: data: 'unsafe-eval' https://*.c.example"
     assert found["frame-src"] == "'none'" and found["sandbox"] == "allow-scripts allow-forms"
 
 
