@@ -45,13 +45,13 @@ test-envs: $(STAMP)  ## make those environments only
 	@$(BIN)/python tests/environments.py
 
 all-envs: $(STAMP)  ## make those and the ones of the tests in a browser
-	@$(BIN)/python tests/environments.py tests browser lab-4.0 npm-axe
+	@$(BIN)/python tests/environments.py tests browser lab-4.0 npm-axe interop/ext-apps
 	@$(BIN)/python -m tests.browser.chromium
 
 frontend: $(FRONTEND_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
 
 browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
-	@$(BIN)/python tests/environments.py browser lab-4.0 npm-axe models
+	@$(BIN)/python tests/environments.py browser lab-4.0 npm-axe models interop/ext-apps
 	@$(BIN)/python -m tests.browser.chromium
 ifeq ($(strip $(ARGS)),)
 	$(BIN)/python -m pytest tests/browser -n $(CORES) --dist loadfile -m 'not timed'

@@ -3,8 +3,7 @@
     python tests/environments.py                 all that the tests need
     python tests/environments.py 'peer-*'        what the benchmark compares with
     python tests/environments.py conformance     the official conformance suite
-    python tests/environments.py browser lab-4.0 npm-axe models   what the tests in a browser need
-    python tests/environments.py tests browser lab-4.0 npm-axe    all that, and those
+    python tests/environments.py browser lab-4.0 npm-axe models interop/ext-apps   what the tests in a browser need
     python tests/environments.py 'interop/*'     the further servers of the interoperability run
     python tests/environments.py sdk1 npm        those two
 
