@@ -23,7 +23,7 @@ from ipymcp.protocol.negotiation import SessionRecovery, negotiate
 from ipymcp.protocol.server_requests import RequestAnswers, ServerRequestDispatcher, UnexpectedRequests
 from ipymcp.protocol.subscriptions import Listener, ListenStream, ListenStreams, NotificationDispatcher
 from ipymcp.protocol.tasks import Tasks
-from ipymcp.protocol.transports.base import NO_HEADERS, OutboundMessage
+from ipymcp.protocol.transports.base import NO_HEADERS, OutboundMessage, Receiver
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
@@ -66,16 +66,23 @@ class Client:
         self._transport = transport
         self._listener = listener
         self._identity = identity
-        self._peer = Peer(self, tag)
+        self.protocol_warning = listener.protocol_warning
+        """Logs a protocol violation."""
+        self._peer = Peer(
+            self._requested,
+            lambda method, params: self._notifications.dispatch(method, params),
+            listener.protocol_warning,
+            tag,
+        )
         self._background = Background()
         self._timeouts = RequestTimeouts()
         self._headers = Headers()
         self._answers = RequestAnswers(responder, self._timeouts)
         self._dispatcher = ServerRequestDispatcher(
-            self._answers, self._background, self._respond, self._find, self.protocol_warning
+            self._answers, self._background, self._respond, self._find, listener.protocol_warning
         )
         self._rounds = InputRounds(self, self._peer, self._answers, self._background)
-        self._recovery = SessionRecovery(self, self._background)
+        self._recovery = SessionRecovery(self.shake_hands, self._resend, self._undelivered, self._background)
         self._unexpected = UnexpectedRequests(self._peer, listener)
         self._streams = ListenStreams(listener.protocol_warning)
         self.running_tasks: dict[str, PendingRequest] = {}
@@ -119,7 +126,17 @@ class Client:
             HttpError: The server responded with an HTTP error.
         """
         self._unexpected.may_reopen = not (era != "auto" if is_fixed is None else is_fixed)
-        await self._transport.open(self)
+        listener = self._listener
+        receiver = Receiver(
+            message=self._message,
+            undelivered=self._undelivered,
+            expired=self._recovery.expired,
+            unreachable=listener.unreachable,
+            protocol_warning=listener.protocol_warning,
+            stderr=listener.stderr,
+            lost=self._connection_lost,
+        )
+        await self._transport.open(receiver)
         await self._settle(era)
         if self.era.kind == "stateless":
             self.interceptors.on_result("input_required", self._rounds.begin)
@@ -358,43 +375,23 @@ class Client:
 
     # -- messages from the server -------------------------------------------------------------------------------------
 
-    def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
-        """Handle an incoming message (called by the transport); messages after the end are dropped."""
+    def _message(self, line: bytes | bytearray, origin_request_id: RequestId | None) -> None:
         if (recorder := self.recorder) is not None:
             recorder.received(line)
-        if self._lost is None:
+        if self._lost is None:  # messages after the end are dropped
             self._peer.receive(line, origin_request_id)
 
-    def undelivered(self, identifier: RequestId, error: McpError) -> None:
-        """Fail a request that the transport could not deliver (called by the transport)."""
+    def _undelivered(self, identifier: RequestId, error: McpError) -> None:
         pending = self._peer.find(identifier)
         if pending is None or not isinstance(error, RpcError) or not self.interceptors.handle_error(pending, error):
             self._peer.settle(identifier, error=error)
 
-    def expired(self, message: OutboundMessage) -> None:
-        """Recover the session that the server has lost (called by the transport)."""
-        self._recovery.expired(message)
-
-    def unreachable(self, reason: str) -> None:
-        """Report a failed connection attempt (called by the transport)."""
-        self._listener.unreachable(reason)
-
-    def protocol_warning(self, text: str) -> None:
-        """Log a protocol violation (called by the transport and the peer)."""
-        self._listener.protocol_warning(text)
-
-    def stderr(self, lines: list[str]) -> None:
-        """Log standard error output (called by the transport)."""
-        self._listener.stderr(lines)
-
-    def lost(self, reason: str) -> None:
-        """Fail all pending requests after the connection has ended (called by the transport)."""
+    def _connection_lost(self, reason: str) -> None:
         self._lost = self._lost or reason
         self._listener.lost(reason)  # first: a caller that sees its call fail may retry at once
         self._end(reason)
 
-    def on_request(self, request: types.Envelope, origin_request_id: RequestId | None) -> None:
-        """Handle a request from the server (called by the peer)."""
+    def _requested(self, request: types.Envelope, origin_request_id: RequestId | None) -> None:
         if self.era.kind == "stateless":
             self._unexpected.request(request.method or "", origin_request_id)
         elif self._transport.queued > _MAX_UNREAD:
@@ -403,10 +400,6 @@ class Client:
             )
         else:
             self._dispatcher.serve(request, origin_request_id)
-
-    def on_notification(self, method: str, params: Raw) -> None:
-        """Handle a notification (called by the peer)."""
-        self._notifications.dispatch(method, params)
 
     def _respond(self, identifier: int | str | float, member: str, value: Raw) -> None:
         frame = b'{"jsonrpc":"2.0","id":%s,"%s":%s}' % (types.encode(identifier), member.encode(), bytes(value))
@@ -434,14 +427,14 @@ class Client:
         self._send_request(pending, extra)
         return True
 
-    def resend(self, message: OutboundMessage) -> None:
+    def _resend(self, message: OutboundMessage) -> None:
         """Resend a rejected request, if it is still pending."""
         if self._peer.find(message.id) is not None:
             headers = {**message.headers, **self._headers_of("")}
             try:
                 self._send(message.frame, message.kind, message.id, message.method, headers)
             except ConnectionLost as error:
-                self.undelivered(message.id or 0, error)
+                self._undelivered(message.id or 0, error)
 
     def _renew_headers(self, pending: PendingRequest, error: RpcError) -> bool:
         """Retry a call once after its headers were rejected: the tools may have changed, so they are listed again."""

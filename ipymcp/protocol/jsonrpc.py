@@ -154,28 +154,27 @@ class Intercept(Protocol):
         ...
 
 
-class Handler(Protocol):
-    """Handles requests, notifications and malformed messages from the other side."""
-
-    def on_request(self, request: types.Envelope, origin_request_id: int | str | float | None) -> None:
-        """Handle a request; `origin_request_id` is the id of our request whose response stream carried it, if any."""
-        ...
-
-    def on_notification(self, method: str, params: Raw) -> None:
-        """Handle a notification."""
-        ...
-
-    def protocol_warning(self, text: str) -> None:
-        """Log a message that violates the protocol."""
-        ...
-
-
 class Peer:
-    """The client's end of one JSON-RPC connection."""
+    """The client's end of one JSON-RPC connection.
 
-    def __init__(self, handler: Handler, session_tag: str) -> None:
+    Args:
+        on_request: Handles a request; its second argument is the id of our request whose response stream carried it.
+        on_notification: Handles a notification.
+        warn: Logs a message that violates the protocol.
+        session_tag: Names the connection in logs.
+    """
+
+    def __init__(
+        self,
+        on_request: Callable[[types.Envelope, int | str | float | None], None],
+        on_notification: Callable[[str, Raw], None],
+        warn: Callable[[str], None],
+        session_tag: str,
+    ) -> None:
         self.session_tag = session_tag
-        self._handler = handler
+        self._on_request = on_request
+        self._on_notification = on_notification
+        self._warn = warn
         self._pending: dict[int | str | float, PendingRequest] = {}
         self._next_id = itertools.count(1).__next__
         self._abandoned: deque[int | str | float] = deque(maxlen=256)
@@ -307,11 +306,11 @@ class Peer:
         if message.method is None:
             self._receive_answer(message, line)
         elif message.id is not None:
-            self._handler.on_request(message, origin_request_id)
+            self._on_request(message, origin_request_id)
         elif message.method == "notifications/progress":
             self._receive_progress(message.params)
         else:
-            self._handler.on_notification(message.method, message.params)
+            self._on_notification(message.method, message.params)
 
     def _receive_answer(self, message: types.Envelope, line: bytes | bytearray) -> None:
         result = message.result
@@ -334,15 +333,15 @@ class Peer:
             self._abandoned.remove(identifier)
         elif len(result) or len(error):
             what = excerpt(bytes(error)) if len(error) else "a result"
-            self._handler.protocol_warning(f"an answer to no request in flight (id {message.id!r}): {what}")
+            self._warn(f"an answer to no request in flight (id {message.id!r}): {what}")
         else:
-            self._handler.protocol_warning(f"not a JSON-RPC message: {excerpt(line)}")
+            self._warn(f"not a JSON-RPC message: {excerpt(line)}")
 
     def _receive_progress(self, params: Raw) -> None:
         try:
             progress = types.decode(params, types.Progress)
         except ValueError:
-            self._handler.protocol_warning(f"progress without a usable token: {excerpt(bytes(params))}")
+            self._warn(f"progress without a usable token: {excerpt(bytes(params))}")
             return
         pending = self._pending.get(progress.progressToken)
         if pending is not None:
@@ -354,9 +353,9 @@ class Peer:
         if identifier is not None and isinstance(error, types.InvalidJson):
             failure = CallError(f"the server's answer is not valid JSON ({error})", hint=_SERVER_FAULT)
             if self.settle(identifier, error=failure):
-                self._handler.protocol_warning(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
+                self._warn(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
                 return
-        self._handler.protocol_warning(f"not a message: {excerpt(line)}")
+        self._warn(f"not a message: {excerpt(line)}")
 
 
 def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | None:

@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ipymcp.errors import ConnectionLost, HttpError, McpError, ProtocolError, RpcError
 from ipymcp.protocol import eras, types
 from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from msgspec import Raw
 
@@ -214,32 +214,26 @@ def _supported_versions(data: object) -> list[str]:
     return [version for version in supported if isinstance(version, str)] if is_array(supported) else []
 
 
-class SessionOwner(Protocol):
-    """The part of a `Client` that recovers sessions."""
-
-    async def shake_hands(self) -> None:
-        """Open a new session."""
-        ...
-
-    def undelivered(self, identifier: RequestId, error: McpError) -> None:
-        """Fail a request."""
-        ...
-
-    def resend(self, message: OutboundMessage) -> None:
-        """Resend a request, if it is still pending."""
-        ...
-
-
 class SessionRecovery:
     """Reopens a session that the server has lost. Belongs to the loop, except `hold` and `drop`.
 
     Args:
-        owner: The client.
+        shake_hands: Opens a new session.
+        resend: Sends a request again, if it is still pending.
+        undelivered: Fails a request.
         background: Runs the recovery.
     """
 
-    def __init__(self, owner: SessionOwner, background: Background) -> None:
-        self._owner = owner
+    def __init__(
+        self,
+        shake_hands: Callable[[], Coroutine[Any, Any, None]],
+        resend: Callable[[OutboundMessage], None],
+        undelivered: Callable[[RequestId, McpError], None],
+        background: Background,
+    ) -> None:
+        self._shake_hands = shake_hands
+        self._resend = resend
+        self._undelivered = undelivered
         self._background = background
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
@@ -259,7 +253,7 @@ class SessionRecovery:
             return
         if identifier in self._resent:
             self._resent.remove(identifier)
-            self._owner.undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
+            self._undelivered(identifier, ConnectionLost("the server forgot its session twice in a row"))
             return
         self._resent.append(identifier)
         self._held[identifier] = message
@@ -287,7 +281,7 @@ class SessionRecovery:
 
     async def _reopen(self) -> None:
         try:
-            await self._owner.shake_hands()
+            await self._shake_hands()
         except McpError as error:  # the next request tries again
             self._fail(error.message, error.hint)
         except Exception as error:  # a bug must not leave callers waiting forever
@@ -295,12 +289,12 @@ class SessionRecovery:
             raise
         else:
             for message in self._end(is_open=True):
-                self._owner.resend(message)
+                self._resend(message)
 
     def _fail(self, reason: str, hint: str | None) -> None:
         what = f"the server forgot this session, and reopening it failed: {reason}"
         for message in self._end(is_open=False):
-            self._owner.undelivered(message.id or 0, ConnectionLost(what, hint=hint))
+            self._undelivered(message.id or 0, ConnectionLost(what, hint=hint))
 
     def _end(self, *, is_open: bool) -> list[OutboundMessage]:
         with self._lock:

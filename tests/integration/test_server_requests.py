@@ -360,8 +360,8 @@ async def test_the_state_of_a_server_is_in_no_log_and_no_error(caplog: pytest.Lo
             with pytest.raises(CallError) as caught:
                 await connection.call("need", result=result).text()
             assert STATE not in str(caught.value)
-        connection.client.message(json.dumps({"requestState": STATE, "id": 99}).encode())
-        connection.client.message(b'{"id": 98, "result": {"requestState": "' + STATE.encode())
+        connection.client._message(json.dumps({"requestState": STATE, "id": 99}).encode(), None)
+        connection.client._message(b'{"id": 98, "result": {"requestState": "' + STATE.encode(), None)
         assert not re.search(STATE, " ".join(connection.heard.noises) + caplog.text)
         assert len(connection.heard.noises) == 2
 

@@ -19,6 +19,9 @@ class Owner:
         self.notifications: list[tuple[str, bytes]] = []
         self.noise: list[str] = []
 
+    def peer(self) -> Peer:
+        return Peer(self.on_request, self.on_notification, self.protocol_warning, "test#1")
+
     def on_request(self, request: types.Envelope, origin_request_id: object) -> None:
         self.requests.append(request)
 
@@ -34,7 +37,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.owner = Owner()
-        self.peer = Peer(self.owner, "test#1")
+        self.peer = self.owner.peer()
         self.heard: list[types.Progress | None] = []
         self.pending = PendingRequest(self.heard.append)
         self.id = self.peer.open(self.pending, "tools/call")
@@ -179,7 +182,7 @@ def test_a_request_that_was_taken_hears_nothing_more(asked: Asked) -> None:
 
 
 def test_all_fail_each_with_an_error_of_its_own() -> None:
-    peer = Peer(Owner(), "test#1")
+    peer = Owner().peer()
     requests = [PendingRequest(lambda _: None) for _ in range(3)]
     for pending in requests:
         peer.open(pending, "x")
@@ -189,7 +192,7 @@ def test_all_fail_each_with_an_error_of_its_own() -> None:
 
 
 def test_of_many_threads_that_take_a_request_one_gets_it() -> None:
-    peer = Peer(Owner(), "test#1")
+    peer = Owner().peer()
     requests = [PendingRequest(lambda _: None) for _ in range(500)]
     for pending in requests:
         peer.open(pending, "x")
@@ -246,7 +249,7 @@ def test_a_renewed_request_is_answered_under_its_new_id_only(asked: Asked) -> No
 
 
 def test_a_request_that_is_renewed_and_given_up_at_once_has_one_owner() -> None:
-    peer = Peer(Owner(), "test#1")
+    peer = Owner().peer()
     for _ in range(300):
         pending = PendingRequest(lambda progress: None)
         peer.open(pending, "tools/call")

@@ -5,6 +5,7 @@ A transport moves bytes. It uses ids only for routing, and does not know tools o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ipymcp.errors import ResultTooLarge
@@ -42,44 +43,27 @@ class OutboundMessage(NamedTuple):
     """Headers that an HTTP transport adds, such as the protocol version and `Mcp-Name`."""
 
 
-class Receiver(Protocol):
-    """Receives messages and events from a transport, on the loop thread."""
+@dataclass(frozen=True)
+class Receiver:
+    """Functions that receive messages and events from a transport, on the loop thread."""
 
-    def message(self, line: bytes | bytearray, origin_request_id: RequestId | None = None) -> None:
-        """Receive one complete message.
+    message: Callable[[bytes | bytearray, RequestId | None], None]
+    """Receives one complete message, and the id of our request whose response stream carried it, if any."""
+    undelivered: Callable[[RequestId, McpError], None]
+    """A request was not delivered, or its response was lost or too large; the connection continues."""
+    expired: Callable[[OutboundMessage], None]
+    """HTTP, handshake era: the server rejected this message because it does not know the session any more.
 
-        Args:
-            line: JSON.
-            origin_request_id: Id of our request whose response stream carried the message, if any.
-        """
-        ...
-
-    def undelivered(self, identifier: RequestId, error: McpError) -> None:
-        """A request was not delivered, or its response was lost or too large; the connection continues."""
-        ...
-
-    def expired(self, message: OutboundMessage) -> None:
-        """HTTP, handshake era: the server rejected this message because it does not know the session any more.
-
-        The transport has already dropped the session. Open a new one and send the message again.
-        """
-        ...
-
-    def unreachable(self, reason: str) -> None:
-        """HTTP: no connection could be made; the next request tries again."""
-        ...
-
-    def protocol_warning(self, text: str) -> None:
-        """Log a protocol violation."""
-        ...
-
-    def stderr(self, lines: list[str]) -> None:
-        """Lines from the server's standard error."""
-        ...
-
-    def lost(self, reason: str) -> None:
-        """The connection ended without a request to close it. Called once."""
-        ...
+    The transport has already dropped the session. Open a new one and send the message again.
+    """
+    unreachable: Callable[[str], None]
+    """HTTP: no connection could be made, for this reason; the next request tries again."""
+    protocol_warning: Callable[[str], None]
+    """Logs a protocol violation."""
+    stderr: Callable[[list[str]], None]
+    """Lines from the server's standard error."""
+    lost: Callable[[str], None]
+    """The connection ended without a request to close it, for this reason. Called once."""
 
 
 class Authorizer(Protocol):

@@ -296,13 +296,13 @@ class StdioTransport(Transport):
         if isinstance(line, Oversized):
             self._on_oversized(line, self._receiver)
         else:
-            self._receiver.message(line)
+            self._receiver.message(line, None)
 
     def _on_last_line(self, line: bytes) -> None:
         """Handle an unterminated line: a message, or one that the server's death cut off."""
         if line and self._receiver is not None:
             if line.rstrip().endswith((b"}", b"]")):
-                self._receiver.message(line)
+                self._receiver.message(line, None)
             else:
                 self._receiver.protocol_warning(f"its output ends within a line: {excerpt(line)}")
 
