@@ -525,7 +525,7 @@ class ClusterRun(MapRun):
                 error = ConnectionLost(what, server=entry.server, tool=entry.name)
                 outcome = RowOutcome("failed" if self._is_repeatable else "unknown", error=error)
             self._ended(job, outcome)
-            self._count(outcome)
+            self._stop_after_failures(outcome)
 
     def _take(self, report: ChunkReport, jobs: tuple[Job, ...]) -> None:
         """Take note of what a worker has done."""
@@ -544,7 +544,7 @@ class ClusterRun(MapRun):
             if error is not None and quotes_server(error):
                 self._receive(str(error).encode("utf-8", "replace"))
             self._ended(job, outcome)
-            self._count(outcome)
+            self._stop_after_failures(outcome)
         if report.failure is not None:
             self._end_by(report.failure)
         elif report.stopped:

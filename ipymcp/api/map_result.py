@@ -186,7 +186,7 @@ class MapResult(TableView):
                 failed.append(error)
                 running.cancel()
 
-        told = partial(self._host.loop.tell, here, show)
+        told = partial(self._host.loop.call_on, here, show)
         running = asyncio.ensure_future(self._host.loop.arun(self._call(self._jobs, told)))
         try:
             await running

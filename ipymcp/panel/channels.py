@@ -257,7 +257,7 @@ class _RelayConnection:
         if not line.endswith(b"\n"):
             return False
         message = _decoded(line)
-        if (answer := self._redirects.heard(message)) is not None:  # from the Jupyter server, not from the view
+        if (answer := self._redirects.reply_to(message)) is not None:  # from the Jupyter server, not from the view
             self._writer.write(json.dumps(answer).encode() + b"\n")
         else:
             self._panel.receive(view, message)

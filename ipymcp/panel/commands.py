@@ -261,7 +261,7 @@ async def _code(panel: Panel, view: View, message: CodeFields) -> CallText:
 @_command(ServerFields, "resources")
 async def _resources(panel: Panel, view: View, message: ServerFields) -> ResourceRows:
     session = await _woken(panel, view, message)
-    catalog = await session.resources.look("resources", "templates")
+    catalog = await session.resources.refresh("resources", "templates")
     resources = [
         ResourceRow(**_about(one), uri=one.uri, mime=shown_text(one.mimeType), size=one.size)
         for one in catalog.resources.values()
@@ -292,7 +292,7 @@ async def _read(panel: Panel, view: View, message: ReadFields) -> Preview:
 
 async def _expanded(session: ServerSession, written: str, arguments: dict[str, Any]) -> str:
     """Expand a resource template (RFC 6570)."""
-    catalog = await session.resources.look("templates")
+    catalog = await session.resources.refresh("templates")
     definition = next((one for one in catalog.templates.values() if one.uriTemplate == written), None)
     if definition is None:
         raise UnknownName(f"there is no template {written!r}", server=session.name)
@@ -303,7 +303,7 @@ async def _expanded(session: ServerSession, written: str, arguments: dict[str, A
 @_command(ServerFields, "prompts")
 async def _prompts(panel: Panel, view: View, message: ServerFields) -> list[PromptRow]:
     session = await _woken(panel, view, message)
-    catalog = await session.resources.look("prompts")
+    catalog = await session.resources.refresh("prompts")
     return [
         PromptRow(
             **_about(one.definition) | {"name": one.name},
@@ -320,7 +320,7 @@ async def _prompts(panel: Panel, view: View, message: ServerFields) -> list[Prom
 async def _prompt(panel: Panel, view: View, message: PromptFields) -> Preview:
     session = await _woken(panel, view, message)
     name = message.prompt
-    entry = session.catalog.find_prompt(name) or (await session.resources.look("prompts")).find_prompt(name)
+    entry = session.catalog.find_prompt(name) or (await session.resources.refresh("prompts")).find_prompt(name)
     if entry is None:
         hint = nearest(name, session.catalog.prompts) or f"%mcp prompts {quoted(session.name)}"
         raise UnknownName(f"there is no prompt {name!r}", server=session.name, hint=hint)

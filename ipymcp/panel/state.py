@@ -244,4 +244,4 @@ async def _list_offers(session: ServerSession, client: Client) -> None:
         kinds.append("prompts")
     if kinds:
         with contextlib.suppress(McpError):  # logged already
-            await session.resources.look(*kinds)
+            await session.resources.refresh(*kinds)

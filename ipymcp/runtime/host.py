@@ -69,7 +69,7 @@ class Host:
         self.notices = UserNotices()
         self.store = Store(self.notices.add)
         """The storage that outlives the kernel."""
-        self.questions = QuestionRouter(self.loop.places)
+        self.questions = QuestionRouter(self.loop.callers)
         self.cells: NotebookCells | None = None
         """The notebook's cells; None if no page has connected yet."""
         self.client_handlers = ClientHandlers(self.folder, self.handler_loop, self.questions, self._clients)
@@ -128,9 +128,9 @@ class Host:
             definitions: The servers.
             wait: Whether to wait until each server is ready or has failed.
             trusted: Whether the user has seen the definitions and agreed to them.
-            again: Whether to ask again about servers that the user has refused, or refused a secret.
+            again: Whether to ask again about servers, or secrets for them, that the user has refused.
             lock: The tools that the servers must have.
-            originals: By name, the original definitions of servers that were changed in a cell; these must be trusted.
+            originals: The original definitions, by name, of servers that were changed in a cell; these need trust.
 
         Raises:
             PolicyError: The lock has no such server.
@@ -184,7 +184,7 @@ class Host:
         return await asyncio.gather(*(self._load(*one) for one in prepared))
 
     async def _prepare(self, definition: ServerDefinition) -> tuple[ServerDefinition, str, Definitions]:
-        """A definition, its digest and, if it is lazy, its last known catalog, compared to its pins."""
+        """Return a definition, its digest and, if it is lazy, its last known catalog after comparing it to its pins."""
         digest = await self.guard.trust.digest(definition)
         if definition.disabled or not definition.lazy:
             return definition, digest, {}
@@ -221,7 +221,7 @@ class Host:
         return session
 
     async def _adopt(self, session: ServerSession) -> None:
-        """Load a server that runs already, in place of one of the same name."""
+        """Load a server that already runs, in place of one of the same name."""
         old = self.sessions.get(session.name)
         self.store.known.loaded(session.definition, session.digest)
         self.sessions = {**self.sessions, session.name: session}
@@ -321,7 +321,7 @@ class Host:
             self.loop.run(session.settled())
 
     def wake(self, session: ServerSession) -> None:
-        """Like `settle`, for a server that is about to be used: start a lazy one."""
+        """Like `settle`, but start a lazy server first; for a server that is about to be used."""
         if session.is_lazy or not session.is_settled:
             self.loop.run(session.awake())
 
@@ -416,8 +416,7 @@ def _end_with_process(host: Host) -> None:
             alive.close_in_fork()
 
     atexit.register(at_exit)
-    weakref.finalize(
-        host, atexit.unregister, at_exit
-    ).atexit = False  # otherwise it would run first and unregister the function
+    unregister = weakref.finalize(host, atexit.unregister, at_exit)
+    unregister.atexit = False  # otherwise it would run first and unregister the function
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=in_child)

@@ -176,7 +176,7 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
     trust = known._host.guard.trust
     known._host.loop.run(trust.agree_to_typed(definition))
     known._host.loop.run(known._host.load([definition]))
-    known._host.loop.run(known._host.sessions["theirs"].resources.look("resources", "templates", "prompts"))
+    known._host.loop.run(known._host.sessions["theirs"].resources.refresh("resources", "templates", "prompts"))
     known._host.loop.run(trust.revoke("theirs"))
     known.close()
 
