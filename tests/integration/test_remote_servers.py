@@ -274,7 +274,7 @@ def test_headers_and_a_bearer_token_are_sent_and_never_shown(site: Site) -> None
         ),
         ({"type": "bearer"}, "docs.auth.token: is missing"),
         ({"type": "bearer", "tokn": "x"}, "docs.auth.tokn: is not supported by 'bearer'"),
-        ({"client_secret": 5}, "docs.auth.client_secret: expected a text"),
+        ({"client_secret": 5}, "docs.auth.client_secret: expected a string"),
         ("x", "docs.auth: expected an object"),
     ],
 )
