@@ -136,14 +136,14 @@ class Host:
             PolicyError: The lock has no such server.
         """
         definitions = list(definitions)
-        self.guard.pinning.hold_to(lock, [one.name for one in definitions])
+        self.guard.pinning.lock_servers([one.name for one in definitions], lock)
         await self.guard.refresh()
         originals = originals or {}
         wanted = [originals.get(one.name, one) for one in definitions if not one.disabled]
-        await self.guard.trust.consider(wanted, agreed=trusted, again=again)
+        await self.guard.trust.ask_if_needed(wanted, agreed=trusted, again=again)
         for one in definitions:
             if one.name in originals:
-                await self.guard.trust.vary(originals[one.name], one)
+                await self.guard.trust.allow_variant(originals[one.name], one)
         sessions = await asyncio.shield(self.loop.spawn(self._load_all(definitions), "ipymcp-load"))
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))
@@ -152,7 +152,7 @@ class Host:
     async def start(self, names: Sequence[str]) -> list[ServerSession]:
         """Start servers, and wait until each is ready or has failed."""
         sessions = [self.find(name) for name in names]
-        await self.guard.trust.consider(session.definition for session in sessions)
+        await self.guard.trust.ask_if_needed(session.definition for session in sessions)
         for session in sessions:
             session.start()
         await asyncio.gather(*(session.settled() for session in sessions))

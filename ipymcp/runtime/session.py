@@ -183,7 +183,7 @@ class ServerSession:
         if self.is_lazy:
             async with self._waking:
                 if self.is_lazy:
-                    await self._context.guard.trust.consider([self.definition])
+                    await self._context.guard.trust.ask_if_needed([self.definition])
                     self.start()
         await self.settled()
 
