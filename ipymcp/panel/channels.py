@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from ipymcp.files import PRIVATE, make_folder, write_file
 from ipymcp.panel.messages import Malformed, Mark
-from ipymcp.storage.kernel_socket import PREFIX, VERSION, file_of, here, sweep
+from ipymcp.storage.kernel_socket import PREFIX, VERSION, file_of, machine_id, sweep
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ class KernelSocket(Struct, frozen=True):
 
     def announce(self) -> None:
         """Write the file, once the socket is served."""
-        kernel = {"pid": self.pid, "started": time.time(), "socket": self.socket.getsockname(), "machine": here()}
+        kernel = {"pid": self.pid, "started": time.time(), "socket": self.socket.getsockname(), "machine": machine_id()}
         text = json.dumps({**kernel, "version": VERSION, "ipymcp": __version__})
         write_file(self.file, text, PRIVATE, durable=False)
 

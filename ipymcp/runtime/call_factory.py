@@ -99,7 +99,7 @@ class CallFactory:
             options = self._guard.on_behalf(entry, options)
             consent = self._guard.permit(session, entry, options, arguments)
         except PolicyError as error:
-            self._services.history.refused(session.name, entry.name, arguments, options, error)
+            self._services.history.add_refused(session.name, entry.name, arguments, options, error)
             raise
         source = f"{session.name}.{entry.name}"
         receiver = partial(self._guard.received, source, options.conversation) if is_untrusted else None

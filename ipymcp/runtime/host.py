@@ -73,7 +73,7 @@ class Host:
         self.cells: NotebookCells | None = None
         """The notebook's cells; None if no page has connected yet."""
         self.client_handlers = ClientHandlers(self.folder, self.handler_loop, self.questions, self._clients)
-        self.history = History(lambda: self.store.database, self._later, notebook or self.folder)
+        self.history = History(lambda: self.store.database, self._call_later, notebook or self.folder)
         self.guard = AccessControl(self.loop, self.questions, lambda: self.store.database)
         self.redirects = Redirects()
         self.registry_address = ""
@@ -344,7 +344,7 @@ class Host:
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
-    def _later(self, delay: float, function: Callable[[], None]) -> bool:
+    def _call_later(self, delay: float, function: Callable[[], None]) -> bool:
         if not self.loop.is_running:  # in a forked child
             return False
         self.loop.call(self.loop.loop.call_later, delay, function)

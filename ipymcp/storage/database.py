@@ -3,8 +3,9 @@
 A database counts its migrations (`PRAGMA user_version`). A released migration is never changed: new ones are appended.
 Each table is read and written by the one module that is named above it.
 
-Each process has one connection, owned by a thread that starts at the first use. Callers wait for that thread, block
-their event loop or not, or do not wait (`post`). The journal mode is TRUNCATE: WAL is unsafe on network file systems.
+Each process has one connection, owned by a thread that starts at the first use. Callers block until that thread has
+finished, await it (the methods with an `a`), or do not wait for it (`post`). The journal mode is TRUNCATE, because WAL
+is unsafe on network file systems.
 """
 
 from __future__ import annotations
@@ -262,9 +263,11 @@ class Database:
         """Whether stored data outlives the process, as far as is known."""
         self._warn = warn
         self._timeout = timeout
-        self._begin()
+        self._parents: Connection | None = None
+        """In a forked child: the parent's connection, kept because SQLite forbids even to close it here."""
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -332,9 +335,9 @@ class Database:
             except BaseException as error:
                 future.set_exception(error)
 
-        if self._pid != os.getpid():  # forked: SQLite forbids even to close the parent's connection
+        if self._pid != os.getpid():  # this is a forked child
             self._parents = self._connection
-            self._begin()
+            self._reset()
         with self._lock:
             if self._thread is None:
                 before, self._ending = self._ending, None
@@ -445,8 +448,8 @@ def _copy(source: Connection, target: Connection) -> None:
     with suppress(sqlite3.Error):
         for (table,) in tables:
             cursor = source.execute(f"SELECT * FROM {table}")
-            places = ", ".join("?" * len(cursor.description))
-            target.executemany(f"INSERT INTO {table} VALUES ({places})", cursor)
+            placeholders = ", ".join("?" * len(cursor.description))
+            target.executemany(f"INSERT INTO {table} VALUES ({placeholders})", cursor)
 
 
 def _code(error: sqlite3.Error) -> int:
