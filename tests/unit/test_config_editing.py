@@ -126,7 +126,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     link.symlink_to(target)
     assert refused(edit, link, put, private=True) == (
         f"{link}: cannot be written: it is a link, which ipymcp does not write to",
-        "remove it, or change what it leads to",
+        "remove the link, or name its target",
     )
     assert link.is_symlink() and target.read_text() == '{"mcpServers": {}}'
 
