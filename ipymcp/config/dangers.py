@@ -296,12 +296,12 @@ def _address_dangers(definition: ServerDefinition) -> Iterator[str]:
     if parts.scheme == "http" and where != "a service of this machine":
         yield "http: what is sent can be read in transit"
     if "@" in parts.netloc:
-        yield f"the address holds a login; the server is {host}"
+        yield f"the address contains a login; the server is {host}"
     for name, value in query:
         if value and (looks_secret(name) or SECRET_VALUE.search(value)):
-            yield f"the address holds a secret, {name}: it may end up in logs"
+            yield f"the address contains a secret, {name}: it may end up in logs"
     if any(masked(part) != part for part in unquote(parts.path).split("/")):
-        yield "the address holds what looks like a secret: it may end up in logs"
+        yield "the address contains what looks like a secret: it may end up in logs"
     if not host.isascii() or host.startswith("xn--") or ".xn--" in host:
         yield f"the server's name has letters of other scripts: {ascii(host)[1:-1]}"
 

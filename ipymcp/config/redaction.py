@@ -331,7 +331,7 @@ def _granted(reference: Reference) -> str:
     value = {
         "variable": "this kernel's variable",
         "secret": "your secret",
-        "input": "what you are asked for as",
+        "input": "your input",
         "unknown": "(unknown variable)",
     }[reference.kind]
     return f"{value} {reference.name or reference.text} to {reference.where}"

@@ -1,7 +1,7 @@
 """MCP Apps: the metadata of tools and pages, and the content security policy of a page.
 
 Source: MCP extension `io.modelcontextprotocol/ui`, SEP-1865 (2026-01-26). All of this comes from a server: a value that
-does not have the expected shape counts as absent, and so does a domain in any form but the plainest.
+does not have the expected shape counts as absent, and so does a domain that is not plainly an origin.
 """
 
 from __future__ import annotations

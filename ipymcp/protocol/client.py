@@ -50,7 +50,7 @@ _MAX_UNREAD = 64_000_000
 
 
 class Client:
-    """The client of one connection: it speaks MCP over a transport.
+    """The client of one connection, which exchanges MCP messages over a transport.
 
     Args:
         transport: A transport that is not open yet.

@@ -1,4 +1,4 @@
-"""Access control of a host: trust, policy, consent and pins, and what is saved of each."""
+"""Access control of a host: trust, policy, consent and pins, and the storage of their decisions."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class AccessControl:
             instructions: Its instructions for models; empty for none.
 
         Raises:
-            PolicyError: The server is starting, and is not as the lock file says.
+            PolicyError: The server is starting, and differs from the lock file.
         """
         from ipymcp.security.pins import INSTRUCTIONS, described_instructions
         from ipymcp.security.scanner import scan

@@ -257,7 +257,7 @@ class Connection:
 
         Raises:
             McpError: The tools could not be listed.
-            PolicyError: The server is starting, and is not as the lock file says.
+            PolicyError: The server is starting, and differs from the lock file.
         """
         session, context = self._session, self._context
         definitions = await self.client.list_tools(timeout=timeout)

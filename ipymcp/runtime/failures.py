@@ -60,7 +60,7 @@ def start_failure(error: McpError, definition: ServerDefinition, exit_code: int 
     """The error for a failed start."""
     if exit_code == 0 and isinstance(error, ConnectionLost):
         return StartError(
-            "the program ended at once, with exit code 0, and never spoke MCP: it does not look like an MCP server",
+            "the program ended at once, with exit code 0, and sent no MCP message: it does not look like an MCP server",
             hint=f"check its command; %mcp logs {quoted(definition.name)} has what it wrote",
         )
     if isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):

@@ -1,6 +1,6 @@
 """The host: all servers of one notebook, and the services that they share.
 
-Coroutines run on the background loop unless they say otherwise. Everything else may be called from any thread.
+Coroutines run on the background loop unless documented otherwise. All other methods are thread-safe.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class ServerSession:
-    """ipymcp's live link to one server, for this notebook.
+    """One server in this notebook, from its loading to its unloading, over all its connections.
 
     Args:
         definition: The definition of the server.
@@ -230,7 +230,7 @@ class ServerSession:
         return connection is not None and connection.is_live and connection.has_changed_tools
 
     def expire_tools(self) -> None:
-        """List the tools again if the time to live has passed that the server gave for the list."""
+        """List the tools again if the time to live of their list has passed."""
         connection = self.connection
         if connection is not None and connection.is_live:
             connection.expire_tools()

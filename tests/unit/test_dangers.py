@@ -192,11 +192,11 @@ def definition(**values: Any) -> ServerDefinition:
                 ("https://nas.local/", "connects to a service of this machine's network: nas.local"),
                 (
                     "https://h.example/mcp?api_key=abcdef",
-                    "the address holds a secret, api_key: it may end up in logs",
+                    "the address contains a secret, api_key: it may end up in logs",
                 ),
                 (
                     "https://h.example/s/0123456789abcdef0123456789abcdefab/mcp",
-                    "the address holds what looks like a secret: it may end up in logs",
+                    "the address contains what looks like a secret: it may end up in logs",
                 ),
             ]
         ),

@@ -20,7 +20,7 @@ BEGINNING = 65_536
 """Bytes of an error's body that are read."""
 _SHOWN = 300
 _OVERLOADED = frozenset({429, 503})
-"""Statuses that matter more than a JSON-RPC error in the body, because they say when to retry."""
+"""Statuses that take precedence over a JSON-RPC error in the body, because their headers contain the time to retry."""
 _TAGS = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _HINTS = {
     404: "check the URL's path; servers often answer at /mcp, older ones at /sse",
