@@ -27,7 +27,7 @@ from ipymcp.interaction.elicitation import InputQuestion
 from ipymcp.names import nearest, server_name, unused
 from ipymcp.protocol.types import is_object
 from ipymcp.registry.entries import OFFICIAL
-from ipymcp.registry.install import WantedInput, Way, placed, require_public, ways
+from ipymcp.registry.install import WantedInput, Way, absolute_path, require_public, ways
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import quoted
@@ -533,7 +533,7 @@ async def _values(
             text = await secrets.store(key, text)
         elif not one.about.is_secret:
             text = await _with_stored_secrets(secrets, partial(masked, text, key))
-        texts[key] = placed(text, one.about, host.folder)
+        texts[key] = absolute_path(text, one.about, host.folder)
         if not any(map(has_variables, theirs)):  # else the user may have edited the entry's text
             own.append(texts[key])
     return texts, own

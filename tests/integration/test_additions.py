@@ -436,7 +436,7 @@ def test_a_version_that_was_deleted_meanwhile_is_not_added_from_the_cache(host: 
 def test_another_version_than_the_wanted_one_is_refused(host: Host, registry: RegistryServer) -> None:
     listed(registry)
     registry.body = json.dumps(registry.entries[-1]).encode()
-    with pytest.raises(McpError, match=r"it answers io.github.evil/thing 1"):
+    with pytest.raises(McpError, match=r"it sent io.github.evil/thing 1"):
         chosen(host, version="2.0.0")
 
 
