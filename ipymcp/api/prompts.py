@@ -264,7 +264,7 @@ def prompt(host: Host, entry: PromptEntry) -> Prompt:
         schema,
         alias=entry.alias,
         kind="Prompt",
-        gives="PromptResult",
+        returns="PromptResult",
         title=entry.definition.title,
         description=entry.definition.description,
     )

@@ -387,7 +387,7 @@ def template(host: Host, server: str, definition: TemplateDefinition) -> Templat
         schema,
         alias="Template",
         kind="Resource template",
-        gives="Resource",
+        returns="Resource",
         title=definition.title or definition.name,
         description=definition.description,
     )
