@@ -335,10 +335,10 @@ class _Card:
         self.key = f"app {app.number}"
         self.number = 0
 
-    def asks(self, key: str) -> None:
+    def show_question(self, key: str) -> None:
         """Do nothing: the output shows the open question."""
 
-    def answered(self, answer: ApprovalAnswer | None) -> None:
+    def show_answer(self, answer: ApprovalAnswer | None) -> None:
         """Do nothing."""
 
 

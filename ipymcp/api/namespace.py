@@ -409,9 +409,9 @@ class Mcp(NotPicklable):
         Raises:
             ArgumentError: The argument is not a function.
         """
-        from ipymcp.interaction.elicitation import answering
+        from ipymcp.interaction.elicitation import checked_handler
 
-        handler = None if function is None else answering(function)
+        handler = None if function is None else checked_handler(function)
         self._warn_outdated("elicitation", self._host.client_handlers.set_handler("elicitation", handler))
         return function
 

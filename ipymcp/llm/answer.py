@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
-from ipymcp.interaction.questions import DECISIONS, beforehand
+from ipymcp.interaction.questions import DECISIONS, permission_hint
 from ipymcp.llm.prices import dollars
 from ipymcp.masking import masks
 from ipymcp.protocol.types import is_object
@@ -272,7 +272,7 @@ class ModelCall(Struct):
         if self.is_done and not shown and not self.is_cancelled:
             shown = text_html(_shortened(self.text))
         if self.is_refused and self.decision == DECISIONS[None]:
-            shown += f"<small>{escaped(beforehand(self.name))} allows it beforehand</small>"
+            shown += f"<small>{escaped(permission_hint(self.name))} allows it beforehand</small>"
         return shown
 
 

@@ -763,19 +763,19 @@ class CallCard:
         """The call's number within the answer."""
         return self.call.number
 
-    def asks(self, key: str) -> None:
+    def show_question(self, key: str) -> None:
         """Show that the user is being asked, on the card with this key."""
         self._asked = time.monotonic()
         self._clock.pause()
         self.call.asked_at = key
         self._output.show_call(self.call)
 
-    def sends(self, arguments: Mapping[str, Any]) -> None:
+    def set_arguments(self, arguments: Mapping[str, Any]) -> None:
         """Note the arguments that the tool is sent."""
         self.call.is_edited = self.call.sent is not None
         self.call.sent = dict(arguments)
 
-    def answered(self, answer: ApprovalAnswer | None) -> None:
+    def show_answer(self, answer: ApprovalAnswer | None) -> None:
         """Show the user's answer."""
         self._resume()
         self.call.decision, self.call.is_refused = DECISIONS[answer], answer not in ALLOWING

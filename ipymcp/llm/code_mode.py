@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
-from ipymcp.interaction.terminal import Printed
+from ipymcp.interaction.terminal import CapturedStdout
 from ipymcp.llm.functions import CODE, NOTEBOOK
 from ipymcp.llm.prompt_values import Described, describe
 from ipymcp.llm.result_text import estimate_tokens
@@ -175,10 +175,10 @@ class CodeRunner:
         card = self.card(NOTEBOOK, CODE)
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
-            card.asks(card.key)
+            card.show_question(card.key)
         answer = await self._host.questions.ask(question)
         if card is not None:
-            card.answered(answer)
+            card.show_answer(answer)
         if answer not in ("once", "answer"):
             raise PolicyError("you said no" if answer else "it needs your consent, and no one answered")
         if answer == "answer":
@@ -280,7 +280,7 @@ def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
 # -- what the model is told --------------------------------------------------------------------------------------------
 
 
-class _Printed(Printed):
+class _Printed(CapturedStdout):
     """The printed output, up to a limit."""
 
     def write(self, text: str, /) -> int:

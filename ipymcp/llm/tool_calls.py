@@ -236,7 +236,7 @@ class ToolCallRunner:
         if session.client is None:
             await session.awake()
         if card is not None:
-            card.sends(arguments)
+            card.set_arguments(arguments)
         call = await asyncio.to_thread(self._maker.prepare, entry, options, arguments)
         try:
             await call.run_on_loop()
@@ -247,7 +247,7 @@ class ToolCallRunner:
             if call.is_edited:
                 edited.append(call.arguments)
                 if card is not None:
-                    card.sends(types.loads(call.arguments))
+                    card.set_arguments(types.loads(call.arguments))
         return await asyncio.to_thread(lambda: self._read(request, call.result(), call.number))
 
     def _limiter(self, name: str, limit: int = 1) -> ReadWriteLimiter:
