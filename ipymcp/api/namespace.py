@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.sampling import Sampler
     from ipymcp.llm.tool_definitions import Discover
-    from ipymcp.results.stored_results import KeptResults
+    from ipymcp.results.stored_results import StoredResults
     from ipymcp.results.tables import Table
     from ipymcp.runtime.call import RunningCall
     from ipymcp.runtime.call_hooks import HookedCall
@@ -148,7 +148,7 @@ class Mcp(NotPicklable):
         return list(self._factory.maps)
 
     @property
-    def results(self) -> KeptResults:
+    def results(self) -> StoredResults:
         """Full results of calls that were shown in part, by number: `mcp.results[7]`."""
         return self._factory.results
 

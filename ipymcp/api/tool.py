@@ -20,7 +20,7 @@ from ipymcp.argument_checks import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, check
 from ipymcp.errors import ArgumentError, PolicyError, UnknownName
 from ipymcp.names import expression
 from ipymcp.protocol import types
-from ipymcp.results.stored_results import KeptResults
+from ipymcp.results.stored_results import StoredResults
 from ipymcp.results.tables import NotPicklable
 from ipymcp.security.rules import CALLERS
 from ipymcp.security.untrusted import Conversation
@@ -60,7 +60,7 @@ class ToolFactory:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.results = KeptResults()
+        self.results = StoredResults()
         """The results that were shown in part."""
         self.for_models: set[int] = set()
         """The numbers of the results of which a model outside `mcp.ask` was given a part."""

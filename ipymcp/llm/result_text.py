@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ipymcp.results.frames import Record
-    from ipymcp.results.stored_results import KeptResults
+    from ipymcp.results.stored_results import StoredResults
 
 
 _CHARACTERS_PER_TOKEN: Final = 4
@@ -83,7 +83,7 @@ class ResultReader:
         handles: The numbers of the results that the model may read.
     """
 
-    def __init__(self, kept: KeptResults, handles: Collection[int]) -> None:
+    def __init__(self, kept: StoredResults, handles: Collection[int]) -> None:
         self._kept = kept
         self._handles = handles
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Declaration, Profile
     from ipymcp.llm.tool_definitions import DeclarationCache
-    from ipymcp.results.stored_results import KeptResults
+    from ipymcp.results.stored_results import StoredResults
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
@@ -34,7 +34,7 @@ class ToolMaker(Protocol):
     """The tools of one host, and the state that their calls share."""
 
     host: Host
-    results: KeptResults
+    results: StoredResults
     """Long results, of which a model received a preview."""
 
     @property

@@ -38,7 +38,7 @@ from ipymcp.panel.messages import (
 from ipymcp.protocol import types
 from ipymcp.results.content import Embedded, Image, Link
 from ipymcp.results.records import RecordTable, json_head
-from ipymcp.results.rendering import beside, is_shown_as_text, table_records, warnings
+from ipymcp.results.rendering import is_shown_as_text, other_members, table_records, warnings
 from ipymcp.results.tables import cell_text, numeric_columns
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import hints
@@ -248,7 +248,7 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
             table=ResultTable(
                 result=number,
                 page=table_page(RecordTable(records), 0),
-                notes=[one for one in (beside(result.data, records), *warnings(result)) if one],
+                notes=[one for one in (other_members(result.data, records), *warnings(result)) if one],
             ),
         )
     bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]

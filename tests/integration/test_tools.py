@@ -136,7 +136,7 @@ def test_a_copy_is_the_thing_itself_and_only_tools_are_pickled(mcp: Mcp) -> None
         pickle.dumps(mcp.demo.echo.aio)
     for thing in (mcp, mcp.demo, mcp.servers, mcp.servers["demo"], mcp.tools):
         assert copy.copy(thing) is thing and copy.deepcopy([thing])[0] is thing
-        with pytest.raises(TypeError, match="lives in this process, with its MCP servers, and cannot be pickled"):
+        with pytest.raises(TypeError, match="belongs to this process and its MCP servers and cannot be pickled"):
             pickle.dumps(thing)
 
 
