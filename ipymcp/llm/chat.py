@@ -526,7 +526,10 @@ class ModelChat:
 
             room = profile.functions - 2  # the search itself, and the reader of long results
             return _Plan(
-                tools, readers, names, ToolSearch(searched, tools.server_texts, tools.maker.declarer.index, room)
+                tools,
+                readers,
+                names,
+                ToolSearch(searched, tools.server_texts, tools.maker.declaration_cache.index, room),
             )
         return _Plan(tools, declared, names)
 

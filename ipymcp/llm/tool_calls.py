@@ -205,7 +205,7 @@ class ToolCallRunner:
                 async with self._limiter(NOTEBOOK).entered(writes=True):
                     return await self._run_function(request, found, arguments, card, origin)
             session, entry = found
-            renamed = self._maker.declarer.renamed(entry, self._profile)
+            renamed = self._maker.declaration_cache.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._limiter(session.name, session.definition.concurrency).entered(writes=not only_reads):
                 return await self._run_tool(

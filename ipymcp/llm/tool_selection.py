@@ -38,7 +38,7 @@ class ToolMaker(Protocol):
     """Long results, of which a model received a preview."""
 
     @property
-    def declarer(self) -> DeclarationCache:
+    def declaration_cache(self) -> DeclarationCache:
         """The cache of declarations."""
         ...
 
@@ -133,7 +133,7 @@ class ToolSelection:
 
         functions = [declare_function(one, *profile) for one in self._functions_for_model(is_kept=is_kept)]
         taken = {one.name for one in functions}
-        tools = [self.maker.declarer.declared(entry, *profile) for entry in self.entries("model")]
+        tools = [self.maker.declaration_cache.declared(entry, *profile) for entry in self.entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
 
     def hints(self) -> dict[str, dict[str, Any]]:

@@ -61,7 +61,7 @@ class CellApps:
             raise McpError(
                 f"the app of {app.server}.{app.tool} cannot be shown here", hint="open the notebook in a browser"
             )
-        self._apps.shown(app)
+        self._apps.keep(app)
         own = {"version": VERSION, "kernel": self._life, "app": app.number, "height": height, "mode": display_mode}
         name = one_line(visible(f"{app.server}.{app.tool}"))
         line = f"{name} has an app, which is shown while the kernel runs: run the cell again to get it back."

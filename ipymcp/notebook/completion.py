@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from ipymcp.api.catalogs import look_quickly
+from ipymcp.api.catalogs import load_quickly
 from ipymcp.api.namespace import Mcp, factory_of
 from ipymcp.api.prompts import Prompt, PromptResult, prompt_schema
 from ipymcp.api.resources import Resource, Resources, Template, template_schema
@@ -659,11 +659,11 @@ def _callee(kind: str, session: ServerSession, name: str, mcp: Mcp) -> _Callee |
     """The tool, prompt or template of a name; `kind` is `tools`, `prompts` or `resources`."""
     host, catalog = host_of(mcp), session.catalog
     if kind == "prompts":
-        prompt = catalog.find_prompt(name) or look_quickly(host, session, "prompts").find_prompt(name)
+        prompt = catalog.find_prompt(name) or load_quickly(host, session, "prompts").find_prompt(name)
         reference = {"type": "ref/prompt", "name": prompt.name if prompt else ""}
         return prompt and _Callee(session, prompt_schema(prompt).parameters, reference)
     if kind == "resources":
-        template = catalog.templates.get(name) or look_quickly(host, session, "templates").templates.get(name)
+        template = catalog.templates.get(name) or load_quickly(host, session, "templates").templates.get(name)
         reference = {"type": "ref/resource", "uri": name}
         return template and _Callee(session, template_schema(session.name, template).parameters, reference)
     tool = catalog.find(name)
@@ -759,7 +759,7 @@ def _dotted(kind: Literal["tool", "prompt"], partial: str, mcp: Mcp) -> Iterator
         elif kind == "tool":
             yield from (f"{name}.{one.name}" for one in session.catalog.for_people())
         else:
-            yield from (f"{name}.{prompt}" for prompt in look_quickly(host_of(mcp), session, "prompts").prompts)
+            yield from (f"{name}.{prompt}" for prompt in load_quickly(host_of(mcp), session, "prompts").prompts)
 
 
 def _secrets(mcp: Mcp) -> Iterator[str]:

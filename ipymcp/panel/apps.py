@@ -70,7 +70,7 @@ async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
     )
     if asks is not None or pin is None:
         return head
-    app.opened(view)
+    app.add_view(view)
     return await asyncio.to_thread(_opened, app, page, pin, head, is_known=page_hash in message.known)
 
 
@@ -85,7 +85,7 @@ def _opened(app: OpenApp, page: AppPage, pin: AppPin, head: OpenedApp, *, is_kno
     head.query = urlencode(query)
     head.allow = "; ".join(f"{one} *" for one in granted.permissions)
     head.connect, head.resource = [*granted.connect], [*granted.resource]
-    head.definition, (arguments, result) = sound(app.definition), app.delivered()
+    head.definition, (arguments, result) = sound(app.definition), app.call_data()
     head.input, head.result = sound(arguments), sound(result)
     return head
 
@@ -133,6 +133,6 @@ async def _leave(panel: Panel, view: View, message: LeaveAppFields) -> None:
 async def _close(panel: Panel, view: View, message: CloseAppFields) -> None:
     app = apps_of(panel.host).find(message.app)
     if message.removed:
-        app.left(view)
+        app.remove_view(view)
     else:
         app.close()

@@ -675,7 +675,7 @@ export interface Cell {
   source: string;
   /** The text of its outputs. */
   outputs?: string;
-  /** Whether it runs, or waits to. */
+  /** Whether it is running or queued. */
   is_running?: boolean;
 }
 
@@ -800,7 +800,7 @@ export interface TrialTool {
   description: string | null;
 }
 
-/** The content that a front end shows at a time, and that the user replies to. */
+/** One page of a question: the content that a front end shows at once, and that the user replies to. */
 export interface QuestionPage {
   /** The name of the server that the question is about; empty for several. */
   server: string;

@@ -364,7 +364,7 @@ def test_a_projects_file_that_claims_an_origin_gets_no_secret(host: Host, regist
     for keep in ("me", "project"):
         assert chosen(host, keep, replaces=True).definition.env == {}
     [row] = host.loop.run(outdated(host))
-    assert row["remark"] == "not judged: you have not agreed that it may run"
+    assert row["remark"] == "not compared: you have not agreed that it may run"
 
 
 def test_a_newer_version_of_the_same_server_keeps_its_values(host: Host, registry: RegistryServer) -> None:

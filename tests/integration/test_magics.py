@@ -327,7 +327,7 @@ def test_a_tool_is_switched_off_by_either_of_its_names(kernel: Kernel) -> None:
     for call in ("%mcp call everything.get-sum a=1 b=2", "mcp.everything.get_sum(1, 2)"):
         assert error(kernel, call) == [*refusal, f"  %mcp enable everything.get-sum · in: {call}"]
     assert "get_sum" not in text(kernel, "mcp.tools")
-    assert text(kernel, "mcp.everything").endswith("\n1 not shown: %mcp policy says why")
+    assert text(kernel, "mcp.everything").endswith("\n1 not shown: %mcp policy shows why")
     assert done(kernel, "%mcp enable everything.get*").stdout == "enabled: everything.get*\n"
     assert text(kernel, "mcp.everything.get_sum(1, 2).text") == "'The sum of 1 and 2 is 3.'"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
-from ipymcp.api.load_request import notices, placed, settings
+from ipymcp.api.load_request import config_path, notices, settings
 from ipymcp.config.export import SETTINGS
 from ipymcp.config.hosts import HOSTS, IMPORTED
 from ipymcp.config.parsing import OTHER_NAMES
@@ -164,7 +164,7 @@ def _check_key(word: Word, request: MagicRequest) -> None:
 
 
 def _placed(text: str, request: MagicRequest) -> str:
-    return placed(text, request.host, project=_is_project(request))
+    return config_path(text, request.host, project=_is_project(request))
 
 
 def _path(text: str, request: MagicRequest) -> str:
