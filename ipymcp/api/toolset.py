@@ -185,7 +185,7 @@ class Toolset(TableView):
         from ipymcp.llm.integrations import langchain_tools
 
         own = self._selection
-        declared, called = own.declarations(is_kept=True), self._caller(turn).watched()
+        declared, called = own.declarations(is_kept=True), self._caller(turn).interruptible()
         return langchain_tools(declared, called, images=images, hints=own.hints())
 
     @checked(turn=TEXT.or_none)
@@ -197,7 +197,7 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import llm_tools
 
-        return llm_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
+        return llm_tools(self._selection.declarations(is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none)
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
@@ -208,7 +208,7 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import chatlas_tools
 
-        return chatlas_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
+        return chatlas_tools(self._selection.declarations(is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none, images=FLAG)
     def to_openai_agents(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
@@ -232,7 +232,7 @@ class Toolset(TableView):
         from ipymcp.llm.integrations import smolagents_tools
         from ipymcp.llm.providers import INLINE
 
-        return smolagents_tools(self._selection.declarations(INLINE, is_kept=True), self._caller(turn).watched())
+        return smolagents_tools(self._selection.declarations(INLINE, is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none)
     def to_llama_index(self, *, turn: str | None = None) -> list[Any]:
@@ -243,7 +243,7 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import llama_index_tools
 
-        return llama_index_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
+        return llama_index_tools(self._selection.declarations(is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none, coroutines=FLAG)
     def to_functions(self, *, turn: str | None = None, coroutines: bool = False) -> list[Callable[..., Any]]:
@@ -259,7 +259,7 @@ class Toolset(TableView):
         from ipymcp.llm.integrations import plain_functions
 
         own = self._selection
-        called = self._caller(turn).watched()
+        called = self._caller(turn).interruptible()
         return plain_functions(own.declarations(is_kept=True), called, own.signatures(), coroutines=coroutines)
 
     def _caller(self, turn: str | None) -> ToolCaller:

@@ -35,7 +35,7 @@ class ToolMaker(Protocol):
 
     host: Host
     results: StoredResults
-    """Long results, of which a model received a preview."""
+    """Long results of which a model received only a preview."""
 
     @property
     def declaration_cache(self) -> DeclarationCache:
@@ -43,7 +43,7 @@ class ToolMaker(Protocol):
         ...
 
     def conversation(self, key: Hashable) -> Conversation:
-        """The conversation of the user's own request loop, by its name or its selection."""
+        """The conversation of a request loop outside `mcp.ask`, identified by its name or its selection of tools."""
         ...
 
     def signature(self, entry: ToolEntry) -> Signature:
@@ -63,7 +63,7 @@ class ToolSelection:
     """The current tools that patterns over `server.tool` select.
 
     Args:
-        maker: Provides the tools.
+        maker: The source of the tools.
         patterns: The patterns of each part.
         functions: The notebook's functions in the selection.
         handles: The numbers of the long results that the model may read.
@@ -126,8 +126,8 @@ class ToolSelection:
         """The selection declared to a model.
 
         Args:
-            profile: The provider's limits; the narrowest by default.
-            is_kept: Whether the caller keeps the list, which then always includes the reader of long results.
+            profile: The provider's limits; by default the narrowest ones.
+            is_kept: Whether the caller keeps the list. It then always includes the reader of long results.
         """
         from ipymcp.llm.tool_definitions import declare_function
 
@@ -157,7 +157,7 @@ class ToolSelection:
         }  # fmt: skip
 
     def instructions(self) -> dict[str, str]:
-        """The instructions of the running servers of selected tools, unless their definitions switch them off."""
+        """The instructions of the running servers of selected tools, unless the servers' definitions disable them."""
         servers = {entry.server for entry in self.entries("model")}
         sessions = [one for one in self.sessions() if one.name in servers and one.definition.instructions]
         texts = {one.name: printable(self._host.guard.instructions_of(one)).strip() for one in sessions}
@@ -168,7 +168,7 @@ class ToolSelection:
         return [self._reader()] if is_kept or self._readable() else []
 
     def keep(self, number: int, value: Any, size: int) -> None:
-        """Store a long result for the model to read; may be called in any thread."""
+        """Store a long result that the model may read. Thread-safe."""
         self.maker.results.keep(number, value, size)
         self.handles.add(number)
 
@@ -176,7 +176,7 @@ class ToolSelection:
         """Find a tool or function by its name for the model. The tool's server may be starting.
 
         Raises:
-            UnknownName: There is none, or the policy hides it.
+            UnknownName: There is no such tool, or the policy hides it.
             ServerError: The tool's server is not running.
         """
         if not name:

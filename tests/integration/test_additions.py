@@ -444,7 +444,7 @@ def test_a_short_name_is_not_resolved_on_the_first_of_many_results(host: Host, r
     registry.page = 1
     for number in range(9):
         listed(registry, f"io.github.a{number}/thing{number or ''}")
-    with pytest.raises(UnknownName, match="has more servers like 'thing' than were looked at"):
+    with pytest.raises(UnknownName, match="has more servers like 'thing' than were searched"):
         chosen(host, name="thing")
 
 

@@ -30,7 +30,7 @@ def test_a_chat_goes_on_after_a_limit_an_interrupt_and_the_kernel(kernel: Kernel
     kernel.run(f"%load_ext ipymcp\nurl = '{models}/v1'\nfrom ipymcp import mcp")
     assert failure(ask(kernel, "hey", options="--chat d --continue")) == [
         "McpError: there is no chat 'd' to continue",
-        f"  mcp.chats has all · in: %mcp ask -m echo --base-url {models}/v1 --chat d --continue hey",
+        f"  mcp.chats lists all chats · in: %mcp ask -m echo --base-url {models}/v1 --chat d --continue hey",
     ]
     assert shown(ask(kernel, "still there?", options="--chat c --continue"))[1] == "You said: still there?"
     sent = asked(models)[-1]["messages"]

@@ -319,7 +319,7 @@ def test_an_interrupt_ends_the_calls_of_workers_and_resume_goes_on(
         mcp.rows.write.map(keys, executor=executor, seconds=0.15)  # nearly always within a call
     interrupter.join()
     left = mcp.maps[-1]
-    left._is_over.wait(10)
+    left._is_idle.wait(10)
     made = sum(calls(record).values())
     assert left.summary["succeeded"] >= 1
     assert 1 <= left.summary["unknown"] <= 4
@@ -402,7 +402,7 @@ def test_what_may_change_something_or_needs_consent_is_not_called_lazily(mcp: Mc
         mcp.rows.write.map(table)
     assert caught.value.message == "may change something, and Dask may compute a partition more than once"
     assert caught.value.hint == "mcp.rows.write.map(rows.compute(), executor=client)"
-    with pytest.raises(ArgumentError, match="a rate cannot be kept over a lazy collection"):
+    with pytest.raises(ArgumentError, match="a lazy collection cannot have a rate"):
         mcp.rows.read.map(table, rate="1/s")
     mcp.policy.ask("rows.read")
     with pytest.raises(PolicyError, match="cannot be asked when Dask computes"):
