@@ -1,6 +1,6 @@
-"""New servers: from the registry or from a definition, tried before they are kept in the notebook or in a file.
+"""Adding servers from the registry or from a definition: each is started once before it is kept in notebook or file.
 
-The functions are coroutines of the background loop; files are read and written in threads.
+The coroutines run on the background loop, and read and write files in threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from ipymcp.api import config_edits
-from ipymcp.api.load_request import given, url_definition
+from ipymcp.api.load_request import read_definitions, url_definition
 from ipymcp.api.registry import ORIGIN, origin_of, registry_of
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.export import as_own
@@ -27,7 +27,7 @@ from ipymcp.interaction.elicitation import InputQuestion
 from ipymcp.names import nearest, server_name, unused
 from ipymcp.protocol.types import is_object
 from ipymcp.registry.entries import OFFICIAL
-from ipymcp.registry.install import WantedInput, Way, placed, require_public, ways
+from ipymcp.registry.install import WantedInput, Way, absolute_path, require_public, ways
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import quoted
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Keep: TypeAlias = Literal["notebook", "me", "project"]
-"""The place of a new server: in this notebook until the kernel ends, in the user's own file, in the project's file."""
-_NAMING = threading.Lock()
-"""Held while a secret gets an unused name."""
-_PLAIN = frozenset({"command", "args", "env", "url", "headers", "transport", ORIGIN})
-"""Values that a `%mcp load` line can express, and the origin, which it leaves out."""
+"""The place where a new server is kept: this notebook until the kernel ends, the user's own file, or the project's."""
+_NAMING_LOCK = threading.Lock()
+"""Held while an unused name is chosen for a secret."""
+_LINE_KEYS = frozenset({"command", "args", "env", "url", "headers", "transport", ORIGIN})
+"""Keys of the values that a `%mcp load` line can express, and of the origin, which the line omits."""
 
 
 # -- a new server -----------------------------------------------------------------------------------------------------
@@ -59,25 +59,25 @@ class RegistryChoice(Struct, frozen=True):
 
     name: str
     version: str | None = None
-    """None for the latest."""
+    """None for the latest version."""
     way: str | None = None
-    """A kind of package, `remote`, or the number of the way; None for the first that can be run here."""
+    """A kind of package, `remote`, or the number of the way; None for the first that works here."""
     alias: str | None = None
-    """The name of the server in the notebook; None for one made from its name."""
+    """The name of the server in the notebook; None for a name made from that in the registry."""
     inputs: Mapping[str, Any] = {}
     asks_all: bool = False
     """Whether to ask for optional inputs, even if no required one is missing."""
     takes_secrets: bool = True
-    """Whether `inputs` may have secrets themselves, and not only variables that refer to them."""
+    """Whether `inputs` may contain secrets, and not only variables that refer to secrets."""
 
 
 class Addition:
-    """A server that is being added: it was defined and agreed to, and may have been tried.
+    """A server that is being added: it is defined, and the user has agreed to it; it may have been tried.
 
     Args:
         host: The host of the notebook.
         definition: The server as it will be defined.
-        keep: Where it is kept.
+        keep: Where the server is kept.
         grant: The user's agreement to it.
         secrets: The secrets that were stored for it.
         replaces: Whether it replaces a server of the same name.
@@ -109,11 +109,11 @@ class Addition:
 
     @property
     def place(self) -> str:
-        """The file that will define the server, or the notebook."""
+        """The file that will define the server, or `this notebook`."""
         return str(self.definition.source.file) if self.keep != "notebook" else "this notebook"
 
     async def try_out(self) -> None:
-        """Start the server, and wait until it is ready or has failed. If the wait is cancelled, the server ends."""
+        """Start the server, and wait until it is ready or has failed. Cancelling the wait stops the server."""
         self._trying = self._host.loop.spawn(self._try_out(), f"ipymcp-try-{self.definition.name}")
         await self._trying
 
@@ -131,14 +131,14 @@ class Addition:
             self.session.require()
         except McpError as error:
             if error.hint and error.hint.startswith("%mcp logs"):
-                error.hint = "it is not added: mend its values, or ask its publisher"
+                error.hint = "it is not added: correct its values, or ask its publisher"
             raise
 
     async def save(self) -> None:
-        """Keep the server, and load it. Once begun, this goes on to its end if the wait is cancelled.
+        """Keep the server, and load it. Once begun, this completes even if the wait is cancelled.
 
         Raises:
-            ConfigError: The file cannot be written, or has such a server by now.
+            ConfigError: The file cannot be written, or already defines a server of this name.
         """
         if self._saving is None or self._saving.done():
             self._saving = self._host.loop.spawn(self._save(), f"ipymcp-save-{self.definition.name}")
@@ -156,9 +156,9 @@ class Addition:
             await host.load([definition])
 
     async def drop(self) -> None:
-        """Stop the server and forget the secrets that were stored for it, unless it was saved.
+        """Stop the server and delete the secrets that were stored for it, unless it was saved.
 
-        A trial that still goes on is cancelled. This goes on to its end if the wait is cancelled.
+        A trial in progress is cancelled. This completes even if the wait is cancelled.
         """
         await asyncio.shield(self._host.loop.spawn(self._drop(), f"ipymcp-drop-{self.definition.name}"))
 
@@ -176,22 +176,24 @@ class Addition:
             await self._secrets.delete()
 
     def cell(self, namespace: str) -> str:
-        """The cell that loads the server again. It contains no secret that the user was asked for.
+        """The source of a cell that loads the server again. It contains no secret that the user was asked for.
 
         Args:
-            namespace: The name that `mcp` is bound to; empty if it is not bound.
+            namespace: The variable that `mcp` is bound to; empty if there is none.
         """
-        one = self.definition
+        definition = self.definition
         if self.keep != "notebook":
-            return f"%mcp load {quoted(one.name)}"
-        if one.source.scope == "cell":
-            line = ["%mcp load", quoted(one.name)]
-            line += [f"--header {_quoted(f'{name}: {value}')}" for name, value in one.headers.items()]
-            line += [f"--env {_quoted(f'{name}={value}')}" for name, value in one.env.items()]
-            if one.url is not None:
-                return " ".join([*line, quoted(one.url), *(["--transport sse"] if one.transport == "sse" else [])])
-            return " ".join([*line, "--", *(_quoted(word) for word in (one.command or "", *one.args))])
-        text = f"{namespace or 'mcp'}.load({pformat({one.name: as_own(one)}, width=100, sort_dicts=False)})"
+            return f"%mcp load {quoted(definition.name)}"
+        if definition.source.scope == "cell":
+            line = ["%mcp load", quoted(definition.name)]
+            line += [f"--header {_quoted(f'{name}: {value}')}" for name, value in definition.headers.items()]
+            line += [f"--env {_quoted(f'{name}={value}')}" for name, value in definition.env.items()]
+            if definition.url is not None:
+                transport = ["--transport sse"] if definition.transport == "sse" else []
+                return " ".join([*line, quoted(definition.url), *transport])
+            return " ".join([*line, "--", *(_quoted(word) for word in (definition.command or "", *definition.args))])
+        values = pformat({definition.name: as_own(definition)}, width=100, sort_dicts=False)
+        text = f"{namespace or 'mcp'}.load({values})"
         return text if namespace else f"from ipymcp import mcp\n\n{text}"
 
 
@@ -221,11 +223,13 @@ async def from_registry(host: Host, choice: RegistryChoice, keep: Keep, *, repla
     name = await _free_name(host, choice.alias, server_name(entry.short_name), keep, replaces=replaces)
     secrets = NewSecrets(host, name)
     try:
-        known = await _kept_values(host, name, entry, keep) if replaces else {}
+        known = await _earlier_values(host, name, entry, keep) if replaces else {}
         values, own = await _values(host, name, entry, way, choice, known, secrets)
         try:
             made = way.definition(values)
-            if registry.address == OFFICIAL:  # the user's own choice of another may list servers of their network
+            if (
+                registry.address == OFFICIAL
+            ):  # another registry was chosen by the user, and may list servers of their own network
                 await require_public(way, made)
         except ValueError as error:
             raise ConfigError(f"{entry.name} cannot be added: {error}") from None
@@ -252,9 +256,9 @@ async def add_from_registry(
     Args:
         host: The host of the notebook.
         choice: The server.
-        keep: The place of the server.
-        begun: Called when the user has agreed, before the server is tried.
-        replaces: Whether it replaces the server of that name.
+        keep: Where the server is kept.
+        begun: Called with the server when the user has agreed, before it is tried.
+        replaces: Whether it replaces a server of the same name.
     """
     addition = await from_registry(host, choice, keep, replaces=replaces)
     begun(addition)
@@ -265,22 +269,22 @@ async def add_from_registry(
 async def from_values(
     host: Host, name: str | None, values: Mapping[str, Any], keep: Keep, *, replaces: bool = False
 ) -> Addition:
-    """Define a server by what the user has typed: a definition, or a document of any host with one server.
+    """Define a server from values that the user has typed: a definition, or a document of any host with one server.
 
-    What looks like a secret in its variables, headers, arguments and URL goes to the secret store.
+    Likely secrets in its variables, headers, arguments and URL are moved to the secret store.
 
     Args:
         host: The host of the notebook.
-        name: The name of the server; None for that in the document.
+        name: The name of the server; None for its name in the document.
         values: The definition, or the document.
-        keep: The place of the server.
-        replaces: Whether it replaces the server of that name.
+        keep: Where the server is kept.
+        replaces: Whether it replaces a server of the same name.
 
     Raises:
         ConfigError: The definition is invalid, or there are several.
     """
     refuse_models("add a server")
-    chosen = given(name or None, values, Source(scope="script"))
+    chosen = read_definitions(name or None, values, Source(scope="script"))
     if len(chosen) != 1:
         names = ", ".join(one.name for one in chosen) or "none"
         raise ConfigError(f"one server at a time, not {len(chosen)}", hint=f"give the name of one: {names}")
@@ -303,28 +307,28 @@ async def _with_stored_secrets(secrets: NewSecrets, hidden: Callable[[Hide], T])
     """Move likely secrets of a text or a definition to the secret store.
 
     Args:
-        secrets: Stores them.
-        hidden: Returns the text or the definition with other words in place of its likely secrets.
+        secrets: Stores the secrets.
+        hidden: Returns the text or the definition with its likely secrets replaced by the given function.
     """
     found: dict[tuple[str, str], str] = {}
 
-    def look(secret: str, name: str) -> str:
+    def collect(secret: str, name: str) -> str:
         if not has_variables(secret):
             found[name, secret] = secret
         return secret
 
-    hidden(look)
+    hidden(collect)
     for name, secret in found:
         found[name, secret] = await secrets.store(name.lstrip("-") or "secret", secret)
     return hidden(lambda secret, name: found.get((name, secret), secret))
 
 
 async def _edit_grant(host: Host, definition: ServerDefinition, keep: Keep) -> Grant:
-    """The permission of an entry that the user has edited: what the entry had before, and new secrets.
+    """The permission of an entry that the user has edited: its earlier permission, and the secrets that are new.
 
     Raises:
-        PolicyError: It needs an agreement, and the user refuses.
-        TrustError: It needs an agreement, and no one could be asked.
+        PolicyError: The user has to agree, and refuses.
+        TrustError: The user has to agree, and no one could be asked.
     """
     wanted = frozenset(wanted_secrets(definition))
     if keep == "notebook":
@@ -362,18 +366,18 @@ class NewSecrets:
         return f"${{secret:{await asyncio.shield(storing)}}}"
 
     def _store(self, key: str, value: str) -> str:
-        with _NAMING:
+        with _NAMING_LOCK:
             kept = {one.name for one in self._host.store.secrets.kept()}
             name = unused(_secret_name(self._server, key), kept)
             self._host.store.secrets.set(name, value)
         return name
 
     def keep(self) -> None:
-        """Keep the secrets: the server is kept."""
+        """Keep the secrets, because the server is kept; `delete` then does nothing."""
         self._storing = []
 
     async def delete(self) -> None:
-        """Delete the secrets, also those that are just being stored; goes on if the wait is cancelled."""
+        """Delete the secrets, including those that are being stored. Completes even if the wait is cancelled."""
         await asyncio.shield(self._host.loop.spawn(self._delete(), "ipymcp-delete-secrets"))
 
     async def _delete(self) -> None:
@@ -411,8 +415,9 @@ async def _chosen_entry(registry: Registry, choice: RegistryChoice) -> tuple[Ent
         found = await registry.search([name])
         same = [one.name for one in found.entries if name in (one.short_name, server_name(one.short_name))]
         if found.cursor:
-            what = f"{registry.host} has more servers like {name!r} than were looked at"
-            raise UnknownName(what, hint=f"give the full name: {', '.join(same[:5]) or '%mcp search WORDS lists them'}")
+            message = f"{registry.host} has more servers like {name!r} than were searched"
+            hint = f"give the full name: {', '.join(same[:5]) or '%mcp search WORDS lists them'}"
+            raise UnknownName(message, hint=hint)
         if len(same) != 1:
             hint = ", ".join((same or [one.name for one in found.entries])[:5]) or "%mcp search WORDS lists servers"
             what = "several servers" if same else "no server"
@@ -422,7 +427,7 @@ async def _chosen_entry(registry: Registry, choice: RegistryChoice) -> tuple[Ent
 
 
 def _chosen_way(entry: Entry, wanted: str | None) -> Way:
-    """The way to run a server that the user has named, or the first that works here."""
+    """The way to run a server: the one that the user has chosen, or the first that works here."""
     every = ways(entry)
     if wanted is not None:
         named = [way for number, way in enumerate(every, start=1) if wanted in (way.label, str(number))]
@@ -435,14 +440,18 @@ def _chosen_way(entry: Entry, wanted: str | None) -> Way:
         return ready
     able = next((way for way in every if not way.problem), None)
     if able is not None:
-        raise ConfigError(f"{entry.name} needs the program {able.runner!r}, which is not here", hint=able.remedy)
+        raise ConfigError(f"{entry.name} needs the program {able.runner!r}, which is not installed", hint=able.remedy)
     if not every:
         raise ConfigError(f"{entry.name} lists neither a package nor an address", hint=entry.website or None)
     raise ConfigError(f"{entry.name} cannot be run: {every[0].problem}", hint=every[0].remedy or None)
 
 
 async def _free_name(host: Host, wanted: str | None, usual: str, keep: Keep, *, replaces: bool) -> str:
-    """The name of the new server: the wanted one if it is free, else one made from its usual name."""
+    """The name of the new server: the wanted one, or by default the usual one with a number if it is taken.
+
+    Raises:
+        ConfigError: The wanted name is taken.
+    """
     taken = {*host.sessions, *(await asyncio.to_thread(host.discovery.read)).servers}
     if keep != "notebook":
         taken |= await asyncio.to_thread(config_edits.names_in_file, host, project=keep == "project")
@@ -456,15 +465,15 @@ async def _free_name(host: Host, wanted: str | None, usual: str, keep: Keep, *, 
 
 
 async def _prepared(host: Host, name: str, values: Mapping[str, Any], keep: Keep) -> ServerDefinition:
-    """The definition of a server as the notebook or the file will have it."""
-    [made] = given(name, values, Source(scope="script"))
+    """The definition of a server in the form in which the notebook or the file will have it."""
+    [made] = read_definitions(name, values, Source(scope="script"))
     if keep != "notebook":
         return await asyncio.to_thread(config_edits.prepared, made, host, project=keep == "project")
     own = as_own(made)
     words = [made.command, *made.args, made.url, *made.env, *made.env.values(), *made.headers, *made.headers.values()]
     is_one_line = all(word.isprintable() for word in (name, *words) if word is not None)
     has_own_variables = has_variables(json.dumps([made.command, made.args, dict(made.env), made.url]))
-    if own.keys() <= _PLAIN and is_one_line and not has_own_variables:
+    if own.keys() <= _LINE_KEYS and is_one_line and not has_own_variables:
         if made.url is not None:
             return url_definition(made.url, name).replace(headers=made.headers, transport=made.transport)
         return ServerDefinition(name=name, command=made.command, args=made.args, env=made.env)
@@ -485,7 +494,7 @@ async def _values(
     known: Mapping[str, Any],
     secrets: NewSecrets,
 ) -> tuple[dict[str, str], list[str]]:
-    """The values of a server's inputs as texts of a definition, and those that are the user's own.
+    """The values of a server's inputs as texts of a definition, and which of these texts are the user's own.
 
     Args:
         host: The host of the notebook.
@@ -493,7 +502,7 @@ async def _values(
         entry: The server in the registry.
         way: The way to run it.
         choice: The user's choice.
-        known: Values by key that are taken over.
+        known: Values by key of an earlier version of the server.
         secrets: Stores values that are secrets.
 
     Raises:
@@ -525,25 +534,25 @@ async def _values(
     for key, value in known.items():
         one = wanted[key]
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        theirs = [one.default, *one.choices]
-        if text in theirs:  # stays the entry's text, whose variables are literal
+        entry_texts = [one.default, *one.choices]
+        if text in entry_texts:  # the publisher's text: variables in it are not expanded
             texts[key] = text
             continue
         if one.about.is_secret and text and not is_reference(text):
             text = await secrets.store(key, text)
         elif not one.about.is_secret:
             text = await _with_stored_secrets(secrets, partial(masked, text, key))
-        texts[key] = placed(text, one.about, host.folder)
-        if not any(map(has_variables, theirs)):  # else the user may have edited the entry's text
+        texts[key] = absolute_path(text, one.about, host.folder)
+        if not any(map(has_variables, entry_texts)):  # else the user may have edited the publisher's text
             own.append(texts[key])
     return texts, own
 
 
 def _check_variables(entry: Entry, definition: ServerDefinition, own: Sequence[str]) -> None:
-    """Check that a definition has no variables but those in the user's own values.
+    """Check that a definition has no variables except those in the user's own values.
 
     Raises:
-        ConfigError: It has another one.
+        ConfigError: It has another variable.
     """
     typed = ServerDefinition(name=definition.name, command="", args=tuple(own), source=Source(scope="script"))
     known = {(one.kind, one.name) for one in references(typed)}
@@ -553,8 +562,8 @@ def _check_variables(entry: Entry, definition: ServerDefinition, own: Sequence[s
         raise ConfigError(f"{entry.name} cannot be added: {other.where} has {other.text}", hint=hint)
 
 
-async def _kept_values(host: Host, name: str, entry: Entry, keep: Keep) -> dict[str, str]:
-    """The variables and headers of an older version of the same server, where the user has agreed to them."""
+async def _earlier_values(host: Host, name: str, entry: Entry, keep: Keep) -> dict[str, str]:
+    """The variables and headers of an earlier version of the same server, if the user has agreed to that."""
     if keep == "notebook":
         session = host.sessions.get(name)
         old = session.definition if session is not None and session.definition.source.scope == "script" else None
@@ -562,7 +571,9 @@ async def _kept_values(host: Host, name: str, entry: Entry, keep: Keep) -> dict[
     else:
         old = await asyncio.to_thread(config_edits.entry_in_file, name, host, project=keep == "project")
         grant = await host.guard.trust.grant(old) if old is not None else None
-        if grant is not None and old is not None and keep == "me":  # servers of the user's own file get their secrets
+        if (
+            grant is not None and old is not None and keep == "me"
+        ):  # servers in the user's own file may use their secrets
             grant = Grant(frozenset(wanted_secrets(old)))
     origin = old.extra.get(ORIGIN) if old is not None else None
     if old is None or grant is None or not is_object(origin) or origin.get("name") != entry.name:

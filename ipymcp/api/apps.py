@@ -1,7 +1,7 @@
-"""Apps: interactive pages of tools (MCP Apps), as a user holds them, and what they may ask of their server.
+"""Apps: interactive pages of tools (MCP Apps), as Python objects, and their requests to the server.
 
-A call of a tool with a page reads the page while it runs. Pages are kept by their hash. An app asks through the panel;
-its requests are those of the caller `app`: policy, consent and history are the same as for a model.
+While a tool with a page is called, the page is read. An app sends its requests through the panel. They are made as the
+caller `app`, with the same policy, consent and history as the calls of a model.
 
 Source: MCP extension `io.modelcontextprotocol/ui`, SEP-1865 (2026-01-26).
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 DisplayMode = Literal["inline", "fullscreen", "pip"]
 MAX_RESULT = 10_000_000
-"""Maximum bytes of a result that an app is given."""
+"""Maximum bytes of a result for an app."""
 _MAX_APPS = 200
 _MAX_CONTEXT = 1_000_000
 _MAX_LOG = 2_000
@@ -64,8 +64,8 @@ class AppDisplay(Protocol):
 
         Args:
             app: The app.
-            height: Pixels; None for the height that the app wants.
-            display_mode: Where it is shown first.
+            height: Height in pixels; None for the height that the app requests.
+            display_mode: Where the app is shown first.
         """
         ...
 
@@ -88,17 +88,17 @@ class App(NotPicklable):
 
     @property
     def uri(self) -> str:
-        """The resource of the page."""
+        """The URI of the page."""
         return self._open.uri
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, by the user or by itself; showing it again opens it."""
+        """Whether the app was closed, by the user or by itself; showing it again reopens it."""
         return self._open.is_closed
 
     @property
     def context(self) -> Any:
-        """The app's latest words for the model (`ui/update-model-context`): data, else text; None before."""
+        """The latest context that the app sent for the model (`ui/update-model-context`): data or text; else None."""
         return self._open.context
 
     @checked(height=COUNT.or_none, display_mode=one_of("inline", "fullscreen", "pip"))
@@ -106,8 +106,8 @@ class App(NotPicklable):
         """Show the app below this cell.
 
         Args:
-            height: Pixels; by default the height that the app wants.
-            display_mode: Where it is shown first: in the cell, over the whole page, or in a corner of it.
+            height: Height in pixels; by default the height that the app requests.
+            display_mode: Where the app is shown first: in the cell, over the whole page, or in a corner of the page.
         """
         self._open.show(height, display_mode)
 
@@ -126,13 +126,13 @@ class App(NotPicklable):
 
 
 class OpenApp:
-    """An app as the panel holds it, on the background loop.
+    """The state of an app, on the background loop.
 
     Args:
         apps: The apps of its host.
-        number: Identifies it in this kernel.
+        number: The number that identifies the app in this kernel.
         session: The server.
-        entry: The tool whose result it shows.
+        entry: The tool whose result the app shows.
         arguments: The JSON of the call's arguments.
         result: The JSON of the call's result.
     """
@@ -146,17 +146,17 @@ class OpenApp:
         self.tool = entry.name
         """The exact name of the tool."""
         self.uri = entry.app.uri
-        """The resource of the page."""
+        """The URI of the page."""
         self.digest = session.digest
         """The digest of the server's definition."""
         self.entry = entry
         self.context: Any = None
-        """The latest words for the model; None before."""
+        """The latest context for the model; None if there is none yet."""
         self.listeners: list[Callable[[Any], Any]] = []
         """Functions that are called with each new context."""
         self.is_closed = False
         self.requests: dict[str, set[asyncio.Future[Any]]] = {}
-        """The requests under way, by page: the app may be shown several times."""
+        """The requests in progress, by page, because the app may be shown several times."""
         self._apps = apps
         self._arguments = arguments
         self._result = result
@@ -164,11 +164,11 @@ class OpenApp:
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def show(self, height: int | None, display_mode: DisplayMode) -> None:
-        """Display it in the current cell."""
+        """Display the app in the current cell."""
         self._apps.display(self, height, display_mode)
 
     async def closed(self) -> None:
-        """Wait until it is closed, on any loop."""
+        """Wait until the app is closed. May be awaited on any loop."""
         if not self.is_closed:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
@@ -176,10 +176,10 @@ class OpenApp:
             await future
 
     async def page(self) -> AppPage:
-        """The page, as it is now if its server runs.
+        """The page, read again if its server is running.
 
         Raises:
-            McpError: It cannot be read.
+            McpError: The page cannot be read.
         """
         return await self._apps.page(self._session(), self.uri)
 
@@ -188,10 +188,10 @@ class OpenApp:
         """The definition of the tool, as JSON."""
         return _definition(self.entry)
 
-    def delivered(self) -> tuple[Any, Any]:
+    def call_data(self) -> tuple[Any, Any]:
         """The arguments and the result of the call, for the page."""
         if len(self._result) > MAX_RESULT:
-            text = f"The result has {len(self._result):,} bytes; an app is given at most {MAX_RESULT:,}."
+            text = f"The result has {len(self._result):,} bytes; an app receives at most {MAX_RESULT:,}."
             return types.loads(self._arguments), {"content": [{"type": "text", "text": text}], "isError": True}
         return types.loads(self._arguments), types.loads(self._result)
 
@@ -199,7 +199,7 @@ class OpenApp:
         """Answer a request of the page.
 
         Raises:
-            McpError: It is refused, or failed.
+            McpError: The request is refused, or failed.
         """
         if self.is_closed:
             raise CallError("the app is closed")
@@ -227,7 +227,7 @@ class OpenApp:
                 raise RpcError(f"{cut(visible(method), 100)} is not supported by this host", code=_NO_METHOD)
 
     def close(self) -> None:
-        """Mark it as closed, and end what waits for that."""
+        """Mark the app as closed, and wake everything that waits for that."""
         self.is_closed = True
         self._views.clear()
         waiting, self._waiting = self._waiting, []
@@ -235,13 +235,13 @@ class OpenApp:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_finish, future)
 
-    def opened(self, view: object) -> None:
-        """Mark it as shown in a view."""
+    def add_view(self, view: object) -> None:
+        """Note that the app is shown in a view."""
         self.is_closed = False
         self._views.add(view)
 
-    def left(self, view: object) -> None:
-        """Mark it as not shown in a view any more: its output was removed. Without views, it is closed."""
+    def remove_view(self, view: object) -> None:
+        """Note that the app is not shown in a view any more, because its output was removed. The last one closes it."""
         self._views.discard(view)
         if not self._views:
             self.close()
@@ -259,26 +259,26 @@ class OpenApp:
 
     @property
     def source(self) -> str:
-        """The app as the source of what it says."""
+        """The name of the app as a source of untrusted content."""
         return f"the app of {self.server}.{self.tool}"
 
     def log(self, level: str, text: str) -> None:
-        """Add a line to its server's log."""
+        """Add a line to the server's log."""
         self._session().log.add("app", level, cut(one_line(visible(text)), _MAX_LOG))
 
     def _session(self) -> ServerSession:
-        """The server, if it is still the one whose page this is.
+        """The app's server.
 
         Raises:
-            McpError: It is not loaded any more, or its definition is another.
+            McpError: The server is not loaded any more, or its definition has changed.
         """
         session = self._apps.host.find(self.server)
         if session.digest != self.digest:
-            raise PolicyError("has another definition than when the app was shown", server=self.server)
+            raise PolicyError("its definition has changed since the app was shown", server=self.server)
         return session
 
     def _is_untrusted(self, session: ServerSession) -> bool:
-        """Whether it may tell content of third parties, as a result of its tool may."""
+        """Whether the app may pass on content of third parties, because results of its tool may contain some."""
         return self._apps.host.guard.policy.is_open_world(self.entry, session.rights)
 
     async def _call(self, params: Mapping[str, Any]) -> Any:
@@ -293,7 +293,7 @@ class OpenApp:
         options = replace(session.call_options, caller="app", origin="app", card=_Card(self))
         raw = await self._apps.call(session, entry, types.encode(arguments or {}), options)
         if len(raw) > MAX_RESULT:
-            raise CallError(f"the result has {len(raw):,} bytes; an app is given at most {MAX_RESULT:,}")
+            raise CallError(f"the result has {len(raw):,} bytes; an app receives at most {MAX_RESULT:,}")
         return types.loads(raw)
 
     def _update(self, params: Mapping[str, Any]) -> None:
@@ -309,12 +309,12 @@ class OpenApp:
             self._apps.host.guard.received(self.source, None, encoded)
         loop = self._apps.host.handler_loop
         for listener in [*self.listeners]:
-            loop.call(self._spawn_tell, listener, context)
+            loop.call(self._spawn_notification, listener, context)
 
-    def _spawn_tell(self, listener: Callable[[Any], Any], context: Any) -> None:
-        self._apps.host.handler_loop.spawn(self._tell(listener, context), "ipymcp-app")
+    def _spawn_notification(self, listener: Callable[[Any], Any], context: Any) -> None:
+        self._apps.host.handler_loop.spawn(self._notify(listener, context), "ipymcp-app")
 
-    async def _tell(self, listener: Callable[[Any], Any], context: Any) -> None:
+    async def _notify(self, listener: Callable[[Any], Any], context: Any) -> None:
         try:
             outcome = listener(context)
             if inspect.isawaitable(outcome):
@@ -329,17 +329,17 @@ class OpenApp:
 
 
 class _Card:
-    """The card of an app's calls: the app's output shows their questions."""
+    """The card of an app's calls. Questions about them are shown in the app's output."""
 
     def __init__(self, app: OpenApp) -> None:
         self.key = f"app {app.number}"
         self.number = 0
 
-    def asks(self, key: str) -> None:
-        """Do nothing: the output shows the open question."""
+    def show_question(self, key: str) -> None:
+        """Do nothing, because the output shows the open question."""
 
-    def answered(self, answer: ApprovalAnswer | None) -> None:
-        """Do nothing."""
+    def show_answer(self, answer: ApprovalAnswer | None) -> None:
+        """Do nothing, because the output removes the question."""
 
 
 class Apps:
@@ -350,25 +350,25 @@ class Apps:
     """
 
     def __init__(self, host: Host) -> None:
-        self._host = ref(host)  # the host's own, so that it does not outlive it
-        self.display: AppDisplay = _nowhere
+        self._host = ref(host)  # weak, because `_apps_by_host` must not keep the host alive
+        self.display: AppDisplay = _cannot_display
         self.mode: Callable[[], str] = lambda: "show"
-        """Returns the setting: `show`, `ask` or `off`."""
+        """Returns the setting for apps: `show`, `ask` or `off`."""
         self.can_show: Callable[[], bool] = lambda: False
         """Returns whether apps can be displayed in the current cell."""
         self._numbers = itertools.count(1)
         self._apps: OrderedDict[int, OpenApp] = OrderedDict()
         self._pages: dict[tuple[str, str], asyncio.Task[AppPage]] = {}
         self._updated: OrderedDict[int, OpenApp] = OrderedDict()
-        happened = WeakMethod(self._happened)
-        host.events.subscribe(lambda event: (found := happened()) and found(event))
+        on_event = WeakMethod(self._on_event)
+        host.events.subscribe(lambda event: (method := on_event()) and method(event))
 
     @property
     def host(self) -> Host:
         """The host.
 
         Raises:
-            McpError: It is closed, and gone.
+            McpError: The host is closed.
         """
         host = self._host()
         if host is None:
@@ -377,24 +377,24 @@ class Apps:
 
     @cached_property
     def pins(self) -> AppPins:
-        """The pages that the user has seen."""
+        """The hashes of the pages that the user has seen."""
         return AppPins(lambda: self.host.store.database)
 
     def find(self, number: int) -> OpenApp:
         """An app by its number.
 
         Raises:
-            McpError: There is none.
+            McpError: The app does not exist any more.
         """
         app = self._apps.get(number)
         if app is None:
             raise McpError("this app is gone", hint="run the cell again")
         return app
 
-    def attached(
+    def attach_app(
         self, session: ServerSession, entry: ToolEntry, arguments: bytes, convert: Callable[[Raw | bytes], ToolResult]
     ) -> Callable[[Raw | bytes], ToolResult]:
-        """The converter of a call's result that adds the app; reads the page meanwhile."""
+        """Wrap the converter of a call's result so that it adds the app. Starts to read the page."""
         if self.host.loop.is_running:
             self.host.loop.call(self._prefetch, session, entry.app.uri)
 
@@ -405,8 +405,8 @@ class Apps:
 
         return convert_and_attach
 
-    def shown(self, app: OpenApp) -> None:
-        """Keep an app that is displayed, so that its output can ask for it."""
+    def keep(self, app: OpenApp) -> None:
+        """Keep an app that is displayed, so that its output can find it by its number."""
         self._apps[app.number] = app
         self._apps.move_to_end(app.number)
         while len(self._apps) > _MAX_APPS:
@@ -418,34 +418,34 @@ class Apps:
             if server in (None, app.server):
                 app.close()
 
-    def _happened(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, ServerUnloaded):
             self.close_all(event.server)
 
     def updated(self, app: OpenApp) -> None:
-        """Remember that an app has a new context."""
+        """Note that an app has a new context."""
         self._updated[app.number] = app
         self._updated.move_to_end(app.number)
         while len(self._updated) > _MAX_APPS:
             self._updated.popitem(last=False)
 
     def states(self) -> list[AppState]:
-        """The states of the open apps that have told one, the latest last, for models."""
+        """The contexts of the open apps, for models, in the order of their latest update."""
         updated = [*self._updated.values()]
         return [state for app in updated if (state := app.state) is not None]
 
     def _prefetch(self, session: ServerSession, uri: str) -> None:
-        """Read a page, which may have changed since the last call, unless it is being read."""
+        """Read a page again, because it may have changed since the last call, unless it is being read already."""
         known = self._pages.get((session.digest, uri))
         if known is None or known.done():
             self._pages[session.digest, uri] = task = self.host.loop.spawn(self._read(session, uri), "ipymcp-app")
             task.add_done_callback(_observe)
 
     async def page(self, session: ServerSession, uri: str) -> AppPage:
-        """A page: the one that was read for the last call, else read now.
+        """The page that was read for the last call; if there is none, it is read now.
 
         Raises:
-            McpError: It cannot be read.
+            McpError: The page cannot be read.
         """
         known = self._pages.get((session.digest, uri))
         if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
@@ -462,17 +462,17 @@ class Apps:
                 definition = catalog.resources.get(uri)
                 listed = bytes(definition.meta) if definition is not None else b""
             except McpError:
-                pass  # a server need not list its pages
+                pass  # servers need not list their pages
         try:
             return await asyncio.to_thread(read_page, raw, uri, listed)
         except ValueError as error:
             raise CallError(f"the app {uri} cannot be shown: {error}", server=session.name) from None
 
     async def call(self, session: ServerSession, entry: ToolEntry, arguments: bytes, options: CallOptions) -> bytes:
-        """Call a tool for an app; return the JSON of the result, also of one that is an error.
+        """Call a tool for an app, and return the JSON of the result, also if the tool reports an error.
 
         Raises:
-            McpError: It is refused, or failed.
+            McpError: The call is refused, or failed.
         """
         is_untrusted = self.host.guard.policy.is_open_world(entry, session.rights)
         call = self.host.calls.new(session, entry, arguments, options, bytes, is_untrusted=is_untrusted)
@@ -484,14 +484,14 @@ class Apps:
         return await asyncio.to_thread(call.result)
 
 
-_OF: WeakKeyDictionary[Host, Apps] = WeakKeyDictionary()
+_apps_by_host: WeakKeyDictionary[Host, Apps] = WeakKeyDictionary()
 
 
 def apps_of(host: Host) -> Apps:
     """The apps of a host."""
-    found = _OF.get(host)
+    found = _apps_by_host.get(host)
     if found is None:
-        found = _OF.setdefault(host, Apps(host))
+        found = _apps_by_host.setdefault(host, Apps(host))
     return found
 
 
@@ -515,12 +515,12 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 def _observe(task: asyncio.Task[AppPage]) -> None:
-    """Retrieve the exception of a page that no one asked for."""
+    """Retrieve the exception of a page that was prefetched, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
 
-def _nowhere(app: OpenApp, height: int | None, display_mode: DisplayMode) -> None:
+def _cannot_display(app: OpenApp, height: int | None, display_mode: DisplayMode) -> None:
     written = expression(app.server, app.tool)
     raise McpError(
         f"the app of {written} cannot be shown here", hint="apps are shown in notebooks, after %load_ext ipymcp"

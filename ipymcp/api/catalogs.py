@@ -1,4 +1,4 @@
-"""Catalogs of resources and prompts, listed at first use and again once they are stale, and collections of them."""
+"""Catalogs of resources and prompts, listed at first use and again once they are stale, and their collections."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 _LAST_RUN = "; this is what it had when it last ran"
-_TAB_TIMEOUT = 1.0
-"""Seconds that Tab waits for a server."""
+_COMPLETION_TIMEOUT = 1.0
+"""Seconds that Tab completion waits for a server."""
 
 
-def look(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
-    """The catalog of one server with fresh lists; waits for a starting server.
+def load_catalog(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
+    """The catalog of one server with up-to-date lists; waits for a starting server.
 
-    For a server that does not run, the catalog of its last run.
+    If the server is not running, this is the catalog of its last run.
 
     Raises:
-        McpError: The server is not ready, or cannot list them.
+        McpError: The server is not ready, or cannot list its resources or prompts.
     """
     if (
         session.client is None
@@ -42,20 +42,20 @@ def look(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
         and any(getattr(host.browse(session), kind) for kind in kinds)
     ):
         return session.catalog
-    return host.loop.run(_look(session, kinds))
+    return host.loop.run(_load(session, kinds))
 
 
-def look_quickly(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
-    """The catalog of one server for Tab: the cached one after a second or on an error."""
+def load_quickly(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
+    """The catalog of one server for Tab completion: up to date if that takes at most a second, else the cached one."""
     if session.client is not None:
-        host.loop.run(_look_for_a_while(host, session, kinds))
+        host.loop.run(_load_with_timeout(host, session, kinds))
     return session.catalog
 
 
-def look_at_all(host: Host, *kinds: Kind) -> tuple[list[tuple[ServerSession, Catalog]], list[str]]:
+def load_all(host: Host, *kinds: Kind) -> tuple[list[tuple[ServerSession, Catalog]], list[str]]:
     """The catalogs of all ready and lazy servers, and an error line for each that failed to list."""
     sessions = [session for session in host.sessions.values() if session.client is not None]
-    catalogs, failures = host.loop.run(_look_at_all(sessions, kinds)) if sessions else ([], [])
+    catalogs, failures = host.loop.run(_load_all(sessions, kinds)) if sessions else ([], [])
     lazy = [(session, session.catalog) for session in host.sessions.values() if session.is_lazy]
     return catalogs + lazy, failures
 
@@ -68,7 +68,7 @@ def cached_catalogs(
     Args:
         host: The host of the servers.
         patterns: Globs over `server.name`.
-        kinds: The lists that are shown; a note says so if they are from the last run.
+        kinds: The lists that are shown. A note says whether they are from the last run.
     """
 
     def has_any(catalog: Catalog) -> bool:
@@ -93,30 +93,35 @@ def argument_list(parameters: Iterable[Parameter]) -> str:
 
 
 def not_running(session: ServerSession, *, anything: bool) -> str:
-    """A note below the cached catalog of a server that does not run, or below an empty one."""
+    """A note for the catalog of a server that is not running.
+
+    Args:
+        session: The server.
+        anything: Whether the cached catalog, which is shown, has any entries.
+    """
     if session.is_lazy:
         return f"{session.name} starts at its first call{_LAST_RUN}"
     state = f" is {session.state.record.label}" if session.status.error is None else f": {session.status.error.message}"
     return f"{session.name}{state}" + (_LAST_RUN if anything else "")
 
 
-async def _look(session: ServerSession, kinds: Sequence[Kind]) -> Catalog:
+async def _load(session: ServerSession, kinds: Sequence[Kind]) -> Catalog:
     await session.awake()
     return await session.resources.refresh(*kinds)
 
 
-async def _look_for_a_while(host: Host, session: ServerSession, kinds: Sequence[Kind]) -> None:
+async def _load_with_timeout(host: Host, session: ServerSession, kinds: Sequence[Kind]) -> None:
     async def listed() -> None:
         try:
             await session.resources.refresh(*kinds)
         except McpError:
             return  # already in the log
 
-    # It continues after the timeout: the next Tab uses the result.
-    await asyncio.wait({host.loop.spawn(listed(), f"ipymcp-look-{session.name}")}, timeout=_TAB_TIMEOUT)
+    # The task continues after the timeout, for the next completion.
+    await asyncio.wait({host.loop.spawn(listed(), f"ipymcp-list-{session.name}")}, timeout=_COMPLETION_TIMEOUT)
 
 
-async def _look_at_all(
+async def _load_all(
     sessions: Sequence[ServerSession], kinds: Sequence[Kind]
 ) -> tuple[list[tuple[ServerSession, Catalog]], list[str]]:
     outcomes = await asyncio.gather(
@@ -152,13 +157,13 @@ class ServerOffers(TableView):
 
     @property
     def table(self) -> Table:
-        """A table of what the server has, or had when it last ran."""
+        """A table with the server's entries; if it is not running, with those of its last run."""
         session = self._session
         title = f"{self._server}: {self._noun}s"
         if session.client is None and not session.state.record.is_moving:
             kept = self._rows(self._host.browse(session))
             return Table(self._columns, kept, title=title, note=not_running(session, anything=bool(kept)))
-        rows = self._rows(look(self._host, session, *self._kinds))
+        rows = self._rows(load_catalog(self._host, session, *self._kinds))
         return Table(self._columns, rows, title=title, note="" if rows else f"{self._server} has no {self._noun}s")
 
     @abstractmethod
@@ -194,8 +199,8 @@ class AllOffers(TableView):
 
     @property
     def table(self) -> Table:
-        """A table of what is selected; if that is nothing, of what the named servers had when they last ran."""
-        catalogs, notes = look_at_all(self._host, *self._kinds)
+        """A table with the selected entries; if there are none, with those of the last runs of the named servers."""
+        catalogs, notes = load_all(self._host, *self._kinds)
         rows = [row for session, catalog in catalogs for row in self._rows(session.name, catalog)]
         if not rows:
             cached, cached_notes = cached_catalogs(self._host, self._patterns, *self._kinds)

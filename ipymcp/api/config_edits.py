@@ -1,7 +1,7 @@
 """Display of the configuration, and changes to ipymcp's own files.
 
-A definition that the user typed may run; a copied or changed one may run if the user had approved it before; one that
-is imported from a file may run after the user has seen and approved it.
+A definition that the user has typed may run. A copied or changed definition may run if the user had approved the
+original. A definition that is imported from a file may run after the user has seen and approved it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, structs
 
-from ipymcp.api.load_request import TYPED_SCOPES, given
+from ipymcp.api.load_request import TYPED_SCOPES, read_definitions
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.discovery import read_host
 from ipymcp.config.editing import changed, edit, editable, project_file, put, read_back, translated_entry
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 Row = tuple[str, str, str]
-_WRITES = "change the configuration"
+_ACTION = "change the configuration"
 
 
 class ConfigListing:
@@ -69,7 +69,9 @@ class ConfigListing:
         return json.dumps(self.data, indent=2, ensure_ascii=False)
 
     def __repr__(self) -> str:
-        masked = "" if self._shown == self.text else "\n(what looks secret is masked here; .text has all of it)"
+        masked = (
+            "" if self._shown == self.text else "\n(likely secrets are masked here; .text is the complete document)"
+        )
         return visible(self._shown) + masked
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
@@ -77,14 +79,16 @@ class ConfigListing:
 
 
 def listing(found: Configuration, host: Host) -> Table:
-    """A table with a row per definition, those with precedence first."""
+    """A table with a row per definition; a definition precedes those that it shadows."""
     rows: list[tuple[str, str, str, str]] = []
     for name, entry in found.servers.items():
         if isinstance(entry, ConfigError):
             rows.append((name, "", "error", entry.message))
             continue
-        rows.append((name, _runs(entry), _state(entry, host), _short(entry.source, host)))
-        rows += [(name, _runs(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())]
+        rows.append((name, _command_line(entry), _state(entry, host), _short(entry.source, host)))
+        rows += [
+            (name, _command_line(one), "shadowed", _short(one.source, host)) for one in found.shadowed.get(name, ())
+        ]
     where = f"saves one in {user_file()}; a project's servers are in mcp.json, in {host.folder} or above it"
     note = "" if rows else f"no servers are configured: %mcp config add NAME -- COMMAND ARG… {where}"
     read = f"the notebook's folder is {host.folder}"
@@ -92,7 +96,7 @@ def listing(found: Configuration, host: Host) -> Table:
 
 
 def explanation(name: str, found: Configuration, host: Host) -> Table:
-    """A table of a server's values with the place of each.
+    """A table of a server's values, each with the place where it is defined.
 
     Raises:
         ConfigError: The definition is invalid.
@@ -100,19 +104,23 @@ def explanation(name: str, found: Configuration, host: Host) -> Table:
     """
     session = host.sessions.get(name)
     entry = found.servers.get(name)
-    farther: list[ServerDefinition] = list(found.shadowed.get(name, ()))
+    shadowed: list[ServerDefinition] = list(found.shadowed.get(name, ()))
     loaded = session.definition if session is not None else None
     if loaded is not None and loaded.source.scope in TYPED_SCOPES:
-        farther = [entry, *farther] if isinstance(entry, ServerDefinition) else farther
+        shadowed = [entry, *shadowed] if isinstance(entry, ServerDefinition) else shadowed
         entry = loaded
     if isinstance(entry, ConfigError):
         raise entry
     if entry is None:
         hint = nearest(name, [*found.servers, *host.sessions]) or "%mcp config lists them"
         raise UnknownName(f"no server {name!r} is configured here", hint=hint)
-    rows = [*_values(entry), *_variables(entry, host), *_place(entry, host)]
-    rows += [("shadows", _runs(one), one.source.where()) for one in farther]
-    note = "" if host.guard.trusts(entry) else f"it does not run before you agreed to it: %mcp load {quoted(name)} asks"
+    rows = [*_values(entry), *_variables(entry, host), *_working_folder(entry, host)]
+    rows += [("shadows", _command_line(one), one.source.where()) for one in shadowed]
+    note = (
+        ""
+        if host.guard.trusts(entry)
+        else f"it does not run before you have agreed to it: %mcp load {quoted(name)} asks"
+    )
     title = f"{name}: from {entry.source}" + (f" ({entry.source.scope})" if entry.source.file else "")
     return Table(("value", "is", "from"), rows, title=title, note=note)
 
@@ -148,7 +156,7 @@ def _short(source: Source, host: Host) -> str:
     return path
 
 
-def _runs(definition: ServerDefinition) -> str:
+def _command_line(definition: ServerDefinition) -> str:
     shown = masked_definition(definition)
     return shown.url or " ".join([shown.command or "", *shown.args])
 
@@ -180,11 +188,11 @@ def _values(definition: ServerDefinition) -> Iterator[Row]:
 
 def _variables(definition: ServerDefinition, host: Host) -> Iterator[Row]:
     for one in references(definition):
-        yield one.text, _standing(one, definition, host), definition.source.path(one.where)
+        yield one.text, _variable_source(one, definition, host), definition.source.path(one.where)
 
 
-def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
-    """A description of a variable's source, without its value."""
+def _variable_source(one: Reference, definition: ServerDefinition, host: Host) -> str:
+    """A description of where a variable's value comes from, without the value."""
     if one.kind == "variable":
         if one.name in os.environ:
             return "a variable of this kernel"
@@ -199,17 +207,17 @@ def _standing(one: Reference, definition: ServerDefinition, host: Host) -> str:
     return "a folder" if one.kind == "place" else "unknown to ipymcp"
 
 
-def _place(definition: ServerDefinition, host: Host) -> Iterator[Row]:
+def _working_folder(definition: ServerDefinition, host: Host) -> Iterator[Row]:
     if definition.command is None:
         return
     source = definition.source
     if definition.cwd is not None:
-        why = "its cwd"
+        reason = "its cwd"
     elif source.scope == "user":
-        why = "a private folder, as it has no cwd"
+        reason = "a private folder, as it has no cwd"
     else:
-        why = "the notebook's folder" if source.folder is None else "the folder of its file"
-    yield "runs in", folder_of(definition, host.folder), why
+        reason = "the notebook's folder" if source.folder is None else "the folder of its file"
+    yield "runs in", folder_of(definition, host.folder), reason
 
 
 class Imported(Struct, frozen=True):
@@ -234,7 +242,7 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
         UnknownName: The document has no server of that name.
     """
     file, source = _target(host, project)
-    chosen = given(name, values, source)
+    chosen = read_definitions(name, values, source)
     added: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
@@ -253,7 +261,7 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
 
 
 def prepared(definition: ServerDefinition, host: Host, *, project: bool) -> ServerDefinition:
-    """Return a definition as a file of ipymcp will have it, without writing it.
+    """Return a definition in the form in which a file of ipymcp will have it, without writing it.
 
     Raises:
         ConfigError: The definition is invalid, or the file cannot be written.
@@ -272,7 +280,7 @@ def names_in_file(host: Host, *, project: bool) -> frozenset[str]:
 
 
 def entry_in_file(name: str, host: Host, *, project: bool) -> ServerDefinition | None:
-    """Return a server as a file of ipymcp defines it; None if it does not, or not validly.
+    """Return the definition of a server in a file of ipymcp; None if the file has none, or an invalid one.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -308,7 +316,7 @@ async def save(definition: ServerDefinition, grant: Grant | None, host: Host, *,
 
     Raises:
         ConfigError: The name is taken, or the file cannot be written.
-        TrustError: The agreement is to another definition.
+        TrustError: The agreement is for another definition.
     """
     if grant is not None:
         await host.guard.trust.agreed_digest(grant, definition)  # before anything is written
@@ -354,10 +362,10 @@ def masked_text(definition: ServerDefinition) -> str:
 
 
 def unmasked(values: Mapping[str, Any], original: ServerDefinition) -> dict[str, Any]:
-    """Return an entry as the user has edited it, with the original's secrets in place of their masks.
+    """Return an entry that the user has edited, with the original's secrets in place of their masks.
 
     Raises:
-        ConfigError: A mask is left, at another place than the secret's.
+        ConfigError: Two secrets have the same mask.
     """
     masks: dict[str, set[str]] = {}
     _collect_masks(as_own(masked_definition(original)), as_own(original), masks)
@@ -376,7 +384,7 @@ def unmasked(values: Mapping[str, Any], original: ServerDefinition) -> dict[str,
 
 
 def _collect_masks(shown: Any, original: Any, masks: dict[str, set[str]]) -> None:
-    """Collect the originals of masked texts."""
+    """Collect the originals of each masked text."""
     if isinstance(shown, str) and isinstance(original, str) and shown != original:
         masks.setdefault(shown, set()).add(original)
     elif isinstance(shown, Mapping) and isinstance(original, Mapping):
@@ -388,9 +396,9 @@ def _collect_masks(shown: Any, original: Any, masks: dict[str, set[str]]) -> Non
 
 
 def rewrite(name: str, values: Mapping[str, Any], host: Host) -> Path:
-    """Replace the definition of a server by what the user has edited, and return the file.
+    """Replace the definition of a server by the one that the user has edited, and return the file.
 
-    What the user has agreed to before stays agreed to, and nothing more, as for `update`.
+    As for `update`, the earlier agreement stays valid, and nothing is added to it.
 
     Raises:
         ConfigError: ipymcp's own files do not define the server, the definition is invalid, or the file cannot be
@@ -401,13 +409,13 @@ def rewrite(name: str, values: Mapping[str, Any], host: Host) -> Path:
     _entry(name, document["mcpServers"], file)
     grant = _grant(name, document, source, host)
     source = structs.replace(source, key="", names={})
-    [one] = given(name, values, source)
+    [one] = read_definitions(name, values, source)
     host.loop.run(save(put(one, document, source), grant, host, replaces=True))
     return file
 
 
 def copy(name: str, new: str, host: Host) -> Path:
-    """Write a copy of a server under another name into the same file, with the agreement to the original.
+    """Write a copy of a server under another name to the same file. The agreement to the original applies to the copy.
 
     Raises:
         ConfigError: As for `written`, or the new name is taken.
@@ -443,7 +451,7 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
 
 
 def secret_prefix(server: str) -> str:
-    """Return the beginning of the names of the secrets that are stored when a server is added."""
+    """Return the prefix of the names of the secrets that are stored when a server is added."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{server}-")
     return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
 
@@ -456,7 +464,7 @@ class Removal(Struct, frozen=True):
 
 
 def remove(name: str, host: Host, *, project: bool) -> Removal:
-    """Remove a server, and the secrets that were stored for it unless something else refers to them.
+    """Remove a server, and the secrets that were stored for it and that no other definition uses.
 
     Raises the errors of `update`.
     """
@@ -478,7 +486,7 @@ def remove(name: str, host: Host, *, project: bool) -> Removal:
 
 
 def _used_secrets(removed: str, file: str, host: Host) -> frozenset[str] | None:
-    """Return the secrets that anything but a removed server refers to; None if a file cannot be read."""
+    """Return the secrets that are used by definitions other than a removed server's; None if a file cannot be read."""
     found = host.discovery.peek()
     if found.errors:
         return None
@@ -491,34 +499,35 @@ def _used_secrets(removed: str, file: str, host: Host) -> frozenset[str] | None:
 
 
 def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, replace: bool) -> Imported:
-    """Import servers of another host from its own files, or from a given file.
+    """Import servers from the files of another host, or from a given file.
 
-    The user is asked about the servers of a given file; files of another host are the user's own.
+    The user is asked about the servers of a given file, but not about those of another host, whose files are the
+    user's own.
 
     Raises:
         UnknownName: There is no such host or server.
         ConfigError: There is nothing to read, or the file cannot be written.
         TrustError: No one could be asked whether the servers may run.
     """
-    refuse_models(_WRITES)
-    theirs, notes = _theirs(place, host)
+    refuse_models(_ACTION)
+    available, notes = _importable(place, host)
     for name in names:
-        if name not in theirs:
-            raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, theirs) or ", ".join(theirs))
+        if name not in available:
+            raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, available) or ", ".join(available))
     file, source = _target(host, project)
     scratch = editable(file)[1]
-    there = frozenset(scratch["mcpServers"])
+    existing = frozenset(scratch["mcpServers"])
     chosen: list[ServerDefinition] = []
-    for one in (theirs[name] for name in names or theirs):
-        if one.name in there and not replace:
-            notes.append(f"{one.name} is there already, and stays; --replace takes the imported one")
+    for one in (available[name] for name in names or available):
+        if one.name in existing and not replace:
+            notes.append(f"{one.name} is there already, and is kept; --replace replaces it")
         else:
             chosen.append(one)
     shown: dict[str, ServerDefinition] = {}
     granted: Mapping[str, Grant] = {one.name: Grant() for one in chosen}
     if chosen and place not in IMPORTED:
-        shown = {one.name: put(one, scratch, source) for one in chosen}  # as they will be written
-        asked = [one.shadowing(str(file)) if one.name in there else one for one in shown.values()]
+        shown = {one.name: put(one, scratch, source) for one in chosen}  # in the form in which they will be written
+        asked = [one.shadowing(str(file)) if one.name in existing else one for one in shown.values()]
         answer = host.loop.run(host.guard.trust.ask_about_import(_path(place, host), str(file), asked))
         notes += [f"{name} is not imported: {why}" for name, why in answer.refused.items()]
         chosen = [one for one in chosen if one.name not in answer.refused]
@@ -529,7 +538,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
         for one in chosen:
             definition = put(one, document, source)
             if shown.get(one.name, definition) != definition:
-                raise ConfigError(f"{file}: has changed meanwhile", hint="import it again")
+                raise ConfigError(f"{file}: has changed in the meantime", hint="import it again")
             taken.append(definition)
 
     if chosen:
@@ -543,7 +552,7 @@ def _path(place: str, host: Host) -> str:
     return os.path.abspath(os.path.join(host.folder, os.path.expanduser(place)))
 
 
-def _theirs(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
+def _importable(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
     if place in IMPORTED:
         found = read_host(place, host.folder)
         return dict(found.definitions), [error.message for error in found.problems]
@@ -562,7 +571,7 @@ def _target(host: Host, project: bool) -> tuple[Path, Source]:
 
 
 def _holder(name: str, host: Host, project: bool) -> tuple[Path, Source]:
-    """The file of ipymcp that defines a server: the project's if `project` is true, else the user's first."""
+    """The file of ipymcp that defines a server: the project's if `project` is true, else preferably the user's."""
     file, source = _target(host, project)
     if project:
         return file, source
@@ -591,7 +600,7 @@ def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, An
 
 
 def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -> Grant | None:
-    """The user's permission for a server as now defined; None if its definition cannot be read."""
+    """The user's permission for the current definition of a server; None if the definition cannot be read."""
     try:
         definition = read_back(name, document, source)
     except ConfigError:
@@ -600,7 +609,7 @@ def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -
 
 
 def _edit(file: Path, alter: Callable[[dict[str, Any]], None], host: Host, project: bool) -> Path:
-    refuse_models(_WRITES)
+    refuse_models(_ACTION)
     edit(file, alter, private=not project)
     host.discovery.ignore_change(file)
     return file

@@ -35,7 +35,7 @@ _COLUMNS = (
     "error",
 )
 _OPTIONAL = ("model", "answer")
-"""Columns that are left out of the table if no call has them."""
+"""Columns that the table omits if they are empty for all calls."""
 
 
 class CallHistory(Table):

@@ -1,4 +1,4 @@
-"""The request of `load`: names, files and mappings as server definitions."""
+"""The arguments of `load` and `%mcp config add` (names, files, URLs and mappings), converted to server definitions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
-"""Keys with string values, which are taken as typed."""
+"""Keys with string values, which are not decoded as JSON."""
 _TABLES_OF_TEXTS = frozenset({"env", "headers", "auth", "tools"})
 _PASTED = "pasted"
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Convert `key=value` pairs to changes of a definition: `env.X` sets a nested key, an empty value removes one."""
+    """Convert `key=value` pairs to changes of a definition: `env.X` sets a nested key, an empty value removes a key."""
     change: dict[str, Any] = {}
     for path, text in pairs:
         key, dot, inner = path.partition(".")
@@ -47,10 +47,11 @@ def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return change
 
 
-def placed(text: str, host: Host, *, project: bool) -> str:
+def config_path(text: str, host: Host, *, project: bool) -> str:
     """Convert a path relative to the notebook's folder to one for the configuration file; other text stays unchanged.
 
-    The path becomes absolute, unless the project's file is in the notebook's folder: its servers run there.
+    The path becomes absolute, unless it is for a project's file in the notebook's folder: servers of that file run
+    there.
     """
     if text not in (".", "..", "~") and not text.startswith(("./", "../", "~/", ".\\", "..\\")):
         return text
@@ -62,11 +63,11 @@ def placed(text: str, host: Host, *, project: bool) -> str:
     return text
 
 
-def given(name: str | None, values: Mapping[str, Any], source: Source) -> list[ServerDefinition]:
-    """The definitions to add from a single definition or a document.
+def read_definitions(name: str | None, values: Mapping[str, Any], source: Source) -> list[ServerDefinition]:
+    """Read the definitions to add from a single definition or a document.
 
     Args:
-        name: The name of the server; for a document with several, the one to add; None for all.
+        name: The name of the server; for a document with several servers, the one to add; None for all.
         values: A definition, or a document of any host.
         source: The file to add to.
     """
@@ -82,8 +83,8 @@ def given(name: str | None, values: Mapping[str, Any], source: Source) -> list[S
     if name is None or not found:
         return list(found.values())
     if name not in found and len(found) > 1:
-        hint = nearest(name, found) or "without a name, all of it is added"
-        raise UnknownName(f"there is no server {name!r} in what was pasted", hint=hint)
+        hint = nearest(name, found) or "without a name, all servers are added"
+        raise UnknownName(f"the pasted text has no server {name!r}", hint=hint)
     return [found.get(name) or next(iter(found.values())).replace(name=name)]
 
 
@@ -94,7 +95,7 @@ def _decoded(text: str) -> Any:
         return text
 
 
-_NO_NAMES = frozenset({"www", "api", "mcp", "app", "server"})
+_GENERIC_LABELS = frozenset({"www", "api", "mcp", "app", "server"})
 """Labels of a host name that do not identify its owner."""
 TYPED_SCOPES = frozenset({"cell", "script", "named"})
 """The scopes of definitions that take precedence over discovered files."""
@@ -111,7 +112,7 @@ class LoadRequest(Struct, frozen=True):
 
     definitions: list[ServerDefinition]
     named: list[str] = field(default_factory=list[str])
-    """The names of servers that must not fail."""
+    """The names of servers whose failure to start is an error."""
     notices: list[str] = field(default_factory=list[str])
     """Lines for the user about the configuration."""
     again: bool = True
@@ -125,7 +126,7 @@ def demo_definition() -> ServerDefinition:
 
 
 def url_definition(url: str, name: str | None = None) -> ServerDefinition:
-    """The definition of a remote server; its default name is from the host: `example` for `mcp.example.com`.
+    """The definition of a remote server, by default named after its host: `example` for `mcp.example.com`.
 
     Raises:
         ConfigError: The URL is invalid.
@@ -136,7 +137,7 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
     if name is None:
         host = urlsplit(url).hostname or ""
         labels = host.split(".")
-        known = [label for label in (labels[:-1] or labels) if label not in _NO_NAMES]
+        known = [label for label in (labels[:-1] or labels) if label not in _GENERIC_LABELS]
         name = identifier(known[-1]) if known and not host.replace(".", "").isdigit() else "remote"
     return from_mapping({name: {"url": url}}, scope="cell")[name]
 
@@ -162,40 +163,40 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
     lines: list[str] = []
     for item in items:
         if not isinstance(item, (str, os.PathLike)):
-            given = from_mapping(item)
-            definitions.update(given)
-            named.extend(name for name, one in given.items() if not one.disabled)
+            mapped = from_mapping(item)
+            definitions.update(mapped)
+            named.extend(name for name, one in mapped.items() if not one.disabled)
         elif isinstance(item, str) and "://" in item:
             remote = url_definition(item)
             definitions[remote.name] = remote
             named.append(remote.name)
         elif isinstance(item, os.PathLike) or _looks_like_path(item):
             _check_file(os.fspath(item), host)
-            definitions.update(_sound(pending))
+            definitions.update(_valid(pending))
             source = host.discovery.named(item)
             path = Path(str(source))
             read = host.discovery.read_named(source)
-            available = pending = {name: _beside_typed(entry, host) for name, entry in read.items()}
+            available = pending = {name: _marked_if_shadowing(entry, host) for name, entry in read.items()}
             if not available:
                 lines.append(f"{path} defines no servers")
         else:
             pending = {}
             if path is None and found is None and not _is_typed(item, host):
                 found = host.discovery.read()
-            definitions[item] = _from(path, item, available) if path else _named(item, found, host)
+            definitions[item] = _from_file(path, item, available) if path else _named(item, found, host)
             lines += [line for line in _missing(found) if line not in lines]
             named.append(item)
-    definitions.update(_sound(pending))
+    definitions.update(_valid(pending))
     return LoadRequest(list(definitions.values()), named, lines)
 
 
 def notices(configuration: Configuration) -> list[str]:
     """Lines for the user about errors of files and about shadowed servers."""
     lines = [f"{error.message}\n  {error.hint}" if error.hint else error.message for error in configuration.errors]
-    for name, farther in configuration.shadowed.items():
-        nearer = configuration.servers[name]
-        if isinstance(nearer, ServerDefinition):
-            lines += [f"{name}: the one in {nearer.source} shadows that in {other.source}" for other in farther]
+    for name, shadowed in configuration.shadowed.items():
+        used = configuration.servers[name]
+        if isinstance(used, ServerDefinition):
+            lines += [f"{name}: the one in {used.source} shadows that in {other.source}" for other in shadowed]
     return lines
 
 
@@ -230,26 +231,26 @@ def _is_typed(name: str, host: Host) -> bool:
     return session is not None and session.definition.source.scope in TYPED_SCOPES
 
 
-def _beside_typed(entry: ServerDefinition | ConfigError, host: Host) -> ServerDefinition | ConfigError:
-    """A project's server, marked if it would replace one that the user typed or named."""
+def _marked_if_shadowing(entry: ServerDefinition | ConfigError, host: Host) -> ServerDefinition | ConfigError:
+    """A definition, marked if it is a project's and would replace a server that the user has typed or named."""
     if isinstance(entry, ConfigError) or entry.source.scope != "project" or not _is_typed(entry.name, host):
         return entry
     return entry.shadowing("this notebook")
 
 
-def _sound(entries: Mapping[str, ServerDefinition | ConfigError]) -> dict[str, ServerDefinition]:
+def _valid(entries: Mapping[str, ServerDefinition | ConfigError]) -> dict[str, ServerDefinition]:
     """The definitions of a file; raises the first error among them."""
-    sound: dict[str, ServerDefinition] = {}
+    valid: dict[str, ServerDefinition] = {}
     for name, entry in entries.items():
         if isinstance(entry, ConfigError):
             raise entry
-        sound[name] = entry
-    return sound
+        valid[name] = entry
+    return valid
 
 
-def _from(path: Path, name: str, available: Mapping[str, ServerDefinition | ConfigError]) -> ServerDefinition:
+def _from_file(path: Path, name: str, available: Mapping[str, ServerDefinition | ConfigError]) -> ServerDefinition:
     if name in available:
-        return _sound({name: available[name]})[name]
+        return _valid({name: available[name]})[name]
     hint = nearest(name, available) or f"it defines: {', '.join(available) or 'none'}"
     raise UnknownName(f"{path} defines no server {name!r}", hint=hint)
 
@@ -268,11 +269,11 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
     if name.split()[1:]:
         raise UnknownName(f"{shown(name)} is not a server name", hint=f"put a command after --: %mcp load -- {name}")
     if host.store.known.named(name) is not None:
-        hint = f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
+        hint = f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
         raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
     missing = "; ".join(_missing(found))
     hint = (
-        nearest(name, [*host.sessions, *known, "demo"]) or f"say what it runs: %mcp load {quoted(name)} -- COMMAND ARG…"
+        nearest(name, [*host.sessions, *known, "demo"]) or f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…"
     )
     raise UnknownName(f"no server {shown(name)} is known here", hint=missing or hint)
 
@@ -284,7 +285,7 @@ def _missing(found: Configuration | None) -> list[str]:
 
 
 def _check_file(text: str, host: Host) -> None:
-    """Raise for an argument that looks like a path but is a command, a program or a URL without a scheme."""
+    """Raise an error if an argument looks like a path but is a command, a program or a URL without a scheme."""
     path = os.path.join(host.folder, os.path.expanduser(text))
     if text.split()[1:] and not os.path.exists(path):
         raise UnknownName(f"{shown(text)}: no such file", hint=f"put a command after --: %mcp load -- {text}")

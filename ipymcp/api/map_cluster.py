@@ -1,8 +1,8 @@
-"""Maps on other processes: the workers of a Dask cluster or of any `concurrent.futures.Executor`.
+"""Maps in other processes: the workers of a Dask cluster or of any `concurrent.futures.Executor`.
 
-The rows are cut into chunks. A worker makes the calls of a chunk as one machine does, and reports their outcomes. A
-chunk of a tool that may change something is claimed before its first call, at a place that outlives the worker: Dask
-runs the tasks of a lost worker again, and what was claimed before is not called again.
+The rows are split into chunks. A worker makes the calls of a chunk in a `MapRun` of its own, and reports the outcomes.
+Dask runs the tasks of a lost worker again, but calls that may change something must not be repeated. A chunk of such
+calls is therefore claimed before its first call, in a place that outlives the worker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ipymcp.api.pickled_tool import dask_worker, pickled, workplace
+from ipymcp.api.pickled_tool import dask_worker, pickled, worker_server
 from ipymcp.api.tool_calls import new_call
 from ipymcp.argument_checks import shown
 from ipymcp.errors import ArgumentError, ConnectionLost, McpError, PolicyError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from ipymcp.api.map_request import MapRequest
-    from ipymcp.api.pickled_tool import PickledTool, Workplace
+    from ipymcp.api.pickled_tool import PickledTool, WorkerServer
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.map_run import RowState
@@ -46,38 +46,38 @@ if TYPE_CHECKING:
 
 
 _CHUNK_SECONDS: Final = 1.0
-"""Time that the calls of a chunk should take."""
+"""Seconds that the calls of a chunk should take."""
 _MAX_JOBS, _MAX_BYTES = 1_000, 1_000_000
-"""Calls of a chunk, and the bytes of their arguments, at most."""
+"""Maximum calls of a chunk, and bytes of their arguments."""
 _FIRST_CHUNKS, _MAX_CHUNKS = 8, 64
-"""Chunks that wait or run at the same time: before the first has ended, and at most."""
+"""Maximum chunks in flight, before and after the first report."""
 _STOPPED: Final = "stopped"
-POLL: Final = 0.2
-"""Seconds between two looks of a worker at whether the map goes on."""
+POLL_INTERVAL: Final = 0.2
+"""Seconds between two checks of a worker whether the map was stopped."""
 _END_TIMEOUT: Final = 4.0
-"""Seconds for the chunks of a cancelled map to report what they have done."""
+"""Seconds that a cancelled map waits for the reports of its chunks."""
 
 
-Course: TypeAlias = Literal["running", "stopped", "cancelled"]
-"""Whether a map goes on, makes no further calls, or also gives up those in progress."""
+MapState: TypeAlias = Literal["running", "stopped", "cancelled"]
+"""A stopped map makes no further calls; a cancelled one also abandons the calls in progress."""
 
 
 class FolderControl(Struct):
-    """The link to a map on the same machine: a folder, with a folder in it for each claim.
+    """The link between a map and its workers on the same machine: a folder, with a subfolder for each claim.
 
-    It also has one, `stopped`, once the map was stopped. It is gone once the map is over or was cancelled. Workers on
-    other machines do not see it: chunks there end by themselves, and their executor runs none twice.
+    A subfolder `stopped` means that the map was stopped; a missing folder, that it is over or was cancelled. Workers on
+    other machines do not have the folder. Their chunks run to the end, and their executor runs no chunk twice.
     """
 
     folder: str
     machine: str
 
-    def enter(self) -> FolderControl:
-        """Nothing has to be found."""
+    def connect(self) -> FolderControl:
+        """Return this link: it needs no connection."""
         return self
 
-    def course(self) -> Course:
-        """Look into the folder."""
+    def state(self) -> MapState:
+        """The state of the map, from the folder."""
         if not self._is_here:
             return "running"
         if not os.path.isdir(self.folder):
@@ -85,12 +85,12 @@ class FolderControl(Struct):
         return "stopped" if os.path.exists(os.path.join(self.folder, _STOPPED)) else "running"
 
     def claim(self, chunk: str) -> bool:
-        """Make the chunk's folder."""
+        """Claim a chunk by making its folder. Returns False if the chunk was claimed before."""
         if not self._is_here:
             return True
         try:
             return make_new_folder(os.path.join(self.folder, chunk))
-        except FileNotFoundError:  # cancelled
+        except FileNotFoundError:  # the map was cancelled
             return True
 
     @property
@@ -99,20 +99,20 @@ class FolderControl(Struct):
 
 
 class DaskControl(Struct):
-    """The link to a map by its Dask scheduler: events that stop and cancel it, and a published name for each claim."""
+    """The link between a map and its workers through Dask: events for its state, published names for claims."""
 
     name: str
     client: Any = None
     worker: Any = None
     key: Any = None
 
-    def enter(self) -> DaskControl:
-        """Find the scheduler and the task."""
+    def connect(self) -> DaskControl:
+        """Connect to the scheduler and find this worker's task."""
         worker = dask_worker()
         return DaskControl(self.name, _distributed().get_client(), worker, worker.get_current_task())
 
-    def course(self) -> Course:
-        """Look at the events and the task; without a scheduler there is no map."""
+    def state(self) -> MapState:
+        """The state of the map, from the events and the task; `cancelled` if the scheduler is gone."""
         try:
             if self.is_cancelled() or self.event("cancelled").is_set():
                 return "cancelled"
@@ -125,12 +125,12 @@ class DaskControl(Struct):
         state = self.worker.state.tasks.get(self.key)
         return state is None or state.state == "cancelled"
 
-    def event(self, course: Course) -> Any:
-        """The event of a course."""
-        return _distributed().Event(f"{self.name}-{course}", self.client)
+    def event(self, state: MapState) -> Any:
+        """The event that is set when the map has a state."""
+        return _distributed().Event(f"{self.name}-{state}", self.client)
 
     def claim(self, chunk: str) -> bool:
-        """Publish the chunk's name, which is possible only once."""
+        """Claim a chunk by publishing its name. Returns False if the chunk was claimed before."""
         try:
             self.client.publish_dataset(True, name=self.claim_name(chunk))
         except KeyError:
@@ -147,18 +147,18 @@ def _distributed() -> Any:
 
 
 Control: TypeAlias = FolderControl | DaskControl
-"""The link of a chunk in a worker to its map, while the calls are made."""
+"""The link by which a worker checks the state of the map and claims chunks."""
 
 
 class Chunk(Struct):
     """Calls for a worker.
 
     Attributes:
-        name: Names it within the map.
+        name: The name of the chunk within the map.
         jobs: The calls.
-        number: The map's number where it was started.
+        number: The map's number in the process that started it.
         is_repeatable: Whether a call may be made twice.
-        waits_first: Whether the rate is kept before the first call, too.
+        waits_first: Whether to wait for one interval of the rate before the first call.
     """
 
     name: str
@@ -175,11 +175,11 @@ class ChunkReport(Struct):
     """The calls that a worker has made, and their outcomes.
 
     Attributes:
-        outcomes: For each job its state, its error, and the place of its result among the records, or -1.
-        records: The calls made; their times are relative to the report.
-        seconds: Time from the first call to the end.
-        stopped: The reason why calls were left out.
-        failure: The reason why there were no calls at all.
+        outcomes: For each job its state, its error, and the index of its result in `records`, or -1.
+        records: The calls that were made; their times are relative to the time of the report.
+        seconds: The time from the first call to the end.
+        stopped: The reason why some jobs were not called.
+        failure: The reason why no job was called.
     """
 
     outcomes: list[tuple[RowState, McpError | None, int]]
@@ -196,36 +196,36 @@ class ChunkReport(Struct):
 
 def run_chunk(chunk: Chunk) -> ChunkReport:
     """Make the calls of a chunk, after those of another chunk of the same map in this process."""
-    control, place = chunk.control.enter(), workplace(chunk.sent)
+    control, server = chunk.control.connect(), worker_server(chunk.sent)
     nothing = ChunkReport([("not called", None, -1)] * len(chunk.jobs))
-    turn = place.turn(chunk.sent.tool)
-    while not turn.acquire(timeout=POLL):
-        if control.course() != "running":
+    lock = server.map_lock(chunk.sent.tool)
+    while not lock.acquire(timeout=POLL_INTERVAL):
+        if control.state() != "running":
             return nothing
     try:
-        place.entry(chunk.sent)  # before the claim: what is missing here has called nothing
+        server.entry(chunk.sent)  # before the claim, so that the chunk stays unclaimed if this fails
         if not chunk.is_repeatable and not control.claim(chunk.name):
             lost = ConnectionLost("its worker was lost, perhaps while it was called", tool=chunk.sent.tool)
             return ChunkReport([("unknown", lost, -1)] * len(chunk.jobs))
-        return _run(chunk, control, place) if control.course() == "running" else nothing
+        return _run(chunk, control, server) if control.state() == "running" else nothing
     except McpError as error:
         return replace(nothing, failure=error)
     finally:
-        turn.release()
+        lock.release()
 
 
-def _run(chunk: Chunk, control: Control, place: Workplace) -> ChunkReport:
-    session, entry = place.session(), place.entry(chunk.sent)
-    options = place.agreed_options(chunk.sent, entry, CallBatch(chunk.number, len(chunk.jobs)))
-    loop, began = place.host.loop, time.monotonic()
+def _run(chunk: Chunk, control: Control, server: WorkerServer) -> ChunkReport:
+    session, entry = server.session(), server.entry(chunk.sent)
+    options = server.agreed_options(chunk.sent, entry, CallBatch(chunk.number, len(chunk.jobs)))
+    loop, began = server.host.loop, time.monotonic()
     records: list[CallRecord] = []
     outcomes: dict[int, tuple[RowOutcome, int]] = {}
     calls: dict[Any, int] = {}
     """The number of the latest call of each task."""
 
     def make(arguments: bytes) -> Call[ToolResult]:
-        call = new_call(place.host, session, entry, options, arguments)
-        place.records[call.number] = records
+        call = new_call(server.host, session, entry, options, arguments)
+        server.records[call.number] = records
         calls[asyncio.current_task()] = call.number
         return call
 
@@ -238,20 +238,20 @@ def _run(chunk: Chunk, control: Control, place: Workplace) -> ChunkReport:
     run.feed(chunk.jobs, is_last=True)
     future = asyncio.run_coroutine_threadsafe(run.run(), loop.loop)
     try:
-        while not concurrent.futures.wait([future], POLL).done:
-            course = control.course()
-            if course != "running":
-                loop.call(run.cancel if course == "cancelled" else partial(run.stop, "elsewhere"))
+        while not concurrent.futures.wait([future], POLL_INTERVAL).done:
+            state = control.state()
+            if state != "running":
+                loop.call(run.cancel if state == "cancelled" else partial(run.stop, "elsewhere"))
         future.result()
     except BaseException:
         loop.call(run.cancel)
         raise
     now = time.monotonic()
-    places = {record.number: at for at, record in enumerate(records)}
+    indices = {record.number: at for at, record in enumerate(records)}
     listed = [outcomes.get(at, (NOT_CALLED, -1)) for at in range(len(chunk.jobs))]
     return ChunkReport(
         [
-            (outcome.state, outcome.error, -1 if outcome.result is None else places.get(number, -1))
+            (outcome.state, outcome.error, -1 if outcome.result is None else indices.get(number, -1))
             for outcome, number in listed
         ],
         [_portable(record, now) for record in records],
@@ -267,7 +267,7 @@ def _portable(record: CallRecord, now: float) -> CallRecord:
     return replace(record, began=record.began - now, ended=record.ended - now, result=result)
 
 
-# -- where the map was started ----------------------------------------------------------------------------------------
+# -- in the process of the map ----------------------------------------------------------------------------------------
 
 
 class ExecutorCluster:
@@ -287,19 +287,19 @@ class ExecutorCluster:
         return getattr(self._executor, "_max_workers", None) or os.cpu_count() or 1
 
     def submit(self, chunk: Chunk) -> Future[ChunkReport]:
-        """Have a chunk called."""
+        """Submit a chunk to a worker."""
         return self._executor.submit(run_chunk, chunk)
 
-    def tell(self, course: Course) -> None:
-        """Mark the folder, or remove it."""
-        if course == "cancelled":
+    def signal(self, state: MapState) -> None:
+        """Make the folder `stopped`, or remove the whole folder if the map was cancelled."""
+        if state == "cancelled":
             shutil.rmtree(self._folder, ignore_errors=True)
         else:
             make_new_folder(os.path.join(self._folder, _STOPPED))
 
     def close(self) -> None:
         """Remove the folder."""
-        self.tell("cancelled")
+        self.signal("cancelled")
 
 
 class DaskCluster:
@@ -320,34 +320,34 @@ class DaskCluster:
         return len(self._client.nthreads())
 
     def submit(self, chunk: Chunk) -> Future[ChunkReport]:
-        """Have a chunk called."""
+        """Submit a chunk to a worker."""
         if not chunk.is_repeatable:
             self._claimed.append(self.control.claim_name(chunk.name))
         return self._executor.submit(run_chunk, chunk)
 
-    def tell(self, course: Course) -> None:
-        """Set the event."""
-        replace(self.control, client=self._client).event(course).set()
+    def signal(self, state: MapState) -> None:
+        """Set the event of the state."""
+        replace(self.control, client=self._client).event(state).set()
 
     def close(self) -> None:
-        """Withdraw the claims. The event stays set: a chunk that Dask runs again after this calls nothing."""
+        """Remove the claims. The event stays set, so that a chunk that Dask runs again later calls nothing."""
         if self._claimed:
-            self.tell("cancelled")
+            self.signal("cancelled")
         for name in self._claimed:
             self._client.unpublish_dataset(name)
         self._claimed.clear()
 
 
 Cluster: TypeAlias = ExecutorCluster | DaskCluster
-"""The workers of a map. Every method may wait."""
+"""The workers of a map. Every method may block."""
 
 
 def cluster_run(request: MapRequest, executor: Any) -> Callable[..., MapRun] | None:
-    """The maker of the runs of a map on an executor; None if its workers are threads of this process.
+    """Return a function that makes a run of the map on an executor; None if the workers are threads of this process.
 
     Raises:
-        ArgumentError: It is no executor.
-        McpError: The tool cannot be sent.
+        ArgumentError: The object is not a supported executor.
+        McpError: The tool cannot be sent to other processes.
     """
     if isinstance(executor, ThreadPoolExecutor):
         return None
@@ -371,10 +371,10 @@ class ClusterRun(MapRun):
 
     Args:
         request: The map.
-        sent: The tool.
+        sent: The tool for the workers.
         make_cluster: Makes the cluster of this run.
-        options: The options of its calls, to which the user has agreed.
-        ended: Is given every job that has ended and its outcome, on the loop.
+        options: The options of the calls, to which the user has agreed.
+        ended: Called with every job that has ended and its outcome, on the loop.
     """
 
     def __init__(
@@ -386,15 +386,17 @@ class ClusterRun(MapRun):
         ended: Callable[[Job, RowOutcome], None],
     ) -> None:
         target = request.target
-        make = partial(new_call, target.host, target.session, target.entry, options)  # not used: workers call
+        make = partial(
+            new_call, target.host, target.session, target.entry, options
+        )  # not used, because the workers make the calls
         super().__init__(target.session, make, request.settings, ended, is_repeatable=request.is_repeatable)
         self._request = request
         self._options = options
         self._sent = replace(sent, caller=options.caller)
         self._make_cluster = make_cluster
-        self._flying: dict[asyncio.Task[None], tuple[Job, ...]] = {}
+        self._in_flight: dict[asyncio.Task[None], tuple[Job, ...]] = {}
         self._size = max(1, request.settings.concurrency)
-        """Jobs of the next chunk."""
+        """The number of jobs of the next chunk."""
         self._sent_chunks = 0
         self._workers = 1
         self._has_report = False
@@ -403,16 +405,16 @@ class ClusterRun(MapRun):
 
     @property
     def left(self) -> int:
-        """Number of jobs that wait or are being called."""
-        return len(self._waiting) + sum(map(len, self._flying.values()))
+        """The number of jobs that are waiting or in flight."""
+        return len(self._waiting) + sum(map(len, self._in_flight.values()))
 
     def cancel(self) -> None:
-        """On the loop: make no further calls, and give up those in progress."""
+        """Make no further calls, and abandon those in progress. Runs on the loop."""
         self.stop(CANCELLED)
         self._is_cancelled.set()
 
     async def run(self) -> None:
-        """Call until the last job has ended. Cancelling it cancels the calls in progress.
+        """Run until the last job has ended. Cancelling this cancels the calls in progress.
 
         Raises:
             McpError: A worker cannot call the tool.
@@ -424,14 +426,14 @@ class ClusterRun(MapRun):
         try:
             await asyncio.wait((running, cancelled, halted), return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and not self._is_cancelled.is_set():
-                await asyncio.to_thread(cluster.tell, _STOPPED)
+                await asyncio.to_thread(cluster.signal, _STOPPED)
                 await asyncio.wait((running, cancelled), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (running, cancelled, halted):
                 task.cancel()
             await asyncio.wait((running,))
             try:
-                await self._give_up(cluster)
+                await self._cancel_chunks(cluster)
             finally:
                 await asyncio.to_thread(cluster.close)
         if not running.cancelled():
@@ -444,23 +446,23 @@ class ClusterRun(MapRun):
         rate = self.settings.rate
         slots = min(self._workers, max(1, int(rate))) if rate else 0
         settings = replace(self.settings, rate=rate / slots) if rate else self.settings
-        while self._waiting or self._flying or not self._is_closed:
-            places = slots or (_MAX_CHUNKS if self._has_report else min(2 * self._workers, _FIRST_CHUNKS))
-            if self._waiting and len(self._flying) < places:
+        while self._waiting or self._in_flight or not self._is_closed:
+            limit = slots or (_MAX_CHUNKS if self._has_report else min(2 * self._workers, _FIRST_CHUNKS))
+            if self._waiting and len(self._in_flight) < limit:
                 self._send(cluster, settings)
             else:
                 self._changed.clear()
                 await self._changed.wait()
 
     def _send(self, cluster: Cluster, settings: MapSettings) -> None:
-        """Send the next chunk, if the calls are still allowed."""
+        """Send the next chunk if the policy still allows the calls."""
         target = self._request.target
         try:
             if self._request.host.guard.permit(target.session, target.entry, self._options, b"") is not None:
                 raise PolicyError("needs your consent again, because the rules or what the model has read have changed")
         except PolicyError as error:
             error.server, error.tool = target.entry.server, target.entry.name
-            self._end_by(error)
+            self._fail(error)
             return
         room, jobs = _MAX_BYTES, list[Job]()
         share = -(-len(self._waiting) // self._workers)
@@ -475,60 +477,62 @@ class ClusterRun(MapRun):
         chunk = Chunk(
             str(number),
             self._sent,
-            tuple(Job((place,), job.arguments) for place, job in enumerate(jobs)),
+            tuple(Job((index,), job.arguments) for index, job in enumerate(jobs)),
             settings,
             cluster.control,
             self._request.number,
             self._is_repeatable,
             number > 0,
         )
-        sending = asyncio.ensure_future(self._follow(cluster, chunk, tuple(jobs)))
-        self._flying[sending] = tuple(jobs)
-        sending.add_done_callback(self._landed)
+        sending = asyncio.ensure_future(self._run_chunk(cluster, chunk, tuple(jobs)))
+        self._in_flight[sending] = tuple(jobs)
+        sending.add_done_callback(self._chunk_done)
 
-    async def _follow(self, cluster: Cluster, chunk: Chunk, jobs: tuple[Job, ...]) -> None:
-        """Send a chunk, wait for its report and take note of it."""
+    async def _run_chunk(self, cluster: Cluster, chunk: Chunk, jobs: tuple[Job, ...]) -> None:
+        """Send a chunk, wait for its report and record it."""
         was_sent = False
         try:
             future = await asyncio.to_thread(cluster.submit, chunk)
             was_sent = True
             report = await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            self._lose(jobs, "its worker did not report what it has done", is_known=self._is_repeatable or not was_sent)
+            self._record_lost(
+                jobs, "its worker did not report what it has done", is_known=self._is_repeatable or not was_sent
+            )
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             self.stop("because its tasks were cancelled")
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
             is_over = isinstance(error, BrokenExecutor | ImportError) or not was_sent
             is_known = not was_sent or (is_over and self._is_repeatable)
-            self._lose(jobs, f"its worker was lost: {what}", is_known=is_known)
+            self._record_lost(jobs, f"its worker was lost: {reason}", is_known=is_known)
             if is_over:
                 hint = "install ipymcp there; a broken pool must be replaced"
-                self._end_by(ConnectionLost(f"the workers cannot be used: {what}", hint=hint))
+                self._fail(ConnectionLost(f"the workers cannot be used: {reason}", hint=hint))
         else:
-            self._take(report, jobs)
+            self._record_report(report, jobs)
 
-    def _lose(self, jobs: tuple[Job, ...], what: str, *, is_known: bool) -> None:
-        """Note that a chunk has no report.
+    def _record_lost(self, jobs: tuple[Job, ...], reason: str, *, is_known: bool) -> None:
+        """Record the outcomes of a chunk without a report.
 
         Args:
-            jobs: Its jobs.
-            what: The reason.
-            is_known: Whether they may be called again.
+            jobs: The jobs of the chunk.
+            reason: The reason why there is no report, as an error message.
+            is_known: Whether the jobs count as not called, so that they may be called again.
         """
         entry = self._request.target.entry
         for job in jobs:
             outcome = NOT_CALLED
             if not is_known:
-                error = ConnectionLost(what, server=entry.server, tool=entry.name)
+                error = ConnectionLost(reason, server=entry.server, tool=entry.name)
                 outcome = RowOutcome("failed" if self._is_repeatable else "unknown", error=error)
             self._ended(job, outcome)
             self._stop_after_failures(outcome)
 
-    def _take(self, report: ChunkReport, jobs: tuple[Job, ...]) -> None:
-        """Take note of what a worker has done."""
+    def _record_report(self, report: ChunkReport, jobs: tuple[Job, ...]) -> None:
+        """Record the calls and outcomes in the report of a chunk."""
         now, host = time.monotonic(), self._request.host
         self.calls += report.calls
         self.retried += report.retried
@@ -537,45 +541,45 @@ class ClusterRun(MapRun):
             self.sent += len(record.arguments)
             self.received += record.received
             host.history.add(replace(record, began=began, ended=ended, number=number, cell=self._request.cell))
-        for job, (state, error, place) in zip(jobs, report.outcomes, strict=True):
-            raw = report.records[place].result if place >= 0 else None
-            result = None if raw is None else self._request.target.known_result(self._options, bytes(raw))
+        for job, (state, error, index) in zip(jobs, report.outcomes, strict=True):
+            raw = report.records[index].result if index >= 0 else None
+            result = None if raw is None else self._request.target.cached_result(self._options, bytes(raw))
             outcome = RowOutcome(state, result, error)
             if error is not None and quotes_server(error):
                 self._receive(str(error).encode("utf-8", "replace"))
             self._ended(job, outcome)
             self._stop_after_failures(outcome)
         if report.failure is not None:
-            self._end_by(report.failure)
+            self._fail(report.failure)
         elif report.stopped:
             self.stop(report.stopped)
         done = sum(state != "not called" for state, _, _ in report.outcomes)
         if done and report.seconds:
             self._has_report = True
-            fitting = int(done * _CHUNK_SECONDS / report.seconds)
-            self._size = max(1, min(fitting, 4 * self._size, _MAX_JOBS))
+            suitable = int(done * _CHUNK_SECONDS / report.seconds)
+            self._size = max(1, min(suitable, 4 * self._size, _MAX_JOBS))
 
     def _receive(self, content: bytes) -> None:
         entry = self._request.target.entry
         self._request.host.guard.received(f"{entry.server}.{entry.name}", self._options.conversation, content)
 
-    def _end_by(self, error: McpError) -> None:
+    def _fail(self, error: McpError) -> None:
         self._fatal = self._fatal or error
         self.stop("because a worker cannot call it")
 
-    def _landed(self, task: asyncio.Task[None]) -> None:
-        self._flying.pop(task, None)
+    def _chunk_done(self, task: asyncio.Task[None]) -> None:
+        self._in_flight.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
-            self._end_by(McpError(f"a report could not be read: {task.exception()!r}"))
+            self._fail(McpError(f"a report could not be read: {task.exception()!r}"))
         self._changed.set()
 
-    async def _give_up(self, cluster: Cluster) -> None:
-        """Have the workers give up what is left, and wait for what they report; not for long."""
+    async def _cancel_chunks(self, cluster: Cluster) -> None:
+        """Cancel the chunks in flight, and wait up to `_END_TIMEOUT` for their reports."""
         if self._waiting:
             self.stop(INTERRUPTED)
-        if self._flying:
-            await asyncio.to_thread(cluster.tell, "cancelled")
-            _, late = await asyncio.wait([*self._flying], timeout=_END_TIMEOUT)
+        if self._in_flight:
+            await asyncio.to_thread(cluster.signal, "cancelled")
+            _, late = await asyncio.wait([*self._in_flight], timeout=_END_TIMEOUT)
             for task in late:
                 task.cancel()
             if late:

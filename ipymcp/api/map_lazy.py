@@ -1,4 +1,4 @@
-"""Maps of Dask collections, which stay lazy: Dask makes the calls when it computes a partition, perhaps again."""
+"""Maps of Dask collections, which stay lazy: the calls are made, or repeated, when Dask computes a partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ipymcp.api.map_cluster import POLL, DaskControl
+from ipymcp.api.map_cluster import POLL_INTERVAL, DaskControl
 from ipymcp.api.map_request import map_request
 from ipymcp.api.map_result import MapResult
 from ipymcp.api.map_stream import record_of
@@ -39,9 +39,9 @@ class _Column(NamedTuple):
     """A column of results.
 
     Attributes:
-        path: The members that lead to its value in a result's data; none for the data itself.
-        name: Its name in the output.
-        dtype: Of pandas.
+        path: The names of the nested members that lead to the value in a result's data; empty for the data itself.
+        name: The column's name in the output.
+        dtype: The column's pandas dtype.
     """
 
     path: tuple[str, ...]
@@ -50,7 +50,7 @@ class _Column(NamedTuple):
 
 
 def is_lazy(rows: object) -> bool:
-    """Whether an input is a collection of Dask."""
+    """Whether an input is a Dask collection."""
     return type(rows).__module__.startswith("dask.") and hasattr(rows, "map_partitions")
 
 
@@ -59,29 +59,29 @@ def lazy_map(tool: Any, target: MapTarget, rows: Any, options: Mapping[str, Any]
 
     Args:
         tool: The tool.
-        target: The same, as a map calls it.
+        target: The tool as the target of a map.
         rows: The collection.
-        options: Those of `.map`, and `meta`: the dtype of each column of the results, if the tool has no output schema.
+        options: The options of `.map`, and `meta`: the dtype of each result column, if the tool has no output schema.
 
     Raises:
-        ArgumentError: The tool may change something, an option is wrong, or the columns are not known.
+        ArgumentError: The tool may change something, an option is invalid, or the columns are not known.
         PolicyError: The calls are not allowed, or need consent.
     """
     options = dict(options)
     meta = options.pop("meta", None)
-    where = {"server": target.entry.server, "tool": target.entry.name}
+    origin = {"server": target.entry.server, "tool": target.entry.name}
     if "rate" in options:
-        raise ArgumentError("a rate cannot be kept over a lazy collection", hint="map(…, executor=client)", **where)
+        raise ArgumentError("a lazy collection cannot have a rate", hint="map(…, executor=client)", **origin)
     is_table = not type(rows).__module__.startswith("dask.bag")
     if is_table and not hasattr(rows._meta, "columns"):
         rows = rows.to_frame(name=rows.name or "value")
     request = map_request(target, rows._meta if is_table else [], **options)
     if not request.is_repeatable:
         message = "may change something, and Dask may compute a partition more than once"
-        raise ArgumentError(message, hint=f"{target.name}.map(rows.compute(), executor=client)", **where)
+        raise ArgumentError(message, hint=f"{target.name}.map(rows.compute(), executor=client)", **origin)
     if pickled(target.host, target.session, target.entry, target.options).decision == "ask":
         hint = f"{target.name}.map(rows.compute(), executor=client) asks once for all its calls"
-        raise PolicyError("needs your consent, which cannot be asked when Dask computes", hint=hint, **where)
+        raise PolicyError("needs your consent, which cannot be asked when Dask computes", hint=hint, **origin)
     if not is_table:
         return rows.map_partitions(partial(_call_bag, tool=tool, options=options))
     columns = _columns(request, list(rows.columns), meta)
@@ -98,11 +98,11 @@ def _columns(request: MapRequest, taken: list[Any], meta: Mapping[str, str] | No
     else:
         raw = request.target.entry.definition.outputSchema
         schema = types.loads(raw) if len(raw) else None
-        found = [*_of_schema(schema, schema)] if is_object(schema) else []
+        found = [*_schema_columns(schema, schema)] if is_object(schema) else []
     if not found:
         entry = request.target.entry
         hint = f'{request.name}.map(rows, meta={{"COLUMN": "float64"}}), or map(rows.compute(), executor=client)'
-        message = "does not say what its results are, which a lazy table needs"
+        message = "declares no output schema, which a lazy table needs"
         raise ArgumentError(message, server=entry.server, tool=entry.name, hint=hint)
     columns: list[_Column] = []
     for path, name, dtype in found:
@@ -113,26 +113,26 @@ def _columns(request: MapRequest, taken: list[Any], meta: Mapping[str, str] | No
     return columns
 
 
-def _of_schema(schema: Any, root: Any, path: tuple[str, ...] = ()) -> Generator[tuple[tuple[str, ...], str, str]]:
-    """Yield path, name and dtype of the columns that results of a schema have."""
+def _schema_columns(schema: Any, root: Any, path: tuple[str, ...] = ()) -> Generator[tuple[tuple[str, ...], str, str]]:
+    """Yield path, name and dtype of the columns of results with a schema."""
     schema = _resolved(schema, root)
     properties = schema.get("properties")
     if is_object(properties) and properties and len(path) < _MAX_DEPTH:
         if not path and (schema.get("x-fastmcp-wrap-result") is True or set(properties) == {"result"}):
             inner = _resolved(properties.get("result"), root)
             if is_object(inner.get("properties")):
-                yield from _of_schema(inner, root)
+                yield from _schema_columns(inner, root)
             else:
                 yield (), "result", _dtype(inner)
             return
         for name, member in properties.items():
-            yield from _of_schema(member, root, (*path, name))
+            yield from _schema_columns(member, root, (*path, name))
     elif path:
         yield path, ".".join(path), _dtype(schema)
 
 
 def _resolved(schema: Any, root: Any) -> dict[str, Any]:
-    """A schema behind its references within the document, and without `null` as an alternative."""
+    """A schema with its references within the document resolved, and without the alternative `null`."""
     for _ in range(_MAX_DEPTH):
         if not is_object(schema):
             return {}
@@ -162,41 +162,42 @@ def _dtype(schema: dict[str, Any]) -> str:
 
 
 def _call_frame(frame: Any, tool: Any, options: Mapping[str, Any], columns: Sequence[_Column]) -> Any:
-    """Call for every row of a partition."""
+    """Make the calls for the rows of a partition of a table."""
     found = _call(tool, frame, options)
-    errors = [None if result is not None else found.why(row) for row, result in enumerate(found.results)]
+    errors = [None if result is not None else found.error_of(row) for row, result in enumerate(found.results)]
     return _with_results(frame, columns, found.results, errors)
 
 
 def _call_bag(rows: Iterable[Any], tool: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Call for every row of a partition."""
+    """Make the calls for the rows of a partition of a bag."""
     rows = list(rows)
     found = _call(tool, rows, options)
-    results = (result or McpError(found.why(row)) for row, result in enumerate(found.results))
+    results = (result or McpError(found.error_of(row)) for row, result in enumerate(found.results))
     return [record_of(row, result) for row, result in zip(rows, results, strict=True)]
 
 
-class _Called(NamedTuple):
+class _PartitionResults(NamedTuple):
     results: list[ToolResult | None]
-    why: Callable[[int], str]
+    error_of: Callable[[int], str]
+    """The error message of a row without a result."""
 
 
-def _call(tool: Any, rows: Any, options: Mapping[str, Any]) -> _Called:
+def _call(tool: Any, rows: Any, options: Mapping[str, Any]) -> _PartitionResults:
     result = MapResult(map_request(tool.map.target(), rows, **options))
     with _cancelled_with_task(result):
         result.wait()
     errors: dict[Any, Any] = {row["row"]: row["error"] for row in result.errors}
     stopped = f"was not called: the map was stopped {result.summary['stopped']}"
 
-    def why(row: int) -> str:
+    def error_of(row: int) -> str:
         return str(errors[row] or stopped)
 
-    return _Called(result.results, why)
+    return _PartitionResults(result.results, error_of)
 
 
 @contextmanager
 def _cancelled_with_task(result: MapResult) -> Generator[None]:
-    """Give up the calls when Dask's task is cancelled."""
+    """Cancel the map when Dask's task is cancelled."""
     worker = dask_worker()
     if worker is None:
         yield
@@ -204,7 +205,7 @@ def _cancelled_with_task(result: MapResult) -> Generator[None]:
     control, over = DaskControl("", None, worker, worker.get_current_task()), threading.Event()
 
     def watch() -> None:
-        while not over.wait(POLL):
+        while not over.wait(POLL_INTERVAL):
             if control.is_cancelled():
                 result.cancel()
 
@@ -218,7 +219,7 @@ def _cancelled_with_task(result: MapResult) -> Generator[None]:
 def _with_results(
     frame: Any, columns: Sequence[_Column], results: Sequence[ToolResult | None], errors: list[str | None]
 ) -> Any:
-    """The partition with the columns of its results and `error`; a value of another type than declared is an error."""
+    """A partition with result columns and `error`; a value of another type than its column's becomes an error."""
     pandas = importlib.import_module("pandas")
     errors = [*errors]
     frame = frame.copy(deep=False)
@@ -228,7 +229,7 @@ def _with_results(
         for row, value in enumerate(values):
             is_bool = isinstance(value, bool) and column.dtype != "boolean"
             if allowed and value is not None and (is_bool or not isinstance(value, allowed)):
-                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} is not what its schema says"
+                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} does not match its schema"
                 values[row] = None
         frame[column.name] = pandas.Series(values, index=frame.index, dtype=column.dtype)
     name = "error" if "error" not in frame.columns else "error_result"

@@ -1,4 +1,4 @@
-"""The request of a map: the tool, the rows and the settings.
+"""The request of a map: the tool, the rows and the settings. Also the plan of a map.
 
 Rows are bound and validated before the first call.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from msgspec.structs import replace
 
 from ipymcp.api.history import moment
-from ipymcp.api.tool_calls import known_result, new_call
+from ipymcp.api.tool_calls import cached_result, new_call
 from ipymcp.argument_checks import COUNT, FLAG, FUNCTION, MAPPING, TEXT, checked, one_of, shown
 from ipymcp.errors import ArgumentError, McpError, PolicyError
 from ipymcp.masking import mask
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 
 READING_CONCURRENCY: Final = 8
-"""Calls at the same time of a tool that declares that it only reads; of others, one."""
+"""Default concurrency of maps of a tool that is declared read-only; for other tools it is 1."""
 MAX_CONCURRENCY: Final = 1_000
 _RATE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|m|min|minute|h|hour)\s*")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 SHOWN_ERRORS: Final = 10
-"""Errors shown one by one."""
+"""Maximum number of errors that are listed."""
 _SHOWN_ROWS: Final = 5
 _MAX_SHOWN: Final = 200
 
@@ -72,12 +72,12 @@ class MapTarget(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The tool, as one writes it."""
+        """The Python expression for the tool."""
         return expression(self.entry.server, self.entry.name)
 
-    def known_result(self, options: CallOptions, raw: bytes) -> ToolResult:
-        """A result that was kept, as a call with these options would give it."""
-        return known_result(self.host, self.session, self.entry, options, raw)
+    def cached_result(self, options: CallOptions, raw: bytes) -> ToolResult:
+        """Convert a cached result to the result that a call with these options would return."""
+        return cached_result(self.host, self.session, self.entry, options, raw)
 
 
 class MapRequest:
@@ -85,10 +85,10 @@ class MapRequest:
 
     Args:
         target: The tool.
-        settings: How to call it.
+        settings: Concurrency, rate, retries and when to stop.
         source: The rows.
-        on_progress: Is given the progress of the map.
-        executor: Makes the calls elsewhere, if it is not None; then `cluster_run` is to be set.
+        on_progress: Called with the progress of the map.
+        executor: The executor whose workers make the calls; None for this process. `cluster_run` must then be set.
     """
 
     def __init__(
@@ -113,22 +113,22 @@ class MapRequest:
         self.is_repeatable = self.is_read_only or known.get("idempotentHint") is True
         self.executor = executor
         self.cluster_run: Callable[..., MapRun] | None = None
-        """The maker of runs on the executor."""
+        """Makes a run on the executor; None for runs in this process."""
 
     @property
     def name(self) -> str:
-        """The tool, as one writes it."""
+        """The Python expression for the tool."""
         return self.target.name
 
-    def bound(self) -> tuple[list[Job], list[RowProblem], int]:
-        """Bind all rows; rows with the same arguments share one call of a tool that only reads.
+    def bind_rows(self) -> tuple[list[Job], list[RowProblem], int]:
+        """Bind all rows to arguments. Rows with the same arguments share one call if the tool is read-only.
 
         Returns:
-            The calls, the rows that do not fit, and the number of rows.
+            The calls, the rows that do not fit the tool, and the number of rows.
         """
         bind, values, problems, count = self.source.bind, self.source.values, list[RowProblem](), 0
         if isinstance(values, AsyncIterable):
-            raise ArgumentError("the rows come asynchronously", hint="async for row, result in ….map.stream(rows)")
+            raise ArgumentError("the rows are an async iterable", hint="async for row, result in ….map.stream(rows)")
         numbers_of: dict[bytes, list[int]] = {}
         calls: list[tuple[bytes, list[int]]] = []
         for row, cells in enumerate(values):
@@ -147,19 +147,22 @@ class MapRequest:
                 numbers_of[arguments] = numbers
         return [Job(tuple(numbers), arguments) for arguments, numbers in calls], problems, count
 
-    async def permitted(self, jobs: Sequence[Job], count: int | None, note: Callable[[str], None]) -> CallOptions:
-        """The options of the calls of one run, after one question for all of them where the user has to be asked.
+    async def request_consent(self, jobs: Sequence[Job], count: int | None, note: Callable[[str], None]) -> CallOptions:
+        """Check the policy for the calls of one run, and ask the user once about all of them if necessary.
 
         Args:
-            jobs: The calls that are known, at least one. The question shows the first and up to three others.
-            count: The number of calls; None if unknown. If it is 0, because all results are known, a user who makes the
-                map is not asked; a model reads what the user is asked about.
-            note: Is given the question and its answer.
+            jobs: The calls that are known so far, at least one. The question shows the first and up to three others.
+            count: The number of calls; None if unknown. If it is 0, because all results are cached, the user is not
+                asked about a map of their own, but is asked about a map of a model, which reads the results.
+            note: Called with the question and its answer.
+
+        Returns:
+            The options of the calls.
 
         Raises:
             PolicyError: The calls are not allowed.
         """
-        options = self.host.guard.on_behalf(self.target.entry, self._options)  # of who runs it now
+        options = self.host.guard.on_behalf(self.target.entry, self._options)  # of the caller that runs it now
         shown = sorted({0, min(1, len(jobs) - 1), len(jobs) // 2, len(jobs) - 1})
         first, *samples = (jobs[number].arguments for number in shown)
         options, began = replace(options, batch=CallBatch(self.number, count or 0, samples)), time.monotonic()
@@ -179,12 +182,12 @@ class MapRequest:
         return options
 
     def record(self, options: CallOptions, first: bytes, *, began: float, calls: int, **details: Any) -> None:
-        """Add the map to the history, as it ends now.
+        """Add the map, which ends now, to the history.
 
         Args:
             options: The options of its calls.
             first: The arguments of the first call.
-            began: The start, on the clock of `time.monotonic`.
+            began: The start, by `time.monotonic`.
             calls: The number of calls made.
             **details: Other fields of `CallRecord`.
         """
@@ -205,21 +208,21 @@ class MapRequest:
         )
         self.host.history.add(replace(record, **{**details, "questions": tuple(details.get("questions", ()))}))
 
-    async def known(self, jobs: Sequence[Job]) -> dict[bytes, bytes]:
-        """The JSON of the results of an earlier map, by the arguments of the call."""
+    async def cached_results(self, jobs: Sequence[Job]) -> dict[bytes, bytes]:
+        """The JSON of cached results of earlier maps, by the arguments of the call."""
         return {} if self.cache is None else await self.cache.find(job.arguments for job in jobs)
 
-    def known_outcomes(
-        self, options: CallOptions, jobs: Sequence[Job], known: Mapping[bytes, bytes]
+    def cached_outcomes(
+        self, options: CallOptions, jobs: Sequence[Job], cached: Mapping[bytes, bytes]
     ) -> Iterator[tuple[Job, RowOutcome]]:
-        """The calls whose results are known, and these."""
+        """The calls whose results are cached, with their outcomes."""
         for job in jobs:
-            if job.arguments in known:
-                result = self.target.known_result(options, known[job.arguments])
+            if job.arguments in cached:
+                result = self.target.cached_result(options, cached[job.arguments])
                 yield job, RowOutcome("succeeded", result, is_cached=True)
 
     def run(self, options: CallOptions, ended: Callable[[Job, RowOutcome], None]) -> MapRun:
-        """A run of the calls, on the loop."""
+        """Make a run of the calls. Runs on the loop."""
         target, cache = self.target, self.cache
 
         def kept(job: Job, outcome: RowOutcome) -> None:
@@ -261,10 +264,10 @@ def map_request(
     executor: object = None,
     **arguments: Any,
 ) -> MapRequest:
-    """Check the options of `.map` and find the rows.
+    """Check the options of `.map` and read the rows.
 
     Raises:
-        ArgumentError: An option is wrong, or the input has no rows for this tool.
+        ArgumentError: An option is invalid, or the input has no rows for this tool.
     """
     if concurrency is not None and not 1 <= concurrency <= MAX_CONCURRENCY:
         message = f"map: concurrency: expected a whole number from 1 to {MAX_CONCURRENCY:,}, got {concurrency:,}"
@@ -291,8 +294,8 @@ def _cache(request: MapRequest, cache: bool | str) -> ResultCache:
 
     if not request.is_read_only:
         raise ArgumentError(
-            f"map: cache: {request.name} does not declare that it only reads, and what may change something is called "
-            "each time",
+            f"map: cache: {request.name} does not declare that it only reads, and results of tools that may change "
+            "something are not cached",
             argument="cache",
             hint='if it only reads: "hints": {"TOOL": {"readOnlyHint": true}} in the definition of its server',
         )
@@ -310,16 +313,16 @@ def read_rate(text: object) -> float:
     """Read a number of calls a second from `10/s`, `600/min` or `1000/h`.
 
     Raises:
-        ArgumentError: The text is no rate.
+        ArgumentError: The text is not a rate.
     """
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
     if found is None or not float(found[1]):
-        message = f"map: rate: expected calls by time, got {shown(text)}"
+        message = f"map: rate: expected calls per time, got {shown(text)}"
         raise ArgumentError(message, argument="rate", hint='rate="10/s"')
     return float(found[1]) / _SECONDS[found[2][0]]
 
 
-def unfit(request: MapRequest, problems: Sequence[RowProblem], count: int) -> ArgumentError:
+def invalid_rows_error(request: MapRequest, problems: Sequence[RowProblem], count: int) -> ArgumentError:
     """The error for rows that do not fit, listed by row and column."""
     lines = [
         f"row {row}{f', {column}' if column else ''}: {error.message}" for row, column, error in problems[:SHOWN_ERRORS]
@@ -337,24 +340,24 @@ def unfit(request: MapRequest, problems: Sequence[RowProblem], count: int) -> Ar
 
 
 class MapPlan(TableView):
-    """The calls of a map, before they are made: the first arguments, the number of calls, and the rows that do not fit.
+    """The calls that a map would make: the first arguments, the number of calls, and the rows that do not fit.
 
     Attributes:
         rows: Number of rows.
-        calls: Number of calls; rows with the same arguments share one if the tool only reads.
+        calls: Number of calls; rows with the same arguments share one if the tool is read-only.
         duplicates: Number of rows that share the call of another row.
-        cached: Number of rows whose result an earlier map has kept; they need no call.
+        cached: Number of rows whose result is cached from an earlier map, so that no call is needed.
         problems: The rows that do not fit, as `(row, column, error)`.
     """
 
     def __init__(self, request: MapRequest) -> None:
         if isinstance(request.source.values, Iterator):
-            raise ArgumentError("a plan would use up these rows", hint="make a list of them: list(…)")
-        jobs, problems, self.rows = request.bound()
+            raise ArgumentError("a plan would consume these rows", hint="make a list of them: list(…)")
+        jobs, problems, self.rows = request.bind_rows()
         self.duplicates = sum(len(job.rows) - 1 for job in jobs)
-        known = request.host.loop.run(request.known(jobs)) if request.cache is not None else {}
-        self.cached = sum(len(job.rows) for job in jobs if job.arguments in known)
-        self.calls = len(jobs) - len(known)
+        cached = request.host.loop.run(request.cached_results(jobs)) if request.cache is not None else {}
+        self.cached = sum(len(job.rows) for job in jobs if job.arguments in cached)
+        self.calls = len(jobs) - len(cached)
         self.problems = tuple(problems)
         self._request = request
         self._first = jobs[:_SHOWN_ROWS]

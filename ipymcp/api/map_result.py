@@ -1,4 +1,4 @@
-"""The results of a map."""
+"""The results of a map, and its progress while it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ipymcp.api.map_request import SHOWN_ERRORS, unfit
+from ipymcp.api.map_request import SHOWN_ERRORS, invalid_rows_error
 from ipymcp.errors import CallCancelled, CallError, CallInterrupted, McpError, render_briefly
 from ipymcp.protocol import types
 from ipymcp.protocol.types import Progress
@@ -32,13 +32,12 @@ if TYPE_CHECKING:
 
 
 _SHOWN_ROWS: Final = 5
-REDRAW_EVERY: Final = 0.2
-"""Seconds."""
-_MEASURE_EVERY: Final = 0.25
+REDRAW_INTERVAL: Final = 0.2
+_MEASURE_INTERVAL: Final = 0.25
 CACHED: Final = "cached"
-"""The key of the number of rows whose result an earlier map has kept, in summaries."""
+"""The key of the number of rows with a cached result, in summaries."""
 _END_TIMEOUT: Final = 5.0
-"""Seconds for the calls of an interrupted run to end before it goes on."""
+"""Seconds that `retry` and `resume` wait for the calls of an interrupted run to end."""
 
 
 class MapResult(TableView):
@@ -55,7 +54,7 @@ class MapResult(TableView):
         request: The map.
 
     Raises:
-        ArgumentError: Rows do not fit, and the first error is to end the map.
+        ArgumentError: Rows do not fit the tool, and `on_error` is `"raise"`.
     """
 
     is_untrusted: bool = True
@@ -66,17 +65,17 @@ class MapResult(TableView):
         entry = request.target.entry
         self.is_untrusted = self._host.guard.policy.is_open_world(entry, request.target.session.rights)
         self.source = f"{entry.server}.{entry.name}"
-        self._jobs, problems, count = request.bound()
+        self._jobs, problems, count = request.bind_rows()
         if problems and request.settings.stops_at_error:
-            raise unfit(request, problems, count)
+            raise invalid_rows_error(request, problems, count)
         self._outcomes = [NOT_CALLED] * count
         for row, _, error in problems:
             self._outcomes[row] = RowOutcome("failed", error=error)
         self._run: MapRun | None = None
         self._shown: RunningMap | None = None
         self._lock = threading.Lock()
-        self._is_over = threading.Event()
-        self._is_over.set()
+        self._is_idle = threading.Event()
+        self._is_idle.set()
         self._counts: Counter[str] = Counter(outcome.state for outcome in self._outcomes)
         self._calls = self._retried = 0
         self._seconds = 0.0
@@ -92,7 +91,7 @@ class MapResult(TableView):
         return True
 
     def __getitem__(self, row: int) -> ToolResult:
-        """The result of a row; its error is raised."""
+        """The result of a row. If the row failed, its error is raised."""
         outcome = self._outcomes[row]
         if outcome.result is not None:
             return outcome.result
@@ -100,7 +99,7 @@ class MapResult(TableView):
 
     @property
     def results(self) -> list[ToolResult | None]:
-        """The result of each row; None where there is none."""
+        """The result of each row, or None."""
         return [outcome.result for outcome in self._outcomes]
 
     @property
@@ -115,7 +114,7 @@ class MapResult(TableView):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Counts of rows by state and of those whose result was cached, of calls, and the seconds it took."""
+        """The numbers of rows by state, of cached results and of calls, the duration, and why the map stopped."""
         counts = {state: self._counts[state] for state in ROW_STATES}
         return {
             "rows": len(self),
@@ -130,7 +129,7 @@ class MapResult(TableView):
 
     @property
     def df(self) -> Any:
-        """The input with the results' columns and `error`: a table of the input's library, else of pandas or polars."""
+        """The input with result columns and `error`: a table of the input's library, else of pandas or polars."""
         columns = result_columns([None if each.result is None else each.result.data for each in self._outcomes])
         columns["error"] = [None if each.error is None else message_of(each.error) for each in self._outcomes]
         source = self._request.source
@@ -157,37 +156,37 @@ class MapResult(TableView):
     # -- running ------------------------------------------------------------------------------------------------------
 
     def retry(self) -> MapResult:
-        """Call the rows that have failed once more. Not those that do not fit the tool, and none that are unknown."""
+        """Call the failed rows again, except those that do not fit the tool and those in the state `unknown`."""
         return self._again("failed")
 
     def resume(self) -> MapResult:
-        """Call the rows that were not called, because the run was interrupted or has stopped."""
+        """Call the rows that were not called because the run was interrupted or stopped."""
         return self._again("not called")
 
     def cancel(self) -> None:
-        """Stop the run, if there is one; the calls in progress are given up."""
+        """Stop the run, if there is one, and abandon the calls in progress."""
         if self._shown is not None:
             self._shown.cancel()
 
     def wait(self) -> MapResult:
-        """Call what is left and wait; an interrupt keeps what is done."""
+        """Call all rows and wait. The results so far are kept after an interrupt."""
         return self._run_here(self._jobs)
 
     async def arun(self) -> MapResult:
-        """Call what is left and await it; cancelling keeps what is done."""
-        self._enter()
+        """Call all rows and await the end. The results so far are kept after a cancellation."""
+        self._begin_run()
         here, context = asyncio.get_running_loop(), contextvars.copy_context()
         failed: list[Exception] = []
 
         def show() -> None:
             try:
                 context.run(self._show)
-            except Exception as error:  # the caller's own function failed: so does the caller's await
+            except Exception as error:  # the caller's on_progress failed: raised by the caller's await
                 failed.append(error)
                 running.cancel()
 
-        told = partial(self._host.loop.call_on, here, show)
-        running = asyncio.ensure_future(self._host.loop.arun(self._call(self._jobs, told)))
+        show_here = partial(self._host.loop.call_on, here, show)
+        running = asyncio.ensure_future(self._host.loop.arun(self._call(self._jobs, show_here)))
         try:
             await running
         except asyncio.CancelledError as error:
@@ -198,14 +197,14 @@ class MapResult(TableView):
         finally:
             running.cancel()
             self._show_end()
-        return self._checked()
+        return self._finished()
 
     def _again(self, state: RowState) -> MapResult:
-        self._is_over.wait(_END_TIMEOUT)
+        self._is_idle.wait(_END_TIMEOUT)
         return self._run_here([job for job in self._jobs if self._outcomes[job.rows[0]].state == state])
 
     def _run_here(self, jobs: Sequence[Job]) -> MapResult:
-        self._enter()
+        self._begin_run()
         waiter = Waiter()
         try:
             self._host.loop.run(self._call(jobs, partial(waiter.put, self._show)), waiter)
@@ -214,32 +213,33 @@ class MapResult(TableView):
             raise
         finally:
             self._show_end()
-        return self._checked()
+        return self._finished()
 
-    def _enter(self) -> None:
-        """Begin a run; only one at a time.
+    def _begin_run(self) -> None:
+        """Mark the map as running.
 
         Raises:
-            McpError: The map is running.
+            McpError: It is running already.
         """
         with self._lock:
-            if not self._is_over.is_set():
+            if not self._is_idle.is_set():
                 raise McpError(f"{self._request.name}.map is still running", hint="wait for it, or %mcp cancel")
-            self._is_over.clear()
+            self._is_idle.clear()
 
-    def _checked(self) -> MapResult:
+    def _finished(self) -> MapResult:
+        """Return this result, or raise the first failure if `on_error` is `"raise"`."""
         run = self._run
         if run is not None and run.settings.stops_at_error and run.failure is not None:
             raise run.failure
         return self
 
     async def _call(self, jobs: Sequence[Job], show: Callable[[], None]) -> None:
-        """On the loop: ask for consent, then call."""
+        """Ask for consent, then make the calls. Runs on the loop."""
         try:
             if jobs:
                 await self._call_all(jobs, show)
         finally:
-            self._is_over.set()
+            self._is_idle.set()
 
     async def _call_all(self, jobs: Sequence[Job], show: Callable[[], None]) -> None:
         request = self._request
@@ -247,17 +247,17 @@ class MapResult(TableView):
             request.number = self._host.calls.next_number()
         await request.target.session.awake()
         questions: list[str] = []
-        known = await request.known(jobs)
-        first, left = jobs[0].arguments, [job for job in jobs if job.arguments not in known]
-        options = await request.permitted(left or jobs, len(left), questions.append)
+        cached = await request.cached_results(jobs)
+        first, left = jobs[0].arguments, [job for job in jobs if job.arguments not in cached]
+        options = await request.request_consent(left or jobs, len(left), questions.append)
         for job in jobs:
             self._end(job, NOT_CALLED)
-        for job, outcome in request.known_outcomes(options, jobs, known):
+        for job, outcome in request.cached_outcomes(options, jobs, cached):
             self._end(job, outcome)
         self._run = run = request.run(options, self._end)
         self._shown = shown = RunningMap(request, options, run, len(self), self._counts, first, questions)
         run.feed(left, is_last=True)
-        showing = asyncio.ensure_future(_every(REDRAW_EVERY, show))
+        showing = asyncio.ensure_future(_every(REDRAW_INTERVAL, show))
         try:
             await run.run()
         finally:
@@ -287,21 +287,21 @@ class MapResult(TableView):
 
     def _render_interrupt(self, error: BaseException) -> None:
         done = len(self) - self._counts["not called"]
-        what = f"{self._request.name}.map was interrupted: {done:,} of {counted(len(self), 'row')} are done"
-        render_briefly(error, what, "mcp.maps[-1] has their results; mcp.maps[-1].resume() goes on")
+        message = f"{self._request.name}.map was interrupted: {done:,} of {counted(len(self), 'row')} are done"
+        render_briefly(error, message, "mcp.maps[-1] has their results; mcp.maps[-1].resume() continues")
 
 
 class RunningMap:
-    """A map in progress, as the cell, the panel and `%mcp cancel` see it.
+    """A map in progress, for the cell, the panel and `%mcp cancel`.
 
     Args:
         request: The map.
         options: The options of its calls.
         run: The calls.
         total: Number of rows; None if unknown.
-        counts: Number of rows by state and of `CACHED` ones, kept up to date.
-        arguments: Those of the first call.
-        questions: What the user was asked for it, with the answers.
+        counts: The numbers of rows by state, and of cached results (`CACHED`); the caller keeps them up to date.
+        arguments: The arguments of the first call.
+        questions: The questions about the map to the user, with the answers.
     """
 
     def __init__(
@@ -333,9 +333,9 @@ class RunningMap:
 
     @property
     def progress(self) -> Progress:
-        """Rows that have ended, failures, cached ones, calls a second and the seconds left; four times a second."""
+        """The number of finished rows, with failures, cached results, calls per second and the time left as text."""
         now = time.monotonic()
-        if now - self._measured >= _MEASURE_EVERY:
+        if now - self._measured >= _MEASURE_INTERVAL:
             self._measured, self._progress = now, self._measure()
         return self._progress
 
@@ -348,13 +348,13 @@ class RunningMap:
         words += [f"{cached:,} cached"] if cached else []
         words.append(f"{speed:,.3g} calls/s")
         if run.held_for:
-            words.append(f"the server asks for {run.held_for:,.0f} s of rest")
+            words.append(f"the server asked to wait {run.held_for:,.0f} s")
         elif self._total is not None and speed and done < self._total:
             words.append(f"{run.left / speed:,.0f} s left")
         return Progress(self.number, done, self._total, " · ".join(words))
 
     def show(self) -> None:
-        """Show the progress where the map is waited for."""
+        """Show the progress: call `on_progress`, and draw the bar."""
         function, host = self._request.on_progress, self._request.host
         if inspect.iscoroutinefunction(function):
             asyncio.run_coroutine_threadsafe(function(self.progress), host.handler_loop.loop)
@@ -364,14 +364,14 @@ class RunningMap:
             host.calls.presenter.progress(self)
 
     def show_end(self) -> None:
-        """Replace the bar by a line; nothing if none was drawn."""
+        """Replace the bar, if there is one, by a line."""
         self._measured = float("-inf")
         presenter = self._request.host.calls.presenter
         if presenter is not None:
             presenter.finished(self)
 
     def finish(self) -> None:
-        """On the loop, when the last call has ended: keep the results and add the map to the history."""
+        """Write the cache and add the map to the history. Runs on the loop after the last call."""
         request, run = self._request, self._run
         self._measured = float("-inf")
         if request.host.calls.running.pop(self.number, None) is None:
@@ -393,7 +393,7 @@ class RunningMap:
         )
 
     def _error(self, counts: Mapping[str, int]) -> McpError | None:
-        """The error of the map as a whole, if it did not succeed."""
+        """The error of the map as a whole; None if all rows succeeded."""
         stopped = self._run.stopped
         if not stopped and not any(counts.get(state) for state in ROW_STATES if state != "succeeded"):
             return None
@@ -402,14 +402,14 @@ class RunningMap:
         return kinds.get(stopped, CallError)(message + (f"; stopped {stopped}" if stopped else ""))
 
     def cancel(self) -> bool:
-        """Stop the map; the calls in progress are given up. What is done stays."""
+        """Stop the map, and abandon the calls in progress. Results so far are kept."""
         if self._run.stopped:
             return False
         self._request.host.loop.call(self._run.cancel)
         return True
 
     def end_if_late(self) -> None:
-        """Nothing: each call has its own time."""
+        """Do nothing, because each call has its own timeout."""
 
     def __repr__(self) -> str:
         return one_line(f"<map {self.number} of {self.session.name}.{self.tool}, running>")

@@ -1,4 +1,4 @@
-"""Maps whose rows come and go: `tool.map.stream`, and results written to a file."""
+"""Maps that do not keep all rows in memory: `tool.map.stream`, and maps with results written to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ipymcp.api.map_result import CACHED, REDRAW_EVERY, RunningMap
+from ipymcp.api.map_result import CACHED, REDRAW_INTERVAL, RunningMap
 from ipymcp.argument_checks import PATH, shown
 from ipymcp.errors import ArgumentError, McpError, PolicyError, render_briefly
 from ipymcp.files import replacing, write_hint
@@ -41,15 +41,14 @@ if TYPE_CHECKING:
 
 
 _MIN_WINDOW: Final = 64
-"""Rows called ahead of the one that is read, at least, of a tool whose calls may be repeated; of others, as many as are
-called at the same time."""
+"""Minimum number of rows that are called ahead of the reader, if calls may be repeated; else the concurrency."""
 _BATCH: Final = 1_000
-"""Rows written to a file at once. The first batch decides on the columns of a Parquet file."""
+"""Rows written to a file at once. The first batch determines the columns of a Parquet file."""
 _ASYNC_HINT: Final = "async for row, result in ….map.stream(rows)"
 
 
 class MapStream:
-    """Rows and their results, in the order of the rows, while they are called: for `for` or `async for`.
+    """Rows with their results, in the order of the rows, yielded while later rows are called; for `for` or `async for`.
 
     Args:
         request: The map.
@@ -61,14 +60,14 @@ class MapStream:
         self._drawn = 0.0
 
     def show(self) -> None:
-        """Show the progress of the latest reading, five times a second at most."""
+        """Show the progress, at most five times a second."""
         now = time.monotonic()
-        if self._shown is not None and now - self._drawn >= REDRAW_EVERY:
+        if self._shown is not None and now - self._drawn >= REDRAW_INTERVAL:
             self._drawn = now
             self._shown.show()
 
     def show_end(self) -> None:
-        """Replace the bar by a line."""
+        """Replace the bar, if there is one, by a line."""
         if self._shown is not None:
             self._shown.show_end()
 
@@ -76,16 +75,16 @@ class MapStream:
         loop, waiter = self._request.host.loop, Waiter()
         pairs = self._request.source.pairs()
         if isinstance(pairs, AsyncIterable):
-            raise ArgumentError("the rows come asynchronously", hint=_ASYNC_HINT)
+            raise ArgumentError("the rows are an async iterable", hint=_ASYNC_HINT)
         rows = iter(pairs)
         window = _Window(self._request, lambda: waiter.put(Waiter.DONE))
         try:
             while window.refill(rows):
-                if window.has_fresh:
+                if window.has_unsent:
                     loop.run(window.start(), waiter)
                     self._shown = window.shown
                 yield from window.ready()
-                while window.waits:
+                while window.is_waiting:
                     with loop.callers.blocked(waiter):
                         waiter.wait()
             window.check()
@@ -100,18 +99,18 @@ class MapStream:
         window = _Window(self._request, lambda: loop.call_on(here, woken.set))
         try:
             while await window.arefill(rows):
-                if window.has_fresh:
+                if window.has_unsent:
                     await loop.arun(window.start())
                 for pair in window.ready():
                     yield pair
-                while window.waits:
+                while window.is_waiting:
                     with loop.awaiting.entered(window.close):
                         await woken.wait()
                     woken.clear()
             window.check()
         except asyncio.CancelledError as error:
             render_briefly(
-                error, f"{self._request.name}.map.stream was interrupted", "begin a new one with the rows that are left"
+                error, f"{self._request.name}.map.stream was interrupted", "start a new stream with the remaining rows"
             )
             raise
         finally:
@@ -122,11 +121,11 @@ class MapStream:
 
 
 class _Window:
-    """The rows of a stream that are being called or wait to be read, in order.
+    """The rows of a stream that are being called or have not been read yet, in order.
 
     Args:
         request: The map.
-        wake: Called, on the loop, when the row that is waited for may have ended.
+        wake: Called on the loop when the row that the reader waits for may have ended.
     """
 
     def __init__(self, request: MapRequest, wake: Callable[[], None]) -> None:
@@ -138,7 +137,7 @@ class _Window:
         self._rows: deque[tuple[int, Any]] = deque()
         self._outcomes: dict[int, RowOutcome] = {}
         self._counts: Counter[str] = Counter()
-        self._fresh: list[Job] = []
+        self._unsent: list[Job] = []
         self.shown: RunningMap | None = None
         """The map in progress."""
         self._options: CallOptions | None = None
@@ -147,19 +146,19 @@ class _Window:
         self._actor: Actor | None = None
         self._number = 0
         self._awaited = -1
-        """Number of the row that the reader waits for; -1 for none."""
+        """The number of the row that the reader waits for; -1 for none."""
         self._failure: BaseException | None = None
-        """The end of the source by an exception, or a bug; raised after the rows before it."""
+        """An exception of the source, or of the run by a bug; raised after the rows before it."""
         self._is_exhausted = self._is_closed = False
 
     @property
-    def has_fresh(self) -> bool:
-        """Whether rows were read that `start` has not sent."""
-        return bool(self._fresh)
+    def has_unsent(self) -> bool:
+        """Whether rows were read from the source that `start` has not sent yet."""
+        return bool(self._unsent)
 
     @property
-    def waits(self) -> bool:
-        """Whether the next row has not ended."""
+    def is_waiting(self) -> bool:
+        """Whether the next row has not ended yet; `wake` is then called when it has."""
         self._awaited = self._rows[0][0] if self._rows else -1
         if self._awaited in self._outcomes or self._awaited < 0 or self._is_closed:
             self._awaited = -1
@@ -176,11 +175,11 @@ class _Window:
                 else:
                     self._add(*pair)
         except BaseException as error:
-            self._end_with(error)
+            self._fail(error)
         return bool(self._rows)
 
     async def arefill(self, rows: Any) -> bool:
-        """Like `refill`, of an async iterator or of any other."""
+        """Like `refill`, for async and other iterators."""
         try:
             while self._has_room:
                 pair = await anext(rows, None) if hasattr(rows, "__anext__") else next(rows, None)
@@ -191,45 +190,45 @@ class _Window:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._end_with(error)
+            self._fail(error)
         return bool(self._rows)
 
     async def start(self) -> None:
-        """On the loop: call the rows that were read; the user is asked before the first, where that is needed.
+        """Call the rows that were read. Runs on the loop. Before the first call, the user is asked if necessary.
 
         Raises:
-            PolicyError: The calls are not allowed, or a model's code goes on with what others began.
+            PolicyError: The calls are not allowed, or a model's code continues a stream that it did not start.
         """
-        fresh, self._fresh = self._fresh, []
+        unsent, self._unsent = self._unsent, []
         actor = current_actor()
         if self._run is None:
             self._actor = actor
         elif actor is not None and actor.caller == "model" and actor is not self._actor:
             entry = self._request.target.entry
-            why = "a model's code may not go on with a stream that it has not begun"
-            raise PolicyError(why, server=entry.server, tool=entry.name, hint="begin a new one")
+            message = "a model's code may not continue a stream that it did not start"
+            raise PolicyError(message, server=entry.server, tool=entry.name, hint="start a new stream")
         if self._run is None:
             request, count = self._request, self._request.source.count
             await request.target.session.awake()
-            first, questions = fresh[0].arguments, list[str]()
-            self._options = options = await request.permitted(fresh, count, questions.append)
+            first, questions = unsent[0].arguments, list[str]()
+            self._options = options = await request.request_consent(unsent, count, questions.append)
             if self._is_closed:
                 return
             self._run = run = request.run(options, self._ended)
             self.shown = RunningMap(request, options, run, count, self._counts, first, questions)
             self._task = asyncio.ensure_future(run.run())
             self._task.add_done_callback(self._finished)
-        known = await self._request.known(fresh)
+        cached = await self._request.cached_results(unsent)
         assert self._options is not None
-        for job, outcome in self._request.known_outcomes(self._options, fresh, known):
+        for job, outcome in self._request.cached_outcomes(self._options, unsent, cached):
             self._ended(job, outcome)
-        self._run.feed([job for job in fresh if job.arguments not in known])
+        self._run.feed([job for job in unsent if job.arguments not in cached])
 
     def ready(self) -> Iterator[tuple[Any, ToolResult | McpError]]:
-        """The rows at the head that have ended.
+        """Yield the rows that have ended, up to the first that has not.
 
         Raises:
-            McpError: The first failure, if it is to end the map.
+            McpError: The first failure, if `on_error` is `"raise"`.
         """
         while self._rows and self._rows[0][0] in self._outcomes:
             number, row = self._rows.popleft()
@@ -239,12 +238,12 @@ class _Window:
             yield row, outcome.result or self._error(outcome)
 
     def check(self) -> None:
-        """Raise the exception by which the source ended, if it did."""
+        """Raise the exception of the source or the run, if there was one."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """End the calls in progress; from any thread."""
+        """End the calls in progress. Thread-safe."""
         self._is_closed = True
         if self._loop.is_running:
             self._loop.call(self._close)
@@ -263,7 +262,7 @@ class _Window:
         is_stopped = self._run is not None and bool(self._run.stopped)
         return not self._is_exhausted and not is_stopped and len(self._rows) < self._size
 
-    def _end_with(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._failure, self._is_exhausted = error, True
 
     def _add(self, row: Any, cells: Any) -> None:
@@ -271,7 +270,7 @@ class _Window:
         self._number += 1
         self._rows.append((number, row))
         try:
-            self._fresh.append(Job((number,), self._request.source.bind(cells)))
+            self._unsent.append(Job((number,), self._request.source.bind(cells)))
         except ArgumentError as error:
             self._outcomes[number] = RowOutcome("failed", error=error)
 
@@ -284,18 +283,18 @@ class _Window:
             self._wake()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        """Take note that the run has ended: by `close`, or by a bug, which must not leave the reader waiting."""
+        """Finish the map when its run has ended. After a bug, wake the reader, which would wait forever."""
         assert self.shown is not None
         self.shown.finish()
         if not task.cancelled() and task.exception() is not None:
-            self._end_with(task.exception() or RuntimeError())
+            self._fail(task.exception() or RuntimeError())
             self._is_closed = True
             self._wake()
 
     def _error(self, outcome: RowOutcome) -> McpError:
-        entry, why = self._request.target.entry, "" if self._run is None else self._run.stopped
-        stopped = f"was not called: the map was stopped {why}"
-        return outcome.error or McpError(stopped, server=entry.server, tool=entry.name)
+        entry, reason = self._request.target.entry, "" if self._run is None else self._run.stopped
+        message = f"was not called: the map was stopped {reason}"
+        return outcome.error or McpError(message, server=entry.server, tool=entry.name)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -307,7 +306,7 @@ class MapFile(TableView):
     Attributes:
         path: The file.
         rows: Number of rows written.
-        failed: Number of these that have no result; their `error` says why.
+        failed: Number of rows without a result; their `error` has the reason.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -328,7 +327,7 @@ class MapFile(TableView):
 
 
 def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
-    """Call for every row and write the results as they come. If the map ends early, the file has the rows until then.
+    """Make the calls and write the results as they arrive. If the map ends early, the file has the rows until then.
 
     Args:
         request: The map.
@@ -363,17 +362,17 @@ def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
             if early is not None and (writer.is_broken or not written.rows):
                 raise early
     except OSError as error:
-        if error is early:  # of the rows themselves
+        if error is early:  # raised by the source of the rows
             raise
         raise _not_written(path, error) from error
     finally:
         stream.show_end()
     if early is not None:
-        there = f"{path} has the first {counted(written.rows, 'row')}"
+        written_rows = f"{path} has the first {counted(written.rows, 'row')}"
         if isinstance(early, KeyboardInterrupt):
-            render_briefly(early, f"{request.name}.map was interrupted", there)
+            render_briefly(early, f"{request.name}.map was interrupted", written_rows)
         elif isinstance(early, McpError):
-            early.hint = f"{early.hint}; {there}" if early.hint else there
+            early.hint = f"{early.hint}; {written_rows}" if early.hint else written_rows
         raise early
     return written
 
@@ -383,7 +382,7 @@ def _not_written(path: Path, error: OSError) -> McpError:
 
 
 def _write(writer: _JsonLines | _Parquet, batch: Sequence[dict[str, Any]], written: MapFile) -> None:
-    """Write some rows; of rows of which one does not fit, those before it."""
+    """Write a batch of rows. If one of them does not fit the file, the rows before it are written."""
     try:
         writer.write(batch)
     except OSError as error:
@@ -398,7 +397,7 @@ def _write(writer: _JsonLines | _Parquet, batch: Sequence[dict[str, Any]], writt
 
 
 def record_of(row: Any, result: ToolResult | McpError) -> dict[str, Any]:
-    """A row with the columns of its result and `error`."""
+    """A row as a dict, with the columns of its result and `error`."""
     given = {str(name): value for name, value in row.items()} if is_object(row) else {"row": row}
     if "error" in given:
         given["error_row"] = given.pop("error")
@@ -415,10 +414,10 @@ class _JsonLines:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._end = 0
-        self._encoder = msgspec.json.Encoder(enc_hook=_plain)
+        self._encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
 
     def write(self, records: Sequence[dict[str, Any]]) -> None:
-        """Write some rows: all or, on a full disk, none of them."""
+        """Write a batch of rows, or none of them if the disk is full."""
         rows = [{name: None if is_missing(value) else value for name, value in each.items()} for each in records]
         data, file, end = memoryview(self._encoder.encode_lines(rows)), self._stream.fileno(), self._end
         try:
@@ -431,24 +430,24 @@ class _JsonLines:
         self._end = os.lseek(file, 0, os.SEEK_CUR)
 
     def close(self) -> None:
-        """End the file."""
+        """Finish the file."""
 
 
-def _plain(value: Any) -> Any:
-    """Arrays and scalars of numpy as Python's; anything else as text."""
+def _to_builtin(value: Any) -> Any:
+    """A numpy array or scalar as a Python list or scalar; any other object as text."""
     return value.tolist() if hasattr(value, "tolist") else _as_text(value)
 
 
 def _as_text(value: Any) -> str:
     try:
         return str(value)
-    except Exception:  # its own fault
+    except Exception:  # raised by the object
         return f"a {type(value).__name__}"
 
 
 class _Parquet:
     is_broken: bool = False
-    """Whether writing has failed: no reader takes a file without its end."""
+    """Whether writing has failed, which makes the whole file unreadable, because the footer is missing."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         try:
@@ -462,7 +461,7 @@ class _Parquet:
         self._schema: Any = None
 
     def write(self, records: Sequence[dict[str, Any]]) -> None:
-        """Write some rows; the first ones decide on the columns."""
+        """Write a batch of rows; the first batch determines the columns."""
         if self.is_broken or (not records and self._writer is not None):
             return
         names = list(dict.fromkeys(name for record in records for name in record))
@@ -472,7 +471,7 @@ class _Parquet:
             self._writer = self._parquet.ParquetWriter(self._stream, self._schema)
         surplus = next((name for name in names if name not in self._schema.names), None)
         if surplus is not None:
-            raise self._misfit(f"column {surplus!r} is in none of them")
+            raise self._column_error(f"column {surplus!r} is in none of them")
         arrays = [self._cast([record.get(field.name) for record in records], field) for field in self._schema]
         try:
             self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
@@ -481,12 +480,12 @@ class _Parquet:
             raise
 
     def close(self) -> None:
-        """End the file."""
+        """Finish the file."""
         if self._writer is not None:
             self._writer.close()
 
     def _column(self, values: list[Any]) -> Any:
-        """A column of values; of text, if they have no common type."""
+        """An Arrow array of values; of their texts if they have no common type."""
         try:
             array = self._array(values)
         except self._errors:
@@ -499,13 +498,13 @@ class _Parquet:
         except self._errors as error:
             if self._arrow.types.is_string(field.type):
                 return self._arrow.array([_text(value) for value in values], field.type)
-            raise self._misfit(f"column {field.name!r} is {field.type} in them ({error})") from error
+            raise self._column_error(f"column {field.name!r} is {field.type} in them ({error})") from error
 
     def _array(self, values: list[Any]) -> Any:
         return self._arrow.array([None if is_missing(value) else value for value in values])
 
-    def _misfit(self, why: str) -> McpError:
-        message = f"a row does not fit the columns of the first {_BATCH:,}: {why}"
+    def _column_error(self, reason: str) -> McpError:
+        message = f"a row does not fit the columns of the first {_BATCH:,}: {reason}"
         return McpError(message, hint="write a .jsonl file")
 
 

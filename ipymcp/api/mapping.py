@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class ToolMap:
     """`tool.map`: call a tool for every row.
 
-    `.map(rows)` waits for all, `.map.aio(rows)` is awaited, `.map.stream(rows)` gives results one by one, and
-    `.map.plan(rows)` shows what would be called.
+    `.map(rows)` waits for all results, `.map.aio(rows)` is awaited, `.map.stream(rows)` yields results one by one, and
+    `.map.plan(rows)` shows the calls that would be made.
 
     Args:
-        name: The tool, as one writes it.
+        name: The Python expression for the tool.
         tool: The tool.
-        target: Finds the tool, and starts its server if that is needed.
-        atarget: The same, awaited.
+        target: Returns the target of maps; starts the server if necessary.
+        atarget: The same as a coroutine function.
     """
 
     def __init__(
@@ -45,25 +45,26 @@ class ToolMap:
 
         Args:
             rows: A table of pandas, polars, pyarrow or DuckDB, a Series, or an iterable of mappings, tuples or values.
-                A Dask DataFrame or Bag stays lazy: what comes back is one, and is called when Dask computes it.
-            to: A file, `.jsonl` or `.parquet`, to which results are written as they come, instead of keeping them.
-            **options: `columns`: the column for each argument that is not named like its column. `concurrency`: the
-                number of calls at the same time; by default 8 if the tool declares that it only reads, else 1. `rate`:
-                calls a second, such as `"10/s"` or `"600/min"`. `retries`: how often a call is repeated after a
-                transient error, if that is safe; 2 by default. `on_error`: `"collect"` (default) or `"raise"`.
-                `stop_after`: failures in a row after which the run stops; 20 by default, 0 for never. `cache`: True, or
-                an age such as `"7d"`: take results of earlier maps with `cache`, and keep the new ones; for tools that
-                declare that they only read. `on_progress`: a function that is given the map's `Progress`. `executor`: a
-                `dask.distributed.Client` or a `concurrent.futures.Executor` whose workers make the calls; then
-                `concurrency` counts for each worker. `constants`:
-                arguments with the same value in every row, if they are named like one of these options. Any other
-                keyword is an argument with the same value in every row.
+                For a Dask DataFrame or Bag the result is a lazy one, too; the calls are made when Dask computes it.
+            to: A file, `.jsonl` or `.parquet`, to which results are written as they arrive, instead of keeping them.
+            **options: `columns`: the column for each argument whose column has another name. `concurrency`: the maximum
+                number of concurrent calls; by default 8 if the tool declares that it only reads, else 1. `rate`: the
+                maximum calls per time, such as `"10/s"` or `"600/min"`. `retries`: how often a call is repeated after
+                a transient error, if that is safe; 2 by default. `on_error`: `"collect"` (default) or `"raise"`.
+                `stop_after`: consecutive failures after which the run stops; 20 by default, 0 for never. `cache`:
+                True, or a maximum age such as `"7d"`: use results that earlier maps with `cache` have kept, and keep
+                the new ones; for tools that declare that they only read. `on_progress`: a function that is called with
+                the map's `Progress`. `executor`: a `dask.distributed.Client` or a `concurrent.futures.Executor` whose
+                workers make the calls; `concurrency` is then that of each worker. `constants`: arguments with the same
+                value in every row whose names are those of options. Any other keyword is an argument with the same
+                value in every row.
 
         Raises:
-            ArgumentError: A row does not fit and `on_error` is `"raise"`, or an option is wrong. Nothing was sent.
+            ArgumentError: A row does not fit the tool and `on_error` is `"raise"`, or an option is invalid. Nothing was
+                sent.
             PolicyError: The calls are not allowed.
             McpError: The first failure, if `on_error` is `"raise"`; `mcp.maps[-1]` has the results until then.
-            KeyboardInterrupt: The user interrupted; `mcp.maps[-1].resume()` goes on.
+            KeyboardInterrupt: The user interrupted the map; `mcp.maps[-1].resume()` continues it.
         """
         if options.get("executor") is None and type(rows).__module__.startswith("dask."):
             from ipymcp.api.map_lazy import is_lazy, lazy_map
@@ -84,17 +85,19 @@ class ToolMap:
 
     @checked("map.stream")
     def stream(self, rows: object, /, **options: Any) -> MapStream:
-        """Call the tool for one row after the other while results are read: `for row, result in tool.map.stream(rows)`.
+        """Call the tool row by row while the results are read: `for row, result in tool.map.stream(rows)`.
 
         The input may be endless, an async iterable (for `async for`), or a pyarrow RecordBatchReader. Some rows are
-        called ahead of the one that is read: 64 of a tool that may be repeated, else as many as are called at once. In
-        place of a result, a row that failed has its error. Options and errors are those of `.map`, without
+        called ahead of the row that is read: 64 if calls of the tool may be repeated, else `concurrency`. For a row
+        that failed, the result is its error. Options and errors are those of `.map`, without
         `on_progress`.
         """
         request = self._request(rows, options)
         if request.on_progress is not None:
-            message = "map.stream: on_progress: a stream is read row by row, which is its progress"
-            raise ArgumentError(message, argument="on_progress", hint="call the function where the rows are read")
+            message = "map.stream: on_progress: a stream shows its progress by the rows that are read"
+            raise ArgumentError(
+                message, argument="on_progress", hint="call the function in the loop that reads the rows"
+            )
         return MapStream(request)
 
     @checked("map.plan")
@@ -104,7 +107,7 @@ class ToolMap:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The options, and the tool's arguments as constants: for `?`, Shift-Tab and Tab."""
+        """The options, and the tool's arguments as constants, for `?`, Shift-Tab and Tab."""
         kinds = inspect.Parameter
         options = [
             each for each in inspect.signature(map_request).parameters.values() if each.kind is kinds.KEYWORD_ONLY
@@ -119,7 +122,7 @@ class ToolMap:
         return inspect.Signature([kinds("rows", kinds.POSITIONAL_ONLY), *options, to, *arguments])
 
     def __repr__(self) -> str:
-        return f"<{self._name}.map: a call for every row; .aio, .stream and .plan are others>"
+        return f"<{self._name}.map: a call for every row; see also .aio, .stream and .plan>"
 
     def _request(self, rows: object, options: Mapping[str, Any]) -> MapRequest:
         return _request(self.target(), rows, options)

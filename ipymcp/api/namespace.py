@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.sampling import Sampler
     from ipymcp.llm.tool_definitions import Discover
-    from ipymcp.results.stored_results import KeptResults
+    from ipymcp.results.stored_results import StoredResults
     from ipymcp.results.tables import Table
     from ipymcp.runtime.call import RunningCall
     from ipymcp.runtime.call_hooks import HookedCall
@@ -91,10 +91,10 @@ class Mcp(NotPicklable):
         self._model: Any = None
         """The default model."""
         self._budget = 0
-        self._replay: Replay = "off"
         """Sampling token budget per server."""
+        self._replay: Replay = "off"
 
-    # -- looking up ---------------------------------------------------------------------------------------------------
+    # -- attributes ---------------------------------------------------------------------------------------------------
 
     @property
     def servers(self) -> Servers:
@@ -144,12 +144,12 @@ class Mcp(NotPicklable):
 
     @property
     def maps(self) -> list[MapResult]:
-        """The latest maps, oldest first: `mcp.maps[-1]` has what an interrupted one has done, `.resume()` goes on."""
+        """The latest maps, oldest first: `mcp.maps[-1]` has an interrupted map's results, `.resume()` continues it."""
         return list(self._factory.maps)
 
     @property
-    def results(self) -> KeptResults:
-        """Full results of calls that were shown in part, by number: `mcp.results[7]`."""
+    def results(self) -> StoredResults:
+        """Complete results of calls that were only shown in part, by number: `mcp.results[7]`."""
         return self._factory.results
 
     @sync_and_async
@@ -178,7 +178,7 @@ class Mcp(NotPicklable):
             tool: A glob for the names of tools.
             failed: Only calls that failed or were refused.
             since: `"10m"`, `"2h"`, `"3d"`, `"2026-11-21 14:00"`, or seconds since the epoch.
-            map: The number of a map, as the column `map` has it.
+            map: The number of a map, as in the column `map`.
             limit: The maximum number of calls.
         """
         from ipymcp.api.history import CallHistory, moment
@@ -232,8 +232,9 @@ class Mcp(NotPicklable):
 
         Args:
             prompt: The question.
-            model: `provider:name`, such as `"openai:gpt-5"`, or a pydantic-ai model; the default model if None. Of a
-                list, or names separated by commas, the next is asked if one fails before it has said or done anything.
+            model: `provider:name`, such as `"openai:gpt-5"`, or a pydantic-ai model; the default model if None. In a
+                list, or in names separated by commas, the next model is asked if one fails before it has written or
+                called anything.
             tools: The tools for the model: a selection, or patterns and functions; all tools if None.
             base_url: The URL of a Chat Completions server, such as Ollama, vLLM or LM Studio.
             chat: The name of a conversation to continue; by default each question begins a new one.
@@ -242,24 +243,24 @@ class Mcp(NotPicklable):
             returns: A dataclass, TypedDict, pydantic model or JSON Schema for the answer in `.data`.
             allow: Globs for `server.tool` of the tools that the model may call without asking, for this answer.
             limits: Limits on calls, tokens and dollars.
-            effort: How much the model reasons: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; providers
-                take the nearest that they have.
+            effort: How much the model reasons: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; the
+                nearest one that the provider has is used.
             temperature: The randomness of the model's choice of words, from 0.
             max_tokens: Maximum tokens of each response.
             discover: `always` gives the model a search for tools instead of all their schemas, `auto` only if these
                 are too large.
-            code: Let the model write Python that calls the tools. It runs here, unsandboxed, after you have agreed; a
-                mapping is its namespace, such as `globals()`.
+            code: Let the model write Python that calls the tools. It runs in this kernel without a sandbox, after you
+                have agreed; a mapping is its namespace, such as `globals()`.
             replay: `auto` takes the answer from `mcp-answers.json` beside the notebook if prompt, model, tools and
-                results are as recorded, else asks and records; `only` never asks; `new` asks and records; `off`. By
-                default `%config IPyMCP.replay`.
+                results are as recorded, else asks and records; `only` never asks; `new` asks and records; `off` does
+                neither. By default `%config IPyMCP.replay`.
 
         Returns:
             The answer, with `.text`, `.data`, `.calls`, `.messages`, `.thinking`, `.usage` and `.cost`.
 
         Raises:
-            McpError: There is no model or key, or a limit was reached. The error's `.answer` has what there is, also
-                in the chat.
+            McpError: There is no model or key, or a limit was reached. The error's `.answer` has the partial answer,
+                which the chat keeps, too.
         """
         from ipymcp.llm.backend import EFFORTS, Limits, ModelSettings
         from ipymcp.llm.chat import AskRequest
@@ -267,7 +268,7 @@ class Mcp(NotPicklable):
         one_of(*EFFORTS).or_none.check("ask()", "effort", effort)
         Kind("Limits", lambda value: isinstance(value, Limits)).or_none.check("ask()", "limits", limits)
         names: MutableMapping[str, Any] | None = {"mcp": self} if code is True else code or None
-        wanted = AskRequest(
+        request = AskRequest(
             prompt,
             model,
             self._selection(tools).selection,
@@ -283,7 +284,7 @@ class Mcp(NotPicklable):
             code=names,
             replay=replay,
         )
-        return await self._asker.ask(wanted)
+        return await self._chat.ask(request)
 
     def _selection(self, tools: Toolset | str | Iterable[str | Callable[..., Any]] | None) -> Toolset:
         if tools is None or isinstance(tools, Toolset):
@@ -295,7 +296,7 @@ class Mcp(NotPicklable):
         return chosen + [one for one in given if not isinstance(one, str)]
 
     @cached_property
-    def _asker(self) -> ModelChat:
+    def _chat(self) -> ModelChat:
         from ipymcp.api.apps import apps_of
         from ipymcp.llm.chat import ModelChat
 
@@ -304,12 +305,12 @@ class Mcp(NotPicklable):
     @property
     def chats(self) -> SavedChats:
         """The named conversations of this notebook with models, also of earlier kernels: `mcp.chats["name"]`."""
-        return self._asker.saved
+        return self._chat.saved
 
     @property
     def usage(self) -> Usage:
         """The cost of all answers of models in this kernel: requests, tokens, and `.cost` in dollars."""
-        return self._asker.usage
+        return self._chat.usage
 
     @property
     def calls(self) -> list[RunningCall]:
@@ -394,7 +395,7 @@ class Mcp(NotPicklable):
     def _sampler(self) -> Sampler:
         from ipymcp.llm.sampling import Sampler
 
-        return Sampler(self._host, self._asker, lambda: self._budget)
+        return Sampler(self._host, self._chat, lambda: self._budget)
 
     @checked(function=FUNCTION.or_none)
     def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
@@ -409,23 +410,24 @@ class Mcp(NotPicklable):
         Raises:
             ArgumentError: The argument is not a function.
         """
-        from ipymcp.interaction.elicitation import answering
+        from ipymcp.interaction.elicitation import checked_handler
 
-        handler = None if function is None else answering(function)
+        handler = None if function is None else checked_handler(function)
         self._warn_outdated("elicitation", self._host.client_handlers.set_handler("elicitation", handler))
         return function
 
     @checked(function=FUNCTION.or_none)
     def before_call(self, function: CallFunction | None) -> CallFunction | None:
-        """Let a function see every call of a tool before it is made; usable as a decorator. None removes it.
+        """Run a function before every call of a tool; usable as a decorator. None removes it.
 
-        It sees the calls of the user, models, apps, the panel and maps, but not those that it makes itself. The policy
-        and your approval come after it, for the arguments that it leaves.
+        It is run for the calls of the user, models, apps, the panel and maps, but not for calls that it makes itself.
+        The policy and your approval come after it, and apply to the changed arguments.
 
         Args:
             function: Takes a call (`.server`, `.tool`, `.arguments`, `.caller`, `.number`). It may change the
-                arguments, or return others; a PermissionError refuses the call, and any other exception fails it, so
-                that it is not made either. May be a coroutine function, as for `on_sampling`; others run in a thread.
+                arguments, or return others. If it raises a PermissionError, the call is refused; with any other
+                exception it fails. In both cases the call is not made. May be a coroutine function, as for
+                `on_sampling`; others run in a thread.
 
         Raises:
             ArgumentError: The argument is not a function.
@@ -437,12 +439,12 @@ class Mcp(NotPicklable):
 
     @checked(function=FUNCTION.or_none)
     def after_call(self, function: CallFunction | None) -> CallFunction | None:
-        """Let a function see every result of a tool before the caller does; usable as a decorator. None removes it.
+        """Run a function on every result of a tool before the caller gets it; usable as a decorator. None removes it.
 
         Args:
-            function: Takes a call as for `before_call`, with `.result` or `.error`. What it returns takes their place:
-                a result, a string or JSON values; None leaves them. If it raises an exception, so does the call.
-                Interrupted calls are not shown to it.
+            function: Takes a call as for `before_call`, with `.result` or `.error`. Its return value
+                replaces them: a result, a string or JSON values; None changes nothing. An exception that it raises is
+                raised by the call. It is not run for interrupted calls.
 
         Raises:
             ArgumentError: The argument is not a function.
@@ -525,7 +527,7 @@ class Mcp(NotPicklable):
     @sync_and_async
     @checked(words=TEXT, limit=COUNT)
     async def search(self, *words: str, limit: int = 30) -> Table:
-        """Find servers in the MCP registry; with the full name of one, show all about it.
+        """Find servers in the MCP registry, or show the details of one, given its full name.
 
         Args:
             words: Words that all occur in the name, title or description; the longest has to be in the name.
@@ -569,8 +571,8 @@ class Mcp(NotPicklable):
             keep: `notebook`: only load it; `me`: in your own file; `project`: in the project's `mcp.json`.
             alias: The name in the notebook; made from its name by default.
             version: A version; the latest by default.
-            way: `npm`, `pypi`, `oci`, `nuget` or `remote`, where there are several; by default the first that can be
-                run here.
+            way: `npm`, `pypi`, `oci`, `nuget` or `remote`, if the server can be run in several ways; by default the
+                first that works here.
             inputs: Values by the names that `mcp.search(name)` lists.
             replace: Whether to replace a server of the same name.
 
@@ -763,11 +765,11 @@ class aconnect(_ScriptConnection):
         await self._host.aclose()
 
 
-# The notebook and the panel reach the inside of `mcp` by functions: its attributes are the names of servers.
+# The notebook and the panel use functions instead of methods of `mcp`, because its attributes are the names of servers.
 
 
 def _terminal_prompts() -> UserInterface:
-    """Load the prompts when a question is asked: most programs never see one."""
+    """Import the prompts when the first question is asked, which never happens in most programs."""
     from ipymcp.interaction.terminal import TerminalPrompts
 
     return TerminalPrompts()
@@ -779,8 +781,8 @@ def factory_of(mcp: Mcp) -> ToolFactory:
 
 
 def chat_of(mcp: Mcp) -> ModelChat:
-    """The models that `mcp` asks."""
-    return mcp._asker  # pyright: ignore[reportPrivateUsage]
+    """The chat with models behind `mcp.ask`."""
+    return mcp._chat  # pyright: ignore[reportPrivateUsage]
 
 
 def set_model(mcp: Mcp, model: Any, budget: int, replay: Replay) -> list[str]:
@@ -789,11 +791,11 @@ def set_model(mcp: Mcp, model: Any, budget: int, replay: Replay) -> list[str]:
     Args:
         mcp: The notebook's namespace.
         model: The model, or None.
-        budget: Maximum tokens per server for its sampling requests.
-        replay: Whether answers come from the recording beside the notebook.
+        budget: Sampling token budget per server.
+        replay: Whether answers are replayed from the recording beside the notebook, as for `mcp.ask`.
 
     Returns:
-        The running servers that cannot use it before a restart.
+        The running servers that can use the model only after a restart.
     """
     return mcp._set_model(model, budget, replay)  # pyright: ignore[reportPrivateUsage]
 

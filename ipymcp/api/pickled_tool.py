@@ -1,8 +1,8 @@
-"""A tool in another process: what its pickle contains, and the sessions of a worker process.
+"""Tools in other processes: the content of a pickle, and the servers of a worker process.
 
-A pickle has the server's definition as it is written, never the value of a variable or a secret: the process that
-unpickles it reads its own. That process opens one session per definition, at the first call, shares it among its
-threads and closes it when it ends.
+A pickle contains the server's definition with its variables, never the value of a variable or a secret: the process
+that unpickles it uses its own values. That process opens one session per definition at the first call, shares it among
+its threads, and closes it when it ends.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class PickledTool(msgspec.Struct, frozen=True):
 
     Attributes:
         definition: The server's definition, with variables not expanded and without secrets.
-        digest: The digest of the definition where it was pickled.
+        digest: The digest of the definition in the process that pickled it.
         folder: The folder in which the server runs by default, if the worker has it.
         tool: The tool's exact name.
         fingerprint: The hash of the tool's definition.
-        decision: What the policy says where it was pickled: `allow` or `ask`.
+        decision: The policy's decision in the process that pickled it: `allow` or `ask`.
         timeout: Seconds without progress after which a call fails.
         max_timeout: Seconds after which a call fails.
-        as_task: Whether to ask for a task.
+        as_task: Whether to run calls as tasks if the tool supports it.
         caller: The caller for the policy.
     """
 
@@ -73,7 +73,7 @@ class PickledTool(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The tool, as one writes it."""
+        """The Python expression for the tool."""
         return expression(self.definition.name, self.tool)
 
     @property
@@ -83,7 +83,7 @@ class PickledTool(msgspec.Struct, frozen=True):
 
 
 def pickled(host: Host, session: ServerSession, entry: ToolEntry, options: CallOptions) -> PickledTool:
-    """The content of a tool's pickle; waits for the loop, so from any other thread.
+    """Make the content of a tool's pickle. Waits for the loop, so it must be called from another thread.
 
     Raises:
         PolicyError: The tool is denied.
@@ -98,7 +98,7 @@ def pickled(host: Host, session: ServerSession, entry: ToolEntry, options: CallO
     definition = session.definition.replace(extra={}, lazy=False, disabled=False)
     place = next(_secrets(definition), None)
     if place is not None:
-        message = f"its definition contains a secret ({place}), which does not leave this process"
+        message = f"its definition contains a secret ({place}), which is not sent to other processes"
         hint = "write ${VARIABLE} or ${secret:NAME} there: each worker reads its own"
         raise SecretError(message, server=entry.server, tool=entry.name, hint=hint)
     if session.client is None and not host.guard.trusts(session.definition):
@@ -119,7 +119,7 @@ def pickled(host: Host, session: ServerSession, entry: ToolEntry, options: CallO
 
 
 def _secrets(definition: ServerDefinition) -> Iterator[str]:
-    """Yield the places of a definition where a secret is written out."""
+    """Yield the places in a definition that contain a secret itself, not a variable."""
     tables = {"env": definition.env, "headers": definition.headers, "auth": definition.auth}
     for table, values in tables.items():
         for name, value in values.items():
@@ -143,8 +143,8 @@ def _secrets(definition: ServerDefinition) -> Iterator[str]:
 # -- in a worker ------------------------------------------------------------------------------------------------------
 
 
-class Workplace:
-    """The session of one definition in a process that received tools of it.
+class WorkerServer:
+    """A server of a worker process, which received tools of it by pickle, with a host of its own.
 
     Args:
         sent: One of the tools.
@@ -154,19 +154,19 @@ class Workplace:
         self.host = Host(sent.folder if os.path.isdir(sent.folder) else None)
         self.host.history.divert = self._divert
         self.records: dict[int, list[CallRecord]] = {}
-        """The lists that records of calls go to instead of the history, by the call's number."""
+        """The lists to which records of calls are added instead of the history, by the call's number."""
         self._definition = sent.definition
         self._digest = sent.digest
-        self._opening = threading.Lock()
+        self._open_lock = threading.Lock()
         self._is_trusted = False
-        self._turns: dict[str, threading.Lock] = {}
+        self._map_locks: dict[str, threading.Lock] = {}
 
-    def turn(self, tool: str) -> threading.Lock:
-        """The lock of the calls that a map makes of a tool."""
-        return self._turns.setdefault(tool, threading.Lock())
+    def map_lock(self, tool: str) -> threading.Lock:
+        """The lock that a map holds while it calls a tool."""
+        return self._map_locks.setdefault(tool, threading.Lock())
 
     def session(self) -> ServerSession:
-        """The session, opened at the first use.
+        """The session, which is opened at the first use.
 
         Raises:
             McpError: The server did not start; the message names the worker.
@@ -174,7 +174,7 @@ class Workplace:
         session = self.host.sessions.get(self._definition.name)
         if session is not None and session.client is not None:
             return session
-        with self._opening:
+        with self._open_lock:
             try:
                 session = self.host.loop.run(self._open())
                 session.require()
@@ -191,10 +191,10 @@ class Workplace:
         return session
 
     def entry(self, sent: PickledTool) -> ToolEntry:
-        """The tool, with the decision that it came with.
+        """The tool's catalog entry. The decision in the pickle becomes a rule of the policy here.
 
         Raises:
-            McpError: The server did not start, or its tool is not the one that was pickled.
+            McpError: The server did not start, or its tool differs from the one that was pickled.
         """
         session = self.session()
         entry = session.catalog.tools.get(sent.tool)
@@ -213,7 +213,7 @@ class Workplace:
         return entry
 
     def agreed_options(self, sent: PickledTool, entry: ToolEntry, batch: CallBatch) -> CallOptions:
-        """The options of calls to which the user has agreed where they were asked for."""
+        """The options of calls to which the user has agreed in the process that sent them."""
         self.host.guard.policy.agree(batch, self.session().rights, entry)
         return replace(sent.options, batch=batch)
 
@@ -224,49 +224,49 @@ class Workplace:
         return records is not None
 
 
-_places: dict[tuple[str, str, str], Workplace] = {}
+_servers: dict[tuple[str, str, str], WorkerServer] = {}
 _lock = threading.Lock()
 _workers: set[str] = set()
-"""The Dask workers in this process that use the sessions."""
+"""The addresses of the Dask workers in this process that use the servers."""
 
 
-def workplace(sent: PickledTool) -> Workplace:
-    """The place of a tool in this process."""
+def worker_server(sent: PickledTool) -> WorkerServer:
+    """The server of a tool in this process."""
     key = (sent.digest, sent.definition.name, sent.folder)
     with _lock:
-        place = _places.get(key)
-        if place is None:
-            place = _places[key] = Workplace(sent)
-            _end_in_time(place)
-        _join_dask()
-    return place
+        server = _servers.get(key)
+        if server is None:
+            server = _servers[key] = WorkerServer(sent)
+            _close_with_process(server)
+        _close_with_dask_workers()
+    return server
 
 
 def close_all() -> None:
-    """Close all sessions of this process that were opened for pickled tools."""
+    """Close all servers of this process that were started for pickled tools."""
     with _lock:
-        places = [*_places.values()]
-        _places.clear()
-    for place in places:
-        place.host.close()
+        servers = [*_servers.values()]
+        _servers.clear()
+    for server in servers:
+        server.host.close()
 
 
-def _end_in_time(place: Workplace) -> None:
-    """Have the servers end with the process. The reaper ends those of a process that is killed."""
+def _close_with_process(server: WorkerServer) -> None:
+    """Close the server when this child process ends. If the process is killed, the reaper ends the server."""
     if multiprocessing.parent_process() is None:
         return
-    util.Finalize(None, place.host.close_at_exit, exitpriority=0)  # such a process runs no functions of atexit
+    util.Finalize(None, server.host.close_at_exit, exitpriority=0)  # child processes of multiprocessing skip atexit
     _ignore_interrupts()
 
 
 def _ignore_interrupts() -> None:
-    """Ignore SIGINT in a child process: an interrupt of the notebook reaches it, too, and would end the workers."""
+    """Ignore SIGINT in a child process: an interrupt of the notebook also reaches it, and would end the worker."""
     if multiprocessing.parent_process() is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _join_dask() -> None:
-    """Have the sessions end with the Dask workers of this process."""
+def _close_with_dask_workers() -> None:
+    """Close the servers when the last Dask worker of this process ends."""
     worker = dask_worker()
     if worker is None or worker.address in _workers:
         return
@@ -283,7 +283,7 @@ def _join_dask() -> None:
 
 
 def dask_worker() -> Any:
-    """The Dask worker that runs this thread's task; None elsewhere."""
+    """The Dask worker that runs this thread's task; None in other threads."""
     module = sys.modules.get("distributed.worker")
     try:
         return module.get_worker() if module is not None else None
@@ -292,7 +292,7 @@ def dask_worker() -> Any:
 
 
 def worker_name() -> str:
-    """This worker, as an error names it."""
+    """The name of this worker for errors."""
     worker = dask_worker()
     where = f"{socket.gethostname()}, process {os.getpid()}"
     return where if worker is None else f"{worker.address} ({where})"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ipymcp.api.catalogs import AllOffers, ServerOffers, argument_list, look, look_at_all, look_quickly
+from ipymcp.api.catalogs import AllOffers, ServerOffers, argument_list, load_all, load_catalog, load_quickly
 from ipymcp.argument_checks import TEXT, check_name, checked
 from ipymcp.errors import RpcError
 from ipymcp.names import RESERVED_PROMPTS, selects
@@ -129,7 +129,7 @@ class Prompt(NotPicklable):
 
         Raises:
             ArgumentError: An argument is missing or unknown.
-            RpcError: The server refused.
+            RpcError: The server refused the request.
         """
         return self._host.loop.run(self._get(to_strings(self._schema, args, kwargs)))
 
@@ -193,28 +193,28 @@ class Prompts(ServerOffers):
         """
         check_name(name, "prompt")
         session = self._session
-        entry = session.catalog.find_prompt(name) or self._look().find_prompt(name)
+        entry = session.catalog.find_prompt(name) or self._catalog().find_prompt(name)
         if entry is None:
             raise self._unknown(name, [*session.catalog.prompt_aliases, *session.catalog.prompts])
         return prompt(self._host, entry)
 
     def __iter__(self) -> Iterator[Prompt]:
-        return (prompt(self._host, entry) for entry in self._look().prompts.values())
+        return (prompt(self._host, entry) for entry in self._catalog().prompts.values())
 
     def __len__(self) -> int:
-        return len(self._look().prompts)
+        return len(self._catalog().prompts)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._look().find_prompt(name) is not None
+        return isinstance(name, str) and self._catalog().find_prompt(name) is not None
 
     def __dir__(self) -> list[str]:
-        return sorted([*look_quickly(self._host, self._session, "prompts").prompt_aliases, *RESERVED_PROMPTS])
+        return sorted([*load_quickly(self._host, self._session, "prompts").prompt_aliases, *RESERVED_PROMPTS])
 
     def _ipython_key_completions_(self) -> list[str]:
-        return list(look_quickly(self._host, self._session, "prompts").prompts)
+        return list(load_quickly(self._host, self._session, "prompts").prompts)
 
-    def _look(self) -> Catalog:
-        return look(self._host, self._session, "prompts")
+    def _catalog(self) -> Catalog:
+        return load_catalog(self._host, self._session, "prompts")
 
     def _rows(self, catalog: Catalog) -> list[tuple[str, ...]]:
         return [_row(entry, entry.alias) for entry in catalog.prompts.values()]
@@ -236,7 +236,7 @@ class AllPrompts(AllOffers):
         return AllPrompts(self._host, patterns)
 
     def __iter__(self) -> Iterator[Prompt]:
-        catalogs, _ = look_at_all(self._host, "prompts")
+        catalogs, _ = load_all(self._host, "prompts")
         return (prompt(self._host, entry) for _, catalog in catalogs for entry in self._selected(catalog))
 
     def __len__(self) -> int:
@@ -264,7 +264,7 @@ def prompt(host: Host, entry: PromptEntry) -> Prompt:
         schema,
         alias=entry.alias,
         kind="Prompt",
-        gives="PromptResult",
+        returns="PromptResult",
         title=entry.definition.title,
         description=entry.definition.description,
     )
@@ -287,7 +287,7 @@ def _first_line(entry: PromptEntry) -> str:
 
 
 def _message(value: Any) -> Message:
-    """Read a message leniently: an invalid one is shown rather than refused."""
+    """Read a message leniently: an invalid message is shown, not refused."""
     role = value.get("role") if is_object(value) else None
     return Message(
         role if isinstance(role, str) else "user", read_part(value.get("content") if is_object(value) else value)

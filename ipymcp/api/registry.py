@@ -1,4 +1,4 @@
-"""The MCP registry: a search, one server in full, and newer versions of the servers that came from it."""
+"""The MCP registry as tables: a search, the details of a server, and newer versions of servers that came from it."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 
 ORIGIN = "registry"
-"""The key of a definition with the name and version that it has in the registry."""
+"""The key of a definition under which the server's name and version in the registry are stored."""
 _MAX_REQUESTS = 8
-"""Servers that are compared at a time."""
+"""Maximum concurrent requests for comparing versions."""
 
 
 def registry_of(host: Host) -> Registry:
-    """The registry that is asked."""
+    """The configured registry, by default the official one."""
     return Registry(Path(cache_folder()) / "registry", host.registry_address or OFFICIAL)
 
 
 def origin_of(entry: Entry, registry: Registry) -> str:
-    """A version of a server with its registry and its publisher, for questions."""
-    who = verified(entry.name, registry.address) or "publisher not verified"
-    return f"{entry.name} {entry.version} of {registry.host} ({who})"
+    """A server's name and version with its registry and its publisher, for questions."""
+    publisher = verified(entry.name, registry.address) or "publisher not verified"
+    return f"{entry.name} {entry.version} of {registry.host} ({publisher})"
 
 
 class FoundServers(Table):
-    """Servers of a registry. `.entries` are those of the table.
+    """A table of servers of a registry. `.entries` are the servers.
 
     Args:
         found: The result of a search.
@@ -65,9 +65,9 @@ class FoundServers(Table):
         ]
         notes = [*found.notes]
         if not rows:
-            notes.append(f"{registry.host} has no such server; it looks for one word in names only")
+            notes.append(f"{registry.host} has no such server; it searches for one word, in names only")
         elif found.cursor:
-            notes.append("there are more: -n N shows them, or one more word narrows it down")
+            notes.append("there are more: -n N shows them, or add a word to narrow the search")
         if rows:
             notes.append("%mcp add NAME tries one and keeps it; %mcp search NAME shows a server in full")
         columns = ("name", "version", "runs as", "status", "description")
@@ -75,7 +75,7 @@ class FoundServers(Table):
 
 
 async def search(host: Host, words: Sequence[str], limit: int) -> Table:
-    """Find servers of the registry; the full name of one shows all about it."""
+    """Find servers of the registry, or show the details of one, given its full name."""
     registry = registry_of(host)
     if len(words) == 1 and "/" in words[0]:
         entry, notes = await registry.entry(words[0])
@@ -84,13 +84,13 @@ async def search(host: Host, words: Sequence[str], limit: int) -> Table:
 
 
 def entry_table(entry: Entry, registry: Registry, notes: Iterable[str] = ()) -> Table:
-    """A table about one server."""
+    """A table with the details of one server."""
     message = f": {entry.status_message}" if entry.status_message else ""
-    is_verified = verified(entry.name, registry.address)
+    publisher = verified(entry.name, registry.address)
     rows = [
         ("description", entry.description),
         ("version", entry.version),
-        ("publisher", is_verified or f"{entry.publisher}; what {registry.host} verifies is not known"),
+        ("publisher", publisher or f"{entry.publisher}; not known to be verified by {registry.host}"),
         ("source", entry.website),
     ]
     if entry.status != "active":
@@ -98,7 +98,7 @@ def entry_table(entry: Entry, registry: Registry, notes: Iterable[str] = ()) -> 
     for way in ways(entry):
         rows.append((way.label, (way.problem and f"cannot be run: {way.problem}") or way.preview()))
         if way.problem or way.missing:
-            missing = f"there is no program {way.missing!r} here" if way.missing and not way.problem else ""
+            missing = f"the program {way.missing!r} is not installed" if way.missing and not way.problem else ""
             rows.append(("", "; ".join(filter(None, (missing, way.remedy)))))
             continue
         rows += [("asks for", _input_line(one)) for one in way.inputs()]
@@ -118,11 +118,11 @@ async def outdated(host: Host) -> Table:
     for session in host.sessions.values():
         if session.name not in definitions or session.definition.source.scope in TYPED_SCOPES:
             definitions[session.name] = session.definition
-    registry, turn = registry_of(host), asyncio.Semaphore(_MAX_REQUESTS)
+    registry, limiter = registry_of(host), asyncio.Semaphore(_MAX_REQUESTS)
 
     async def row(one: ServerDefinition) -> tuple[str, str, str, str]:
-        async with turn:
-            return (one.name, *await _compared(one, registry, host))
+        async with limiter:
+            return (one.name, *await _compare(one, registry, host))
 
     rows = await asyncio.gather(*(row(one) for one in definitions.values()))
     behind = sum(bool(latest) for _, _, latest, _ in rows)
@@ -132,19 +132,19 @@ async def outdated(host: Host) -> Table:
     return Table(("server", "version", "latest", "remark"), rows, title=f"versions by {registry.host}", note=note)
 
 
-async def _compared(definition: ServerDefinition, registry: Registry, host: Host) -> tuple[str, str, str]:
-    """The version of a server, the latest one if it differs, and a remark."""
+async def _compare(definition: ServerDefinition, registry: Registry, host: Host) -> tuple[str, str, str]:
+    """Compare a server with the registry: its version, the latest version if it differs, and a remark."""
     if not await host.guard.trust.allows(definition):  # its file may claim any origin
-        return "", "", "not judged: you have not agreed that it may run"
+        return "", "", "not compared: you have not agreed that it may run"
     origin = definition.extra.get(ORIGIN)
     name, version = (origin.get("name"), origin.get("version")) if is_object(origin) else (None, None)
     if not isinstance(name, str) or not isinstance(version, str):
-        return "", "", "not judged: it was not added from the registry"
+        return "", "", "not compared: it was not added from the registry"
     try:
         latest, notes = await registry.entry(name)
         pinned = latest if latest.version == version else (await registry.entry(name, version))[0]
     except McpError as error:
-        return version, "", f"not judged: {error.message}"
+        return version, "", f"not compared: {error.message}"
     remarks = (
         [] if pinned.status == "active" else [f"{version} is {pinned.status}: {pinned.status_message}".rstrip(": ")]
     )

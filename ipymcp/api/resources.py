@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.catalogs import AllOffers, ServerOffers, look, look_at_all, look_quickly
+from ipymcp.api.catalogs import AllOffers, ServerOffers, load_all, load_catalog, load_quickly
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FUNCTION, MAPPING, TEXT, check_name, checked
 from ipymcp.errors import McpError, RpcError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Subscription(NotPicklable):
-    """The current content of a resource, read again at each change notification until `.close()`.
+    """The current content of a resource, which is read again at each change notification until `.close()`.
 
     It continues after a restart of the server. A `with` block closes it at the end.
     """
@@ -65,7 +65,7 @@ class Subscription(NotPicklable):
     @property
     def value(self) -> ResourceResult:
         """The result of the last read."""
-        assert self._value is not None  # read before the user gets the subscription
+        assert self._value is not None  # `open` reads the resource
         return self._value
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Subscription(NotPicklable):
                 self._host.handler_loop.call(lambda: spawn(self._call_back(callback, value), "ipymcp-callback"))
 
     async def _call_back(self, callback: Callable[[ResourceResult], Any], value: ResourceResult) -> None:
-        """Call the callback, and await what it returns if that can be awaited. Runs on the handlers' loop."""
+        """Call the callback, and await its return value if that is awaitable. Runs on the handlers' loop."""
         try:
             outcome = callback(value)
             if inspect.isawaitable(outcome):
@@ -111,11 +111,11 @@ class Subscription(NotPicklable):
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NOT_FOUND = frozenset({-32002, -32602})
-"""Error codes for a missing resource: of older revisions and of 2026-07-28."""
+"""Error codes for a missing resource, in older revisions and in 2026-07-28."""
 
 
 class Resource(NotPicklable):
-    """A resource of a server, with `.read()` and `.subscribe()`. Nothing is read before."""
+    """A resource of a server, with `.read()` and `.subscribe()`. Nothing is read before that."""
 
     def __init__(self, host: Host, server: str, uri: str) -> None:
         self._host = host
@@ -227,7 +227,7 @@ class Resources(ServerOffers):
         session = self._session
         if "{" not in name and _URI.match(name):
             return Resource(self._host, self._server, name)
-        found = self._find(session.catalog, name) or self._find(look(self._host, session, *self._kinds), name)
+        found = self._find(session.catalog, name) or self._find(load_catalog(self._host, session, *self._kinds), name)
         if found is None:
             catalog = session.catalog
             names = (each.name for each in catalog.resources.values())
@@ -235,24 +235,24 @@ class Resources(ServerOffers):
         return found
 
     def __iter__(self) -> Iterator[Resource]:
-        catalog = look(self._host, self._session, "resources")
+        catalog = load_catalog(self._host, self._session, "resources")
         return (Resource(self._host, self._server, uri) for uri in catalog.resources)
 
     def __len__(self) -> int:
-        return len(look(self._host, self._session, "resources").resources)
+        return len(load_catalog(self._host, self._session, "resources").resources)
 
     def __contains__(self, name: object) -> bool:
-        catalog = look(self._host, self._session, *self._kinds)
+        catalog = load_catalog(self._host, self._session, *self._kinds)
         return isinstance(name, str) and (name in catalog.resources or self._find(catalog, name) is not None)
 
     @property
     def templates(self) -> list[Template]:
         """The resource templates of the server."""
-        catalog = look(self._host, self._session, "templates")
+        catalog = load_catalog(self._host, self._session, "templates")
         return [template(self._host, self._server, definition) for definition in catalog.templates.values()]
 
     def _ipython_key_completions_(self) -> list[str]:
-        catalog = look_quickly(self._host, self._session, *self._kinds)
+        catalog = load_quickly(self._host, self._session, *self._kinds)
         return [*catalog.resources, *catalog.templates]
 
     def _find(self, catalog: Catalog, name: str) -> Resource | Template | None:
@@ -277,7 +277,7 @@ class AllResources(AllOffers):
 
     _noun = "resource"
     _kinds = ("resources", "templates")
-    # The URI comes first: users copy it, and a terminal cuts the first column last.
+    # The URI comes first, because users copy it and the first column is cut last.
     _columns = ("resource", "server", "name", "type", "description")
 
     @checked("resources", patterns=TEXT)
@@ -286,7 +286,7 @@ class AllResources(AllOffers):
         return AllResources(self._host, patterns)
 
     def __iter__(self) -> Iterator[Resource]:
-        catalogs, _ = look_at_all(self._host, "resources")
+        catalogs, _ = load_all(self._host, "resources")
         for session, catalog in catalogs:
             for uri, definition in catalog.resources.items():
                 if self._is_selected(session.name, uri, definition.name):
@@ -387,7 +387,7 @@ def template(host: Host, server: str, definition: TemplateDefinition) -> Templat
         schema,
         alias="Template",
         kind="Resource template",
-        gives="Resource",
+        returns="Resource",
         title=definition.title or definition.name,
         description=definition.description,
     )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _HERE = "this notebook"
-_MARK = "decides"
+_DECIDES = "decides"
 _MAX_CHANGED = 10
 
 
@@ -56,7 +56,7 @@ class ToolPolicy(TableView):
         Args:
             patterns: Globs for `server.tool`; a name without a dot matches all tools of that server.
             always: Save the rule for all notebooks.
-            doubted: Also allow calls of a model that has read untrusted content, about which you are asked otherwise.
+            doubted: Also allow calls of a model that has read untrusted content, which otherwise need your approval.
                 For programs in which no one can be asked.
 
         Raises:
@@ -111,7 +111,7 @@ class ToolPolicy(TableView):
             rows += [(caller, rule.decision, f"{rule.pattern} ({rule.origin})", "") for rule in rules]
             if verdict.decision == "deny" and rules[-1].decision != "deny":
                 rows.append((caller, "deny", verdict.why, ""))
-            rows[-1] = (*rows[-1][:3], _MARK)
+            rows[-1] = (*rows[-1][:3], _DECIDES)
         return Table(("who", "decision", "rule", ""), rows, title=f"{entry.server}.{entry.name}")
 
     @property
@@ -121,27 +121,27 @@ class ToolPolicy(TableView):
 
     @checked(patterns=TEXT)
     def changed(self, *patterns: str) -> Table:
-        """A table of the first ten tools that patterns match, to show the effect of a change."""
+        """A table of the first ten tools that the patterns match, to show the effect of a change of rules."""
         return self._table(patterns)
 
     def _table(self, patterns: tuple[str, ...] | None = None) -> Table:
-        meant = None if patterns is None else [Rule(full_pattern(pattern), "ask", "") for pattern in patterns]
+        selected = None if patterns is None else [Rule(full_pattern(pattern), "ask", "") for pattern in patterns]
         rows: list[tuple[str, ...]] = []
         decided = dict.fromkeys((*self._policy.remembered, *self._policy.session_rules))
-        idle = set(decided)
+        unused = set(decided)
         for session in self._host.sessions.values():
             for entry in session.catalog.tools.values():
-                idle -= {rule for rule in idle if rule.matches(entry, session.rights.digest)}
-                if meant is not None and not any(rule.matches(entry, "") for rule in meant):
+                unused -= {rule for rule in unused if rule.matches(entry, session.rights.digest)}
+                if selected is not None and not any(rule.matches(entry, "") for rule in selected):
                     continue
                 verdicts = [self._policy.verdict(entry, session.rights, caller) for caller in CALLERS]
                 reasons = dict.fromkeys(verdict.why for verdict in verdicts if verdict.why not in USUAL)
                 decisions = (verdict.decision for verdict in verdicts)
                 rows.append((f"{entry.server}.{entry.alias}", *decisions, "; ".join(reasons)))
         here = set(self._policy.session_rules)
-        rules = [f"{rule}: no tool that is loaded" if rule in idle & here else str(rule) for rule in decided]
-        notes = rules or ["the usual: you may; about models and apps you are asked"]
-        if meant is not None and len(rows) > _MAX_CHANGED:
+        rules = [f"{rule}: matches no loaded tool" if rule in unused & here else str(rule) for rule in decided]
+        notes = rules or ["no rules: you may call every tool, and are asked about calls of models and apps"]
+        if selected is not None and len(rows) > _MAX_CHANGED:
             notes.insert(0, f"and {len(rows) - _MAX_CHANGED} more: %mcp policy")
             del rows[_MAX_CHANGED:]
         note = " · ".join(notes)
@@ -167,12 +167,12 @@ class ToolPolicy(TableView):
             self._policy.add_rule(Rule(pattern, decision, origin, digest, doubted=doubted))
 
     def _by_name(self, pattern: str) -> str:
-        """A pattern with the alias of a loaded or configured server replaced by its name."""
+        """Replace the alias of a loaded or configured server in a pattern by the server's name."""
         whole = full_pattern(pattern)
         known = aliases([*self._host.sessions, *self._host.discovery.peek().servers], RESERVED_HOST)
-        spelled = {**{alias: name for name, alias in known.items()}, **{name: name for name in known}}
-        owner = max((word for word in spelled if whole.startswith(f"{word}.")), key=len, default=None)
-        return whole if owner is None else escape(spelled[owner]) + whole[len(owner) :]
+        names = {**{alias: name for name, alias in known.items()}, **{name: name for name in known}}
+        owner = max((word for word in names if whole.startswith(f"{word}.")), key=len, default=None)
+        return whole if owner is None else escape(names[owner]) + whole[len(owner) :]
 
     def _owners(self, pattern: str) -> list[tuple[ServerSession, str]]:
         """The loaded servers that a pattern matches, each with the glob for its tools.
@@ -183,7 +183,7 @@ class ToolPolicy(TableView):
         found = list(self._split(pattern))
         if not found:
             names = ", ".join(self._host.sessions) or "none"
-            raise UnknownName(f"no server that is loaded is meant by {pattern!r}", hint=f"loaded: {names}")
+            raise UnknownName(f"no loaded server matches {pattern!r}", hint=f"loaded: {names}")
         return found
 
     def _split(self, pattern: str) -> Iterator[tuple[ServerSession, str]]:
@@ -241,20 +241,20 @@ class ToolPins(TableView):
         rows: list[tuple[str, ...]] = []
         for session in self._host.sessions.values():
             pinned = self._host.loop.run(self._pinning.pins.of(session.rights.digest))
-            conspicuous = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
+            suspicious = {finding.tool for finding in self._host.guard.findings.get(session.name, ())}
             for entry in self._entries(session):
                 name = f"{entry.server}.{entry.name}"
                 state = self._state(session, entry, pinned)
-                scan = "conspicuous" if name in conspicuous else ""
+                scan = "suspicious" if name in suspicious else ""
                 pin = pinned.get(entry.name)
                 day = time.strftime("%Y-%m-%d", time.localtime(pin.pinned)) if pin is not None else ""
                 rows.append((name, state, day, scan))
         states = {state for _, state, *_ in rows}
-        notes = ["%mcp pins NAME shows what changed, %mcp pins accept NAME takes it"] if "changed" in states else []
+        notes = ["%mcp pins NAME shows what changed, %mcp pins accept NAME accepts it"] if "changed" in states else []
         if "new" in states:
-            notes.append("new: not there when the others were pinned; %mcp pins accept NAME takes it")
+            notes.append("new: added after the others were pinned; %mcp pins accept NAME accepts it")
         if any(scan for *_, scan in rows):
-            notes.append("%mcp pins scan says what is conspicuous")
+            notes.append("%mcp pins scan shows what is suspicious")
         return Table(("tool", "definition", "pinned", "scan"), rows, title="MCP pins", note=" · ".join(notes))
 
     @sync_and_async
@@ -266,7 +266,7 @@ class ToolPins(TableView):
             names: `server` or `server.tool`; by default all servers.
         """
         diffs: dict[str, list[str]] = {}
-        for session, entries in self._meant(names):
+        for session, entries in self._selected(names):
             pinned = await self._pinning.pins.of(session.rights.digest)
             for entry in entries:
                 if self._state(session, entry, pinned) in ("changed", "new"):
@@ -286,8 +286,8 @@ class ToolPins(TableView):
             The accepted tools as `server.tool`.
         """
         refuse_models("accept pins")
-        taken: list[str] = []
-        for session, entries in self._meant(names):
+        accepted: list[str] = []
+        for session, entries in self._selected(names):
             digest = session.rights.digest
             changed = [
                 entry
@@ -295,16 +295,16 @@ class ToolPins(TableView):
                 if self._pinning.has_changed(digest, entry.name) or self._pinning.is_new(digest, entry.name)
             ]
             await self._pinning.accept(digest, session.name, [entry.definition for entry in changed])
-            taken += [f"{entry.server}.{entry.name}" for entry in changed]
-        return taken
+            accepted += [f"{entry.server}.{entry.name}" for entry in changed]
+        return accepted
 
     def scan(self) -> Table:
-        """Suspicious content of the servers' tool definitions and its places."""
+        """A table of suspicious content in the servers' tool definitions."""
         sessions = self._host.sessions
         found = [finding for name in sessions for finding in self._host.guard.findings.get(name, ())]
         found += look_alikes({name: session.catalog.tools for name, session in sessions.items()})
         rows = [(finding.tool, finding.where, finding.what) for finding in found]
-        return Table(("tool", "where", "what"), rows, title="MCP scan", note="" if rows else "nothing conspicuous")
+        return Table(("tool", "where", "what"), rows, title="MCP scan", note="" if rows else "nothing suspicious")
 
     @checked(path=PATH.or_none)
     def export(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -335,22 +335,23 @@ class ToolPins(TableView):
             entries.append(ToolEntry(session.name, INSTRUCTIONS, INSTRUCTIONS, definition))
         return entries
 
-    def _meant(self, names: tuple[str, ...]) -> list[tuple[ServerSession, list[ToolEntry]]]:
+    def _selected(self, names: tuple[str, ...]) -> list[tuple[ServerSession, list[ToolEntry]]]:
         if not names:
             return [(session, self._entries(session)) for session in self._host.sessions.values()]
-        meant: list[tuple[ServerSession, list[ToolEntry]]] = []
+        selected: list[tuple[ServerSession, list[ToolEntry]]] = []
         for name in names:
             try:
                 session = self._host.find(name)
             except UnknownName:
                 session, tool = self._host.resolve(name)
-                meant.append((session, [self._host.entry(session, tool)]))
+                selected.append((session, [self._host.entry(session, tool)]))
             else:
-                meant.append((session, self._entries(session)))
-        return meant
+                selected.append((session, self._entries(session)))
+        return selected
 
 
-_SHOWN = 12
+_DIGEST_LENGTH = 12
+"""Characters shown of a definition's digest."""
 
 
 class TrustedServers(TableView):
@@ -370,14 +371,14 @@ class TrustedServers(TableView):
             (
                 one.server,
                 one.file,
-                one.digest[:_SHOWN],
+                one.digest[:_DIGEST_LENGTH],
                 one.bound or "no file",
                 ", ".join(sorted(one.secrets)),
                 time.strftime("%Y-%m-%d", time.localtime(one.decided)),
             )
             for one in self._host.loop.run(self._host.guard.trust.agreements())
         ]
-        note = "" if rows else "nothing was agreed to; what you type in a cell needs no agreement"
+        note = "" if rows else "no permissions yet; servers that you type in a cell need none"
         return Table(
             ("server", "file", "definition", "bound to", "secrets", "since"), rows, title="MCP trust", note=note
         )
@@ -398,13 +399,13 @@ class TrustedServers(TableView):
             UnknownName: There is no permission of that name.
         """
         trust = self._host.guard.trust
-        gone = await trust.revoke(None) if everything else []
+        revoked = await trust.revoke(None) if everything else []
         for name in names:
             found = await trust.revoke(name)
             if not found:
-                raise UnknownName(f"nothing named {name!r} was agreed to", hint="%mcp trust lists what was")
-            gone += found
-        digests = {one.digest for one in gone}
+                raise UnknownName(f"there is no permission for {name!r}", hint="%mcp trust lists the permissions")
+            revoked += found
+        digests = {one.digest for one in revoked}
         running = [name for name, session in self._host.sessions.items() if session.rights.digest in digests]
         await self._host.stop(running, State.NEEDS_TRUST)
-        return [one.server for one in gone]
+        return [one.server for one in revoked]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class ServerTools(NotPicklable):
     """The tools of one server, as functions: `mcp.SERVER.TOOL(...)`, or `mcp.SERVER["TOOL"]` by the tool's own name.
 
-    The server's state, logs and switches are `mcp.servers["SERVER"]`.
+    The server's state, its logs and the methods to start and stop it are in `mcp.servers["SERVER"]`.
     """
 
     def __init__(self, factory: ToolFactory, name: str) -> None:
@@ -114,7 +114,7 @@ class ServerCommands(Struct, frozen=True):
 
 
 class Server(NotPicklable):
-    """One server's state, logs and switches; its tools are `mcp.SERVER`."""
+    """One server: state, logs, start and stop. Its tools are in `mcp.SERVER`."""
 
     def __init__(self, factory: ToolFactory, session: ServerSession, commands: ServerCommands) -> None:
         self._factory = factory
@@ -133,7 +133,7 @@ class Server(NotPicklable):
 
     @property
     def away_since(self) -> float | None:
-        """The time since which the server is unreachable, in seconds since the epoch; None if it is reachable."""
+        """When the server became unreachable, in seconds since the epoch; None if it is reachable."""
         return self._session.status.unreachable_since
 
     @property
@@ -177,7 +177,7 @@ class Server(NotPicklable):
 
         Args:
             identifier: The task id that `.leave()` returned, or that an error contained, in any kernel.
-            tool: The name of the tool that made the task, for messages.
+            tool: The name of the tool whose call became the task, for messages.
 
         Raises:
             CallError: The server does not support tasks.
@@ -213,7 +213,7 @@ class Server(NotPicklable):
         self._commands.enable(self.name)
 
     def disable(self) -> None:
-        """Disable the server: stop it, and let no call start it."""
+        """Disable the server: stop it, and prevent calls from starting it."""
         self._commands.disable(self.name)
 
     def unload(self) -> None:

@@ -38,7 +38,7 @@ _OPTIONS: Final = """\
 
 
 def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:
-    """Make a stub file: a class for each server and each tool, and `mcp` with all servers.
+    """Make the text of a stub file: a class for each server and each tool, and `mcp` with all servers.
 
     Args:
         servers: For each server, by its attribute name in the notebook, its tools: the attribute name, the description
@@ -82,13 +82,13 @@ class _Names:
 
 
 def _holder(name: str, members: Mapping[str, str]) -> str:
-    """A class with the other classes as attributes."""
+    """A class with attributes of these types."""
     lines = [f"    {attribute}: {kind}" for attribute, kind in members.items()] or ["    pass"]
     return "\n".join([f"class {name}:", *lines])
 
 
 def _tool(name: str, description: str, schema: ToolSchema, names: _Names) -> list[str]:
-    """A tool's class after the TypedDicts of its arguments."""
+    """The TypedDicts of a tool's arguments, and the tool's class."""
     typed = _TypedDicts(schema.tree, name, names)
     arguments = _arguments(schema, typed)
     lines = [f"class {name}:"]

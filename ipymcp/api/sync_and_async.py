@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ipymcp.runtime.host import Host
 
 
-_BETWEEN = frozenset({"ipymcp", "asyncio"})
-"""Packages whose frames may be between a method and the user's line, as in `with ipymcp.connect(…)`."""
+_SKIPPED_PACKAGES = frozenset({"ipymcp", "asyncio"})
+"""Packages whose frames may lie between a method and the user's line, for example in `with ipymcp.connect(…)`."""
 _INTERNAL_CALLERS = frozenset({"IPython", "ipykernel", "tornado", "threading"})
-"""Packages that call methods without a line of the user: for magics, displays and background threads."""
+"""Packages that call methods without a line of the user's: for magics, displays and background threads."""
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -61,7 +61,7 @@ class _BlockingMethod(Generic[P, R]):
             self._warn()
 
     def _warn(self) -> None:
-        """Emit pending notices as warnings at the user's line; without one they stay pending."""
+        """Emit pending notices as warnings at the user's line; if there is no such line, they stay pending."""
         level = _user_stack_level()
         for notice in host_of(self._owner).notices.take() if level is not None else ():
             warnings.warn(visible(notice), UserWarning, stacklevel=level or 1)
@@ -74,7 +74,7 @@ def _user_stack_level() -> int | None:
     """The number of frames from the caller up to the user's line; None if there is none."""
     level, frame = 0, inspect.currentframe()
     while frame is not None and (owner := _owner(frame)) not in _INTERNAL_CALLERS:
-        if owner not in _BETWEEN:
+        if owner not in _SKIPPED_PACKAGES:
             return level
         level, frame = level + 1, frame.f_back
     return None
@@ -86,7 +86,7 @@ def _owner(frame: FrameType) -> str:
 
 
 class sync_and_async(Generic[S, P, R]):
-    """Decorator that makes a coroutine method of an object with a host block until the background loop has run it."""
+    """Decorator for coroutine methods of objects with a host: a call blocks until the background loop has run it."""
 
     def __init__(self, function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> None:
         self._function = function

@@ -1,7 +1,7 @@
 """One tool as a Python function: called, awaited, submitted, inspected.
 
 IPython, jedi and `inspect` read signatures and docstrings from the class, so each tool gets its own class, made at the
-first attribute access; ten thousand tools in a catalog cost nothing until then.
+first attribute access. A catalog of ten thousand tools therefore costs nothing before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipymcp.argument_checks import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, check
 from ipymcp.errors import ArgumentError, PolicyError, UnknownName
 from ipymcp.names import expression
 from ipymcp.protocol import types
-from ipymcp.results.stored_results import KeptResults
+from ipymcp.results.stored_results import StoredResults
 from ipymcp.results.tables import NotPicklable
 from ipymcp.security.rules import CALLERS
 from ipymcp.security.untrusted import Conversation
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ipymcp.api.map_request import MapTarget
     from ipymcp.api.map_result import MapResult
     from ipymcp.api.mapping import ToolMap
-    from ipymcp.api.pickled_tool import PickledTool, Workplace
+    from ipymcp.api.pickled_tool import PickledTool, WorkerServer
     from ipymcp.interaction.questions import Caller
     from ipymcp.llm.tool_definitions import DeclarationCache
     from ipymcp.protocol.types import Progress
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 MAX_MAPS = 20
-"""Maps that `mcp.maps` keeps."""
+"""The number of maps that `mcp.maps` keeps."""
 _MAX_ABOUT = 100
 _OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
 """The arguments of `.options`."""
@@ -60,29 +60,29 @@ class ToolFactory:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.results = KeptResults()
-        """The results that were shown in part."""
+        self.results = StoredResults()
+        """The complete results that were only shown in part."""
         self.for_models: set[int] = set()
-        """The numbers of the results of which a model outside `mcp.ask` was given a part."""
+        """The numbers of the results of which a model outside `mcp.ask` has received a part."""
         self.maps: deque[MapResult] = deque(maxlen=MAX_MAPS)
         """The latest maps."""
-        self._declarer: DeclarationCache | None = None
+        self._declaration_cache: DeclarationCache | None = None
         self._conversations: dict[Hashable, Conversation] = {}
         self._schemas: dict[tuple[str, str], tuple[ToolEntry, ToolSchema]] = {}
         self._made: dict[tuple[str, str], tuple[ToolEntry, Tool, AsyncTool]] = {}
 
     def conversation(self, key: Hashable) -> Conversation:
-        """The conversation with a model outside `mcp.ask`, by its name or by the selection of tools."""
+        """The conversation with a model outside `mcp.ask`, identified by its name or by the selection of tools."""
         return self._conversations.setdefault(key, Conversation())
 
     @property
-    def declarer(self) -> DeclarationCache:
+    def declaration_cache(self) -> DeclarationCache:
         """The cache of tool declarations for model providers."""
-        if self._declarer is None:
+        if self._declaration_cache is None:
             from ipymcp.llm.tool_definitions import DeclarationCache
 
-            self._declarer = DeclarationCache()
-        return self._declarer
+            self._declaration_cache = DeclarationCache()
+        return self._declaration_cache
 
     def schema(self, entry: ToolEntry) -> ToolSchema:
         """The input schema of a tool."""
@@ -97,20 +97,20 @@ class ToolFactory:
 
     def tool(self, entry: ToolEntry, options: CallOptions | None = None) -> Tool:
         """The tool object of a catalog entry, with its own signature and docstring."""
-        usual = self._both(entry)[1]
-        return usual if options is None else type(usual)(self, entry.server, entry.name, options)
+        tool = self._made_tools(entry)[1]
+        return tool if options is None else type(tool)(self, entry.server, entry.name, options)
 
     def async_tool(self, entry: ToolEntry, options: CallOptions | None = None) -> AsyncTool:
         """The awaitable variant of a tool."""
-        usual = self._both(entry)[2]
-        return usual if options is None else type(usual)(self, entry.server, entry.name, options)
+        tool = self._made_tools(entry)[2]
+        return tool if options is None else type(tool)(self, entry.server, entry.name, options)
 
     def signature(self, entry: ToolEntry) -> Signature:
         """The Python signature of a tool."""
         return self.schema(entry).signature
 
     def schema_of(self, tool: Tool) -> ToolSchema:
-        """The input schema of a tool that the user has."""
+        """The input schema of a tool object."""
         return self.schema(tool._entry())  # pyright: ignore[reportPrivateUsage]
 
     def options_of(self, tool: Tool, session: ServerSession) -> CallOptions:
@@ -130,17 +130,17 @@ class ToolFactory:
         """
         return self.tool(entry, options)._prepare_mapping(arguments)  # pyright: ignore[reportPrivateUsage]
 
-    def _both(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
+    def _made_tools(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
         key = (entry.server, entry.name)
         known = self._made.get(key)
         if known is None or known[0] is not entry:
             schema = self.schema(entry)
             text = _describe(entry, schema)
-            where = f"mcp.{entry.server}"
+            module = f"mcp.{entry.server}"
             from ipymcp.schema.annotations import callable_subclass
 
-            tool = callable_subclass(Tool, entry.alias, where, schema.signature, text)(self, *key)
-            async_tool = callable_subclass(AsyncTool, entry.alias, where, schema.signature, text)(self, *key)
+            tool = callable_subclass(Tool, entry.alias, module, schema.signature, text)(self, *key)
+            async_tool = callable_subclass(AsyncTool, entry.alias, module, schema.signature, text)(self, *key)
             known = self._made[key] = (entry, tool, async_tool)
         return known
 
@@ -229,7 +229,7 @@ class Tool(NotPicklable):
         Raises:
             ArgumentError: The arguments are invalid.
         """
-        session = self._settled_session()
+        session = self._ready_session()
         entry = self._entry(session)
         schema = self._factory.schema(entry)
         try:
@@ -279,7 +279,7 @@ class Tool(NotPicklable):
     def __reduce__(self) -> Any:
         from ipymcp.api.pickled_tool import pickled
 
-        session = self._settled_session()
+        session = self._ready_session()
         sent = pickled(self._factory.host, session, self._entry(session), self._call_options(session))
         return UnpickledTool, (sent,)
 
@@ -310,17 +310,17 @@ class Tool(NotPicklable):
         host = self._factory.host
         return host.sessions.get(self._server) or host.find(self._server)
 
-    def _settled_session(self) -> ServerSession:
+    def _ready_session(self) -> ServerSession:
         session = self._factory.host.sessions.get(self._server) or self._session()
         if session.client is None:
             self._factory.host.wake(session)
         return session
 
     def _map_target(self) -> MapTarget:
-        """The tool as a map calls it; starts its server if that is needed."""
+        """The target of a map of this tool; starts the server if necessary."""
         from ipymcp.api.map_request import MapTarget
 
-        session, factory = self._settled_session(), self._factory
+        session, factory = self._ready_session(), self._factory
         entry = self._entry(session)
         options, schema = self._call_options(session), factory.schema(entry)
         return MapTarget(factory.host, session, entry, schema, options, factory.maps)
@@ -335,7 +335,7 @@ class Tool(NotPicklable):
         return self._options or session.call_options
 
     def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[ToolResult]:
-        session = self._settled_session()
+        session = self._ready_session()
         entry = self._entry(session)
         schema = self._factory.schema(entry)
         try:
@@ -370,15 +370,15 @@ class AsyncTool(Tool):
 
 
 class UnpickledTool(Tool):
-    """A tool that came from another process. Its server starts here at the first call.
+    """A tool that was pickled in another process. Its server is started in this process at the first call.
 
     Args:
-        sent: What came.
+        sent: The content of the pickle.
     """
 
     def __init__(self, sent: PickledTool) -> None:
         self._sent = sent
-        super().__init__(_factory_of(self._place), sent.definition.name, sent.tool, sent.options)
+        super().__init__(_factory_of(self._worker_server), sent.definition.name, sent.tool, sent.options)
 
     def __reduce__(self) -> Any:
         return UnpickledTool, (self._sent,)
@@ -387,18 +387,18 @@ class UnpickledTool(Tool):
         return f"<tool {self}, from another process>"
 
     @property
-    def _place(self) -> Workplace:
-        from ipymcp.api.pickled_tool import workplace
+    def _worker_server(self) -> WorkerServer:
+        from ipymcp.api.pickled_tool import worker_server
 
-        return workplace(self._sent)
+        return worker_server(self._sent)
 
     def _session(self) -> ServerSession:
-        place = self._place
-        self._factory = _factory_of(place)
-        place.entry(self._sent)
-        return place.session()
+        server = self._worker_server
+        self._factory = _factory_of(server)
+        server.entry(self._sent)
+        return server.session()
 
-    def _settled_session(self) -> ServerSession:
+    def _ready_session(self) -> ServerSession:
         return self._session()
 
     async def _amap_target(self) -> MapTarget:
@@ -414,16 +414,16 @@ class UnpickledTool(Tool):
         return super()._call_options(session)
 
 
-def _factory_of(place: Workplace) -> ToolFactory:
-    factory = _worker_factories.get(place)
+def _factory_of(server: WorkerServer) -> ToolFactory:
+    factory = _worker_factories.get(server)
     if factory is None:
-        factory = _worker_factories[place] = ToolFactory(place.host)
+        factory = _worker_factories[server] = ToolFactory(server.host)
         factory.maps = deque(maxlen=0)
     return factory
 
 
-_worker_factories: WeakKeyDictionary[Workplace, ToolFactory] = WeakKeyDictionary()
-"""Makers of the tools that came from other processes, each with the schemas of one server."""
+_worker_factories: WeakKeyDictionary[WorkerServer, ToolFactory] = WeakKeyDictionary()
+"""The factories of tools from other processes, one for each server."""
 
 
 def _describe(entry: ToolEntry, schema: ToolSchema) -> str:

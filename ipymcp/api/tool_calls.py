@@ -1,4 +1,4 @@
-"""Calls of tools whose arguments have been checked, and the results of these calls."""
+"""Making calls of tools whose arguments have been checked, and converting their results."""
 
 from __future__ import annotations
 
@@ -29,30 +29,32 @@ _MAX_MESSAGE = 300
 def new_call(
     host: Host, session: ServerSession, entry: ToolEntry, options: CallOptions, arguments: bytes
 ) -> Call[ToolResult]:
-    """A call with a JSON object of arguments that have been checked.
+    """Make a call with a JSON object of checked arguments.
 
     Raises:
         PolicyError: The call is not allowed.
     """
-    convert, is_untrusted = _reader(host, session, entry)
+    convert, is_untrusted = _converter(host, session, entry)
     if host.client_handlers.shows_apps and entry.app.uri:
         from ipymcp.api.apps import apps_of
 
-        convert = apps_of(host).attached(session, entry, arguments, convert)
+        convert = apps_of(host).attach_app(session, entry, arguments, convert)
     if options.as_task or len(entry.definition.execution):
-        options = replace(options, as_task=_is_to_be_task(session, entry, wished=options.as_task))
+        options = replace(options, as_task=_runs_as_task(session, entry, requested=options.as_task))
     return host.calls.new(session, entry, arguments, options, convert, is_untrusted=is_untrusted)
 
 
-def known_result(host: Host, session: ServerSession, entry: ToolEntry, options: CallOptions, raw: bytes) -> ToolResult:
-    """A result that was kept, as a call with these options would give it."""
-    convert, is_untrusted = _reader(host, session, entry)
+def cached_result(host: Host, session: ServerSession, entry: ToolEntry, options: CallOptions, raw: bytes) -> ToolResult:
+    """Convert a cached result to the result that a call with these options would return."""
+    convert, is_untrusted = _converter(host, session, entry)
     if is_untrusted:
         host.guard.received(f"{session.name}.{entry.name}", options.conversation, raw)
     return convert(raw)
 
 
-def _reader(host: Host, session: ServerSession, entry: ToolEntry) -> tuple[Callable[[Raw | bytes], ToolResult], bool]:
+def _converter(
+    host: Host, session: ServerSession, entry: ToolEntry
+) -> tuple[Callable[[Raw | bytes], ToolResult], bool]:
     """The converter of a result's JSON, and whether a result may have content of third parties."""
     output_schema = entry.definition.outputSchema
     is_untrusted = host.guard.policy.is_open_world(entry, session.rights)
@@ -64,14 +66,17 @@ def _reader(host: Host, session: ServerSession, entry: ToolEntry) -> tuple[Calla
     return convert, is_untrusted
 
 
-def _is_to_be_task(session: ServerSession, entry: ToolEntry, *, wished: bool) -> bool:
-    """Whether a call must be a task, or may be one and is wished to be (2025-11-25, tasks, tool-level negotiation)."""
+def _runs_as_task(session: ServerSession, entry: ToolEntry, *, requested: bool) -> bool:
+    """Whether to run a call as a task: if the tool requires it, or supports it and the user requested it.
+
+    Source: MCP 2025-11-25, basic/utilities/tasks, tool-level negotiation.
+    """
     client = session.client
     if client is None or client.era.kind == "stateless" or not client.tasks.are_supported:
         return False
     execution = types.loads(entry.definition.execution) if len(entry.definition.execution) else None
     support = execution.get("taskSupport") if is_object(execution) else None
-    return support == "required" or (wished and support == "optional")
+    return support == "required" or (requested and support == "optional")
 
 
 def tool_result(

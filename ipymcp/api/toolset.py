@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class Toolset(TableView):
     """A live selection of tools by globs for `server.tool`.
 
-    A call with patterns narrows the selection; the last match decides, `!` excludes. It never has disabled or denied
-    tools, and only those of servers that are ready or lazy. `+` adds selections and plain functions:
+    Calling it with patterns narrows the selection; the last match decides, `!` excludes. Disabled and denied tools are
+    never selected, nor are tools of servers that are neither ready nor lazy. `+` adds selections and plain functions:
     `mcp.tools("fs.*") + [my_function]`.
 
     For a model: `.to_openai()` and similar methods declare the tools, `.run(response)` makes the requested calls.
 
     Args:
-        factory: The maker of the tool objects.
+        factory: The factory of the tool objects.
         selection: The selected tools; by default all of the host's.
     """
 
@@ -53,7 +53,7 @@ class Toolset(TableView):
 
     @checked("tools", patterns=TEXT)
     def __call__(self, *patterns: str) -> Toolset:
-        """A narrower selection."""
+        """Select some of these tools by patterns."""
         if not patterns:
             return self
         own = self._selection
@@ -61,7 +61,7 @@ class Toolset(TableView):
         return Toolset(self._factory, own.changed(tuple((*part, patterns) for part in own.patterns), functions))
 
     def _notebook_tools(self, patterns: tuple[str, ...]) -> tuple[FunctionTool, ...]:
-        """The tools over the notebook's cells, which a pattern has to name."""
+        """The tools for the notebook's cells, which are only selected if a pattern names them."""
         is_named = any(full_pattern(one).startswith("notebook.") for one in patterns)
         if not is_named or self._selection.patterns != ((),) or "notebook" in self._host.sessions:
             return ()
@@ -156,7 +156,7 @@ class Toolset(TableView):
         """The tools as a pydantic-ai toolset: `Agent(…, toolsets=[…])`. It follows changes of the servers' tools.
 
         Args:
-            turn: The name of the answer, as for `run`; without it the toolset is one conversation.
+            turn: The name of the answer, as for `run`; by default the whole toolset is one conversation.
         """
         from ipymcp.llm.integrations import pydantic_ai_toolset
         from ipymcp.llm.providers import profile_of
@@ -168,7 +168,7 @@ class Toolset(TableView):
             return self._selection.declarations(profile_of(model))
 
         def call(name: str, arguments: dict[str, Any], run: Any) -> Awaitable[ToolCallOutcome]:
-            named = turn or f"{caller.turn}, run {run.run_id}"  # one answer, for which the model is asked several times
+            named = turn or f"{caller.turn}, run {run.run_id}"  # one answer of several requests to the model
             return caller.aio(name, arguments, CallOrigin(named, calling_model(run.model), (run.run_id, run.run_step)))
 
         return pydantic_ai_toolset(declared, call)
@@ -178,14 +178,14 @@ class Toolset(TableView):
         """The tools for LangChain: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
 
         Args:
-            turn: The name of the answer, as for `run`; without it these tools are one conversation.
+            turn: The name of the answer, as for `run`; by default these tools are one conversation.
             images: Pass images of results to the model, which Anthropic, Gemini and OpenAI's Responses accept. By
                 default placeholders are passed, because Chat Completions would refuse the whole request.
         """
         from ipymcp.llm.integrations import langchain_tools
 
         own = self._selection
-        declared, called = own.declarations(is_kept=True), self._caller(turn).watched()
+        declared, called = own.declarations(is_kept=True), self._caller(turn).interruptible()
         return langchain_tools(declared, called, images=images, hints=own.hints())
 
     @checked(turn=TEXT.or_none)
@@ -197,7 +197,7 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import llm_tools
 
-        return llm_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
+        return llm_tools(self._selection.declarations(is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none)
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
@@ -208,7 +208,7 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import chatlas_tools
 
-        return chatlas_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
+        return chatlas_tools(self._selection.declarations(is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none, images=FLAG)
     def to_openai_agents(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
@@ -232,7 +232,7 @@ class Toolset(TableView):
         from ipymcp.llm.integrations import smolagents_tools
         from ipymcp.llm.providers import INLINE
 
-        return smolagents_tools(self._selection.declarations(INLINE, is_kept=True), self._caller(turn).watched())
+        return smolagents_tools(self._selection.declarations(INLINE, is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none)
     def to_llama_index(self, *, turn: str | None = None) -> list[Any]:
@@ -243,13 +243,14 @@ class Toolset(TableView):
         """
         from ipymcp.llm.integrations import llama_index_tools
 
-        return llama_index_tools(self._selection.declarations(is_kept=True), self._caller(turn).watched())
+        return llama_index_tools(self._selection.declarations(is_kept=True), self._caller(turn).interruptible())
 
     @checked(turn=TEXT.or_none, coroutines=FLAG)
     def to_functions(self, *, turn: str | None = None, coroutines: bool = False) -> list[Callable[..., Any]]:
         """The tools as Python functions, for any library that takes functions: DSPy, magentic, Ollama, …
 
-        They have a name, a docstring and a signature with types. They return the text for the model, also of a failure.
+        They have a name, a docstring and a signature with types. They return the text for the model, also for a
+        failure.
 
         Args:
             turn: The name of the answer, as for `to_langchain`.
@@ -258,7 +259,7 @@ class Toolset(TableView):
         from ipymcp.llm.integrations import plain_functions
 
         own = self._selection
-        called = self._caller(turn).watched()
+        called = self._caller(turn).interruptible()
         return plain_functions(own.declarations(is_kept=True), called, own.signatures(), coroutines=coroutines)
 
     def _caller(self, turn: str | None) -> ToolCaller:
@@ -291,7 +292,7 @@ class Toolset(TableView):
         Args:
             response: The provider's response, one of its messages, or a list of its tool calls.
             turn: The name of the answer if it takes several responses, so that one approval can cover all of them. Each
-                name is also a separate conversation; all responses without a name are one conversation per selection.
+                name is also a separate conversation; responses without a name belong to one conversation per selection.
                 Once a model has read untrusted content, its calls in that conversation need more approvals.
 
         Returns:
@@ -328,7 +329,7 @@ class Toolset(TableView):
             session.expire_tools()
         patterns = [pattern for part in self._selection.patterns for selection in part for pattern in selection]
         named = {pattern.partition(".")[0] for pattern in patterns}
-        away = [
+        unavailable = [
             not_running(session, anything=False)
             for session in sessions
             if session.state.record.is_moving
@@ -339,12 +340,12 @@ class Toolset(TableView):
         entries = [one for one in callable_entries if not one.is_for_apps_only]
         for_apps = f"{count} for apps only" if (count := len(callable_entries) - len(entries)) else ""
         empty = [] if len(self) or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
-        also = (
+        functions = (
             [f"and {', '.join(f'{one.name}()' for one in self._selection.functions)}"]
             if self._selection.functions
             else []
         )
-        note = " · ".join(filter(None, [*empty, *also, for_apps, hidden, *away]))
+        note = " · ".join(filter(None, [*empty, *functions, for_apps, hidden, *unavailable]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
 
 
@@ -354,7 +355,7 @@ def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:
 
 def hidden_note(count: int) -> str:
     """A note about tools that are hidden because they may not be called."""
-    return f"{count} not shown: %mcp policy says why" if count else ""
+    return f"{count} not shown: %mcp policy shows why" if count else ""
 
 
 def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str, note: str) -> Table:

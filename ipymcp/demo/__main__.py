@@ -18,7 +18,7 @@ else:  # run by path; appended, so that nothing here hides a module of the stand
 
 
 def main() -> None:
-    """Run the server. The interrupt of a terminal is meant for the client and ignored."""
+    """Run the server. It ignores SIGINT: an interrupt that is typed in a terminal is meant for the client."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr.write(f"ipymcp-demo: ready, tools: {', '.join(tool['name'] for tool in TOOLS)}\n")
     server = DemoServer(sys.stdout.fileno(), TOOLS, run_tool, METHODS)
@@ -28,7 +28,7 @@ def main() -> None:
                 server.receive(line)
         server.close()
     except BrokenPipeError:
-        return  # the client has gone away without closing our stdin first
+        return  # the client exited without closing our stdin first
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Charts as PNG files, drawn with the standard library alone: smooth lines, and an own font of strokes."""
+"""Charts as PNG files, drawn with the standard library alone: anti-aliased lines, and a stroke font."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Line = tuple[float, float, float, float]
 
 @cache
 def strokes(character: str) -> tuple[float, tuple[Line, ...]]:
-    """A character's width and the lines that draw it; a blank for one that the font does not have."""
+    """A character's width and the lines that draw it; a blank for a character that the font lacks."""
     words = GLYPHS.get(character, GLYPHS[" "]).split()
     lines: list[Line] = []
     at = 1
@@ -88,12 +88,12 @@ def strokes(character: str) -> tuple[float, tuple[Line, ...]]:
     return float(words[0]), tuple(lines)
 
 
-class Picture:
-    """Pixels that shapes with smooth edges are drawn on.
+class Canvas:
+    """An RGB image on which shapes with smooth edges are drawn.
 
     Args:
-        width: In pixels.
-        height: In pixels.
+        width: Width in pixels.
+        height: Height in pixels.
         size: Pixels per unit of the font.
     """
 
@@ -102,13 +102,13 @@ class Picture:
         self._rows = [bytearray(bytes(PALETTE[3]) * width) for _ in range(height)]
 
     def fill(self, left: float, top: float, right: float, bottom: float, colour: Colour) -> None:
-        """A rectangle of whole pixels, at least one wide and high."""
+        """Draw a rectangle of whole pixels, at least one wide and high."""
         start, end = max(round(left), 0), min(max(round(right), round(left) + 1), self.width)
         for row in self._rows[max(round(top), 0) : max(round(bottom), round(top) + 1)]:
             row[3 * start : 3 * end] = bytes(colour) * (end - start)
 
     def disc(self, x: float, y: float, radius: float, colour: Colour) -> None:
-        """A circle."""
+        """Draw a filled circle."""
         self._draw([(x, y, x, y)], radius, colour)
 
     def length(self, text: str) -> float:
@@ -116,7 +116,7 @@ class Picture:
         return sum(strokes(character)[0] for character in text) * self.size
 
     def write(self, left: float, baseline: float, text: str) -> None:
-        """A text."""
+        """Draw a text."""
         lines: list[Line] = []
         for character in text:
             width, drawn = strokes(character)
@@ -128,7 +128,7 @@ class Picture:
         self._draw(lines, STROKE * self.size / 2, INK)
 
     def _draw(self, lines: list[Line], radius: float, colour: Colour) -> None:
-        """Lines with round ends; where they cross, the colour is no darker."""
+        """Draw lines with round ends; where they cross, the colour is no darker."""
         covered: dict[tuple[int, int], float] = {}
         reach = radius + 1
         for a, b, c, d in lines:
@@ -149,7 +149,7 @@ class Picture:
             )
 
     def png(self) -> bytes:
-        """The picture as a PNG file."""
+        """The image as a PNG file."""
 
         def chunk(kind: bytes, data: bytes) -> bytes:
             return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -159,9 +159,9 @@ class Picture:
         return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between two others, at most so many."""
-    rough = (high - low) / max(most, 1) or abs(high) or 1.0
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """About `count` round numbers from `low` to `high`."""
+    rough = (high - low) / max(count, 1) or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -178,19 +178,22 @@ def draw(
     up: str = "",
     names: tuple[str, ...] = (),
 ) -> bytes:
-    """A chart as a PNG file.
+    """Draw a chart.
 
     Args:
         kind: `bar` or `scatter`.
-        points: (x, y, colour) of each.
-        width: In pixels.
-        height: In pixels.
-        across: What the horizontal axis shows.
-        up: What the vertical axis shows.
-        names: Of the colours, written under the bars, or above the scattered points as a legend.
+        points: (x, y, index in `PALETTE`) of each.
+        width: Width in pixels.
+        height: Height in pixels.
+        across: The label of the horizontal axis.
+        up: The label of the vertical axis.
+        names: The names of the colours, written under the bars, or above the scattered points as a legend.
+
+    Returns:
+        A PNG file.
     """
     size = min(max(min(width / 380, height / 250), 1.0), 3.0)
-    picture = Picture(width, height, size)
+    canvas = Canvas(width, height, size)
     gap, line = 6 * size, (ASCENT + DESCENT + 2) * size
     xs, ys = [x for x, _, _ in points], [y for _, y, _ in points]
     margin = (max(ys) - min(ys)) * 0.04
@@ -200,22 +203,22 @@ def draw(
     has_legend = kind == "scatter" and bool(names)
     top = gap + (line if up or has_legend else 0) + CAPITAL * size / 2
     bottom = height - gap - line * (1 + bool(across))
-    left, right = 2 * gap + max(map(picture.length, shown)), width - 2 * gap
+    left, right = 2 * gap + max(map(canvas.length, shown)), width - 2 * gap
 
     def row_of(y: float) -> float:
         return bottom - (y - low) * (bottom - top) / (high - low or 1)
 
     for y, text in zip(marks, shown, strict=True):
-        picture.fill(left, row_of(y), right, row_of(y) + 1, GRID)
-        picture.write(left - gap - picture.length(text), row_of(y) + CAPITAL * size / 2, text)
+        canvas.fill(left, row_of(y), right, row_of(y) + 1, GRID)
+        canvas.write(left - gap - canvas.length(text), row_of(y) + CAPITAL * size / 2, text)
     baseline = bottom + gap + CAPITAL * size
     if kind == "bar":
         step = (right - left) / len(points)
         for place, (_, y, colour) in enumerate(points):
             ends = sorted((row_of(0), row_of(y)))
-            picture.fill(left + step * (place + 0.15), ends[0], left + step * (place + 0.85), ends[1], PALETTE[colour])
-            if names and (wide := picture.length(names[colour])) < step:
-                picture.write(left + step * (place + 0.5) - wide / 2, baseline, names[colour])
+            canvas.fill(left + step * (place + 0.15), ends[0], left + step * (place + 0.85), ends[1], PALETTE[colour])
+            if names and (wide := canvas.length(names[colour])) < step:
+                canvas.write(left + step * (place + 0.5) - wide / 2, baseline, names[colour])
     else:
         dot = (2.6 if len(points) <= MANY else 1.3) * size
         inner = (left + 2 * dot, right - 2 * dot)
@@ -226,20 +229,20 @@ def draw(
 
         for x in ticks(low_x, high_x, max(2, int((right - left) / (50 * size)))):
             text = f"{x:.4g}"
-            picture.fill(column_of(x), bottom, column_of(x) + 1, bottom + gap / 2, INK)
-            picture.write(column_of(x) - picture.length(text) / 2, baseline, text)
+            canvas.fill(column_of(x), bottom, column_of(x) + 1, bottom + gap / 2, INK)
+            canvas.write(column_of(x) - canvas.length(text) / 2, baseline, text)
         for x, y, colour in points:
-            picture.disc(column_of(x), row_of(y), dot, PALETTE[colour])
-    picture.fill(left, row_of(0) if kind == "bar" else bottom, right, 1 + (row_of(0) if kind == "bar" else bottom), INK)
+            canvas.disc(column_of(x), row_of(y), dot, PALETTE[colour])
+    canvas.fill(left, row_of(0) if kind == "bar" else bottom, right, 1 + (row_of(0) if kind == "bar" else bottom), INK)
     title = gap + CAPITAL * size
     if has_legend:
-        wide = sum(picture.length(name) + 4 * gap for name in names) - gap
-        if wide + picture.length(up) + 2 * gap < width:
+        wide = sum(canvas.length(name) + 4 * gap for name in names) - gap
+        if wide + canvas.length(up) + 2 * gap < width:
             place = right - wide
             for colour, name in enumerate(names):
-                picture.disc(place + gap, title - CAPITAL * size / 2, 2.6 * size, PALETTE[colour])
-                picture.write(place + 2 * gap, title, name)
-                place += picture.length(name) + 4 * gap
-    picture.write(gap, title, up)
-    picture.write((left + right - picture.length(across)) / 2, baseline + line, across)
-    return picture.png()
+                canvas.disc(place + gap, title - CAPITAL * size / 2, 2.6 * size, PALETTE[colour])
+                canvas.write(place + 2 * gap, title, name)
+                place += canvas.length(name) + 4 * gap
+    canvas.write(gap, title, up)
+    canvas.write((left + right - canvas.length(across)) / 2, baseline + line, across)
+    return canvas.png()

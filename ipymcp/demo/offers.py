@@ -25,14 +25,14 @@ RESOURCES = [
         "uri": CSV,
         "name": "penguins.csv",
         "title": "The penguins as CSV",
-        "description": "All rows of the table that the tool query reads.",
+        "description": "All rows of the table that the tool `query` reads.",
         "mimeType": "text/csv",
     },
     {
         "uri": NOTES,
         "name": "notes.md",
         "title": "About the penguins",
-        "description": "What the columns are.",
+        "description": "The columns of the table.",
         "mimeType": "text/markdown",
     },
 ]
@@ -49,10 +49,10 @@ PROMPTS = [
     {
         "name": "describe",
         "title": "Describe a species",
-        "description": "Asks a model to describe a species of penguins by the rows of the table.",
+        "description": "Asks a model to describe a species of penguins, given its rows of the table.",
         "arguments": [
             {"name": "species", "description": f"One of {', '.join(SPECIES)}.", "required": True},
-            {"name": "tone", "description": f"How: {' or '.join(TONES)}."},
+            {"name": "tone", "description": f"The tone: {' or '.join(TONES)}."},
         ],
     }
 ]
@@ -78,7 +78,7 @@ def listing(key: str, items: list[dict[str, Any]]) -> Callable[[DemoRequest], di
 
 
 def read(request: DemoRequest) -> dict[str, Any]:
-    """A resource's contents."""
+    """Read a resource."""
     uri = request.params.get("uri")
     if not isinstance(uri, str):
         raise Refusal(INVALID_PARAMS, "uri is missing")
@@ -96,7 +96,7 @@ def read(request: DemoRequest) -> dict[str, Any]:
 
 
 def get_prompt(request: DemoRequest) -> dict[str, Any]:
-    """The prompt's messages."""
+    """Render the prompt."""
     if request.params.get("name") != "describe":
         raise Refusal(INVALID_PARAMS, f"Unknown prompt: {request.params.get('name')}")
     arguments = as_object(request.params.get("arguments", {})) or {}
@@ -107,7 +107,7 @@ def get_prompt(request: DemoRequest) -> dict[str, Any]:
         raise Refusal(INVALID_PARAMS, f"tone must be one of {', '.join(TONES)}")
     uri = TEMPLATE.replace("{species}", species)
     rows = {"uri": uri, "mimeType": "application/json", "text": json.dumps(rows_of(species))}
-    words = f"Describe the {species} penguins in a {tone} tone, in three sentences, by these rows."
+    words = f"Describe the {species} penguins in a {tone} tone, in three sentences, from these rows."
     contents: list[dict[str, Any]] = [{"type": "text", "text": words}, {"type": "resource", "resource": rows}]
     return {"description": str(PROMPTS[0]["title"]), "messages": [{"role": "user", "content": c} for c in contents]}
 

@@ -1,7 +1,7 @@
-"""The protocol side of the demo server: messages in, messages out, in both eras.
+"""The protocol of the demo server: reading, dispatching and writing messages, in both eras.
 
 Source: MCP 2024-11-05 to 2025-11-25 (lifecycle, server/tools, utilities) and 2026-07-28 (basic/index, versioning,
-server/discover, server/tools, patterns/subscriptions, patterns/cancellation). `offers` has what can be listed.
+server/discover, server/tools, patterns/subscriptions, patterns/cancellation). `offers` has the lists and their items.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # `typing` costs more than the rest of the start
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS_VERSION = "2026-07-28"
 SERVER_INFO = {"name": "ipymcp-demo", "title": "ipymcp's demo server", "version": "1.0.0"}
-INSTRUCTIONS = "A server to try MCP on. query reads a table of penguins, plot draws, slow takes its time."
+INSTRUCTIONS = "A server to try MCP on. query reads a table of penguins, plot draws charts, slow waits."
 CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "logging": {}}
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 META = "io.modelcontextprotocol/"
@@ -44,7 +44,7 @@ class Refusal(Exception):
 
 
 class DemoRequest:
-    """A running request; everything written for it goes through this object, so that nothing follows a cancellation."""
+    """A running request. All messages for it are written by this object, so that none follows a cancellation."""
 
     def __init__(self, server: DemoServer, identifier: int | str, params: dict[str, Any], batch: Batch | None) -> None:
         self.server = server
@@ -72,8 +72,8 @@ class DemoRequest:
         """Report progress, if the client sent a progress token."""
         token = self.meta.get("progressToken")
         if isinstance(token, int | str):
-            said = {"message": message} if self.version > "2024-11-05" else {}
-            self.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total, **said})
+            extra = {"message": message} if self.version > "2024-11-05" else {}
+            self.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total, **extra})
 
     def finish(self, **outcome: Any) -> None:
         """Respond with `result=` or `error=`, unless the request is cancelled."""
@@ -83,13 +83,13 @@ class DemoRequest:
                 "_meta": {META + "serverInfo": SERVER_INFO},
                 **outcome["result"],
             }
-        self._leave({"jsonrpc": "2.0", "id": self.id, **outcome})
+        self._close({"jsonrpc": "2.0", "id": self.id, **outcome})
 
     def cancel(self) -> None:
         """Cancel the request; nothing more is sent for it."""
-        self._leave(None)
+        self._close(None)
 
-    def _leave(self, answer: dict[str, Any] | None) -> None:
+    def _close(self, answer: dict[str, Any] | None) -> None:
         with self.server.lock:
             if self.cancelled.is_set() or self.server.requests.pop(self.id, None) is None:
                 return
@@ -119,15 +119,15 @@ class Batch:
 
 
 class DemoServer:
-    """Reads messages and answers them.
+    """Reads requests and responds to them.
 
-    A tool that waits runs in a thread; everything else is done before the next line is read.
+    The tool `slow` runs in a thread; every other request is handled before the next line is read.
 
     Args:
         output: The file descriptor to write to.
         tools: The definitions of the tools.
-        run_tool: Gives a tool's result: name, arguments and request to a `CallToolResult`.
-        offers: The methods for lists, resources, prompts and completion.
+        run_tool: Runs a tool: from its name, arguments and request to a `CallToolResult`.
+        offers: The request handlers for lists, resources, prompts and completion, by method.
     """
 
     def __init__(
@@ -160,37 +160,37 @@ class DemoServer:
         try:
             message: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
-            return self.complain(PARSE_ERROR, f"not JSON: {error}")
+            return self.send_error(PARSE_ERROR, f"not JSON: {error}")
         if not isinstance(message, list):
-            return self.take(message)
+            return self.handle(message)
         items: list[Any] = [*message]
         if self.version != "2025-03-26" or not items:
-            return self.complain(INVALID_REQUEST, "a batch is not allowed here")
+            return self.send_error(INVALID_REQUEST, "a batch is not allowed here")
         batch = Batch(self, sum(isinstance(item, dict) and {"id", "method"} <= item.keys() for item in items))
         for item in items:
-            self.take(item, batch)
+            self.handle(item, batch)
         return None
 
-    def complain(self, code: int, message: str) -> None:
-        """Respond to a message without a usable id, which the schemas allow since 2025-11-25."""
+    def send_error(self, code: int, message: str) -> None:
+        """Send an error response without an id, which the schemas allow since 2025-11-25."""
         sys.stderr.write(f"{SERVER_INFO['name']}: {message}\n")
         if self.version is None or self.version == HANDSHAKE_VERSIONS[-1]:
             with self.lock:
                 self.write({"jsonrpc": "2.0", "error": {"code": code, "message": message}})
 
-    def take(self, item: Any, batch: Batch | None = None) -> None:
+    def handle(self, item: Any, batch: Batch | None = None) -> None:
         """Handle a request or a cancellation; responses are ignored, since this server sends no requests."""
         message = as_object(item)
         params = as_object(message.get("params", {})) if message else None
         if message is None or params is None:
-            return self.complain(INVALID_REQUEST, "not a JSON-RPC message")
+            return self.send_error(INVALID_REQUEST, "not a JSON-RPC message")
         method, identifier = message.get("method"), message.get("id")
         if not isinstance(method, str):
             return None
         if "id" not in message:
             return self.cancel(params.get("requestId")) if method == "notifications/cancelled" else None
         if not is_id(identifier):
-            return self.complain(INVALID_REQUEST, "the id of a request is a string or an integer")
+            return self.send_error(INVALID_REQUEST, "the id of a request is a string or an integer")
         request = self.requests[identifier] = DemoRequest(self, identifier, params, batch)
         try:
             result = self.dispatch(request, method)
@@ -204,7 +204,7 @@ class DemoServer:
             request.cancel()
 
     def dispatch(self, request: DemoRequest, method: str) -> dict[str, Any] | None:
-        """The result, or None if it follows later."""
+        """Run the handler of a request, and return its result; None if the response follows later."""
         if request.stateless:
             check_envelope(request.meta)
         elif self.version is None and method not in ("initialize", "ping"):
@@ -241,7 +241,7 @@ class DemoServer:
         return {}
 
     def call_tool(self, request: DemoRequest) -> dict[str, Any] | None:
-        """Run a tool; a slow one in a thread."""
+        """Run a tool; `slow` in a thread."""
         name, arguments = request.params.get("name"), request.params.get("arguments", {})
         if not isinstance(name, str) or all(tool["name"] != name for tool in self.tools):
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {name}")
@@ -265,10 +265,10 @@ class DemoServer:
         try:
             request.finish(result=self.tool_result(name, request, arguments))
         except BrokenPipeError:
-            return  # nobody reads us any more
+            return  # the client has exited
 
     def close(self) -> None:
-        """Shut down: cancel waiting requests and give the others a moment."""
+        """Shut down: cancel all requests, and wait up to `SHUTDOWN_TIMEOUT` for their threads."""
         for request in list(self.requests.values()):
             request.cancel()
         end = time.monotonic() + SHUTDOWN_TIMEOUT
@@ -292,7 +292,7 @@ def check_envelope(meta: dict[str, Any]) -> None:
 
 
 def check_level(level: Any) -> str:
-    """Return the value if it is a log level, else None."""
+    """Return the value if it is a log level, else refuse the request."""
     if level not in LEVELS:
         raise Refusal(INVALID_PARAMS, f"no such log level: {level}")
     return level

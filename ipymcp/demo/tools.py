@@ -38,7 +38,7 @@ Gentoo Biscoe 49.7,16.2,221,5350,m,7 45.1,15.0,212,4850,f,8 51.6,15.6,219,5475,m
 Gentoo Biscoe 48.5,15.4,221,5700,m,8 46.8,14.6,214,4750,f,9
 """
 """Invented data of the three penguin species of the Palmer archipelago: species, island, then for each bird the
-measurements, sex and the last digit of the year."""
+measurements, the sex and the last digit of the year, separated by commas."""
 
 
 class Failure(Exception):
@@ -108,7 +108,7 @@ def fail(request: DemoRequest, message: str) -> dict[str, Any]:
 
 
 def slow(request: DemoRequest, seconds: float, steps: int) -> dict[str, Any]:
-    """Take `seconds` in `steps`, reporting each."""
+    """Wait for `seconds`, and report progress `steps` times."""
     request.log("info", f"taking {seconds:g} s in {steps} steps")
     start = time.monotonic()
     for step in range(1, steps + 1):
@@ -135,7 +135,7 @@ def query(request: DemoRequest, table: str, limit: int, where: str = "") -> dict
     """Select rows by a condition that SQLite evaluates."""
     import sqlite3
 
-    # The newline ends a comment in the condition, which would else swallow the bracket and the limit.
+    # The newline ends a comment in the condition, which would otherwise hide the bracket and the limit.
     sql = f"SELECT * FROM {table}" + (f" WHERE ({where}\n)" if where.strip() else "") + f" LIMIT {limit}"
     request.log("info", sql.replace("\n)", ")"))
     database = sqlite3.connect(":memory:")
@@ -225,21 +225,21 @@ TOOLS: list[dict[str, Any]] = [
         "Query a table",
         "Rows of a small table that match a condition. The table `penguins` has one row for each bird: species "
         "(Adelie, Chinstrap, Gentoo), island (Biscoe, Dream, Torgersen), bill_length_mm, bill_depth_mm, "
-        "flipper_length_mm, body_mass_g, sex (male, female), year. What was not recorded is null.",
+        "flipper_length_mm, body_mass_g, sex (male, female), year. Values that were not recorded are null.",
         ["table"],
         table={"type": "string", "enum": ["penguins"], "description": "Which table."},
         where={
             "type": "string",
             "description": "A condition in SQL, such as island = 'Dream' AND body_mass_g > 4000. All rows if left out.",
         },
-        limit=number("integer", "At most so many rows.", 1, 1000, 10),
+        limit=number("integer", "The maximum number of rows.", 1, 1000, 10),
     )
     | {
         "outputSchema": {
             "type": "object",
             "properties": {
                 "rows": {"type": "array", "items": ROW, "description": "The matching rows."},
-                "count": {"type": "integer", "description": "How many rows these are."},
+                "count": {"type": "integer", "description": "The number of these rows."},
             },
             "required": ["rows", "count"],
         }
@@ -275,14 +275,14 @@ TOOLS: list[dict[str, Any]] = [
         "Fail",
         "Always answers with an error, to see what that looks like.",
         [],
-        message={"type": "string", "default": "This tool always fails.", "description": "What the error says."},
+        message={"type": "string", "default": "This tool always fails.", "description": "The message of the error."},
     ),
     describe(
         "echo",
         "Echo a text",
-        "Gives the text back unchanged.",
+        "Returns the text unchanged.",
         ["text"],
-        text={"type": "string", "description": "What to give back."},
+        text={"type": "string", "description": "The text to return."},
     ),
 ]
 RUN: dict[str, Callable[..., dict[str, Any]]] = {"query": query, "plot": plot, "slow": slow, "fail": fail, "echo": echo}

@@ -1,1 +1,1 @@
-"""Questions to the user at a prompt."""
+"""Questions to the user: their records, their forms, and the prompts of a terminal."""

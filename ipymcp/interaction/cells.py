@@ -1,14 +1,16 @@
-"""The notebook's cells, as the page that shows them reads and changes them."""
+"""The notebook's cells, which are read and changed by the page that shows the notebook."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Meta, Struct
 
 CellAction: TypeAlias = Literal["read", "insert", "edit"]
 CellType: TypeAlias = Literal["code", "markdown", "raw"]
 _MAX_LENGTH = 1_000_000
+NO_PAGE: Final = "no page of JupyterLab or Notebook 7 is connected, so the notebook's cells cannot be accessed"
+"""The message of an error."""
 
 
 class Cell(Struct, frozen=True):
@@ -20,7 +22,7 @@ class Cell(Struct, frozen=True):
     outputs: Annotated[str, Meta(max_length=_MAX_LENGTH)] = ""
     """The text of its outputs."""
     is_running: bool = False
-    """Whether it runs, or waits to."""
+    """Whether it is running or queued."""
 
 
 class NotebookCells(Protocol):
@@ -33,9 +35,9 @@ class NotebookCells(Protocol):
 
         Args:
             do: The action.
-            cell: The id of the cell to edit, or to insert below; empty to insert below the cell that runs.
+            cell: The id of the cell to edit, or below which to insert; empty to insert below the running cell.
             source: The new source.
-            was: The source that the edited cell has.
+            was: The source of the cell to edit as it was read; a cell that has changed since is not edited.
             type: The type of a new cell.
 
         Returns:

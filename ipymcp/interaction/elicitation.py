@@ -1,7 +1,7 @@
-"""Elicitation: questions of servers, and their answers by the user or an `on_elicitation` function.
+"""Elicitation: questions of servers, answered by the user or by an `on_elicitation` function.
 
-Source: MCP 2025-11-25 and 2026-07-28, client/elicitation. Response actions: `accept` carries content that fits the
-requested schema, `decline` and `cancel` carry none.
+Source: MCP 2025-11-25 and 2026-07-28, client/elicitation. Response actions: `accept` has content that matches the
+requested schema, `decline` and `cancel` have none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ipymcp.argument_checks import is_async
 from ipymcp.errors import ArgumentError
-from ipymcp.interaction.forms import CannotDraw
+from ipymcp.interaction.forms import UnsupportedForm
 from ipymcp.interaction.questions import (
     NOT_ANSWERED,
     Action,
@@ -83,7 +83,7 @@ class FormQuestion(_ServerQuestion, frozen=True):
         """Show the form."""
         try:
             reply = show(FormPage(self.server, f"{self._origin} asks for your input", self.message, dict(self.schema)))
-        except CannotDraw as error:
+        except UnsupportedForm as error:
             return ElicitationAnswer("decline", note=f"a form that cannot be shown: {error}")
         return ElicitationAnswer(reply.action or "cancel", reply.content)
 
@@ -123,7 +123,7 @@ Elicitation: TypeAlias = FormQuestion | UrlQuestion
 
 
 def read_elicitation(server: str, tool: str | None, params: Mapping[str, Any]) -> Elicitation | ElicitationAnswer:
-    """Read a server's request: the question, or the answer to a request that the user is not to see."""
+    """Read a server's request. Returns the question, or the answer to a request that must not be shown to the user."""
     message = str(params.get("message") or "")
     if params.get("mode") == "url":
         url = str(params.get("url") or "")
@@ -137,8 +137,8 @@ def read_elicitation(server: str, tool: str | None, params: Mapping[str, Any]) -
 # -- answers of functions ---------------------------------------------------------------------------------------------
 
 
-def answering(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap a user's function so that it returns a checked `ElicitationAnswer`."""
+def checked_handler(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a user's `on_elicitation` function so that it returns a checked `ElicitationAnswer`."""
     if is_async(function):
 
         @functools.wraps(function)
@@ -188,7 +188,7 @@ def _checked(values: dict[str, Any], question: FormQuestion) -> dict[str, Any]:
     try:
         return ToolSchema(schema, server=question.server, tool=question.tool or "").check(values)
     except ArgumentError as error:
-        raise ArgumentError(f"on_elicitation returned values that do not fit: {error.message}") from None
+        raise ArgumentError(f"on_elicitation returned values that do not match the schema: {error.message}") from None
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:

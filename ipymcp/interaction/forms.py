@@ -1,4 +1,4 @@
-"""Elicitation forms: fields read from a schema, values read from typed text.
+"""Elicitation forms: reading the fields from a schema, and the values from typed text.
 
 Source: MCP 2025-11-25 and 2026-07-28, client/elicitation, requested schema.
 """
@@ -37,7 +37,8 @@ def read_choice(
         prompt: The prompt.
         choices: The other names of each choice.
         default: The choice for an empty line; None to require an answer.
-        read: Shows the prompt and returns the typed line; by default `input`, which a kernel replaces.
+        read: Shows the prompt and returns the typed line; by default `input`, looked up at each call, since a kernel
+            replaces it.
 
     Returns:
         The name of the choice.
@@ -60,8 +61,8 @@ _MAX_FIELDS = 50
 _MAX_CHOICES = 200
 
 
-class CannotDraw(Exception):
-    """The schema asks for values that a form cannot provide."""
+class UnsupportedForm(Exception):
+    """The schema asks for values that no form can provide."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -86,36 +87,36 @@ class Field(msgspec.Struct, frozen=True):
     minimum: float | None = None
     """The minimum of a number, of the length of a text, or of the number of choices."""
     maximum: float | None = None
-    """The maximum of the same."""
+    """The maximum of the same quantity."""
 
     @property
-    def wanted(self) -> str:
+    def expected_input(self) -> str:
         """A short description of the accepted input."""
         if self.kind == "boolean":
             return "y/n"
         word = {"integer": "a whole number", "number": "a number", "choice": "one of them", "choices": ""}
-        what = _FORMATS[self.format][0] if self.format in _FORMATS else word.get(self.kind, "")
+        type_ = _FORMATS[self.format][0] if self.format in _FORMATS else word.get(self.kind, "")
         is_any = self.kind == "string" and self.maximum is None and (self.minimum or 0) <= 1
-        return ", ".join(part for part in (what, "" if is_any else self._range) if part)
+        return ", ".join(part for part in (type_, "" if is_any else self._range) if part)
 
-    def read(self, text: str) -> Any:
+    def parse(self, text: str) -> Any:
         """Parse typed text.
 
         Raises:
-            ValueError: The text is not accepted; the message says what is.
+            ValueError: The text is not accepted; the message describes the expected input.
         """
         match self.kind:
             case "string":
-                return self._text(text)
+                return self._parse_string(text)
             case "boolean":
-                return _flag(text)
+                return _parse_boolean(text)
             case "choice":
-                return self._choice(text)
+                return self._parse_choice(text)
             case "choices":
-                picked = [self._choice(part.strip()) for part in text.split(",") if part.strip()]
-                return self._within(list(dict.fromkeys(picked)), len(set(picked)))
+                picked = [self._parse_choice(part.strip()) for part in text.split(",") if part.strip()]
+                return self._in_range(list(dict.fromkeys(picked)), len(set(picked)))
             case "integer" | "number":
-                return self._number(text)
+                return self._parse_number(text)
 
     def problem(self, value: object) -> str | None:
         """The error message for a value that does not match the field's `format`; None if it matches."""
@@ -124,7 +125,7 @@ class Field(msgspec.Struct, frozen=True):
         wanted, check = _FORMATS[self.format]
         return None if check(value) else f"expected {wanted}"
 
-    def takes(self, value: object) -> bool:
+    def accepts(self, value: object) -> bool:
         """Whether a value, such as the server's default, has the field's type."""
         values = {choice.value for choice in self.choices}
         match self.kind:
@@ -139,21 +140,21 @@ class Field(msgspec.Struct, frozen=True):
             case "integer" | "number":
                 return isinstance(value, int | float) and not isinstance(value, bool)
 
-    def _text(self, text: str) -> str:
+    def _parse_string(self, text: str) -> str:
         if (problem := self.problem(text)) is not None:
             raise ValueError(problem)
-        return self._within(text, len(text))
+        return self._in_range(text, len(text))
 
-    def _number(self, text: str) -> int | float:
+    def _parse_number(self, text: str) -> int | float:
         try:
             value = int(text) if self.kind == "integer" or re.fullmatch(r"[+-]?\d+", text) else float(text)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
             raise ValueError("expected a whole number" if self.kind == "integer" else "expected a number")
-        return self._within(value, value)
+        return self._in_range(value, value)
 
-    def _choice(self, text: str) -> str:
+    def _parse_choice(self, text: str) -> str:
         exact = {choice.title: choice.value for choice in self.choices}
         exact.update({choice.value: choice.value for choice in self.choices})
         folded = {name.casefold(): value for name, value in exact.items()}
@@ -163,7 +164,7 @@ class Field(msgspec.Struct, frozen=True):
             return self.choices[int(text) - 1].value
         raise ValueError(f"expected a number from 1 to {len(self.choices)}, or one of the names")
 
-    def _within(self, value: Any, size: float) -> Any:
+    def _in_range(self, value: Any, size: float) -> Any:
         if (self.minimum is not None and size < self.minimum) or (self.maximum is not None and size > self.maximum):
             raise ValueError(f"expected {self._range}")
         return value
@@ -188,14 +189,14 @@ def read_form(schema: Mapping[str, Any]) -> list[Field]:
     """The fields of a requested schema, in the schema's order.
 
     Raises:
-        CannotDraw: The schema is not a flat object of strings, numbers, booleans and enumerations.
+        UnsupportedForm: The schema is not a flat object of strings, numbers, booleans and enumerations.
     """
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
-        raise CannotDraw("the schema is not an object's")
+        raise UnsupportedForm("the schema is not that of an object")
     fields = cast("Mapping[str, object]", properties)
     if len(fields) > _MAX_FIELDS:
-        raise CannotDraw(f"it has more than {_MAX_FIELDS} fields")
+        raise UnsupportedForm(f"it has more than {_MAX_FIELDS} fields")
     needed = cast("list[object]", required) if isinstance(required, list) else []
     return [_field(name, _simple(name, part, schema), name in needed) for name, part in fields.items()]
 
@@ -203,9 +204,9 @@ def read_form(schema: Mapping[str, Any]) -> list[Field]:
 def format_errors(
     schema: object, value: object, root: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The paths and errors of texts whose `format` (email address, URI, date, date-time) is wrong, nested ones, too.
+    """The paths and errors of strings in a value that do not match their `format` (email, URI, date, date-time).
 
-    JSON Schema calls `format` an annotation, so that other alternatives of a schema, such as `anyOf`, are not searched.
+    In JSON Schema `format` is an annotation, and validators ignore it. Alternatives, such as `anyOf`, are not searched.
 
     Args:
         schema: The schema of the value.
@@ -217,7 +218,7 @@ def format_errors(
     root = schema if root is None else root
     try:
         plain = _simple("", schema, root)
-    except CannotDraw:
+    except UnsupportedForm:
         return
     if isinstance(value, str):
         wanted, check = _FORMATS.get(str(plain.get("format")), ("", None))
@@ -254,13 +255,13 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
         maximum=_number_or_none(schema.get(upper)),
     )
     default = schema.get("default")
-    return msgspec.structs.replace(field, default=default) if field.takes(default) else field
+    return msgspec.structs.replace(field, default=default) if field.accepts(default) else field
 
 
 def _simple(name: str, schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A property's schema with `$ref` resolved and a nullable `anyOf` unwrapped, as generators write them."""
+    """A property's schema with the `$ref` and the nullable `anyOf` resolved that schema generators write."""
     if not isinstance(schema, Mapping):
-        raise CannotDraw(f"the schema of {name!r} is not an object")
+        raise UnsupportedForm(f"the schema of {name!r} is not an object")
     plain = cast("Mapping[str, Any]", schema)
     reference = plain.get("$ref")
     if isinstance(reference, str):
@@ -268,7 +269,7 @@ def _simple(name: str, schema: object, root: Mapping[str, Any]) -> Mapping[str, 
         defined = root.get(kept.removeprefix("#/")) if kept in ("#/$defs", "#/definitions") else None
         found: object = cast("Mapping[str, Any]", defined).get(target) if isinstance(defined, Mapping) else None
         if not isinstance(found, Mapping) or "$ref" in found:
-            raise CannotDraw(f"{name!r} refers to {reference!r}")
+            raise UnsupportedForm(f"{name!r} refers to {reference!r}")
         return {**cast("Mapping[str, Any]", found), **{key: plain[key] for key in plain if key != "$ref"}}
     alternatives = plain.get("anyOf")
     if isinstance(alternatives, list):
@@ -286,14 +287,14 @@ def _kind(name: str, schema: Mapping[str, Any]) -> tuple[Kind, tuple[Choice, ...
         choices = _choices(cast("Mapping[str, Any]", items), "anyOf") if isinstance(items, Mapping) else ()
         if choices:
             return "choices", choices
-        raise CannotDraw(f"{name!r} is a list of other things than the values of an enumeration")
+        raise UnsupportedForm(f"{name!r} is a list whose items are not the values of an enumeration")
     if kind in ("string", None):
         choices = _choices(schema, "oneOf")
         if choices:
             return "choice", choices
     if kind in ("string", "number", "integer", "boolean"):
         return cast("Kind", kind), ()
-    raise CannotDraw(f"{name!r} is {'an object' if kind == 'object' else f'of the type {kind!r}'}")
+    raise UnsupportedForm(f"{name!r} is {'an object' if kind == 'object' else f'of the type {kind!r}'}")
 
 
 def _choices(schema: Mapping[str, Any], titled: str) -> tuple[Choice, ...]:
@@ -313,7 +314,7 @@ def _choices(schema: Mapping[str, Any], titled: str) -> tuple[Choice, ...]:
     return tuple(Choice(str(value), str(title)) for value, title in pairs)
 
 
-def _flag(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     folded = text.casefold()
     if folded not in (*YES, *NO):
         raise ValueError("expected y or n")
@@ -356,5 +357,5 @@ _FORMATS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "email": ("an email address", _is_email),
     "uri": ("an address, such as https://host/path", _is_uri),
     "date": ("a date, such as 2026-07-28", _is_date),
-    "date-time": ("a moment, such as 2026-07-28T09:30:00Z", _is_timestamp),
+    "date-time": ("a timestamp, such as 2026-07-28T09:30:00Z", _is_timestamp),
 }

@@ -1,8 +1,8 @@
 """Questions to the user as records, and the interface of the front ends that ask them.
 
-A question shows one page or several, one after the other, and turns the replies into its answer. A front end (panel,
-cell form, terminal) only shows pages, so a new kind of question is one subclass of `Question`; a front end changes only
-for a new kind of page.
+A question shows one or several pages, one after the other, and converts the replies to its answer. A front end (panel,
+cell form, terminal) only shows pages, so a new kind of question needs one subclass of `Question`, and front ends change
+only for a new kind of page.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ NOT_ANSWERED: Final = DECISIONS[None]
 _MAX_SUMMARY: Final = 300
 """Characters of the question, and of the answer, in a summary."""
 _MAX_COUNT: Final = 1_000
-"""Servers, and secrets, in a reply."""
-_PASTE: Final = {
+"""Maximum number of servers, and of secrets, in a reply."""
+_REDIRECT_URL_SCHEMA: Final = {
     "type": "object",
     "properties": {"address": {"type": "string", "title": "The address the browser ended at", "minLength": 1}},
     "required": ["address"],
@@ -79,11 +79,11 @@ def domain(url: str) -> str:
     return host if plain == host else f"{host} ({plain})"
 
 
-def beforehand(tool: str, *, is_doubted: bool = False) -> str:
-    """The ways to allow a model the calls of `server.tool` where no one can be asked.
+def permission_hint(tool: str, *, is_doubted: bool = False) -> str:
+    """How to allow a model's calls of a tool where no one can be asked, as the beginning of a hint.
 
     Args:
-        tool: The tool.
+        tool: The tool, as `server.tool`.
         is_doubted: Whether the model has read untrusted content.
     """
     pattern = escape(tool)
@@ -116,7 +116,7 @@ class InvalidFields(Exception):
 
 
 class QuestionPage(Struct, frozen=True, tag_field="type", omit_defaults=True):
-    """The content that a front end shows at a time, and that the user replies to."""
+    """One page of a question: the content that a front end shows at once, and that the user replies to."""
 
     server: str
     """The name of the server that the question is about; empty for several."""
@@ -131,7 +131,7 @@ class QuestionPage(Struct, frozen=True, tag_field="type", omit_defaults=True):
             ValueError: This is not a reply to this page.
         """
         if reply.action is None:
-            raise ValueError("an answer's 'action' is accept, decline or cancel")
+            raise ValueError("an answer's 'action' must be accept, decline or cancel")
         return PageReply(reply.action)
 
 
@@ -142,7 +142,7 @@ class FormPage(QuestionPage, frozen=True, tag="fill"):
     """The JSON Schema of an object."""
 
     def read(self, reply: PageReply) -> PageReply:
-        """Check the action, and the values if it is `accept`; passwords are masked from now on."""
+        """Check the action, and the values if it is `accept`. Passwords are added to the masked secrets."""
         from ipymcp.interaction.forms import format_errors
         from ipymcp.schema.tool_schema import ToolSchema
 
@@ -181,9 +181,9 @@ class ApprovalPage(QuestionPage, frozen=True, tag="approve"):
     """The key of the card in a cell's output that shows the page; empty for none."""
 
     def read(self, reply: PageReply) -> PageReply:
-        """Check that the answer is among those of the page, and arguments that the user changed."""
+        """Check the answer, and the arguments if the user changed them."""
         if reply.answer not in self.answers:
-            raise ValueError(f"an answer is one of {', '.join(self.answers)}")
+            raise ValueError(f"the answer must be one of {', '.join(self.answers)}")
         if reply.content is None:
             return PageReply(answer=reply.answer)
         call, *others = self.calls
@@ -204,9 +204,9 @@ class TrustPage(QuestionPage, frozen=True, tag="trust"):
     candidates: tuple[Candidate, ...]
 
     def read(self, reply: PageReply) -> PageReply:
-        """Check that servers are given, perhaps none."""
+        """Check that the reply has a list of servers, which may be empty."""
         if reply.servers is None:
-            raise ValueError("an answer's 'servers' is a list of names")
+            raise ValueError("an answer's 'servers' must be a list of names")
         return PageReply(servers=reply.servers, secrets=reply.secrets)
 
 
@@ -268,15 +268,15 @@ class WantedCall(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The caller's wish as a plain sentence, without a full stop."""
+        """The caller and the call as a sentence, without a full stop."""
         if self.caller == "server":
             return f"The server {self.server} wants to use your model"
-        wish = "run code in this notebook" if self.code else f"run {self.server}.{self.tool}"
-        return f"{_CALLERS[self.caller]} {wish}{self.times}"
+        action = "run code in this notebook" if self.code else f"run {self.server}.{self.tool}"
+        return f"{_CALLERS[self.caller]} {action}{self.times}"
 
     @property
     def times(self) -> str:
-        """The number of calls after the name of the tool; empty for one."""
+        """The number of calls, as a suffix of the tool's name; empty for one call."""
         return "" if self.count == 1 else f" {self.count:,} times" if self.count else " for every row"
 
 
@@ -290,7 +290,7 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
     card: str = ""
     """The key of the card with the question in a cell's output; empty for none."""
     edits: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Receives the arguments of the call, if the user allows it once with others."""
+    """Receives the new arguments if the user edits them and allows the call once."""
 
     def ask(self, show: Show) -> ApprovalAnswer | None:
         """Show the calls."""
@@ -308,12 +308,12 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
         title = calls[0].sentence if len(calls) == 1 else f"{sum(one.count for one in calls):,} calls need your consent"
         reply = show(ApprovalPage(calls[0].server, title, "", calls, self.answers, self.card))
         if reply.content is not None:
-            own, masked = self.calls[0].arguments, calls[0].arguments
+            original, masked = self.calls[0].arguments, calls[0].arguments
             edited = {
-                name: own[name] if name in own and value == masked.get(name) else value
+                name: original[name] if name in original and value == masked.get(name) else value
                 for name, value in reply.content.items()
-            }  # what was shown masked and left alone is sent as it was
-            if edited != own:
+            }  # a value that was shown masked and not edited keeps its secret
+            if edited != original:
                 self.edits.append(edited)
         return reply.answer
 
@@ -362,7 +362,7 @@ class TrustQuestion(Question[TrustAnswer | None], frozen=True):
     """The reason for the question: a project's file, or the user's own file that changed."""
     candidates: tuple[Candidate, ...]
     left_out: str = ""
-    """A line about servers that are not shown and that no answer allows."""
+    """A line about servers that are not shown, and that no answer allows to run."""
     is_strangers: bool = False
     """Whether the file is from someone else: nothing in it is masked, even if it equals a secret of the user."""
 
@@ -392,9 +392,9 @@ class TrustQuestion(Question[TrustAnswer | None], frozen=True):
     def summary(self, answer: TrustAnswer | None) -> str:
         """The servers that may run and those that may not."""
         agreed = answer.servers if answer is not None else frozenset[str]()
-        refused = [one.name for one in self.candidates if one.name not in agreed]
+        denied = [one.name for one in self.candidates if one.name not in agreed]
         parts = [f"yes: {', '.join(sorted(agreed))}"] if agreed else []
-        parts += [f"no: {', '.join(refused)}"] if refused else []
+        parts += [f"no: {', '.join(denied)}"] if denied else []
         return summarized(f"May servers of {self.file} run?", NOT_ANSWERED if answer is None else " · ".join(parts))
 
 
@@ -409,7 +409,7 @@ class RedirectWaiter(Protocol):
 class LoginQuestion(Question[str | None], frozen=True):
     """A request to log in to a server in a browser.
 
-    The answer is the empty string after the redirect, the redirect URL if the user pasted it, or None if the user
+    The answer is the redirect URL if the user pasted it, an empty string if the redirect arrived, or None if the user
     refuses.
     """
 
@@ -447,7 +447,9 @@ class LoginQuestion(Question[str | None], frozen=True):
 
     def _paste(self, show: Show, title: str) -> str | None:
         message = "Log in, then paste the address here."
-        while address := (show(FormPage(self.server, title, message, _PASTE)).content or {}).get("address"):
+        while address := (show(FormPage(self.server, title, message, _REDIRECT_URL_SCHEMA)).content or {}).get(
+            "address"
+        ):
             error = self.paste_error(address)
             if not error:
                 return address
@@ -485,18 +487,18 @@ class Card(Protocol):
         """The number of the call within the model's answer."""
         ...
 
-    def asks(self, key: str) -> None:
+    def show_question(self, key: str) -> None:
         """Show that the user is being asked about the call.
 
         Args:
-            key: The key of the card with the question: the last one of several calls in one question.
+            key: The key of the card that shows the question: the last of the cards of the question's calls.
         """
         ...
 
-    def sends(self, arguments: Mapping[str, Any]) -> None:
-        """Note the arguments that the tool is sent, by its own names."""
+    def set_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """Show these arguments, by their exact names, in place of those that the model sent."""
         ...
 
-    def answered(self, answer: ApprovalAnswer | None) -> None:
+    def show_answer(self, answer: ApprovalAnswer | None) -> None:
         """Show the user's answer; None if there was none."""
         ...

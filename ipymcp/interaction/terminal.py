@@ -11,7 +11,7 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from ipymcp.interaction.forms import MISSING, NO, YES, CannotDraw, Field, read_choice, read_form
+from ipymcp.interaction.forms import MISSING, NO, YES, Field, UnsupportedForm, read_choice, read_form
 from ipymcp.interaction.questions import Action, ApprovalPage, FormPage, InvalidFields, LinkPage, PageReply, TrustPage
 from ipymcp.masking import masks
 from ipymcp.protocol import types
@@ -24,36 +24,40 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import A, Candidate, LoginQuestion, Question, QuestionPage
 
 
-class Printed(io.StringIO):
+class CapturedStdout(io.StringIO):
     """A replacement for standard output that captures printed text.
 
     Args:
-        screen: The replaced stream.
+        original: The replaced stream.
     """
 
-    def __init__(self, screen: TextIO) -> None:
+    def __init__(self, original: TextIO) -> None:
         super().__init__()
-        self.screen = screen
+        self.original = original
 
 
 @contextlib.contextmanager
-def on_screen() -> Generator[None]:
-    """Print to the user even while the output of a model's code is captured for the model."""
+def uncaptured_stdout() -> Generator[None]:
+    """Print to the user, even while the output of a model's code is captured for the model."""
     output = sys.stdout
-    with contextlib.redirect_stdout(output.screen) if isinstance(output, Printed) else contextlib.nullcontext():
+    with (
+        contextlib.redirect_stdout(output.original) if isinstance(output, CapturedStdout) else contextlib.nullcontext()
+    ):
         yield
 
 
 _MAX_VALUE = 2_000
-_MAX_TEXT = 4000
+"""Characters shown of an argument."""
+_MAX_TEXT = 4_000
+"""Characters shown of a server's message."""
 _MAX_LABEL = 80
-_LEAVE_OUT = "-"
+_OMIT = "-"
 _COMMANDS: Final[dict[str, Action]] = {"!decline": "decline", "!cancel": "cancel"}
 _REDIRECT_TIMEOUT = 3.0
 """Seconds to wait for the redirect after the user confirmed the login."""
 NO_INPUT_ERRORS = (EOFError, NotImplementedError, OSError, RuntimeError)
-"""Errors of reading if no one can answer; a kernel's `StdinNotImplementedError` is a `NotImplementedError`."""
-_MEANINGS = {
+"""Errors of `input` if no one can answer; a kernel's `StdinNotImplementedError` is a `NotImplementedError`."""
+_ANSWER_LABELS = {
     "once": "once",
     "answer": "answer (the rest of this answer)",
     "server": "server (all of its tools that are not denied, in this notebook)",
@@ -85,7 +89,7 @@ class TerminalPrompts:
         except ValueError:  # closed
             return False
 
-    @on_screen()
+    @uncaptured_stdout()
     def ask(self, question: Question[A]) -> A:
         """Ask a question at prompts."""
         try:
@@ -116,13 +120,13 @@ def _show_form(page: FormPage) -> PageReply:
     """Ask for each value in turn."""
     try:
         fields = read_form(page.schema)
-    except CannotDraw as error:
+    except UnsupportedForm as error:
         _print(f"{page.server} asked for a form that cannot be shown; declined ({error})")
         raise
     _print(f"{page.title}:")
     _quote(page.message)
     _print(_rules(fields))
-    return PageReply("accept", _fill(fields))
+    return PageReply("accept", _read_values(fields))
 
 
 def _show_link(page: LinkPage) -> PageReply:
@@ -153,7 +157,9 @@ def _show_login(page: LinkPage, login: LoginQuestion) -> PageReply:
         elif login.redirected is not None and login.redirected.wait(_REDIRECT_TIMEOUT):
             return PageReply("accept", {"address": ""})
         else:
-            _print("The browser has not come back here. Enter once it has, or paste the address it shows · !cancel")
+            _print(
+                "The redirect has not arrived here. Enter once it has, or paste the address the browser shows · !cancel"
+            )
 
 
 def _show_approval(page: ApprovalPage) -> PageReply:
@@ -165,13 +171,13 @@ def _show_approval(page: ApprovalPage) -> PageReply:
             _print_unmasked(f"  {_line(line)}")
         if call.count != 1:
             _print_unmasked("  the arguments of the first call:")
-        for line in _code(call.code) if call.code else _arguments(call.arguments):
+        for line in _numbered_lines(call.code) if call.code else _arguments(call.arguments):
             _print_unmasked(f"  │ {line}")
         if call.samples:
             _print_unmasked("  some of the others:")
         for sample in call.samples:
             _print_unmasked(f"  │ {_shortened(types.encode(sample).decode())}")
-    _print_unmasked(" · ".join(_MEANINGS[answer] for answer in page.answers))
+    _print_unmasked(" · ".join(_ANSWER_LABELS[answer] for answer in page.answers))
     prompt = "allow? [no] " if len(page.calls) == 1 else f"allow these {len(page.calls)}? [no] "
     choices = {answer: _ABBREVIATIONS.get(answer, ()) for answer in page.answers}
     if page.calls[0].schema is not None and len(page.calls) == 1:
@@ -179,12 +185,12 @@ def _show_approval(page: ApprovalPage) -> PageReply:
         choices |= {"edit": ()}
     typed = read_choice(prompt, choices, "no")
     if typed == "edit":
-        return _edited(page)
+        return _edit_arguments(page)
     return PageReply(answer=next(answer for answer in (*page.answers, "no") if answer == typed))
 
 
-def _edited(page: ApprovalPage) -> PageReply:
-    """Ask for other arguments until they fit the tool's schema; an empty line denies the call."""
+def _edit_arguments(page: ApprovalPage) -> PageReply:
+    """Ask for other arguments until they match the tool's schema; an empty line denies the call."""
     while True:
         text = input("arguments as a JSON object (Enter: deny the call): ").strip()
         if not text:
@@ -245,8 +251,8 @@ def _arguments(arguments: Mapping[str, Any]) -> list[str]:
     return values or ["no arguments"]
 
 
-def _code(code: str) -> list[str]:
-    """All lines of code with their numbers: the user agrees only to visible code."""
+def _numbered_lines(code: str) -> list[str]:
+    """All lines of code with their numbers: nothing is cut, because the user agrees to all of it."""
     lines = visible(code).split("\n")
     return [f"{number:{len(str(len(lines)))}} {line}" for number, line in enumerate(lines, start=1)]
 
@@ -259,7 +265,7 @@ def _shortened(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Untrusted text as one line with visible line breaks, which a shell would interpret."""
+    """Untrusted text on one line. Line breaks stay visible, because a shell would interpret them."""
     return " ".join(one_line(text).split())
 
 
@@ -267,11 +273,11 @@ def _print_unmasked(text: str) -> None:
     print(unmasked_line(text), flush=True)  # noqa: T201 - meant for the cell
 
 
-def _fill(fields: list[Field]) -> dict[str, Any]:
+def _read_values(fields: list[Field]) -> dict[str, Any]:
     while True:
         content: dict[str, Any] = {}
         for field in fields:
-            value = _value(field)
+            value = _read_value(field)
             if value is not MISSING:
                 content[field.name] = value
         if len(fields) == 1:
@@ -280,7 +286,7 @@ def _fill(fields: list[Field]) -> dict[str, Any]:
             return content
 
 
-def _value(field: Field) -> Any:
+def _read_value(field: Field) -> Any:
     """Ask for the value of a field; `MISSING` if the user omits it."""
     if field.description:
         _quote(field.description)
@@ -292,13 +298,13 @@ def _value(field: Field) -> Any:
         text = _read(prompt, hidden=field.format == "password")
         if not text and field.default is not MISSING:
             return field.default
-        if text in ("", _LEAVE_OUT) and not field.required:
+        if text in ("", _OMIT) and not field.required:
             return MISSING
         if not text:
-            _print("  this one is needed" + ('; "" is an empty text' if field.kind == "string" else ""))
+            _print("  this value is required" + ('; "" is an empty text' if field.kind == "string" else ""))
             continue
         try:
-            return field.read(_unquoted(text))
+            return field.parse(_unquoted(text))
         except ValueError as error:
             _print(f"  {error}")
 
@@ -321,12 +327,12 @@ def _read(prompt: str, *, hidden: bool = False) -> str:
 def _unquoted(text: str) -> str:
     """Remove the quotes of `"-"`, `"!cancel"` and `""`, which have a meaning without them."""
     inner = text[1:-1]
-    special = inner in ("", _LEAVE_OUT) or inner in _COMMANDS
+    special = inner in ("", _OMIT) or inner in _COMMANDS
     return inner if len(text) >= 2 and text[0] == text[-1] == '"' and special else text
 
 
 def _prompt(field: Field) -> str:
-    wanted = "" if field.kind == "choice" else field.wanted
+    wanted = "" if field.kind == "choice" else field.expected_input
     notes = [note for note in (wanted, "" if field.required else "optional") if note]
     default = "" if field.default is MISSING else f" [{_shown(field, field.default)}]"
     about = f" ({', '.join(notes)})" if notes else ""
@@ -345,7 +351,7 @@ def _shown(field: Field, value: Any) -> str:
 def _rules(fields: list[Field]) -> str:
     rules = ["!decline", "!cancel"]
     if any(not field.required for field in fields):
-        rules.insert(0, "- leaves an optional one empty")
+        rules.insert(0, "- omits an optional value")
     if any(field.default is not MISSING for field in fields):
         rules.insert(0, "Enter accepts the value in [ ]")
     return " · ".join(rules)

@@ -1,1 +1,1 @@
-"""The Jupyter server extension: connects panels to kernels, and returns OAuth logins to the kernel that began them."""
+"""The Jupyter server extension: connects panels to kernels, and delivers OAuth logins to the kernels that wait."""

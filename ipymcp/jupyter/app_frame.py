@@ -18,7 +18,7 @@ class AppFrame(RequestHandler):
     """`GET apps/frame`: the document, the same for everyone. It is not a `JupyterHandler`, which reads cookies.
 
     The query names origins that the page may use. The header makes the document's origin opaque wherever it is opened,
-    and only pages of this server may frame it; it has no content of its own.
+    and only pages of this server may frame it; the document has no content of its own.
     """
 
     @allow_unauthenticated
@@ -40,4 +40,4 @@ class AppFrame(RequestHandler):
 
     def _origins(self, kind: str) -> tuple[str, ...]:
         text: str = self.get_query_argument(kind, "") or ""
-        return tuple(found for one in text[:_MAX_LENGTH].split(",") if (found := origin(one)))
+        return tuple(found for part in text[:_MAX_LENGTH].split(",") if (found := origin(part)))

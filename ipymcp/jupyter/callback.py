@@ -63,7 +63,7 @@ class LoginRedirect(APIHandler):
     auth_resource = "ipymcp"
 
     def initialize(self, kernels: Kernels) -> None:
-        """Set what the route provides."""
+        """Store the arguments of the route."""
         self._kernels = kernels
 
     async def prepare(self) -> None:
@@ -91,8 +91,8 @@ class LoginRedirect(APIHandler):
             if reply.get("taken") is True:
                 self._finish(HTTPStatus.OK)
                 return
-        message = "no login of a notebook is waiting for this"
-        self._finish(HTTPStatus.NOT_FOUND, message=message, hint="%mcp start NAME asks again")
+        message = "no notebook is waiting for this login"
+        self._finish(HTTPStatus.NOT_FOUND, message=message, hint="%mcp start NAME begins a new login")
 
     def _parameters(self) -> dict[str, str]:
         try:
@@ -101,7 +101,7 @@ class LoginRedirect(APIHandler):
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise HTTPError(HTTPStatus.BAD_REQUEST, "expected a JSON object of strings") from None
         if not parameters.get("state") or any(len(value) > _MAX_LENGTH for value in parameters.values()):
-            raise HTTPError(HTTPStatus.BAD_REQUEST, "not an answer to a login")
+            raise HTTPError(HTTPStatus.BAD_REQUEST, "not the parameters of an OAuth redirect")
         return parameters
 
     def _finish(self, status: HTTPStatus, **document: str) -> None:

@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-Why = Literal["unknown", "elsewhere", "absent", "foreign", "silent", "ended", "left"]
+Reason = Literal["unknown", "elsewhere", "absent", "foreign", "silent", "ended", "left"]
 
 
 class KernelUnavailable(Exception):
     """The kernel's socket cannot be used.
 
     Args:
-        why: The reason, as a word for programs.
-        message: The reason, for people.
-        hint: What the user can do.
+        reason: The reason as a keyword, from which the relay derives its close code.
+        message: The reason in words.
+        hint: A remedy for the user.
     """
 
-    def __init__(self, why: Why, message: str, hint: str) -> None:
+    def __init__(self, reason: Reason, message: str, hint: str) -> None:
         super().__init__(message)
-        self.why: Why = why
+        self.reason: Reason = reason
         self.message = message
         self.hint = hint
 
     @property
     def document(self) -> dict[str, str]:
         """The fields of the relay's message to a panel."""
-        return {"state": self.why, "message": self.message, "hint": self.hint}
+        return {"state": self.reason, "message": self.message, "hint": self.hint}
 
 
 class Kernels:
@@ -63,7 +63,7 @@ class Kernels:
         """Read and verify the file in which a kernel announces its socket. Blocking.
 
         Raises:
-            KernelUnavailable: There is no socket, or the file or the socket is not the user's and the kernel's own.
+            KernelUnavailable: There is no socket, or the file or the socket was not made by the user's own kernel.
         """
         if kernel_id not in self._manager:
             raise KernelUnavailable("unknown", "this kernel does not run", "start it, or choose another")
@@ -71,7 +71,7 @@ class Kernels:
         connection_file = str(getattr(kernel, "connection_file", ""))
         if not connection_file or not hasattr(os, "getuid"):
             raise KernelUnavailable(
-                "elsewhere", "this server cannot reach the kernel's socket", "the panel in a cell can"
+                "elsewhere", "this server cannot reach the kernel's socket", "use the panel in a cell"
             )
         folders = [*dict.fromkeys([Path(jupyter_runtime_dir()), Path(connection_file).parent])]
         for folder in folders:
@@ -81,10 +81,8 @@ class Kernels:
             raise KernelUnavailable("absent", "ipymcp is not loaded in this kernel", "%load_ext ipymcp")
         found = announced(file)
         if found is not None and not found.is_here:
-            raise KernelUnavailable(
-                "elsewhere", "the kernel runs on another machine", "the panel in a cell can reach it"
-            )
-        if found is None or not _is_of(found, _pid(kernel)):
+            raise KernelUnavailable("elsewhere", "the kernel runs on another machine", "use the panel in a cell")
+        if found is None or not _is_written_by(found, _pid(kernel)):
             raise KernelUnavailable(
                 "foreign", f"ignoring {file}", "the kernel must have written it, and only you may have access to it"
             )
@@ -117,7 +115,7 @@ def _pid(kernel: Any) -> int | None:
     return pid if isinstance(pid, int) and pid > 0 else None
 
 
-def _is_of(found: Announced, pid: int | None) -> bool:
+def _is_written_by(found: Announced, pid: int | None) -> bool:
     """Whether the process or a descendant of it (under `conda run` or `uv run`) wrote the file."""
     import psutil
 
@@ -132,14 +130,14 @@ def _is_of(found: Announced, pid: int | None) -> bool:
 _CHUNK: Final = 65_536
 _MAX_LINE_BYTES: Final = 64_000_000
 _REQUEST_TIMEOUT: Final = 2.0
-_DYING_CHECKS: Final = 25
-_DYING_INTERVAL: Final = 0.02
+_EXIT_CHECKS: Final = 25
+_EXIT_CHECK_INTERVAL: Final = 0.02
 
 
 class KernelConnection:
     """A connection to a kernel's socket.
 
-    It buffers at most two chunks and one unfinished line; what is not read here waits in the kernel.
+    It buffers at most two chunks and one unfinished line; lines that are not read yet stay in the kernel.
     """
 
     def __init__(self, kernel: Announced, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -152,14 +150,14 @@ class KernelConnection:
         """Connect.
 
         Raises:
-            KernelUnavailable: No process listens at the socket, or another process than the kernel.
+            KernelUnavailable: No process listens on the socket, or a process other than the kernel.
         """
         try:
             reader, writer = await asyncio.open_unix_connection(kernel.socket, limit=_CHUNK)
         except OSError:
-            raise await _gone(kernel) from None
-        listener = _listener(writer.get_extra_info("socket"))
-        if listener not in (None, kernel.pid):
+            raise await _closed(kernel) from None
+        peer = _peer_pid(writer.get_extra_info("socket"))
+        if peer not in (None, kernel.pid):
             writer.close()
             raise KernelUnavailable("foreign", "another process serves the kernel's socket", "restart the kernel")
         return cls(kernel, reader, writer)
@@ -189,7 +187,7 @@ class KernelConnection:
                     parts.append(await self._reader.readexactly(longer.consumed))
         except (OSError, EOFError):
             pass
-        raise await _gone(self._kernel)
+        raise await _closed(self._kernel)
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -213,22 +211,22 @@ async def request(kernel: Announced, message: dict[str, Any], kind: str) -> dict
     except TimeoutError:
         raise KernelUnavailable("silent", "the kernel does not answer", "it may be busy: try again") from None
     except (OSError, ValueError):
-        raise await _gone(kernel) from None
+        raise await _closed(kernel) from None
     finally:
         connection.close()
 
 
-async def _gone(kernel: Announced) -> KernelUnavailable:
-    """Why a kernel's socket is closed: a process that dies closes its sockets shortly before it counts as dead."""
-    for _ in range(_DYING_CHECKS):
+async def _closed(kernel: Announced) -> KernelUnavailable:
+    """The error for a closed socket. A process that exits closes its sockets shortly before it counts as dead."""
+    for _ in range(_EXIT_CHECKS):
         if not is_alive(kernel):
             return KernelUnavailable("ended", "the kernel has ended", "restart it")
-        await asyncio.sleep(_DYING_INTERVAL)
+        await asyncio.sleep(_EXIT_CHECK_INTERVAL)
     return KernelUnavailable("left", "the kernel has closed its socket", "%load_ext ipymcp")
 
 
-def _listener(connected: socket.socket) -> int | None:
-    """The id of the process at the other end; None where the system does not tell."""
+def _peer_pid(connected: socket.socket) -> int | None:
+    """The id of the process that listens on a socket; None on systems without `SO_PEERCRED`."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None

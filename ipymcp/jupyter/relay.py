@@ -2,7 +2,8 @@
 
 Messages pass unchanged. Each side is read only after the other has accepted the previous message, so a panel that does
 not read costs one message, two chunks and its socket buffer. The relay's own messages are
-`{"kind": "relay", "state": WHY, "message": …, "hint": …}`; except for `version`, it then closes with that state's code.
+`{"kind": "relay", "state": REASON, "message": …, "hint": …}`; after each of them except `version`, it closes the
+WebSocket with the close code of that state.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from ipymcp.jupyter.kernels import KernelConnection, KernelUnavailable, other_ve
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipymcp.jupyter.kernels import Kernels, Why
+    from ipymcp.jupyter.kernels import Kernels, Reason
 
 
-CODES: Final[Mapping[Why, int]] = {
+CODES: Final[Mapping[Reason, int]] = {
     "foreign": 4403,
     "unknown": 4404,
     "silent": 4408,
@@ -36,7 +37,7 @@ CODES: Final[Mapping[Why, int]] = {
 """The WebSocket's close code for each reason."""
 _UNSUPPORTED_DATA: Final = 1003
 _TIMEOUT: Final = 5.0
-"""For the panel's first message, for the kernel's reply to it, and for the last message to a panel."""
+"""Seconds for the panel's first message, for the kernel's reply to it, and for sending the last message to a panel."""
 _DEFAULT_PING_INTERVAL: Final = 30_000
 """Milliseconds."""
 _MAX_MESSAGE_BYTES: Final = 7_900_000
@@ -49,7 +50,7 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
     auth_resource = "kernels"
 
     def initialize(self, kernels: Kernels) -> None:
-        """Set what the route provides."""
+        """Store the arguments of the route."""
         self._kernels = kernels
         self._connection: KernelConnection | None = None
         self._forwarding: asyncio.Task[None] | None = None
@@ -86,7 +87,7 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
 
     async def open(self, kernel_id: str) -> None:
         """Connect to the kernel, or send the reason why that is impossible and close."""
-        self.set_nodelay(True)  # a reply that follows another message would wait for its acknowledgement
+        self.set_nodelay(True)  # with Nagle's algorithm, a reply would wait until the message before it is acknowledged
         try:
             kernel = await asyncio.to_thread(self._kernels.find, kernel_id)
             if (other := other_version(kernel)) is not None:
@@ -117,7 +118,7 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
         try:
             await self._connection.send(message.replace("\n", " ").replace("\r", " ").encode("utf-8", "replace"))
         except OSError:
-            return  # `_forward` meets and reports the same failure
+            return  # `_forward` gets the same failure and reports it
 
     def on_close(self) -> None:
         """Close the connection to the kernel."""
@@ -148,7 +149,7 @@ class PanelRelay(WebSocketMixin, WebSocketHandler, JupyterHandler):  # pyright: 
                 await self._send(unavailable.document)
         except (WebSocketClosedError, StreamClosedError, TimeoutError):
             pass  # the panel is gone
-        self.close(CODES[unavailable.why], unavailable.message)
+        self.close(CODES[unavailable.reason], unavailable.message)
 
     async def _send(self, document: Mapping[str, str]) -> None:
         await self.write_message(json.dumps({"kind": "relay", **document}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
 from msgspec import Struct
 
 from ipymcp.errors import ArgumentError
-from ipymcp.interaction.questions import DECISIONS, beforehand
+from ipymcp.interaction.questions import DECISIONS, permission_hint
 from ipymcp.llm.prices import dollars
 from ipymcp.masking import masks
 from ipymcp.protocol.types import is_object
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.results.tool_result import ToolResult
 
 
-SHOWN: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
+IMAGE_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """Image types that models accept. Gemini does not accept GIF."""
 _MAX_IMAGE_LENGTH: Final = 5_000_000
 """Base64 characters above which a provider may refuse the whole request."""
@@ -52,23 +52,22 @@ class ToolCallOutcome(Struct, frozen=True):
     value: Any = None
     """The result as a Python value, for the notebook."""
 
-    @property
-    def shown(self) -> list[tuple[str, Image]]:
-        """The images that models accept, with their actual types."""
-        return self.parted(SHOWN)[1]
+    def text_and_images(self, kinds: Sequence[str] = IMAGE_TYPES) -> tuple[str, list[tuple[str, Image]]]:
+        """The text and the images, with placeholders in the text for images that cannot be sent.
 
-    @property
-    def named(self) -> str:
-        """The text, and the names of images that no model accepts."""
-        return self.parted(SHOWN)[0]
+        Args:
+            kinds: The accepted image types.
 
-    def parted(self, kinds: Sequence[str]) -> tuple[str, list[tuple[str, Image]]]:
-        """The text with the names of images that are too large or not of these types, and the other images."""
+        Returns:
+            The text, and the images with their actual types.
+        """
         shown, others = split_images(self.images, kinds)
         return "\n".join(filter(None, [self.text, *map(str, others)])), shown
 
 
-def split_images(images: Iterable[Image], kinds: Sequence[str] = SHOWN) -> tuple[list[tuple[str, Image]], list[Image]]:
+def split_images(
+    images: Iterable[Image], kinds: Sequence[str] = IMAGE_TYPES
+) -> tuple[list[tuple[str, Image]], list[Image]]:
     """Split images into those that models accept, with their actual types, and the others.
 
     Args:
@@ -89,7 +88,7 @@ def read_arguments(value: Any) -> dict[str, Any]:
     """Decode the arguments that a model wrote.
 
     Raises:
-        ArgumentError: They are not a JSON object. The message is for the model.
+        ArgumentError: The value is not a JSON object. The message is for the model.
     """
     if isinstance(value, str):
         try:
@@ -105,7 +104,7 @@ def read_arguments(value: Any) -> dict[str, Any]:
 
 INSERTABLE: Final = "application/vnd.ipymcp.code+json"
 """MIME type of an output that offers code as a new cell: its `code`, or the Python blocks of its Markdown. Only the
-extension of JupyterLab draws it, so that no page made from the notebook has a dead button."""
+JupyterLab extension renders it, so exported notebooks have no button without a function."""
 PYTHON: Final = frozenset({"python", "py", "python3", "ipython", "ipython3"})
 """Languages of code blocks that a cell can run."""
 _MAX_LENGTH = 2_000
@@ -136,7 +135,7 @@ class Usage(Struct, frozen=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    """Input tokens that the provider read from its cache; they are among `input_tokens`."""
+    """Input tokens that the provider read from its cache; they are included in `input_tokens`."""
     dollars: float = 0.0
     """The cost of the requests whose price is known."""
     unpriced: int = 0
@@ -155,8 +154,8 @@ class Usage(Struct, frozen=True):
         counted = f"{_requests(self.requests)}, {self.input_tokens:,} tokens in{cached}, {self.output_tokens:,} out"
         if not self.dollars:
             return counted
-        beside = f" and {_requests(self.unpriced)} of unknown price" if self.unpriced else ""
-        return f"{counted}, about {dollars(self.dollars)}{beside}"
+        unpriced = f" and {_requests(self.unpriced)} of unknown price" if self.unpriced else ""
+        return f"{counted}, about {dollars(self.dollars)}{unpriced}"
 
 
 def _requests(count: int) -> str:
@@ -182,7 +181,7 @@ class ModelCall(Struct):
     card: str = ""
     """The key of the card that shows the call."""
     asked_at: str = ""
-    """The key of the card with the question while the user is asked, which may be another call's; else empty."""
+    """The key of the card with the question, which may be another call's card; empty while the user is not asked."""
     decision: str = ""
     """The user's answer in words."""
     is_refused: bool = False
@@ -192,7 +191,7 @@ class ModelCall(Struct):
     is_cancelled: bool = False
     """Whether the answer was stopped before the call ended."""
     sent: dict[str, Any] | None = None
-    """The arguments that were sent to the tool, by its own names; None if nothing was."""
+    """The arguments that were sent to the tool, by its own names; None if none were sent."""
     is_edited: bool = False
     """Whether the user changed the arguments before the call was made."""
 
@@ -220,15 +219,15 @@ class ModelCall(Struct):
     @property
     def _details(self) -> list[str]:
         """The user's answer, the state in a word, and the duration unless it is too short to matter."""
-        took = f"{self.seconds:.1f} s" if self.seconds >= _MIN_SECONDS else ""
+        duration = f"{self.seconds:.1f} s" if self.seconds >= _MIN_SECONDS else ""
         edited = "you changed the arguments" if self.is_edited else ""
         details: dict[CallState, list[str]] = {
             "running": [],
             "waiting": [_WAITING],
-            "done": [self.decision, edited, took],
-            "failed": [self.decision, edited, "failed", took],
+            "done": [self.decision, edited, duration],
+            "failed": [self.decision, edited, "failed", duration],
             "refused": [self.decision or "refused"],
-            # An interrupt also closes the question, before or after it stops the call.
+            # An interrupt also closes the question, before or after the call is stopped.
             "cancelled": [self.decision if self.decision != DECISIONS[None] else "", "cancelled"],
         }
         return [*filter(None, details[self.state])]
@@ -241,7 +240,7 @@ class ModelCall(Struct):
         code = self.arguments.get("code") if self.tool == "run_python" and is_object(self.arguments) else None
         waits = self.state == "waiting"
         mark, color = _MARKS[self.state]
-        # Mixed with the text's own colour, it is readable on light and dark.
+        # Mixing the colour with that of the text makes it readable on light and dark backgrounds.
         icon = f'<span style="color:color-mix(in srgb, {color} 70%, currentColor)">{mark}</span>' if color else mark
         details = (
             f' <span style="{_MUTED_STYLE}">· {escaped(" · ".join(self._details))}</span>' if self._details else ""
@@ -262,7 +261,7 @@ class ModelCall(Struct):
         return html_members(members) if members else ""
 
     def _result_html(self) -> str:
-        """The result with its images, or else the text that the model got."""
+        """The result with its images, or else the text for the model."""
         shown = ""
         if not self.is_error and isinstance(self.result, DisplayedResult):
             shown = rendering.html(self.result)
@@ -272,7 +271,7 @@ class ModelCall(Struct):
         if self.is_done and not shown and not self.is_cancelled:
             shown = text_html(_shortened(self.text))
         if self.is_refused and self.decision == DECISIONS[None]:
-            shown += f"<small>{escaped(beforehand(self.name))} allows it beforehand</small>"
+            shown += f"<small>{escaped(permission_hint(self.name))} allows it beforehand</small>"
         return shown
 
 
@@ -285,7 +284,7 @@ def read_json_object(value: Any) -> dict[str, Any] | None:
 
 
 def text_html(text: str) -> str:
-    """A text as HTML, as typed."""
+    """A text as HTML, with its line breaks and spaces."""
     return f'<pre style="{_TEXT_STYLE}">{escaped(text)}</pre>'
 
 
@@ -294,15 +293,15 @@ class Answer:
 
     Attributes:
         text: The model's final text.
-        data: The value that `returns` asked for; else None.
+        data: The value of the type `returns`, if it was given; else None.
         calls: The tool calls, in order.
         messages: The conversation so far, as JSON.
         usage: The cost, also in tokens.
         model: The name of the model that answered.
-        thinking: The model's reasoning, as far as its provider gives it.
+        thinking: The model's reasoning, as far as the provider returns it.
         reason: The provider's reason for the end, if it gives one: `stop`, `length` if the answer was cut off, …
         is_replayed: Whether it comes from a recording.
-        note: The recording that it comes from, or was added to; empty without one.
+        note: A note about the recording from which it comes or to which it was added; empty without a recording.
         is_untrusted: Whether the model had read untrusted content, which the answer may repeat.
     """
 

@@ -1,4 +1,4 @@
-"""The interface to a library that talks to models, and what it needs: a question, limits, a clock."""
+"""The interface to a library that sends requests to models, and its data: a question, limits, a clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _ignored(_: object) -> None: ...
+def _ignore(_: object) -> None: ...
 
 
 _KINDS: Final = {"seconds": SECONDS, "dollars": AMOUNT.or_none}
@@ -56,7 +56,7 @@ class Limits(Struct, frozen=True):
 
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model reasons; providers map it to the nearest value that they have."""
+"""How much a model reasons; the nearest value that the provider has is used."""
 EFFORTS: Final = get_args(Effort)
 
 
@@ -82,9 +82,9 @@ class AnswerRequest(Struct, frozen=True):
         returns: A type or a JSON Schema for the answer; None for text.
         limits: The answer's limits.
         declared: Returns the tools, once per request to the model.
-        call: Calls a tool by name. It does not raise; errors are in the outcome.
-        search: The tools that the model has to search for, beside `declared`; None if there are none.
-        find: Searches them, by one or more queries, for the names of those that match best.
+        call: Calls a tool by name. Errors are not raised, but returned in the outcome.
+        search: The tools that the model has to search for, in addition to `declared`; None if there are none.
+        find: Searches these tools by one or more queries, and returns the names of the best matches.
         on_text: Receives the text as it arrives.
         settings: Settings of the model.
         on_thinking: Receives the reasoning as it arrives.
@@ -104,10 +104,10 @@ class AnswerRequest(Struct, frozen=True):
     on_text: Callable[[str], None]
     search: ToolSearch | None = None
     find: Callable[[Sequence[str]], Awaitable[list[str]]] | None = None
-    on_partial: Callable[[ModelResponse], None] = _ignored
+    on_partial: Callable[[ModelResponse], None] = _ignore
     images: Sequence[NamedImage] = ()
     settings: ModelSettings = ModelSettings()
-    on_thinking: Callable[[str], None] = _ignored
+    on_thinking: Callable[[str], None] = _ignore
 
 
 class ModelResponse(Struct, frozen=True):
@@ -125,7 +125,7 @@ class ModelResponse(Struct, frozen=True):
 
 
 class ModelBackend(Protocol):
-    """A library that talks to models."""
+    """A library that sends requests to models."""
 
     async def answer(self, question: AnswerRequest) -> ModelResponse:
         """Answer a question. Cancelling stops it.
@@ -143,21 +143,21 @@ class ModelBackend(Protocol):
             The result of `sampling/createMessage`, and its cost.
 
         Raises:
-            McpError: As `answer`.
+            McpError: As for `answer`.
         """
         ...
 
 
 class Clock:
-    """A pausable timeout for a backend, which several coroutines may use up one after the other.
+    """A pausable timeout for a backend, shared by coroutines that run one after the other.
 
-    The backend runs on the loop of the user's coroutines, because a provider's library may block its loop; the clock is
+    The backend runs on the loop of the user's coroutines, because a provider's library may block its loop. The clock is
     paused from the background loop.
 
     Args:
         loop: The loop of the user's coroutines.
         seconds: The timeout, not counting pauses.
-        hint: Hint of the error after the timeout.
+        hint: The hint of the error after the timeout.
     """
 
     def __init__(self, loop: BackgroundLoop, seconds: float, hint: str | None = None) -> None:
@@ -168,7 +168,7 @@ class Clock:
         self._pauses = 0
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine; to be awaited on any loop.
+        """Run a coroutine. May be awaited on any loop.
 
         Raises:
             McpError: The timeout has passed.
@@ -193,7 +193,7 @@ class Clock:
         self._loop.call(self._pause)
 
     def resume(self) -> None:
-        """Undo one pause."""
+        """End one pause; the timeout continues after the last one."""
         self._loop.call(self._resume)
 
     def _pause(self) -> None:
@@ -210,7 +210,7 @@ class Clock:
 
 
 _MAX_SERVERS: Final = 6
-"""Servers named in a preview's line."""
+"""Maximum number of servers in the line of a preview."""
 
 
 class CostEstimate(Struct, frozen=True):
@@ -242,7 +242,7 @@ class RequestPreview(Struct, frozen=True):
     source: str = ""
     """The untrusted source of some of the content; empty if none is known."""
     note: str = ""
-    """Whether the answer is replayed, or why it is not."""
+    """A note about the recording: that the answer is replayed, or why the model is asked again."""
     images: tuple[NamedImage, ...] = ()
     attached_tokens: int = 0
     """Estimated tokens of everything that is attached."""
@@ -251,8 +251,8 @@ class RequestPreview(Struct, frozen=True):
 
     def __str__(self) -> str:
         count = len(self.names)
-        to_find = " to search" if self.searches else ""
-        shown = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{to_find}"
+        suffix = " to search" if self.searches else ""
+        shown = f"{count:,} tool{'' if count == 1 else 's'} of {self._servers}{suffix}"
         tools = f"{shown}, about {self.tokens:,} tokens" if count else "no tools"
         attached = "".join(f" · {one.name}: {one.what}" for one in self.attached)
         attached += f" · attached: about {self.attached_tokens:,} tokens" if attached else ""

@@ -1,4 +1,4 @@
-"""Questions to a model that may use the notebook's tools, and the display of its answer as it arrives."""
+"""Questions to a model that may use the notebook's tools."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import json
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ipymcp.errors import McpError
-from ipymcp.interaction.questions import ALLOWING, DECISIONS
 from ipymcp.llm.answer import Answer, ModelCall, ToolCallOutcome, ToolCallRequest, Usage
 from ipymcp.llm.backend import (
     AnswerRequest,
@@ -27,6 +26,7 @@ from ipymcp.llm.backend import (
 )
 from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool, convert
+from ipymcp.llm.live_output import CallCard, LiveOutput
 from ipymcp.llm.prices import PricedTokens, dollars, price
 from ipymcp.llm.prompting import IMAGE_TOKENS, fill
 from ipymcp.llm.providers import profile_of, sees_images
@@ -37,9 +37,9 @@ from ipymcp.llm.recording import (
     RecordedCall,
     Recording,
     digest,
-    question_of,
-    said,
-    shape_of,
+    prompt_head,
+    repeatable_part,
+    type_text,
 )
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_calls import ToolCallRunner, calling_model
@@ -54,10 +54,10 @@ from ipymcp.security.untrusted import UNKNOWN, CallingModel, Conversation, curre
 from ipymcp.storage.chats import SavedChats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, MutableMapping, Sequence
 
-    from ipymcp.interaction.questions import ApprovalAnswer
     from ipymcp.llm.backend import ModelBackend
+    from ipymcp.llm.live_output import OutputListener
     from ipymcp.llm.prompting import AppState, ReferenceReader
     from ipymcp.llm.providers import Declaration
     from ipymcp.llm.recording import Replay
@@ -80,8 +80,6 @@ _ABOUT_NOTES: Final = (
 _MAX_NOTE: Final = 2_000
 """Characters of one server's instructions."""
 _MAX_NOTES: Final = 10_000
-_INTERVAL: Final = 0.1
-"""Seconds between two updates of the text."""
 _NO_MODEL: Final = 'model="openai:gpt-5", or for every question %config IPyMCP.model = "openai:gpt-5"'
 
 
@@ -89,17 +87,17 @@ class AskRequest(Struct, frozen=True):
     """A user's question with its options.
 
     Attributes:
-        prompt: The prompt, with `$name` still in it.
-        model: `provider:name`, or a model object of the backend's library; several of them, in a list or separated by
+        prompt: The prompt, in which `$name` and other references have not been replaced yet.
+        model: `provider:name`, or a model object of the backend's library; several models, in a list or separated by
             commas, are asked one after the other until one answers. None for the configured model.
         tools: The tools that the model may use.
         base_url: URL of an OpenAI-compatible provider.
         chat: The name of a conversation to continue in this kernel; empty for a new one.
         continues: Whether the chat must exist, in this kernel or saved by another one.
-        history: The messages of an earlier answer, with which the conversation begins; None for those of `chat`.
+        history: An earlier answer or its messages, with which the conversation begins; None for those of `chat`.
         system: Instructions to add to the system prompt.
         returns: A type or a JSON Schema for the answer.
-        allow: Patterns over `server.tool` of the tools that need no consent in this answer.
+        allow: Globs for `server.tool` of the tools that need no consent in this answer.
         limits: The answer's limits.
         settings: Settings of the model.
         discover: Whether the model searches for tools instead of receiving all declarations: `auto` if they are too
@@ -107,7 +105,7 @@ class AskRequest(Struct, frozen=True):
         names: The variables for `$name`; None leaves the prompt unchanged.
         offers: The servers' resources and prompts for `@server:resource` and `/server.prompt`.
         code: The namespace for code mode; None for separate tool calls.
-        replay: Whether the answer may or must come from the recording; None for the configured mode.
+        replay: The mode of the recording; None for the configured mode.
     """
 
     prompt: str
@@ -137,9 +135,9 @@ class _Plan(Struct, frozen=True):
     declared: Callable[[], list[Declaration]]
     """Returns the current declarations."""
     names: dict[str, str]
-    """All tools within reach, also by search or code: `{server__tool: server.tool}`."""
+    """All tools that the model can use, also by search or in code: `{server__tool: server.tool}`."""
     search: ToolSearch | None = None
-    """The tools that the model has to search for, beside the declarations."""
+    """The tools that the model has to search for, in addition to the declared ones."""
     instructions: str = ""
     coder: CodeRunner | None = None
     notes: str = ""
@@ -150,7 +148,7 @@ class _Attempt:
     """One model's attempt at an answer.
 
     Args:
-        reason: Why this model is asked: the failure of the one before; empty for the first.
+        reason: The failure of the previous model, because of which this one is asked; empty for the first model.
     """
 
     def __init__(self, reason: str) -> None:
@@ -168,20 +166,20 @@ class _Attempt:
 
 
 class _Chat:
-    """The state of a conversation that goes on."""
+    """The state of a conversation."""
 
     def __init__(self) -> None:
         self.messages: Sequence[Any] = []
         """The conversation as JSON."""
         self.conversation = Conversation()
         self.handles: set[int] = set()
-        """Numbers of the long results that the model may read further."""
+        """The numbers of the long results that the model may read."""
 
-    def begin(self, messages: Sequence[Any], source: str) -> None:
-        """Begin with an earlier conversation.
+    def continue_from(self, messages: Sequence[Any], source: str) -> None:
+        """Continue from an earlier conversation.
 
         Args:
-            messages: Its messages as JSON.
+            messages: The messages of that conversation as JSON.
             source: The source of the untrusted content that the model has read; empty for none.
         """
         self.messages, self.conversation = messages, Conversation()
@@ -195,7 +193,7 @@ class ModelChat:
     Args:
         host: The host.
         default_model: Returns the configured model, or None.
-        default_replay: Returns the configured mode of recordings.
+        default_replay: Returns the configured mode of the recording.
         states: Returns the states of the open apps.
     """
 
@@ -217,23 +215,23 @@ class ModelChat:
         """The named chats of all kernels of this notebook."""
         self._loaded_backend: ModelBackend | None = None
         self.usage = Usage()
-        """The cost of everything that models have answered in this kernel."""
+        """The cost of all answers of models in this kernel."""
 
     @property
     def name(self) -> str:
         """The name of the configured model."""
-        return _name(next(iter(_split(self._default_model())), None))
+        return _name(next(iter(_model_list(self._default_model())), None))
 
-    def price(self, tokens: int, most: int) -> float | None:
+    def price(self, tokens: int, max_output: int) -> float | None:
         """The highest price of a request to the configured model in dollars; None if it is unknown.
 
         Args:
             tokens: Estimated input tokens.
-            most: Maximum output tokens.
+            max_output: Maximum output tokens.
         """
-        return price(PricedTokens(tokens, most), _split(self._default_model())[0])
+        return price(PricedTokens(tokens, max_output), _model_list(self._default_model())[0])
 
-    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
+    async def sample(self, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
         """Answer a sampling request on the background loop.
 
         Returns:
@@ -244,13 +242,13 @@ class ModelChat:
         """
         backend = await self._backend()
         clock = Clock(self._host.handler_loop, Limits().seconds)
-        *others, last = _split(self._default_model())
+        *others, last = _model_list(self._default_model())
         for model in others:
             with contextlib.suppress(McpError):
-                return self._counted(*await clock.run(backend.sample(model, request)))
-        return self._counted(*await clock.run(backend.sample(last, request)))
+                return self._add_usage(*await clock.run(backend.sample(model, request)))
+        return self._add_usage(*await clock.run(backend.sample(last, request)))
 
-    def _counted(self, message: dict[str, Any], usage: Usage) -> tuple[dict[str, Any], Usage]:
+    def _add_usage(self, message: dict[str, Any], usage: Usage) -> tuple[dict[str, Any], Usage]:
         self.usage += usage
         return message, usage
 
@@ -271,10 +269,10 @@ class ModelChat:
         return replace(request, estimate=_estimate(wanted, request, plan, chat))
 
     async def _chat(self, wanted: AskRequest) -> _Chat:
-        """The conversation that a question belongs to.
+        """The conversation to which a question belongs.
 
         Raises:
-            McpError: It is to continue, and there is none.
+            McpError: The question continues a conversation that does not exist.
         """
         if not wanted.chat:
             chat = _Chat()
@@ -283,28 +281,28 @@ class ModelChat:
             if wanted.continues:
                 found = await self.saved.find(wanted.chat)
                 if found is None:
-                    raise McpError(f"there is no chat {wanted.chat!r} to continue", hint="mcp.chats has all")
-                chat.begin(found.messages, found.source)
+                    raise McpError(f"there is no chat {wanted.chat!r} to continue", hint="mcp.chats lists all chats")
+                chat.continue_from(found.messages, found.source)
             self._chats[wanted.chat] = chat
         given = wanted.history
         if isinstance(given, Answer):
-            chat.begin(given.messages, given.source if given.is_untrusted else "")
+            chat.continue_from(given.messages, given.source if given.is_untrusted else "")
         elif given is not None:
-            chat.begin(given, "an earlier conversation")
+            chat.continue_from(given, "an earlier conversation")
         return chat
 
-    def _go_on_from(self, name: str, chat: _Chat, response: ModelResponse) -> None:
-        """Count a complete or partial answer, and keep it in its chat."""
+    def _keep_response(self, name: str, chat: _Chat, response: ModelResponse) -> None:
+        """Add the cost of a complete or partial response to the usage, and keep the response in its chat."""
         self.usage += response.usage
         chat.messages = response.messages
         if name:
             self.saved.save(name, chat.messages, chat.conversation.sources)
 
     async def ask(self, wanted: AskRequest, listener: OutputListener | None = None) -> Answer:
-        """Answer a question, on the background loop.
+        """Answer a question. Runs on the background loop.
 
         Raises:
-            McpError: The model cannot answer. The partial answer is the error's `.answer`, and in the chat.
+            McpError: The model cannot answer. The error's `.answer` has the partial answer, which is also in the chat.
         """
         models = self._models(wanted)
         chat = await self._chat(wanted)
@@ -329,9 +327,9 @@ class ModelChat:
     async def _ask_model(
         self, wanted: AskRequest, chat: _Chat, clock: Clock, attempt: _Attempt, listener: OutputListener | None
     ) -> Answer:
-        """Ask one model. As `ask`."""
+        """Ask one model; otherwise like `ask`."""
         turn = f"answer {self._host.calls.next_number()}"
-        # In a thread: there may be thousands of tools, and variables with slow reprs.
+        # In a thread, because there may be thousands of tools, and variables with slow reprs.
         asking = calling_model(wanted.model, wanted.base_url, self._host.history.cell())
         plan, request = await clock.run(asyncio.to_thread(self._prepared, wanted, chat, turn, asking))
         request = replace(request, note=attempt.reason)
@@ -347,16 +345,16 @@ class ModelChat:
         if recording is not None:
             key = await asyncio.to_thread(self._key, wanted, request, plan, chat)
             found = "--replay new" if mode == "new" else await asyncio.to_thread(recording.find, key)
-            changed = found if isinstance(found, str) else await self._changed(found, runner)
+            changed = found if isinstance(found, str) else await self._changed_results(found, runner)
             if not changed and not isinstance(found, str):
-                return self._replayed(wanted, replace(request, note=f"replayed from {FILE}"), found, chat, output, turn)
+                return self._replay(wanted, replace(request, note=f"replayed from {FILE}"), found, chat, output, turn)
             if mode == "only":
-                attempt.has_failed = True  # another model may have answered
+                attempt.has_failed = True  # the answer of another model may be recorded
                 raise McpError(
                     f"{FILE} has no such answer: {changed}", hint='replay="auto" asks the model and records its answer'
                 )
-            why = f"asked again: {changed}" if mode == "auto" else "asked again"
-            request = replace(request, note=" · ".join(filter(None, [request.note, why])))
+            note = f"asked again: {changed}" if mode == "auto" else "asked again"
+            request = replace(request, note=" · ".join(filter(None, [request.note, note])))
         if wanted.limits.dollars is not None:
             cost = await asyncio.to_thread(_estimate, wanted, request, plan, chat)
             _require_affordable(cost, wanted.limits, request.model)
@@ -375,7 +373,9 @@ class ModelChat:
 
         def keep(partial: ModelResponse) -> None:
             stopped.append(partial)
-            self._host.loop.call(self._go_on_from, wanted.chat, chat, partial)  # an interrupt has ended this already
+            self._host.loop.call(
+                self._keep_response, wanted.chat, chat, partial
+            )  # this coroutine may be cancelled already
 
         if plan.coder is not None:
             plan.coder.card = calls.running
@@ -405,11 +405,11 @@ class ModelChat:
             attempt.has_failed = True
             if stopped:
                 error.answer = self._answer(wanted, stopped[-1], calls.made, chat)
-            error.hint = _with_chat(error.hint, wanted.chat, is_changed=bool(stopped))
+            error.hint = _add_chat_state(error.hint, wanted.chat, is_changed=bool(stopped))
             raise
         finally:
             output.flush()
-        self._go_on_from(wanted.chat, chat, finished)
+        self._keep_response(wanted.chat, chat, finished)
         answer = self._answer(wanted, finished, calls.made, chat)
         if recording is not None and key is not None:
             await asyncio.to_thread(_record, recording, key, request.prompt, answer, events)
@@ -418,21 +418,21 @@ class ModelChat:
         return answer
 
     def _key(self, wanted: AskRequest, request: RequestPreview, plan: _Plan, chat: _Chat) -> AnswerKey:
-        """The key of an answer before it is asked for."""
+        """The key under which the answer to this request is recorded."""
         searched = dict.fromkeys(plan.names.values(), "")
         declared = {f"{one.server}.{one.tool}": digest([one.description, one.schema]) for one in plan.declared()}
         return AnswerKey(
             model=masks(request.model),
             prompt=digest([request.prompt, *(one.image.base64 for one in request.images)]),
             system=digest([wanted.system, plan.search is not None, plan.coder is not None, plan.notes]),
-            conversation=digest(said([*chat.messages])),
+            conversation=digest(repeatable_part([*chat.messages])),
             settings="" if wanted.settings == ModelSettings() else digest(to_builtins(wanted.settings)),
-            returns=digest("" if wanted.returns is None else shape_of(wanted.returns)),
+            returns=digest("" if wanted.returns is None else type_text(wanted.returns)),
             tools=searched | declared,
         )
 
-    async def _changed(self, found: RecordedAnswer, runner: ToolCallRunner) -> str:
-        """Repeat the recorded calls that only read their server's own data, and say whose result has changed."""
+    async def _changed_results(self, found: RecordedAnswer, runner: ToolCallRunner) -> str:
+        """Repeat the recorded calls that only read their server's own data, and return a text about changed results."""
         calls = [one for one in found.events if isinstance(one, RecordedCall) and runner.only_reads(one.name)]
         outcomes = await runner.run_all(ToolCallRequest("", one.name, one.arguments) for one in calls)
         changed = [
@@ -442,7 +442,7 @@ class ModelChat:
         ]
         return f"the result of {', '.join(dict.fromkeys(changed))} changed" if changed else ""
 
-    def _replayed(
+    def _replay(
         self,
         wanted: AskRequest,
         request: RequestPreview,
@@ -452,7 +452,7 @@ class ModelChat:
         turn: str,
     ) -> Answer:
         """Show a recorded answer, and continue the chat from it."""
-        chat.conversation.read(f"the recording {FILE}")  # anyone may have written it
+        chat.conversation.read(f"the recording {FILE}")  # the file may be from anyone
         calls: list[ModelCall] = []
         output.show_request(request)
         for event in found.events:
@@ -460,13 +460,13 @@ class ModelChat:
                 output.add_text(event)
             else:
                 number = len(calls) + 1
-                calls.append(event.shown(number, f"{turn}, call {number}" if output.is_seen else ""))
+                calls.append(event.as_call(number, f"{turn}, call {number}" if output.is_seen else ""))
                 output.show_call(calls[-1])
         output.flush()
         typed = found.data is not None and not is_object(wanted.returns)
         data = convert(found.data, wanted.returns) if typed else found.data
         response = ModelResponse(found.text, data, found.messages, Usage(), found.reason, found.thinking)
-        self._go_on_from(wanted.chat, chat, response)
+        self._keep_response(wanted.chat, chat, response)
         answer = self._answer(wanted, response, calls, chat)
         answer.is_replayed, answer.note = True, f"replayed from {FILE} of {found.recorded}: nothing was sent"
         return answer
@@ -496,7 +496,8 @@ class ModelChat:
         declarations = tools.declarations(profile)
 
         def declared() -> list[Declaration]:
-            # The reader of long results from the start: a list that grows later is no longer in the provider's cache.
+            # The reader of long results is declared from the start: a list that grows would not be in the provider's
+            # cache.
             return tools.declarations(profile, is_kept=0 < len(declarations) < profile.functions)
 
         names = {one.name: f"{one.server}.{one.tool}" for one in declarations}
@@ -511,32 +512,37 @@ class ModelChat:
                 sees_images=sees_images(wanted.model),
                 model=model,
             )
-            instead = tools.only(FunctionTool(coder.run_python))
-            return _Plan(instead, instead.declarations, names, instructions=coder.instructions(), coder=coder)
-        most = len(tools.declarations(profile, is_kept=True))  # including the reader of long results
-        is_too_much = most > profile.functions or sum(map(declaration_tokens, declarations)) > BUDGET
+            only_code = tools.only(FunctionTool(coder.run_python))
+            return _Plan(only_code, only_code.declarations, names, instructions=coder.instructions(), coder=coder)
+        count = len(tools.declarations(profile, is_kept=True))  # including the reader of long results
+        is_too_much = count > profile.functions or sum(map(declaration_tokens, declarations)) > BUDGET
         if wanted.discover == "always" or (wanted.discover == "auto" and is_too_much):
 
             def readers() -> list[Declaration]:
                 return [declare_function(one, profile) for one in tools.readers(is_kept=True)]
 
             def searched() -> list[Declaration]:
-                at_once = {one.name for one in readers()}
-                return [one for one in declared() if one.name not in at_once]
+                known = {one.name for one in readers()}
+                return [one for one in declared() if one.name not in known]
 
             room = profile.functions - 2  # the search itself, and the reader of long results
             return _Plan(
-                tools, readers, names, ToolSearch(searched, tools.server_texts, tools.maker.declarer.index, room)
+                tools,
+                readers,
+                names,
+                ToolSearch(searched, tools.server_texts, tools.maker.declaration_cache.index, room),
             )
         return _Plan(tools, declared, names)
 
     def _request_preview(self, wanted: AskRequest, plan: _Plan) -> RequestPreview:
         model = wanted.model
-        servers = {session.name for session, _ in wanted.tools.selected()}  # `tools` also limits whose apps it sees
+        servers = {
+            session.name for session, _ in wanted.tools.selected()
+        }  # `tools` also selects the apps whose states the model receives
         states = [one for one in self._states() if one.server in servers]
         prompt = fill(wanted.prompt, wanted.names, wanted.offers, sees_images=sees_images(model), states=states)
         source = prompt.source or self._host.guard.untrusted.source_of(f"{prompt.text}\n{wanted.system}")
-        instead = (
+        characters = (
             len(plan.notes) + len(plan.instructions) + (len(plan.search.description() + QUERIES) if plan.search else 0)
         )
         return RequestPreview(
@@ -545,7 +551,7 @@ class ModelChat:
             system="\n\n".join(filter(None, (_SYSTEM, plan.notes, plan.instructions, wanted.system))),
             attached=prompt.attached,
             names=plan.names,
-            tokens=sum(map(declaration_tokens, plan.declared())) + estimate_tokens(instead),
+            tokens=sum(map(declaration_tokens, plan.declared())) + estimate_tokens(characters),
             chat=wanted.chat,
             searches=plan.search is not None,
             source=source,
@@ -557,9 +563,9 @@ class ModelChat:
         """The models to ask, one after the other.
 
         Raises:
-            McpError: There is none.
+            McpError: No model is configured.
         """
-        models = _split(wanted.model if wanted.model is not None else self._default_model())
+        models = _model_list(wanted.model if wanted.model is not None else self._default_model())
         if not models:
             raise McpError("no model is set", hint=_NO_MODEL)
         return models
@@ -572,7 +578,7 @@ class ModelChat:
 
 
 class _Calls:
-    """Runs and records the tool calls of one answer, on the background loop."""
+    """Runs the tool calls of one answer and keeps their records, on the background loop."""
 
     def __init__(
         self,
@@ -595,16 +601,16 @@ class _Calls:
         self._running: list[CallCard] = []
 
     async def run(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
-        """Run a call, from the backend's loop."""
+        """Run a call. Awaited on the backend's loop."""
         return await self._host.loop.arun(self._make(ToolCallRequest("", name, arguments)))
 
     async def find(self, search: ToolSearch, queries: Sequence[str]) -> list[str]:
-        """Search tools, from the backend's loop."""
+        """Search tools. Awaited on the backend's loop."""
 
         async def find() -> list[str]:
-            _, shown = self._begin(NOTEBOOK, SEARCH, {"queries": list(queries)}, SEARCH)
+            _, card = self._begin(NOTEBOOK, SEARCH, {"queries": list(queries)}, SEARCH)
             found = await asyncio.to_thread(search.find, queries)
-            shown.over("\n".join(found) or "no tool matches", found, is_error=False)
+            card.finish("\n".join(found) or "no tool matches", found, is_error=False)
             return found
 
         return await self._host.loop.arun(find())
@@ -616,21 +622,21 @@ class _Calls:
 
     async def _make(self, request: ToolCallRequest) -> ToolCallOutcome:
         server, _, tool = self._names.get(request.name, f"{NOTEBOOK}.{request.name}").partition(".")
-        call, shown = self._begin(server, tool, request.arguments, request.name)
-        self._running.append(shown)
+        call, card = self._begin(server, tool, request.arguments, request.name)
+        self._running.append(card)
         try:
-            outcome = await self._runner.run(request, shown)
+            outcome = await self._runner.run(request, card)
         except asyncio.CancelledError:
             call.is_cancelled = True
-            shown.over("cancelled", None, is_error=True)
+            card.finish("cancelled", None, is_error=True)
             raise
         except BaseException as error:
-            shown.over(repr(error), None, is_error=True)
+            card.finish(repr(error), None, is_error=True)
             raise
         finally:
-            self._running.remove(shown)
+            self._running.remove(card)
         call.is_refused = call.is_refused or outcome.is_refused
-        shown.over(outcome.text, outcome.value, is_error=outcome.is_error)
+        card.finish(outcome.text, outcome.value, is_error=outcome.is_error)
         return outcome
 
     def _begin(self, server: str, tool: str, arguments: Any, name: str) -> tuple[ModelCall, CallCard]:
@@ -642,169 +648,13 @@ class _Calls:
         return call, CallCard(call, self._output, self._clock)
 
 
-class OutputListener(Protocol):
-    """A display of an answer as it arrives. Its methods are called where the user waits."""
-
-    def show_request(self, request: RequestPreview) -> None:
-        """Show the request that is sent."""
-        ...
-
-    def show_text(self, text: str) -> None:
-        """Append text of the model."""
-        ...
-
-    def show_thinking(self, text: str) -> None:
-        """Append reasoning of the model."""
-        ...
-
-    def show_call(self, call: ModelCall) -> None:
-        """Show a tool call that begins, asks for consent or has ended."""
-        ...
-
-
-class LiveOutput:
-    """Forwards the events of an answer to a listener where the user waits, with text collected for 0.1 s.
-
-    It is created on the background loop while the user waits. After that nothing more is shown.
-    """
-
-    def __init__(self, host: Host, listener: OutputListener | None) -> None:
-        self._host = host
-        self._place = host.questions.caller()
-        self._listener = listener
-        self.is_seen = listener is not None
-        self._texts: list[str] = []
-        self._thinking: list[str] = []
-        self._due: asyncio.TimerHandle | None = None
-
-    def show_request(self, request: RequestPreview) -> None:
-        """Show a line about the request; called on the background loop."""
-        listener = self._listener
-        if listener is not None:
-            self.post(lambda: listener.show_request(request))
-
-    def show_text(self, text: str) -> None:
-        """Show text; called in the backend's thread."""
-        if self._listener is not None and text:
-            self._host.loop.call(self.add_text, text)
-
-    def show_thinking(self, text: str) -> None:
-        """Show reasoning; called in the backend's thread."""
-        if self._listener is not None and text:
-            self._host.loop.call(self.add_thinking, text)
-
-    def show_call(self, call: ModelCall) -> None:
-        """Show a tool call; called on the background loop."""
-        listener = self._listener
-        if listener is not None:
-            self.flush()
-            self.post(lambda: listener.show_call(call))
-
-    def post(self, show: Callable[[], None]) -> None:
-        """Run a function where the user waits."""
-        if self._place is not None:
-            self._place.post(show)
-
-    def add_text(self, text: str) -> None:
-        """Show text; called on the background loop."""
-        if self._thinking:
-            self.flush()
-        self._collect(self._texts, text)
-
-    def add_thinking(self, text: str) -> None:
-        """Show reasoning; called on the background loop."""
-        if self._texts:
-            self.flush()
-        self._collect(self._thinking, text)
-
-    def _collect(self, texts: list[str], text: str) -> None:
-        texts.append(text)
-        if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(_INTERVAL, self.flush)
-
-    def flush(self) -> None:
-        """Show the collected text or reasoning."""
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-        text, thinking, listener = "".join(self._texts), "".join(self._thinking), self._listener
-        self._texts.clear()
-        self._thinking.clear()
-        if thinking and listener is not None:
-            self.post(lambda: listener.show_thinking(thinking))
-        if text and listener is not None:
-            self.post(lambda: listener.show_text(text))
-
-
-class CallCard:
-    """The `Card` of one tool call of an answer, on the background loop. The clock is paused while the user is asked.
-
-    Args:
-        call: The call.
-        output: Shows it.
-        clock: The answer's clock.
-    """
-
-    def __init__(self, call: ModelCall, output: LiveOutput, clock: Clock) -> None:
-        self.call = call
-        self._output = output
-        self._clock = clock
-        self._began = time.monotonic()
-        self._asked: float | None = None
-        output.show_call(call)
-
-    @property
-    def key(self) -> str:
-        """The card's key."""
-        return self.call.card
-
-    @property
-    def number(self) -> int:
-        """The call's number within the answer."""
-        return self.call.number
-
-    def asks(self, key: str) -> None:
-        """Show that the user is being asked, on the card with this key."""
-        self._asked = time.monotonic()
-        self._clock.pause()
-        self.call.asked_at = key
-        self._output.show_call(self.call)
-
-    def sends(self, arguments: Mapping[str, Any]) -> None:
-        """Note the arguments that the tool is sent."""
-        self.call.is_edited = self.call.sent is not None
-        self.call.sent = dict(arguments)
-
-    def answered(self, answer: ApprovalAnswer | None) -> None:
-        """Show the user's answer."""
-        self._resume()
-        self.call.decision, self.call.is_refused = DECISIONS[answer], answer not in ALLOWING
-        if not self.call.is_done:
-            self._output.show_call(self.call)
-
-    def over(self, text: str, value: Any, *, is_error: bool) -> None:
-        """Show the outcome of the call."""
-        self._resume()
-        call = self.call
-        call.text, call.result, call.is_error = text, value, is_error
-        call.seconds, call.is_done = time.monotonic() - self._began, True
-        self._output.show_call(call)
-
-    def _resume(self) -> None:
-        self.call.asked_at = ""
-        if self._asked is not None:
-            self._clock.resume()
-            self._began += time.monotonic() - self._asked
-            self._asked = None
-
-
-def _with_chat(hint: str | None, chat: str, *, is_changed: bool) -> str | None:
-    """A hint that also says what the named chat contains."""
+def _add_chat_state(hint: str | None, chat: str, *, is_changed: bool) -> str | None:
+    """Add the state of the named chat to a hint."""
     state = f"chat {chat!r} has the partial answer" if is_changed else f"chat {chat!r} is unchanged"
     return " · ".join(filter(None, [hint, state if chat else ""])) or None
 
 
-def _split(model: Any) -> list[Any]:
+def _model_list(model: Any) -> list[Any]:
     """The models of a setting: one, several separated by commas, or a list."""
     if isinstance(model, str):
         return [name for part in model.split(",") if (name := part.strip())]
@@ -836,10 +686,10 @@ def _estimate(wanted: AskRequest, request: RequestPreview, plan: _Plan, chat: _C
 
 
 def _require_affordable(cost: CostEstimate, limits: Limits, model: str) -> None:
-    """Refuse a question whose cost is unknown, or above its limit from the start.
+    """Check the limit on dollars before the first request.
 
     Raises:
-        McpError: It is.
+        McpError: The price of the model is unknown, or the first request alone exceeds the limit.
     """
     assert limits.dollars is not None
     if cost.dollars is None:
@@ -858,7 +708,7 @@ _TOKENS_INSTEAD: Final = "limits=ipymcp.Limits(tokens=100000)"
 
 
 def _declare(conversation: Conversation, declared: Callable[[], list[Declaration]]) -> list[Declaration]:
-    """The declarations of the next request, which also sends the model all results so far."""
+    """The declarations for the next request, with which the model also receives all results so far."""
     conversation.given()
     return declared()
 
@@ -866,7 +716,7 @@ def _declare(conversation: Conversation, declared: Callable[[], list[Declaration
 def _record(
     recording: Recording, key: AnswerKey, prompt: str, answer: Answer, events: Sequence[str | ModelCall]
 ) -> None:
-    """Record a complete answer, and note that it is or why not."""
+    """Record a complete answer, and set its note: the file, or the error."""
     merged: list[str | RecordedCall] = []
     for event in events:
         if not isinstance(event, str):
@@ -881,7 +731,7 @@ def _record(
         recording.add(
             RecordedAnswer(
                 key=key,
-                question=question_of(prompt),
+                question=prompt_head(prompt),
                 recorded=time.strftime("%Y-%m-%d"),
                 text=answer.text,
                 data=data,

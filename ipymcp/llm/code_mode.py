@@ -1,6 +1,6 @@
 """Code mode: a model writes Python that calls the tools. With the user's consent it runs in this process, unsandboxed.
 
-Data passes between tools without passing through the model, which receives what a cell with this code would show.
+Data passes from tool to tool without passing through the model, which receives only the output of the code.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
-from ipymcp.interaction.terminal import Printed
+from ipymcp.interaction.terminal import CapturedStdout
 from ipymcp.llm.functions import CODE, NOTEBOOK
-from ipymcp.llm.prompt_values import Described, describe
+from ipymcp.llm.prompt_values import ValueDescription, describe
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_definitions import BUDGET
 from ipymcp.protocol import types
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 _FILE: Final = "<model's code>"
 _MAX_DESCRIPTION: Final = 120
-_WHY: Final = "it runs in this kernel with your rights, unsandboxed"
+_REASON: Final = "it runs in this kernel with your rights, unsandboxed"
 _MAX_PRINTED: Final = 1_000_000
-"""Characters."""
+"""Characters of printed output."""
 _MAX_CODE: Final = 20_000
 """Characters of code in one question to the user."""
 _ANSWERS: Final = ("once", "answer", "no")
@@ -68,7 +68,7 @@ _MAX_IMAGES: Final = 8
 """Maximum images in one result."""
 _IMAGES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
 _CANCEL_TIMEOUT: Final = 2.0
-"""Seconds for interrupted asynchronous code to end."""
+"""Seconds that interrupted asynchronous code has to end."""
 
 
 class CodeRunner:
@@ -81,7 +81,7 @@ class CodeRunner:
         allowed: Whether the user has allowed all code of this answer in advance.
         conversation: The conversation of the answer; a new one by default.
         turn: The answer's name.
-        sees_images: Whether the model takes images.
+        sees_images: Whether the model accepts images.
         model: The model.
     """
 
@@ -104,15 +104,15 @@ class CodeRunner:
         self._selection = selection
         self._names = names
         self._is_allowed = allowed
-        self._agreed_at: str | None = None
-        """The taint for which the user has allowed the rest of the answer's code; None if they have not."""
+        self._agreed_taint: str | None = None
+        """The taint with which the user has allowed the rest of the answer's code; None if they have not allowed it."""
         self.card: Callable[[str, str], Card | None] = _no_card
         """Returns the card of the running call of a tool, by server and tool name."""
 
     def instructions(self) -> str:
         """The part of the system prompt that describes the tools."""
-        is_there = getattr(self._names.get("mcp"), "_host", None) is self._host
-        begin = "`mcp` is there already" if is_there else "begin with `from ipymcp import mcp`"
+        is_defined = getattr(self._names.get("mcp"), "_host", None) is self._host
+        begin = "`mcp` is there already" if is_defined else "begin with `from ipymcp import mcp`"
         intro = (
             f"You have one tool, run_python. Write Python for it that calls these functions; {begin}. They wait by"
             " themselves: do not await them. A result has .data (decoded), .text, .df (a DataFrame) and .images."
@@ -137,7 +137,7 @@ class CodeRunner:
         signature = str(self._selection.maker.signature(entry))
         return f"mcp.{server}.{entry.alias}{signature}  # {about}" + (f" .data: {data}" if data else "")
 
-    async def run_python(self, code: str) -> Described:
+    async def run_python(self, code: str) -> ValueDescription:
         """Run Python in the user's notebook, with their consent, as a cell would.
 
         Returns what is printed or displayed, warnings, the last expression, and new figures.
@@ -147,7 +147,7 @@ class CodeRunner:
         """
         return await self._host.loop.arun(self._run(code))
 
-    async def _run(self, code: str) -> Described:
+    async def _run(self, code: str) -> ValueDescription:
         if len(code) > _MAX_CODE:
             hint = "write it in parts: only code that the user is shown in full is run"
             raise ArgumentError(f"this code has {len(code):,} characters, more than {_MAX_CODE:,}", hint=hint)
@@ -156,13 +156,13 @@ class CodeRunner:
         except UnicodeEncodeError:
             hint = "write it as an escape sequence"
             raise ArgumentError("this code holds half a character (a lone surrogate)", hint=hint) from None
-        place = self._host.questions.caller()
-        if place is None:
-            raise PolicyError("there is nowhere to run it")
-        if not (self._is_allowed or self._agreed_at == self._doubt):
+        caller = self._host.questions.caller()
+        if caller is None:
+            raise PolicyError("no cell is waiting in which it could run")
+        if not (self._is_allowed or self._agreed_taint == self._taint):
             await self._ask(code)
-        task = CrossThreadTask(lambda: self._execute(code), Described("", "Interrupted."))
-        place.post(task.run, task.give_up)
+        task = CrossThreadTask(lambda: self._execute(code), ValueDescription("", "Interrupted."))
+        caller.post(task.run, task.give_up)
         output = await task.outcome
         source = await asyncio.to_thread(self._host.guard.untrusted.source_of, output.text[:_MAX_PRINTED])
         if source:
@@ -170,29 +170,30 @@ class CodeRunner:
         return output
 
     async def _ask(self, code: str) -> None:
-        why = f"{_WHY}; {self._doubt}" if self._doubt else _WHY
-        wanted = WantedCall(NOTEBOOK, CODE, {"code": code}, "model", why, "", code)
+        reason = f"{_REASON}; {self._taint}" if self._taint else _REASON
+        wanted = WantedCall(NOTEBOOK, CODE, {"code": code}, "model", reason, "", code)
         card = self.card(NOTEBOOK, CODE)
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
-            card.asks(card.key)
+            card.show_question(card.key)
         answer = await self._host.questions.ask(question)
         if card is not None:
-            card.answered(answer)
+            card.show_answer(answer)
         if answer not in ("once", "answer"):
             raise PolicyError("you said no" if answer else "it needs your consent, and no one answered")
         if answer == "answer":
-            self._agreed_at = self._doubt
+            self._agreed_taint = self._taint
 
     @property
-    def _doubt(self) -> str:
+    def _taint(self) -> str:
+        """The untrusted content that the model has read, if the policy regards it; else empty."""
         return self._conversation.taint if self._host.guard.policy.doubts else ""
 
     def _permits(self, entry: ToolRef) -> bool:
         return self._selection.selects(entry)
 
-    def _execute(self, code: str) -> Described:
-        """Run the code where the user waits. Only the user's interrupt is raised."""
+    def _execute(self, code: str) -> ValueDescription:
+        """Run the code in the thread where the user waits. Errors become output; only an interrupt is raised."""
         shell = _shell_of(self._names)
         output = _Output(sys.stdout)
         before = {id(figure) for figure in _figures()}
@@ -201,8 +202,8 @@ class CodeRunner:
             with (
                 contextlib.redirect_stdout(output.printed),
                 contextlib.redirect_stderr(output.printed),
-                _displays_noted(shell, output),
-                self._exit_replaced(),
+                _capture_displays(shell, output),
+                self._replace_exit(),
                 acting(self._actor),
             ):
                 inherit_actor_in_threads()
@@ -211,7 +212,7 @@ class CodeRunner:
                 value = self._value_of(source)
                 if source := source_of_value(value):
                     self._conversation.received(source)
-                output.end(value, (figure for figure in _figures() if id(figure) not in before))
+                output.finish(value, (figure for figure in _figures() if id(figure) not in before))
         except (Exception, SystemExit) as error:
             frames = traceback.extract_tb(error.__traceback__)
             line = next((f" in line {one.lineno}" for one in reversed(frames) if one.filename == _FILE), "")
@@ -227,11 +228,11 @@ class CodeRunner:
         if isinstance(last, ast.Expr):
             parts.append(compile(ast.Expression(last.value), _FILE, "eval", flags))
         if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
-            return _awaited(self._each_awaited(parts))
+            return _run_coroutine(self._run_parts(parts))
         values = [eval(part, self._names) for part in parts]  # type: ignore[arg-type]
         return values[-1]
 
-    async def _each_awaited(self, parts: Iterable[CodeType]) -> Any:
+    async def _run_parts(self, parts: Iterable[CodeType]) -> Any:
         value: Any = None
         for part in parts:
             value = eval(part, self._names)  # type: ignore[arg-type]
@@ -240,8 +241,8 @@ class CodeRunner:
         return value
 
     @contextlib.contextmanager
-    def _exit_replaced(self) -> Generator[None]:
-        """Have `exit()` and `quit()` end the model's code instead of the kernel."""
+    def _replace_exit(self) -> Generator[None]:
+        """Make `exit()` and `quit()` end the model's code instead of the kernel."""
         own = {name: self._names[name] for name in ("exit", "quit") if name in self._names}
         self._names.update(dict.fromkeys(own, sys.exit))
         try:
@@ -250,8 +251,8 @@ class CodeRunner:
             self._names.update({name: value for name, value in own.items() if self._names.get(name) is sys.exit})
 
 
-def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine on a loop in another thread, because this thread's own is blocked; an interrupt cancels it."""
+def _run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine on a loop in another thread, because this thread's loop is blocked. An interrupt cancels it."""
     done: Future[Any] = Future()
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
 
@@ -277,34 +278,34 @@ def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
         raise
 
 
-# -- what the model is told --------------------------------------------------------------------------------------------
+# -- the output for the model ------------------------------------------------------------------------------------------
 
 
-class _Printed(Printed):
-    """The printed output, up to a limit."""
+class _PrintedOutput(CapturedStdout):
+    """Captured printed output, up to a limit."""
 
     def write(self, text: str, /) -> int:
         return super().write(text[: max(0, _MAX_PRINTED - self.tell())])
 
 
 class _Output:
-    """The output of one run, in the order in which it came.
+    """The output of one run, in its order.
 
     Args:
-        screen: The user's standard output.
+        stdout: The user's standard output.
     """
 
-    def __init__(self, screen: Any) -> None:
-        self.printed = _Printed(screen)
+    def __init__(self, stdout: Any) -> None:
+        self.printed = _PrintedOutput(stdout)
         self._images: list[Image] = []
-        self._ended = ""
+        self._last_text = ""
 
     def write(self, text: str) -> None:
-        """Write a last line."""
-        self._ended += text
+        """Append text after the printed output."""
+        self._last_text += text
 
-    def displayed(self, data: dict[str, Any]) -> None:
-        """Add a display by its MIME bundle, which the user sees too."""
+    def add_display(self, data: dict[str, Any]) -> None:
+        """Add a display of the code, which the user sees, too, by its MIME bundle."""
         kind = next((kind for kind in _IMAGES if kind in data), None)
         plain = str(data.get("text/markdown") or data.get("text/plain") or f"a display of {', '.join(data)}")
         if kind is None:
@@ -314,8 +315,8 @@ class _Output:
             encoded = b64encode(content).decode() if isinstance(content, bytes) else str(content).replace("\n", "")
             self._add_image(Image(encoded, kind), plain)
 
-    def end(self, value: Any, figures: Iterable[Any]) -> None:
-        """Add the last value, and the figures that are new and not shown yet."""
+    def finish(self, value: Any, figures: Iterable[Any]) -> None:
+        """Add the last value, and new figures that were not shown yet."""
         shown = [figure for figure in figures if figure is not value]
         if value is not None:
             known = None if isinstance(value, (type, ToolResult)) or callable(value) else _image_of(value)
@@ -330,7 +331,7 @@ class _Output:
         for figure in shown:
             self._add(describe(figure))
 
-    def _add(self, described: Described) -> None:
+    def _add(self, described: ValueDescription) -> None:
         for image in described.images:
             self._add_image(image, described.what)
         if not described.images:
@@ -340,19 +341,21 @@ class _Output:
         self._images.append(image)
         self.printed.write(f"[{what}]\n")
 
-    def described(self, *, sees_images: bool) -> Described:
-        """All of it, for the model."""
-        text = self.printed.getvalue() + self._ended
+    def described(self, *, sees_images: bool) -> ValueDescription:
+        """The whole output for the model."""
+        text = self.printed.getvalue() + self._last_text
         left_out = ""
         if self._images and not sees_images:
-            left_out = "the model takes no images"
+            left_out = "the model accepts no images"
         elif len(self._images) > _MAX_IMAGES:
             left_out = f"only the first {_MAX_IMAGES} images are attached"
         images = tuple(self._images[:_MAX_IMAGES]) if sees_images else ()
-        return Described("", "\n".join(filter(None, [text.rstrip("\n") if left_out else text, left_out])), images)
+        return ValueDescription(
+            "", "\n".join(filter(None, [text.rstrip("\n") if left_out else text, left_out])), images
+        )
 
 
-def _image_of(value: Any) -> Described | None:
+def _image_of(value: Any) -> ValueDescription | None:
     """An image or a figure; None for anything else."""
     module = type(value).__module__.partition(".")[0]
     if module not in ("matplotlib", "PIL", "plotly", "IPython", "ipymcp"):
@@ -362,7 +365,7 @@ def _image_of(value: Any) -> Described | None:
 
 
 def _figures() -> list[Any]:
-    """The figures that pyplot has open."""
+    """The open figures of pyplot."""
     helpers: Any = sys.modules.get("matplotlib._pylab_helpers")
     return [] if helpers is None else [each.canvas.figure for each in helpers.Gcf.get_all_fig_managers()]
 
@@ -371,27 +374,27 @@ def _figures() -> list[Any]:
 
 
 def _shell_of(names: MutableMapping[str, Any]) -> Any:
-    """The IPython shell with this namespace; None in a program, or with a namespace of its own."""
+    """The IPython shell whose namespace this is; None in a program, or for another namespace."""
     module: Any = sys.modules.get("IPython.core.getipython")
     shell = module.get_ipython() if module is not None else None
     return shell if getattr(shell, "user_ns", None) is names else None
 
 
 @contextlib.contextmanager
-def _displays_noted(shell: Any, output: _Output) -> Generator[None]:
-    """Tell the model of the displays that the user sees."""
+def _capture_displays(shell: Any, output: _Output) -> Generator[None]:
+    """Add the displays that the user sees to the output for the model."""
     if shell is None:
         yield
         return
     publisher: Any = shell.display_pub
     own, publish = publisher.__dict__.get("publish"), publisher.publish
 
-    def publish_and_note(data: dict[str, Any], *arguments: Any, **options: Any) -> None:
-        if not options.get("update"):  # those are updates of our own cards
-            output.displayed(data)
+    def publish_and_capture(data: dict[str, Any], *arguments: Any, **options: Any) -> None:
+        if not options.get("update"):  # updates are those of ipymcp's own cards
+            output.add_display(data)
         publish(data, *arguments, **options)
 
-    publisher.publish = publish_and_note
+    publisher.publish = publish_and_capture
     try:
         yield
     finally:
@@ -402,7 +405,7 @@ def _displays_noted(shell: Any, output: _Output) -> Generator[None]:
 
 
 def _keep_in_history(shell: Any, code: str, source: str) -> None:
-    """Add code to `In`, after the cell that asked for it."""
+    """Add the code to `In`, after the cell that asked the model."""
 
     def add() -> None:
         shell.history_manager.store_inputs(shell.execution_count, source, code)
@@ -410,7 +413,7 @@ def _keep_in_history(shell: Any, code: str, source: str) -> None:
 
     def cell_is_over(*_: object) -> None:
         shell.events.unregister("post_run_cell", cell_is_over)
-        try:  # a kernel's reply still has to give the number of the cell
+        try:  # later, because the kernel's reply has the number of the cell
             asyncio.get_running_loop().call_soon(add)
         except RuntimeError:
             add()
@@ -419,7 +422,7 @@ def _keep_in_history(shell: Any, code: str, source: str) -> None:
 
 
 def result_type(schema: Any) -> str:
-    """The type of a result's `.data` in Python's words: `{'total': float, 'unit'?: str}`; empty if it says nothing.
+    """The type of a result's `.data` in Python notation: `{'total': float, 'unit'?: str}`; empty if it is unknown.
 
     Args:
         schema: The output schema of a tool.

@@ -60,11 +60,11 @@ class FunctionTool:
                 )
 
     async def consent(self, arguments: Mapping[str, Any], options: CallOptions) -> None:
-        """Check whether a model may call the function: the user's own may always be called.
+        """Check whether a model may call the function. Functions of the user may always be called.
 
         Args:
             arguments: The converted arguments.
-            options: The model's options.
+            options: The options of the call.
 
         Raises:
             McpError: The function may not be called.
@@ -109,7 +109,7 @@ class FunctionTool:
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        """The parameters as JSON Schema, without constraints for types that JSON cannot express."""
+        """The parameters as JSON Schema; a type that JSON cannot express has no constraints."""
         documented = dict(_ARGUMENT.findall(inspect.getdoc(self.function) or ""))
         members: dict[str, Any] = {}
         definitions: dict[str, Any] = {}
@@ -183,7 +183,7 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def convert(value: Any, kind: Any) -> Any:
-    """Convert JSON to a type: a dataclass, TypedDict or pydantic model; unchanged where msgspec has no such type.
+    """Convert JSON to a type, such as a dataclass, TypedDict or pydantic model; unchanged if msgspec lacks the type.
 
     Raises:
         msgspec.ValidationError: The value does not fit the type.
@@ -195,7 +195,7 @@ def convert(value: Any, kind: Any) -> Any:
 
 
 def _construct(kind: Any, value: Any) -> Any:
-    """Construct a class that JSON does not have: a pydantic model, a path, a DataFrame from rows."""
+    """Construct an instance of a class that msgspec does not know: a pydantic model, a path, a DataFrame from rows."""
     return kind.model_validate(value) if _is_model(kind) else kind(value)
 
 

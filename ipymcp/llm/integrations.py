@@ -1,6 +1,6 @@
-"""Tools for other libraries, each imported when it is needed.
+"""Tools for model libraries, each of which is imported when it is needed.
 
-The library runs the loop of requests and calls; calls still pass through the host, with its policy and history.
+The library runs the loop of requests and calls. Calls still pass through the host, with its policy and history.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ipymcp.errors import McpError
-from ipymcp.llm.answer import SHOWN
+from ipymcp.llm.answer import IMAGE_TYPES
 from ipymcp.llm.providers import PLAIN, Declaration
 from ipymcp.llm.tool_calls import CallOrigin
 from ipymcp.names import unused
@@ -44,7 +44,7 @@ def pydantic_ai_toolset(
     """A toolset of pydantic-ai that reads the current tools at every step.
 
     Args:
-        declared: Returns the tools for a pydantic-ai model; None stands for an unknown model.
+        declared: Returns the tools for a pydantic-ai model, or for an unknown model (None).
         call: Calls a tool by name, including tools that were not declared, with the run context.
         searched: Returns the tools that a model has to search for.
     """
@@ -80,14 +80,15 @@ def pydantic_ai_toolset(
             outcome = await call(name, getattr(tool_args, "given", tool_args), ctx)
             if outcome.is_error:
                 raise ai.ToolFailed(outcome.text)
-            images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in outcome.shown]
-            return [outcome.named, *images] if images else outcome.named
+            text, shown = outcome.text_and_images()
+            images = [ai.BinaryContent(image.data, media_type=kind) for kind, image in shown]
+            return [text, *images] if images else text
 
     return McpToolset()
 
 
 class _Malformed(dict[str, Any]):
-    """Arguments that are not a JSON object. The host reports them; the library would end the answer after a few.
+    """Arguments that are not a JSON object. The host reports the error; the library would end the answer after a few.
 
     Args:
         given: The arguments as the model wrote them.
@@ -126,8 +127,8 @@ def langchain_tools(
     Args:
         declared: The tools.
         called: Runs the calls.
-        images: Whether the model accepts images in tool results; else only their names are sent. The library does not
-            know the model here, and Chat Completions refuses requests with such images.
+        images: Whether the model accepts images in tool results; else placeholders are sent. The model is not known
+            here, and Chat Completions refuses requests with such images.
         hints: The annotations of tools by name, for `metadata`.
     """
     library: Any = _library("langchain_core.tools", "langchain-core")
@@ -136,7 +137,7 @@ def langchain_tools(
     calling: ContextVar[str] = ContextVar("ipymcp_langchain_call", default="")
 
     class LangchainTool(base):
-        """A tool of the notebook's MCP servers. Argument names may be the same as the library's own."""
+        """A tool of the notebook's MCP servers. Its arguments may have the same names as parameters of the library."""
 
         def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **options: Any) -> Any:
             token = calling.set(tool_call_id or "")
@@ -162,7 +163,7 @@ def langchain_tools(
             if outcome.is_error:
                 raise library.ToolException(outcome.text)
             artifact = types.loads(outcome.value.json_bytes) if isinstance(outcome.value, ToolResult) else None
-            text, shown = outcome.parted(SHOWN if images else ())
+            text, shown = outcome.text_and_images(IMAGE_TYPES if images else ())
             blocks = [{"type": "image", "base64": image.base64, "mime_type": kind} for kind, image in shown]
             return [{"type": "text", "text": text}, *blocks] if blocks else text, artifact
 
@@ -182,14 +183,14 @@ def langchain_tools(
 
 
 _MAX_CALLS: Final = 10_000
-"""Requested calls of which the response is remembered."""
+"""Maximum number of requested calls whose response is remembered."""
 
 
 class ObservedResponses(Protocol):
     """The responses of LangChain's models in this process."""
 
     def origin(self, call: str) -> CallOrigin:
-        """The response that requested a call, and its model, by the call's id; empty if no model was seen to."""
+        """The response that requested a call, and its model, by the call's id; empty if none was observed."""
         ...
 
 
@@ -242,8 +243,9 @@ def llm_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[Any]:
             outcome = called(one.name, arguments)
             if outcome.is_error:
                 raise _failure(outcome)
-            images = [llm.Attachment(type=kind, content=image.data) for kind, image in outcome.shown]
-            return llm.ToolOutput(output=outcome.named, attachments=images) if images else outcome.named
+            text, shown = outcome.text_and_images()
+            images = [llm.Attachment(type=kind, content=image.data) for kind, image in shown]
+            return llm.ToolOutput(output=text, attachments=images) if images else text
 
         return llm.Tool(
             name=one.name, description=one.description, input_schema=one.schema, implementation=run, plugin=_NAME
@@ -259,9 +261,9 @@ def chatlas_tools(declared: Iterable[Declaration], called: ToolCaller) -> list[A
     def made(one: Declaration) -> Any:
         def run(**arguments: Any) -> Any:
             outcome = called(one.name, arguments)
-            if outcome.is_error:  # a raised error would print a warning with a traceback
+            if outcome.is_error:  # raising the error would print a warning with a traceback
                 return chatlas.ContentToolResult(value=None, error=_failure(outcome))
-            return outcome.parted(())[0]  # images in results depend on the provider
+            return outcome.text_and_images(())[0]  # whether images are accepted depends on the provider
 
         # `strict` defaults to true, with which OpenAI refuses every optional argument.
         about = {"name": one.name, "description": one.description, "parameters": one.schema}
@@ -292,7 +294,7 @@ def openai_agents_tools(declared: Iterable[Declaration], called: ToolCaller, *, 
             model = getattr(getattr(context, "agent", None), "model", None)
             name = model if isinstance(model, str) else str(getattr(model, "model", None) or "")
             outcome = await called.aio(one.name, arguments, CallOrigin(model=CallingModel(name), response=latest))
-            text, shown = outcome.parted(SHOWN if images and not outcome.is_error else ())
+            text, shown = outcome.text_and_images(IMAGE_TYPES if images and not outcome.is_error else ())
             urls = [f"data:{kind};base64,{image.base64}" for kind, image in shown]
             parts = [agents.ToolOutputText(text=text), *(agents.ToolOutputImage(image_url=url) for url in urls)]
             return parts if urls else text
@@ -343,17 +345,17 @@ def smolagents_tools(declared: Iterable[Declaration], called: ToolCaller) -> lis
             base.__init__(self)
 
         def forward(self, *values: Any, **arguments: Any) -> str:
-            """Run a call; a model's code may give arguments by position."""
+            """Run a call. Code of a model may pass arguments by position."""
             outcome = called(self._declared, {**dict(zip(self.inputs, values, strict=False)), **arguments})
             if outcome.is_error:
                 raise _failure(outcome)
-            return outcome.parted(())[0]
+            return outcome.text_and_images(())[0]
 
     return [SmolagentsTool(one) for one in declared]
 
 
 def _smol_input(schema: Any, *, is_required: bool) -> dict[str, Any]:
-    """A property's schema with the keys that smolagents requires; of several types it declares a list."""
+    """A property's schema with the keys that smolagents requires; several types are declared as a list."""
     own: dict[str, Any] = dict(schema) if is_object(schema) else {}
     forms: list[Any] = own.pop("anyOf", None) or own.pop("oneOf", None) or [own]
     listed = [form.get("type") if is_object(form) else None for form in forms]
@@ -402,7 +404,7 @@ def llama_index_tools(declared: Iterable[Declaration], called: ToolCaller) -> li
             return self._output(arguments, await called.aio(self._about.name, arguments))
 
         def _output(self, arguments: dict[str, Any], outcome: ToolCallOutcome) -> Any:
-            text = outcome.parted(())[0]
+            text = outcome.text_and_images(())[0]
             about = {"raw_input": arguments, "raw_output": outcome.value, "is_error": outcome.is_error}
             return library.ToolOutput(tool_name=self._about.name, content=text, **about)
 
@@ -416,7 +418,7 @@ def plain_functions(
     *,
     coroutines: bool,
 ) -> list[Callable[..., Any]]:
-    """Functions that return the text for the model, also that of a failure.
+    """Python functions that return the text for the model, also for a failure.
 
     Args:
         declared: The tools.
@@ -429,16 +431,16 @@ def plain_functions(
         own = signatures[one.name].replace(return_annotation=str)
 
         def call(*values: Any, **arguments: Any) -> str:
-            return called(one.name, named(values, arguments)).parted(())[0]
+            return called(one.name, named(values, arguments)).text_and_images(())[0]
 
         async def acall(*values: Any, **arguments: Any) -> str:
-            return (await called.aio(one.name, named(values, arguments))).parted(())[0]
+            return (await called.aio(one.name, named(values, arguments))).text_and_images(())[0]
 
         def named(values: tuple[Any, ...], arguments: dict[str, Any]) -> dict[str, Any]:
             given = {**dict(zip(own.parameters, values, strict=False)), **arguments}
-            return {name: value for name, value in given.items() if not is_left_out(name, value)}
+            return {name: value for name, value in given.items() if not is_omitted(name, value)}
 
-        def is_left_out(name: str, value: Any) -> bool:
+        def is_omitted(name: str, value: Any) -> bool:
             return value is None and name in own.parameters and own.parameters[name].default is None
 
         function: Any = acall if coroutines else call
@@ -453,7 +455,7 @@ def plain_functions(
 
 
 def _docstring(one: Declaration) -> str:
-    """The description, with the arguments unless it would be too long for a provider."""
+    """The description with the arguments, or without them if that would be too long for a provider."""
     properties: dict[str, Any] = one.schema.get("properties", {})
     notes = {
         name: each["description"] for name, each in properties.items() if is_object(each) and "description" in each
@@ -464,7 +466,7 @@ def _docstring(one: Declaration) -> str:
 
 
 def _failure(outcome: ToolCallOutcome) -> RuntimeError:
-    """An error whose text the library sends to the model, with a prefix of its own."""
+    """An error whose text the library sends to the model, with the library's own prefix."""
     return RuntimeError(outcome.text.removeprefix("Error: "))
 
 

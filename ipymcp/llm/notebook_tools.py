@@ -1,6 +1,6 @@
-"""Tools over the notebook's own cells, which a page of JupyterLab or Notebook 7 reads and changes.
+"""Tools for the notebook's own cells, which a page of JupyterLab or Notebook 7 reads and changes.
 
-They are chosen by name (`--tools notebook.*`), and go through policy and consent as a server's tools do.
+They are only selected by name (`--tools notebook.*`), and are subject to policy and consent like a server's tools.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ipymcp.errors import McpError
-from ipymcp.interaction.cells import CellType  # noqa: TC001 - the tools' schemas are made from it
+from ipymcp.interaction.cells import NO_PAGE, CellType
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.protocol.types import ToolDefinition
@@ -33,22 +33,22 @@ _MAX_OUTPUTS: Final = 4_000
 """Characters of one cell's outputs."""
 _VERSION_LENGTH: Final = 12
 _SOURCE: Final = "the outputs of the notebook's cells"
-_NO_PAGE: Final = "no page of JupyterLab or Notebook 7 is connected, so the notebook's cells are out of reach"
 
 
 class _Notebook(Struct, frozen=True):
-    """The notebook in place of a server, for rules."""
+    """Stands for the notebook where the policy expects a server."""
 
     rights: ServerGrants = ServerGrants(digest=NOTEBOOK, origin="the notebook")
 
 
 class NotebookTool(FunctionTool):
-    """A tool over the notebook's cells.
+    """A tool for the notebook's cells.
 
     Args:
-        function: Does it, on the background loop.
+        host: The host with the connection to the page.
+        function: The function of the tool.
         hints: The tool's annotations, for rules.
-        shown: Returns the arguments that a question shows, or raises why the call is impossible.
+        shown: Returns the arguments as a question shows them, or raises an error if the call is impossible.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class NotebookTool(FunctionTool):
         return ToolDefinition(name=self.name, annotations=msgspec.Raw(types.encode(self._hints)))
 
     async def consent(self, arguments: Mapping[str, Any], options: CallOptions) -> None:
-        """Check the rules for a call, and ask the user if that is needed; on the background loop.
+        """Check the rules for a call, and ask the user if necessary. Runs on the background loop.
 
         Raises:
             McpError: The call is not allowed, or is impossible.
@@ -80,7 +80,7 @@ class NotebookTool(FunctionTool):
             await ask(lambda _: None)
 
 
-class _Tools:
+class _CellFunctions:
     """The functions of the tools.
 
     Args:
@@ -94,14 +94,14 @@ class _Tools:
     def _cells(self) -> NotebookCells:
         cells = self._host.cells
         if cells is None:
-            raise McpError(_NO_PAGE)
+            raise McpError(NO_PAGE)
         return cells
 
     async def _find(self, cell: str, version: str) -> Cell:
-        """The cell that is to be edited.
+        """Find the cell to edit.
 
         Raises:
-            McpError: It may not be, now.
+            McpError: The cell cannot be edited now.
         """
         found = next((each for each in await self._cells.ask("read") if each.id == cell), None)
         if found is None:
@@ -112,7 +112,7 @@ class _Tools:
             raise McpError(f"cell {cell!r} has changed since version {version!r}; read it again")
         return found
 
-    # -- what a question shows
+    # -- the arguments as a question shows them
 
     async def shown_read(self, cells: list[str] | None = None, outputs: bool = False) -> dict[str, Any]:
         return {"cells": cells or "all", "outputs": outputs}
@@ -139,7 +139,7 @@ class _Tools:
         found = [each for each in await self._cells.ask("read") if not cells or each.id in cells]
         actor = current_actor()
         if outputs and actor is not None and any(each.outputs for each in found):
-            actor.conversation.received(_SOURCE)  # they may quote anyone
+            actor.conversation.received(_SOURCE)  # outputs may contain untrusted content
         return [_row(each, outputs=outputs) for each in found]
 
     async def insert_cell(self, source: str, after: str = "", type: CellType = "code") -> dict[str, str]:
@@ -172,8 +172,8 @@ class _Tools:
 
 
 def notebook_tools(host: Host) -> tuple[NotebookTool, ...]:
-    """The tools over the notebook's cells."""
-    tools = _Tools(host)
+    """The tools for the notebook's cells."""
+    tools = _CellFunctions(host)
     reads = {"readOnlyHint": True, "openWorldHint": False}
     adds = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
     changes = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}

@@ -27,7 +27,7 @@ def price(usage: Any, model: Any, base_url: str | None = None) -> float | None:
     Args:
         usage: The tokens: a `PricedTokens`, or the usage of a response of pydantic-ai.
         model: `provider:name`, or a model of pydantic-ai.
-        base_url: URL of an OpenAI-compatible provider, whose prices are known only if the URL is.
+        base_url: URL of an OpenAI-compatible provider; its prices are only known if genai-prices lists the URL.
     """
     if base_url is not None:
         return _calculated(usage, str(model).removeprefix("openai:"), url=base_url)
@@ -44,7 +44,7 @@ def response_price(response: Any, model: Any, base_url: str | None = None) -> fl
 
     Args:
         response: The response.
-        model: The model that was asked, whose name counts if that of the response is unknown.
+        model: The model that was asked, whose name is used if the name in the response is unknown.
         base_url: As for `price`.
     """
     usage = response.usage
@@ -53,12 +53,12 @@ def response_price(response: Any, model: Any, base_url: str | None = None) -> fl
     if base_url is not None:
         named = _calculated(usage, str(response.model_name), url=base_url)
         return named if named is not None else price(usage, model, base_url)
-    cost = getattr(usage, "cost", None)  # of a gateway, which knows better, or calculated by pydantic-ai
+    cost = getattr(usage, "cost", None)  # from a gateway, which is exact, or calculated by pydantic-ai
     return float(cost) if cost is not None else price(usage, model)
 
 
 def dollars(amount: float) -> str:
-    """An amount for people, with two significant digits below a dollar."""
+    """Format an amount of dollars, with two significant digits below a dollar."""
     if amount >= 1 or amount == 0:
         return f"${amount:,.2f}"
     digits = 2

@@ -1,7 +1,6 @@
 """Values of the notebook as a model receives them: text and images, limited in size and cost.
 
-Large values are described by a part of them: no value is copied or read as a whole. A figure costs what drawing it
-costs.
+Only a part of a large value is described, so that no value is copied or read as a whole. A figure is drawn.
 """
 
 from __future__ import annotations
@@ -36,39 +35,40 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-_ROWS: Final = 5
-_COLUMNS: Final = 100
+_MAX_ROWS: Final = 5
+_MAX_COLUMNS: Final = 100
 _MAX_CELL: Final = 500
 _SHORT_CELL: Final = 80
 _MISSING: Final = ("nan", "NaT", "<NA>")
-_ITEMS: Final = 1_000
+_MAX_ITEMS: Final = 1_000
 """Maximum elements of a collection that is sent whole."""
-_DEPTH: Final = 50
+_MAX_DEPTH: Final = 50
 _COLLECTIONS: Final = (Mapping, Sequence, Set, ValuesView)
-_SAMPLE: Final = 100_000
+_MAX_SAMPLE: Final = 100_000
 """Maximum elements of an array or Series that statistics are computed from."""
-_SIDE: Final = 1_568
+_MAX_SIDE: Final = 1_568
 """Maximum width and height of an image in pixels; providers shrink larger ones."""
-_MANY_PIXELS: Final = 500_000
+_MAX_PNG_PIXELS: Final = 500_000
 """Pixels above which an image without transparency is sent as JPEG."""
 _BILINEAR: Final = 2
 """Pillow's number of the filter."""
-_FRAMES: Final = 40
+_MAX_FRAMES: Final = 40
 """Maximum frames of a traceback, from its end."""
-_CELLS: Final = 3
+_MAX_CELLS: Final = 3
+"""Maximum cells that are sent with a traceback."""
 
 
-class Described(Struct, frozen=True):
+class ValueDescription(Struct, frozen=True):
     """A value as a model receives it."""
 
     what: str
-    """The part that the model receives, for people: `DataFrame, 344 x 7: its columns and 5 rows`."""
+    """A summary, for people, of the part that the model receives: `DataFrame, 344 x 7: its columns and 5 rows`."""
     text: str = ""
     images: tuple[Image, ...] = ()
 
 
-def describe(value: Any) -> Described:
-    """Describe a value of the notebook, limited to 20,000 characters. May run any `repr`."""
+def describe(value: Any) -> ValueDescription:
+    """Describe a value of the notebook in at most 20,000 characters. May run the `repr` of any object."""
     if isinstance(value, BaseException):
         return _error(value)
     if inspect.isroutine(value) or inspect.isclass(value):
@@ -77,13 +77,13 @@ def describe(value: Any) -> Described:
     if image is not None:
         return image
     what, text = _described(value)
-    return Described(what, text, _received_images(value))
+    return ValueDescription(what, text, _received_images(value))
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def _image(value: Any) -> Described | None:
+def _image(value: Any) -> ValueDescription | None:
     """Describe a figure or an image of a known library; None for anything else."""
     kind = type(value).__name__
     try:
@@ -94,12 +94,12 @@ def _image(value: Any) -> Described | None:
                 break
         else:
             return None
-    except Exception as error:  # drawing runs code of the figure and of its library
+    except Exception as error:  # drawing runs code of the figure and of its library, which may raise anything
         reason = shortened(f"{type(error).__name__}: {error}", _MAX_CELL)
-        return Described(f"{kind}, which could not be drawn", f"[{kind}, which could not be drawn: {reason}]")
-    if isinstance(rendered, Described):
+        return ValueDescription(f"{kind}, which could not be drawn", f"[{kind}, which could not be drawn: {reason}]")
+    if isinstance(rendered, ValueDescription):
         return rendered
-    return Described(f"{kind}, image{_size(rendered)}", "", (rendered,))
+    return ValueDescription(f"{kind}, image{_size(rendered)}", "", (rendered,))
 
 
 def _size(image: Image) -> str:
@@ -114,22 +114,22 @@ def _size(image: Image) -> str:
 def _draw_matplotlib(value: Any) -> Image:
     """Draw a figure, or the figure of some axes, as the notebook shows it."""
     figure: Any = value
-    while (parent := getattr(figure, "figure", None)) not in (None, figure):  # a subfigure knows its figure
+    while (parent := getattr(figure, "figure", None)) not in (None, figure):  # of a subfigure, its figure
         figure = parent
     drawn = io.BytesIO()
-    dpi = min(figure.dpi, _SIDE / max(figure.get_size_inches()))
+    dpi = min(figure.dpi, _MAX_SIDE / max(figure.get_size_inches()))
     figure.savefig(drawn, format="png", dpi=dpi, bbox_inches="tight")
     return _encoded(drawn)
 
 
 def _draw_pillow(value: Any) -> Image:
-    """Encode an image of Pillow, shrunk before anything else."""
-    scale = _SIDE / max(value.size)
+    """Encode a Pillow image, which is first scaled down if it is too large."""
+    scale = _MAX_SIDE / max(value.size)
     if scale < 1:
         value = value.resize([max(1, round(side * scale)) for side in value.size], _BILINEAR, reducing_gap=1.0)
     if value.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"):
         value = value.convert("RGB")
-    is_photo = value.mode in ("L", "RGB") and math.prod(value.size) > _MANY_PIXELS
+    is_photo = value.mode in ("L", "RGB") and math.prod(value.size) > _MAX_PNG_PIXELS
     drawn = io.BytesIO()
     value.save(drawn, format="JPEG" if is_photo else "PNG")
     return _encoded(drawn, "image/jpeg" if is_photo else "image/png")
@@ -138,8 +138,8 @@ def _draw_pillow(value: Any) -> Image:
 _TRACE: Final = ("type", "name", "x", "y", "z", "labels", "values", "lat", "lon", "locations", "text")
 
 
-def _draw_plotly(value: Any) -> Image | Described:
-    """Draw a figure; without plotly's renderer, describe its traces."""
+def _draw_plotly(value: Any) -> Image | ValueDescription:
+    """Draw a figure, or describe its traces if plotly's renderer is missing."""
     try:
         return _encoded(io.BytesIO(value.to_image(format="png")))
     except Exception as error:  # kaleido or its browser is missing
@@ -151,15 +151,15 @@ def _draw_plotly(value: Any) -> Image | Described:
         titles = {"title": layout.title.text, "x": layout.xaxis.title.text, "y": layout.yaxis.title.text}
         text = _cut("", *_written({"titles": titles, "traces": traces}))[1]
         what = f"{type(value).__name__} of plotly: its data, because plotly cannot draw it"
-        return Described(what, f"{what} ({reason})\n{text}")
+        return ValueDescription(what, f"{what} ({reason})\n{text}")
 
 
-def _read_display_image(value: Any) -> Image | Described:
-    """The content of an `IPython.display.Image`; one that is only linked is not fetched."""
+def _read_display_image(value: Any) -> Image | ValueDescription:
+    """The content of an `IPython.display.Image`; an image that is only linked is not fetched."""
     data: Any = value.data
     if not isinstance(data, bytes):
         what = f"{type(value).__name__} of a URL, which is not fetched"
-        return Described(what, f"[{what}: {shortened(str(value.url), _MAX_CELL)}]")
+        return ValueDescription(what, f"[{what}: {shortened(str(value.url), _MAX_CELL)}]")
     return _encoded(io.BytesIO(data))
 
 
@@ -167,19 +167,19 @@ def _encoded(drawn: io.BytesIO, kind: str = "image/png") -> Image:
     return Image(base64.b64encode(drawn.getbuffer()).decode(), kind)
 
 
-def _received(value: Image) -> Image:
+def _unchanged(value: Image) -> Image:
     return value
 
 
-_RENDERERS: Final[tuple[tuple[str, str, Callable[[Any], Image | Described]], ...]] = (
+_RENDERERS: Final[tuple[tuple[str, str, Callable[[Any], Image | ValueDescription]], ...]] = (
     ("matplotlib.figure", "FigureBase", _draw_matplotlib),
     ("matplotlib.axes", "Axes", _draw_matplotlib),
     ("PIL.Image", "Image", _draw_pillow),
     ("plotly.basedatatypes", "BaseFigure", _draw_plotly),
     ("IPython.core.display", "Image", _read_display_image),
-    ("ipymcp.results.content", "Image", _received),
+    ("ipymcp.results.content", "Image", _unchanged),
 )
-"""Module and name of each class of images, with the function that draws one. A module that is not imported has none."""
+"""Module and name of each class of images, with its drawing function. Modules are not imported for this."""
 
 
 def _received_images(value: Any) -> tuple[Image, ...]:
@@ -195,8 +195,8 @@ def _received_images(value: Any) -> tuple[Image, ...]:
 # -- exceptions and sources --------------------------------------------------------------------------------------------
 
 
-def _error(error: BaseException) -> Described:
-    """Describe an exception by its traceback, from the notebook's code on, and the cells in it."""
+def _error(error: BaseException) -> ValueDescription:
+    """Describe an exception by its traceback, beginning with the notebook's code, and by the cells in the traceback."""
     cells = _cells(error)
     known = getattr(error, "_render_traceback_", None)
     if callable(known):
@@ -204,12 +204,12 @@ def _error(error: BaseException) -> Described:
         text = re.sub("\x1b\\[[0-9;]*m", "", "\n".join(map(str, lines)))
     else:
         shown = traceback.TracebackException(
-            type(error), error, _own_part(error.__traceback__), limit=-_FRAMES, compact=True
+            type(error), error, _own_part(error.__traceback__), limit=-_MAX_FRAMES, compact=True
         )
         text = "".join(shown.format())
     what = f"{type(error).__name__} with its traceback" + (" and its cell" if cells else "")
     parts = [_cut("", text.rstrip())[1], *(f"The cell:\n{cell.rstrip()}" for cell in cells)]
-    return Described(what, _cut("", masked_code("\n\n".join(parts)))[1])
+    return ValueDescription(what, _cut("", masked_code("\n\n".join(parts)))[1])
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
@@ -225,7 +225,7 @@ def _is_own(trace: TracebackType) -> bool:
 
 
 def _cells(error: BaseException) -> list[str]:
-    """The sources of the cells in a traceback, the one that was run first."""
+    """The sources of the cells in a traceback, beginning with the outermost."""
     files = [error.filename or ""] if isinstance(error, SyntaxError) else []
     trace = error.__traceback__
     while trace is not None:
@@ -233,22 +233,22 @@ def _cells(error: BaseException) -> list[str]:
             files.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     named = [file for file in dict.fromkeys(files) if file and not os.path.isfile(file)]
-    return list(filter(None, ("".join(linecache.getlines(file)) for file in named)))[:_CELLS]
+    return list(filter(None, ("".join(linecache.getlines(file)) for file in named)))[:_MAX_CELLS]
 
 
-def _source(value: Any) -> Described:
+def _source(value: Any) -> ValueDescription:
     """Describe a function or a class by its source; without one, by its signature and docstring."""
     noun = "class" if inspect.isclass(value) else "function"
     name = getattr(value, "__qualname__", type(value).__name__)
     source = _class_source(value) if inspect.isclass(value) else _function_source(value)
     if source:
-        return Described(f"{noun} {name}: its source", _cut("", masked_code(inspect.cleandoc(f"\n{source}")))[1])
+        return ValueDescription(f"{noun} {name}: its source", _cut("", masked_code(inspect.cleandoc(f"\n{source}")))[1])
     try:
         signature = str(inspect.signature(value))
     except (TypeError, ValueError):
         signature = "(…)"
     text = f"{noun} {name}{signature}\n{inspect.getdoc(value) or ''}".rstrip()
-    return Described(f"{noun} {name}: its signature", _cut("", text)[1])
+    return ValueDescription(f"{noun} {name}: its signature", _cut("", text)[1])
 
 
 def _function_source(value: Any) -> str:
@@ -259,7 +259,7 @@ def _function_source(value: Any) -> str:
 
 
 def _class_source(value: type[Any]) -> str:
-    """The source of a class of a cell. The file of another class may be too long to be searched for it."""
+    """The source of a class that is defined in a cell; empty for other classes, whose files may be long."""
     if value.__module__ != "__main__":
         return ""
     methods = (getattr(one, "__func__", one) for one in vars(value).values())
@@ -296,8 +296,8 @@ def _described(value: Any) -> tuple[str, str]:
         return _array(kind, value, shape)
     if isinstance(value, (*_COLLECTIONS, bytes, bytearray)):
         count = len(cast("Sized", value))
-        if count > _ITEMS:
-            what = f"{kind} of {count:,} items: the first {_ITEMS:,}"
+        if count > _MAX_ITEMS:
+            what = f"{kind} of {count:,} items: the first {_MAX_ITEMS:,}"
             return what, f"{what}\n{_cut(kind, *_written(_first(value)))[1]}"
     return _cut(kind, *_written(value))
 
@@ -308,12 +308,12 @@ def _head(value: Any) -> Any:
 
 def _first(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return dict(itertools.islice(cast("Mapping[Any, Any]", value).items(), _ITEMS))
-    return value[:_ITEMS] if isinstance(value, (bytes, bytearray)) else [*itertools.islice(value, _ITEMS)]
+        return dict(itertools.islice(cast("Mapping[Any, Any]", value).items(), _MAX_ITEMS))
+    return value[:_MAX_ITEMS] if isinstance(value, (bytes, bytearray)) else [*itertools.islice(value, _MAX_ITEMS)]
 
 
 def _array(kind: str, value: Any, shape: tuple[int, ...]) -> tuple[str, str]:
-    """Describe an array or a Series; the repr of a large one shows both ends."""
+    """Describe an array or a Series by statistics and a sample."""
     what = f"{kind}, {' x '.join(f'{length:,}' for length in shape) or 'one value'}, {value.dtype}"
     statistics = _statistics(value, shape) if math.prod(shape) > 1 else ""
     text = "\n".join(filter(None, [what, statistics, _cut(kind, *_written(value))[1]]))
@@ -324,7 +324,7 @@ def _statistics(value: Any, shape: tuple[int, ...]) -> str:
     """One line of statistics, from evenly spaced elements of a large array; empty for unknown libraries and types."""
     try:
         found = dict(_library_statistics(value) if hasattr(value, "describe") else _array_statistics(value, shape))
-    except Exception:  # a library may refuse any type
+    except Exception:  # a library may reject any type
         return ""
     if not found:
         return ""
@@ -337,7 +337,7 @@ def _statistics(value: Any, shape: tuple[int, ...]) -> str:
 
 
 def _step(least: float) -> int:
-    """The distance of sampled elements: without the small factors that periods in data have."""
+    """The distance between sampled elements: at least `least`, and without the small factors of periods in the data."""
     step = max(1, math.ceil(least))
     while math.gcd(step, 210) > 1:
         step += 1
@@ -345,17 +345,17 @@ def _step(least: float) -> int:
 
 
 def _array_statistics(value: Any, shape: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-    """The statistics of an array of numpy in memory, whose slices are views."""
+    """The statistics of a numpy array in memory, whose slices are views."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.ndarray) or value.dtype.kind not in "biufmM":
         return
     base: Any = value
     while base is not None:
         if isinstance(base, numpy.memmap):
-            return  # it would be read from a disk
+            return  # it would have to be read from a file
         base = getattr(base, "base", None)
     steps: list[int] = []
-    left = math.prod(shape) / _SAMPLE
+    left = math.prod(shape) / _MAX_SAMPLE
     for length in shape:
         steps.append(min(_step(left), length))
         left /= steps[-1]
@@ -374,10 +374,10 @@ def _array_statistics(value: Any, shape: tuple[int, ...]) -> Iterator[tuple[str,
 
 
 def _library_statistics(value: Any) -> Iterator[tuple[str, Any]]:
-    """The statistics that pandas or polars have for a Series."""
+    """The statistics of a Series by the methods of pandas or polars."""
     is_pandas = hasattr(value, "iloc")
     is_ordered = value.dtype.kind in "biufmM" if is_pandas else value.dtype.is_numeric() or value.dtype.is_temporal()
-    step = _step(len(value) / (_SAMPLE if is_ordered else _ITEMS))
+    step = _step(len(value) / (_MAX_SAMPLE if is_ordered else _MAX_ITEMS))
     sample = value.iloc[::step] if is_pandas else value.gather_every(step)
     if is_pandas:
         if value.dtype.kind == "O":
@@ -388,7 +388,7 @@ def _library_statistics(value: Any) -> Iterator[tuple[str, Any]]:
         yield "missing", sample.null_count()
         described = (row for row in sample.describe().rows() if row[0] != "null_count")
     for name, one in described:
-        if one is not None and one == one:  # not NaN, as the deviation of one element
+        if one is not None and one == one:  # not NaN, which is the deviation of a single element
             yield str(name), f"{one:.6g}" if isinstance(one, float) and name != "count" else one
 
 
@@ -412,7 +412,7 @@ def _pieces(value: Any, depth: int) -> Iterator[str]:
         yield json.dumps(value[: 2 * MAX_LENGTH].encode("utf-8", "backslashreplace").decode(), ensure_ascii=False)
     elif isinstance(value, (bytes, bytearray)):
         yield repr(value[: 2 * MAX_LENGTH])
-    elif depth > _DEPTH:
+    elif depth > _MAX_DEPTH:
         yield "…"
     elif (members := _members(value)) is not None:
         yield "{"
@@ -452,12 +452,12 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 def _has_large_items(value: Any) -> bool:
     """Whether the value is a short array of objects or strings, each of which may be large."""
     shape = _shape(value)
-    return bool(shape) and math.prod(shape) <= _ITEMS and getattr(value.dtype, "kind", "O") in "OSU"
+    return bool(shape) and math.prod(shape) <= _MAX_ITEMS and getattr(value.dtype, "kind", "O") in "OSU"
 
 
 def _scalar(value: Any) -> str:
     """The text of a value without items."""
-    if math.prod(_shape(value) or ()) > _ITEMS:
+    if math.prod(_shape(value) or ()) > _MAX_ITEMS:
         return _repr(value)
     try:
         return json.dumps(to_json(value, ()), ensure_ascii=False)
@@ -478,17 +478,18 @@ def _frame(kind: str, value: Any) -> tuple[str, str]:
     """Describe a DataFrame by its columns and first rows, with long cells and many columns truncated."""
     rows, columns = value.shape
     about = f"{kind}, {rows:,} x {columns:,}"
-    head = value.head(_ROWS)
-    if columns > _COLUMNS:
-        head = head.iloc[:, :_COLUMNS] if hasattr(head, "iloc") else head[:, :_COLUMNS]
+    head = value.head(_MAX_ROWS)
+    if columns > _MAX_COLUMNS:
+        head = head.iloc[:, :_MAX_COLUMNS] if hasattr(head, "iloc") else head[:, :_MAX_COLUMNS]
     schema = ", ".join(f"{name}: {dtype}" for name, dtype in zip(head.columns, head.dtypes, strict=True))
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(map(str, head.columns))
     cells = head.itertuples(index=False, name=None) if hasattr(head, "itertuples") else head.rows()
     writer.writerows([_cell(one) for one in row] for row in cells)
-    more = f"\n[of {columns:,} columns the first {_COLUMNS}]" if columns > _COLUMNS else ""
-    what = f"{about}: {'its' if columns <= _COLUMNS else f'{_COLUMNS} of its'} columns and {min(rows, _ROWS)} rows"
+    more = f"\n[of {columns:,} columns the first {_MAX_COLUMNS}]" if columns > _MAX_COLUMNS else ""
+    shown = "its" if columns <= _MAX_COLUMNS else f"{_MAX_COLUMNS} of its"
+    what = f"{about}: {shown} columns and {min(rows, _MAX_ROWS)} rows"
     return what, _cut(kind, f"{about}\n{schema}\n{written.getvalue().rstrip()}{more}")[1]
 
 
@@ -507,7 +508,7 @@ def _cell(value: Any) -> str:
 def _cut(kind: str, text: str, is_whole: bool = True) -> tuple[str, str]:
     count = f"{'' if is_whole else 'at least '}{len(text):,} characters"
     is_short = is_whole and len(text) <= MAX_LENGTH
-    text = stripped(text[: 2 * MAX_LENGTH])  # a truncated secret would not be recognized and masked
+    text = stripped(text[: 2 * MAX_LENGTH])  # longer than the result, because a truncated secret would not be masked
     if is_short:
         return f"{kind}, {count}", text
     return f"{kind}, {count}: the first {MAX_LENGTH:,}", f"{text[:MAX_LENGTH]}\n[cut here: {count} in all]"

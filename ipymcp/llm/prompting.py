@@ -2,8 +2,8 @@
 
 `$name` is replaced by a description of the notebook's variable, `@server:resource` by the resource's content, and
 `/server.prompt argument=value` at the start of a line by the messages of the prompt. `$…$` on one line is mathematics
-and unchanged; `$$` is one `$`; `{name}` is text. Inside of Markdown's code, only `$name` of existing variables counts.
-The states of open apps follow the prompt.
+and is not changed; `$$` is a literal `$`. In Markdown code, only `$name` of existing variables is replaced. The states
+of open apps follow the prompt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ipymcp.errors import UnknownName
 from ipymcp.llm.answer import split_images
-from ipymcp.llm.prompt_values import Described, describe
+from ipymcp.llm.prompt_values import ValueDescription, describe
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, estimate_tokens
 from ipymcp.names import nearest
 from ipymcp.security.untrusted import source_of_value
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _SHORT: Final = 200
 BUDGET: Final = 20_000
-"""Estimated tokens of all variables, resources and prompts in one question."""
+"""Maximum estimated tokens of all variables, resources and prompts in one question."""
 _CHARACTERS: Final = 4 * BUDGET
 IMAGE_TOKENS: Final = 1_600
-"""Estimated tokens of one image; providers count by its size."""
+"""Estimated tokens of one image; providers count by the size of the image."""
 _MAX_IMAGES: Final = 8
-# Mathematics as notebooks render it: no space inside the signs, no digit after the closing one.
+# Mathematics as notebooks render it: no space inside the dollar signs, no digit after the closing one.
 _TOKEN: Final = (
     r"(?P<display>\$\$(?:(?!\$\$).)+?\$\$(?!\$))|(?P<escaped>\$\$)|(?P<math>\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![\d\w$]))"
     r"|\$(?P<name>[^\W\d]\w*)"
@@ -54,7 +54,7 @@ class ReferenceReader(Protocol):
         ...
 
     def resource(self, server: str, name: str) -> Any:
-        """Read a resource by its URI or name; may wait.
+        """Read a resource by its URI or name. May block.
 
         Raises:
             McpError: There is no such resource, or it cannot be read.
@@ -62,12 +62,12 @@ class ReferenceReader(Protocol):
         ...
 
     def prompt(self, server: str, name: str, arguments: str) -> Any:
-        """Get the messages of a prompt; may wait.
+        """Get the messages of a prompt. May block.
 
         Args:
             server: The server's name.
             name: The prompt's name.
-            arguments: `name=value` words, as typed.
+            arguments: The `name=value` arguments, as typed.
 
         Raises:
             McpError: There is no such prompt, or an argument is missing.
@@ -76,13 +76,13 @@ class ReferenceReader(Protocol):
 
 
 class AppState(Struct, frozen=True):
-    """The state of an open app, as the app tells it to models.
+    """The state that an open app has sent for models.
 
     Attributes:
         name: The tool that the app belongs to: `server.tool`.
         server: The server's name.
         value: The state: data or text.
-        source: Its untrusted source; empty if it is trusted.
+        source: The name of the app as a source of untrusted content; empty if the state is trusted.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Attachment(Struct, frozen=True):
     name: str
     """The reference as typed: `$df`."""
     what: str
-    """The part that the model receives, for people: `DataFrame, 344 x 7: its columns and 5 rows`."""
+    """A summary, for people, of the part that the model receives: `DataFrame, 344 x 7: its columns and 5 rows`."""
 
 
 class NamedImage(Struct, frozen=True):
@@ -122,12 +122,12 @@ class FilledPrompt(Struct, frozen=True):
 
 
 class _ReferenceBlock(Struct):
-    """The content of one reference; `name` is how the text calls it."""
+    """The content of one reference; `name` refers to it in the text."""
 
     tag: str
     name: str
     reference: str
-    content: Described
+    content: ValueDescription
 
     @property
     def is_inline(self) -> bool:
@@ -158,21 +158,21 @@ def fill(
         prompt: The prompt as typed.
         names: The notebook's variables; None leaves the prompt unchanged.
         offers: The servers' resources and prompts; None leaves references to them unchanged.
-        sees_images: Whether the model accepts images; they are named otherwise.
+        sees_images: Whether the model accepts images; if not, only their names are sent.
         states: The states of apps.
 
     Raises:
         UnknownName: There is no such variable.
         McpError: A resource or a prompt is unknown or cannot be read, or an argument of a prompt is missing.
     """
-    filling = _PromptFilling(prompt, names or {}, offers, sees_images)
-    text = prompt if names is None else filling.replaced()
+    filler = _PromptFiller(prompt, names or {}, offers, sees_images)
+    text = prompt if names is None else filler.replaced()
     for state in states:
-        filling.add_state(state)
-    return filling.filled(text)
+        filler.add_state(state)
+    return filler.filled(text)
 
 
-class _PromptFilling:
+class _PromptFiller:
     """The references of one prompt, each of which is looked up once."""
 
     def __init__(
@@ -199,7 +199,7 @@ class _PromptFilling:
     def add_state(self, state: AppState) -> None:
         """Add the state of an app after the prompt."""
         text = cut(stripped(as_text(state.value)), MAX_LENGTH).replace("</app", "< /app")
-        content = Described(type(state.value).__name__, text)
+        content = ValueDescription(type(state.value).__name__, text)
         name = f"app {state.name} {len(self._blocks)}"  # several apps of one tool may be open
         self._blocks[name] = _ReferenceBlock("app", state.name, f"app {state.name}", content)
         self._sources.append(state.source)
@@ -236,8 +236,8 @@ class _PromptFilling:
         if before.isalnum() or any(start <= match.start() < end for start, end in self._code):
             return match[0]
         near = nearest(name, self._names, limit=1)
-        way_out = f"$${name} sends the text ${name}"
-        raise UnknownName(f"there is no variable {name!r}", hint=" · ".join(filter(None, [near, way_out])))
+        escape = f"$${name} sends the text ${name}"
+        raise UnknownName(f"there is no variable {name!r}", hint=" · ".join(filter(None, [near, escape])))
 
     def _resource(self, match: re.Match[str], offers: ReferenceReader) -> str:
         name, end = match["resource"], ""
@@ -260,7 +260,7 @@ class _PromptFilling:
         return self._insert("prompt", name, f"/{name}", lambda: offers.prompt(owner, prompt, arguments))
 
     def _insert(self, tag: str, name: str, reference: str, look_up: Callable[[], Any]) -> str:
-        """The text for a reference: its content if that is short, else the name of its block."""
+        """The text that replaces a reference: its content if that is short, else the name of its block."""
         block = self._blocks.get(reference)
         if block is None:
             value = look_up()
@@ -271,23 +271,25 @@ class _PromptFilling:
         text = block.content.text
         return text if block.is_inline and text else name if tag == "variable" else f"[the {tag} {name}]"
 
-    def _with_images(self, name: str, content: Described) -> Described:
-        """A description whose images are in the request, or named in its text."""
+    def _with_images(self, name: str, content: ValueDescription) -> ValueDescription:
+        """A description whose images were added to the request or, if they are not sent, are named in its text."""
         shown, others = split_images(content.images)
         room = _MAX_IMAGES - len(self._images) if self._sees_images else 0
         self._images += [NamedImage(name, kind, image) for kind, image in shown[:room]]
-        notes = [f"{image}: not sent, it is too large or of a type that models do not take" for image in others]
+        notes = [
+            f"{image}: not sent, because it is too large or of a type that models do not accept" for image in others
+        ]
         if left := len(shown) - min(room, len(shown)):
-            why = f"only {_MAX_IMAGES} are sent" if self._sees_images else "this model takes no images"
-            notes.append(f"[{content.what}{f' ({left} images)' if left > 1 else ''}: not sent, {why}]")
+            reason = f"only {_MAX_IMAGES} are sent" if self._sees_images else "this model accepts no images"
+            notes.append(f"[{content.what}{f' ({left} images)' if left > 1 else ''}: not sent, {reason}]")
         if not notes:
             return content
         what = f"{content.what}, not sent" if not content.text else f"{content.what}, images not sent"
-        return Described(what, "\n".join(filter(None, [content.text, *notes])))
+        return ValueDescription(what, "\n".join(filter(None, [content.text, *notes])))
 
 
 def _shares(wanted: Sequence[int], room: int) -> list[int]:
-    """Share a room: each gets what it wants, or an equal part of what the smaller ones leave."""
+    """Divide space between texts: each gets its wanted length, or an equal share of what shorter texts leave."""
     shares = [0] * len(wanted)
     for left, index in zip(range(len(wanted), 0, -1), sorted(range(len(wanted)), key=wanted.__getitem__), strict=True):
         shares[index] = min(wanted[index], max(room, 0) // left)

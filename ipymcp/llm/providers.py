@@ -1,9 +1,9 @@
 """Providers: the limits of their tool declarations, and the form of their requests and responses.
 
-A provider is one entry of `PROVIDERS`; adding one adds that entry and its functions here.
+A provider is one entry of `PROVIDERS` with its functions in this module.
 
-A provider refuses the whole request because of one declaration that it does not accept, so the limits are the
-narrowest in its documentation and error messages.
+A provider refuses the whole request if it does not accept one of its declarations. The limits are therefore the
+narrowest in the provider's documentation and error messages.
 
 A response is the provider's object (with `model_dump`) or its JSON, one of its messages, or a list of its tool calls.
 Its provider is recognized by its shape.
@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError
-from ipymcp.llm.answer import SHOWN, ToolCallOutcome, ToolCallRequest
+from ipymcp.llm.answer import IMAGE_TYPES, ToolCallOutcome, ToolCallRequest
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
@@ -42,13 +42,13 @@ class Profile(Struct, frozen=True):
 
     Attributes:
         name: The provider's name in errors and reports.
-        words: Accepted JSON Schema keywords, in addition to those that the compiler writes itself.
+        words: Accepted JSON Schema keywords, in addition to those that `schemas` handles itself.
         formats: Accepted values of `format`; None for all.
         type_lists: Whether `type` may be a list.
         any_choices: Whether `enum` may contain any JSON; else strings and numbers.
         references: Whether a schema may have references to parts of it.
         recursion: Whether a schema may refer to itself.
-        beside: Accepted keywords beside a `$ref`.
+        beside: Accepted keywords next to a `$ref`.
         key: Pattern of property names; None for any name.
         depth: Maximum nesting of objects and arrays.
         description: Maximum characters of a tool's description.
@@ -79,7 +79,7 @@ PLAIN: Final = Profile(
 )
 """The narrowest limits, for an unknown provider whose library rewrites the keywords."""
 INLINE: Final = replace(PLAIN, name="any provider without references", references=False, recursion=False)
-"""The narrowest limits for a library that passes on a schema's properties alone."""
+"""The narrowest limits, for a library that passes on only the properties of a schema."""
 
 
 class Declaration(Struct, frozen=True):
@@ -92,9 +92,9 @@ class Declaration(Struct, frozen=True):
     encoded: bytes
     """The parameters' schema as JSON."""
     lost: tuple[tuple[str, str], ...] = ()
-    """Path in the tool's schema and description of each fact that the declaration lacks."""
+    """The facts that the declaration lacks, each with its path in the tool's schema."""
     renamed: Mapping[str, str] = {}
-    """Renamed properties: `{new name: the tool's own}`."""
+    """Renamed properties: `{new name: original name}`."""
     title: str = ""
     """The tool's title, for the search."""
 
@@ -105,15 +105,15 @@ class Declaration(Struct, frozen=True):
 
 
 class Provider(Struct, frozen=True):
-    """One provider's API: everything that is done for it alone.
+    """One provider's API: everything that differs between providers.
 
     Attributes:
         profile: The limits of its declarations.
         declare: Returns its list of `tools`.
-        find_calls: Returns the items of a response that may be calls; None if the response is not this provider's.
-        read_call: Reads such an item; None if it is not a call of this provider.
+        find_calls: Returns the items of a response that may be calls; None if the response is from another provider.
+        read_call: Reads such an item; None if it is not a call in this provider's format.
         write_results: Returns the messages with the outcomes of at least one call.
-        models: pydantic-ai's names of the provider.
+        models: The names of the provider in pydantic-ai.
         name: The provider's name in the history; empty for an API that many providers have.
     """
 
@@ -126,7 +126,7 @@ class Provider(Struct, frozen=True):
     name: str = ""
 
 
-# -- OpenAI: Chat Completions, which others accept too, and Responses --------------------------------------------------
+# -- OpenAI: Chat Completions, which others accept, too, and Responses -------------------------------------------------
 
 _OPENAI: Final = Profile("OpenAI", _ANNOTATIONS | _LIMITS | _MORE_LIMITS | {"format"}, description=1_024, functions=128)
 _CHAT_CALLS: Final = ("function", "custom", "tool_call")
@@ -167,7 +167,7 @@ def _chat_call(item: Any) -> ToolCallRequest | None:
 
 def _write_chat_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
     # Chat Completions accepts no images in tool results.
-    return [{"role": "tool", "tool_call_id": one.request.id, "content": one.parted(())[0]} for one in outcomes]
+    return [{"role": "tool", "tool_call_id": one.request.id, "content": one.text_and_images(())[0]} for one in outcomes]
 
 
 def _declare_to_responses(tools: Sequence[Declaration]) -> list[dict[str, Any]]:
@@ -182,7 +182,7 @@ def _response_call(item: Any) -> ToolCallRequest | None:
 
 def _write_responses_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
     def output(outcome: ToolCallOutcome) -> Any:
-        text, shown = outcome.parted(SHOWN)
+        text, shown = outcome.text_and_images()
         if not shown:
             return text
         images = [{"type": "input_image", "image_url": f"data:{kind};base64,{image.base64}"} for kind, image in shown]
@@ -201,7 +201,7 @@ def _find_ollama_calls(response: dict[str, Any]) -> Any:
 
 def _write_ollama_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str, Any]]:
     # Calls are identified by the tool's name.
-    return [{"role": "tool", "tool_name": one.request.name, "content": one.parted(())[0]} for one in outcomes]
+    return [{"role": "tool", "tool_name": one.request.name, "content": one.text_and_images(())[0]} for one in outcomes]
 
 
 # -- Anthropic ---------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _write_anthropic_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[s
 
 
 def _anthropic_result(outcome: ToolCallOutcome) -> dict[str, Any]:
-    text, shown = outcome.parted(SHOWN)
+    text, shown = outcome.text_and_images()
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     blocks += [
         {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.base64}}
@@ -278,7 +278,7 @@ def _write_gemini_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str,
 
 
 def _gemini_result(outcome: ToolCallOutcome) -> dict[str, Any]:
-    text, shown = outcome.parted(SHOWN[:3])
+    text, shown = outcome.text_and_images(IMAGE_TYPES[:3])
     key = "error" if outcome.is_error else "output"
     response: dict[str, Any] = {"name": outcome.request.name, "response": {key: text}}
     if outcome.request.id:
@@ -296,7 +296,7 @@ def _declare_to_bedrock(tools: Sequence[Declaration]) -> list[dict[str, Any]]:
 
 
 def _bedrock_tool(one: Declaration) -> dict[str, Any]:
-    schema = one.schema  # some of the models accept no other keywords at its top
+    schema = one.schema  # at the top level, some of the models accept only these three keywords
     description = "\n".join(filter(None, (one.description, str(schema.get("description") or ""))))
     kept = {word: schema[word] for word in ("type", "properties", "required") if word in schema}
     return {"name": one.name, "description": description or one.name, "inputSchema": {"json": kept}}
@@ -322,7 +322,7 @@ def _write_bedrock_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str
     results = [
         {
             "toolUseId": one.request.id,
-            "content": [{"text": one.parted(())[0]}],
+            "content": [{"text": one.text_and_images(())[0]}],
             "status": "error" if one.is_error else "success",
         }
         for one in outcomes
@@ -330,7 +330,7 @@ def _write_bedrock_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[str
     return [{"role": "user", "content": [{"toolResult": one} for one in results]}]
 
 
-# -- all of them -------------------------------------------------------------------------------------------------------
+# -- all providers -----------------------------------------------------------------------------------------------------
 
 Dialect: TypeAlias = Literal["openai", "openai_responses", "bedrock", "anthropic", "gemini", "ollama"]
 PROVIDERS: Final[dict[Dialect, Provider]] = {
@@ -381,7 +381,7 @@ PROVIDERS: Final[dict[Dialect, Provider]] = {
 """Providers by dialect, in the order in which a response is compared with them."""
 _HINT: Final = "give the provider's response, one of its messages, or a list of its tool calls"
 _DEPTH: Final = 8
-"""Maximum nesting at which a response may contain objects of a library."""
+"""Maximum nesting at which objects of a library are converted in a response."""
 
 
 def profile_of(model: Any, base_url: str | None = None) -> Profile:
@@ -403,11 +403,11 @@ _TEXT_ONLY: Final = re.compile(
     r"|llama-?(2|3|3[.-]1|3[.-]2|3[.-]3)(-(1b|3b|8b|70b|405b)|:|$)(?!.*vision)|mixtral|codestral|codellama|qwen[23](\.5)?(:|-coder|$)"
     r"|phi-?[34](:|$)|command-r|smollm"
 )
-"""Names of models that are known to take no images; most others do."""
+"""Names of models that are known to accept no images; most others do."""
 
 
 def sees_images(model: Any) -> bool:
-    """Whether a model takes images, unless its name is one of those that do not.
+    """Whether a model accepts images: False only for names of models that are known to accept none.
 
     Args:
         model: `provider:name`, or a model of pydantic-ai.

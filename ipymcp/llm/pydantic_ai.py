@@ -1,4 +1,4 @@
-"""The model backend on pydantic-ai, which knows the providers; imported at the first question.
+"""The model backend on pydantic-ai, which talks to the providers; imported at the first question.
 
 Source: MCP 2025-11-25 and 2026-07-28, schema.ts, CreateMessageRequest and CreateMessageResult.
 """
@@ -94,14 +94,14 @@ def _text(block: dict[str, Any]) -> str:
 
 def settings(params: dict[str, Any]) -> dict[str, Any]:
     """Convert a sampling request's parameters to model settings."""
-    found = {ours: params[theirs] for theirs, ours in _SETTINGS.items() if params.get(theirs) is not None}
+    found = {setting: params[name] for name, setting in _SETTINGS.items() if params.get(name) is not None}
     choice = params.get("toolChoice")
     mode = choice.get("mode") if is_object(choice) else None
     return {**found, "tool_choice": mode} if mode in ("auto", "required", "none") and params.get("tools") else found
 
 
 def parameters(params: dict[str, Any]) -> Any:
-    """Convert the server's own tools, which it runs itself."""
+    """Convert the tools in a sampling request, which the server runs itself."""
     models: Any = importlib.import_module("pydantic_ai.models")
     tools: Any = importlib.import_module("pydantic_ai.tools")
     given = params.get("tools")
@@ -139,8 +139,8 @@ def as_message(response: Any) -> dict[str, Any]:
 
 _INSTALL = "pip install 'ipymcp[llm]'"
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_ATTEMPTS = 2
-"""Retries of output that does not fit `returns`."""
+_RETRIES = 2
+"""Retries if the output does not match `returns`."""
 _MAX_LENGTH = 400
 _AGAIN = "ask again"
 _KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
@@ -150,7 +150,7 @@ _HINTS: dict[int, str | None] = {
     403: _KEY_HINT,
     404: "are the model's name and the URL right?",
 }
-"""Hints by HTTP status, for which asking again would not help."""
+"""Hints for HTTP statuses for which asking again would not help."""
 
 
 class PydanticBackend:
@@ -168,7 +168,7 @@ class PydanticBackend:
         except ImportError as error:
             raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
         warnings.simplefilter("ignore", self._ai.UsageLimitUnavailableWarning)
-        self._ai.BANNER_ENABLED = False  # it would be printed within the answer
+        self._ai.BANNER_ENABLED = False  # the banner would be printed within the answer
         providers: Any = importlib.import_module("pydantic_ai.providers")
         self._providers = frozenset(one.name for one in pkgutil.iter_modules(providers.__path__))
 
@@ -187,13 +187,13 @@ class PydanticBackend:
             instructions=question.system,
             toolsets=[toolset],
             capabilities=[self._undeclared_calls(toolset), *self._tool_search(question), *self._instrumentation()],
-            retries=_ATTEMPTS,
+            retries=_RETRIES,
         )
         earlier = self._loaded(question.history)
         with self._ai.capture_run_messages() as messages:
 
             def spent() -> Usage:
-                return self._counted(messages[len(earlier) :], question)
+                return self._usage_of(messages[len(earlier) :], question)
 
             try:
                 async with agent.run_stream_events(
@@ -209,15 +209,15 @@ class PydanticBackend:
                 if self._is_cut(response):
                     raise _truncated()
             except self._ai.UsageLimitExceeded as error:
-                self._stopped(messages[len(earlier) :], earlier, question, "a limit was reached")
+                self._report_partial(messages[len(earlier) :], earlier, question, "a limit was reached")
                 raise _limit(error, question.limits, spent()) from error
             except (self._ai.AgentRunError, self._ai.UserError) as error:
-                self._stopped(messages[len(earlier) :], earlier, question, "the provider failed")
+                self._report_partial(messages[len(earlier) :], earlier, question, "the provider failed")
                 raise as_mcp_error(error) from error
             except BaseException as error:
-                self._stopped(messages[len(earlier) :], earlier, question, "the answer broke off")
+                self._report_partial(messages[len(earlier) :], earlier, question, "the answer broke off")
                 if isinstance(error, Exception) and not isinstance(error, McpError):
-                    raise as_mcp_error(error) from error  # of the provider's library or of a model of the user's
+                    raise as_mcp_error(error) from error  # raised by the provider's library or by a model of the user's
                 raise
         is_text = question.returns is None
         new = history[len(earlier) :]
@@ -225,31 +225,31 @@ class PydanticBackend:
             text=result.output if is_text else "",
             data=None if is_text else result.output,
             messages=self._dumped(history),
-            usage=self._counted(new, question),
+            usage=self._usage_of(new, question),
             reason=response.finish_reason or "",
             thinking=self._thinking(new),
         )
 
     def _instrumentation(self) -> list[Any]:
-        """The capability that records spans, where the user has configured OpenTelemetry and not pydantic-ai's own.
+        """The capability that records spans, if OpenTelemetry is configured, but not pydantic-ai's own instrumentation.
 
-        Prompts, texts and results are in them only if the variable that OpenTelemetry has for that says so.
+        Spans contain prompts, texts and results only if OpenTelemetry's environment variable for that is set.
         """
         if not is_configured() or getattr(self._ai.Agent, "_instrument_default", False):
             return []
         capabilities: Any = importlib.import_module("pydantic_ai.capabilities")
         instrumented: Any = importlib.import_module("pydantic_ai.models.instrumented")
-        wanted = os.environ.get(_CAPTURE, "").lower() not in ("", "false", "no_content")
-        settings = instrumented.InstrumentationSettings(include_content=wanted)
+        include_content = os.environ.get(_CAPTURE, "").lower() not in ("", "false", "no_content")
+        settings = instrumented.InstrumentationSettings(include_content=include_content)
         return [capabilities.Instrumentation(settings=settings)]
 
-    def _counted(self, new: list[Any], question: AnswerRequest) -> Usage:
-        """The cost of the responses among messages."""
+    def _usage_of(self, new: list[Any], question: AnswerRequest) -> Usage:
+        """The cost of the responses in a list of messages."""
         responses = [one for one in new if isinstance(one, self._messages.ModelResponse)]
         return sum((_usage(one, question.model, question.base_url) for one in responses), Usage())
 
     def _thinking(self, new: list[Any]) -> str:
-        """The reasoning in messages."""
+        """The reasoning in a list of messages."""
         parts = (part for one in new for part in one.parts if isinstance(part, self._messages.ThinkingPart))
         return "\n\n".join(part.content for part in parts if part.content)
 
@@ -261,31 +261,31 @@ class PydanticBackend:
         """
         given = question.settings
         profile: dict[str, Any] = {}
-        with contextlib.suppress(NotImplementedError):  # a model that asks others
+        with contextlib.suppress(NotImplementedError):  # a model that delegates to others
             profile = getattr(model, "profile", None) or {}
-        refused = ""
+        unsupported = ""
         own: dict[str, Any] = getattr(model, "settings", None) or {}
         found: dict[str, Any] = {} if "cache" in own else {"cache": True}
         thinks = given.effort not in (None, "none") or profile.get("thinking_enabled_by_default")
         if given.effort is not None:
-            if question.base_url is not None:  # what an unknown server takes is known to the user
+            if question.base_url is not None:  # only the user knows what an unknown server supports
                 found["openai_reasoning_effort"] = given.effort
             else:
                 found["thinking"] = given.effort if given.effort != "none" else False
                 if profile and not (profile.get("supports_thinking") or profile.get("thinking_always_enabled")):
-                    refused = "effort"
+                    unsupported = "effort"
         if given.temperature is not None:
             found["temperature"] = given.temperature
             if "temperature" in getattr(model, "unsupported_settings", ()) or (
                 profile.get("anthropic_disallows_sampling_settings")
                 or (profile.get("openai_supports_reasoning") and thinks)
             ):
-                refused = "temperature with an effort" if given.effort else "temperature"
+                unsupported = "temperature with an effort" if given.effort else "temperature"
         if given.max_tokens is not None:
             found["max_tokens"] = given.max_tokens
-        if refused:
+        if unsupported:
             name = getattr(model, "model_name", "the model")
-            raise McpError(f"{name} takes no {refused}", hint=f"leave the {refused.partition(' ')[0]} out")
+            raise McpError(f"{name} accepts no {unsupported}", hint=f"omit the {unsupported.partition(' ')[0]}")
         return found
 
     def _prompt(self, question: AnswerRequest) -> Any:
@@ -303,21 +303,28 @@ class PydanticBackend:
     def _loaded(self, history: Sequence[Any]) -> list[Any]:
         try:
             return self._messages.ModelMessagesTypeAdapter.validate_python([*history])
-        except ValueError as error:  # of pydantic
+        except ValueError as error:  # raised by pydantic
             raise McpError(
                 "the history is not a conversation of ipymcp", hint="history takes answer.messages, or a saved chat"
             ) from error
 
     def _is_cut(self, response: Any) -> bool:
-        """Whether the response's stream broke off, which pydantic-ai takes for its end.
+        """Whether the stream of the response broke off, which pydantic-ai does not distinguish from its end.
 
-        All of its providers give a reason for the end; a model of the user's own class need not.
+        All of its providers send a reason for the end. A model of a class of the user's need not.
         """
         provider = str(getattr(response, "provider_name", None)).partition("-")[0]
         return provider in self._providers and not _has_reason(response)
 
-    def _stopped(self, new: list[Any], earlier: list[Any], question: AnswerRequest, why: str) -> None:
-        """Report the partial answer, completed so that the conversation can continue."""
+    def _report_partial(self, new: list[Any], earlier: list[Any], question: AnswerRequest, reason: str) -> None:
+        """Report the partial answer to `on_partial`, with messages added so that the conversation can continue.
+
+        Args:
+            new: The messages of this answer.
+            earlier: The messages before it.
+            question: The question.
+            reason: The reason why the answer ended early.
+        """
         parts = self._messages
         responses = [one for one in new if isinstance(one, parts.ModelResponse) and one.parts]
         if not responses:
@@ -332,7 +339,7 @@ class PydanticBackend:
         calls = [part for one in responses for part in one.parts if isinstance(part, parts.ToolCallPart)]
         unanswered = [call for call in calls if call.tool_call_id not in answered]
         if unanswered:  # providers refuse a conversation with unanswered calls
-            text = f"Unknown result: the answer was stopped because {why}."
+            text = f"Unknown result: the answer was stopped because {reason}."
             returns = [
                 parts.ToolReturnPart(call.tool_name, text, tool_call_id=call.tool_call_id) for call in unanswered
             ]
@@ -343,14 +350,14 @@ class PydanticBackend:
         if not isinstance(history[-1], parts.ModelResponse):
             history.append(parts.ModelResponse(parts=[]))
         if not history[-1].parts:
-            history[-1] = dataclasses.replace(history[-1], parts=[parts.TextPart(f"(It was stopped: {why}.)")])
+            history[-1] = dataclasses.replace(history[-1], parts=[parts.TextPart(f"(It was stopped: {reason}.)")])
         last = next(filter(None, reversed(texts)), "")
         question.on_partial(
             ModelResponse(
                 text=last,
                 data=None,
                 messages=self._dumped(history),
-                usage=self._counted(responses, question),
+                usage=self._usage_of(responses, question),
                 reason=responses[-1].finish_reason or "",
                 thinking=self._thinking(responses),
             )
@@ -371,14 +378,14 @@ class PydanticBackend:
         return as_message(response), _usage(response, model)
 
     def _tool_search(self, question: AnswerRequest) -> list[Any]:
-        """The capability that searches tools; where the provider has a search, its requests come here, too."""
+        """The capability that searches tools. Requests of a provider's own search are answered by it, too."""
         search, find = question.search, question.find
         if search is None or find is None:
             return []
 
         async def found(ctx: Any, queries: Sequence[str], tools: Sequence[Any]) -> list[str]:
             known: set[str] = set(ctx.discovered_tool_names)
-            room = search.most - len(known)
+            room = search.max_tools - len(known)
             names: list[str] = []
             for name in await find(queries):
                 room -= name not in known
@@ -391,10 +398,10 @@ class PydanticBackend:
         return [capabilities.ToolSearch(strategy=found, max_results=MAX_FOUND, **about)]
 
     def _undeclared_calls(self, toolset: Any) -> Any:
-        """A capability that also passes calls of undeclared tools to the host, which may know them or suggest a name.
+        """A capability that passes calls of undeclared tools to the host, which may know the tool or suggest a name.
 
-        The library would report an unknown tool, a tool that was not searched for, or a malformed search, and end the
-        answer after a few of them.
+        Without it, the library treats unknown tools, tools that were not searched for, and malformed searches as
+        errors, and ends the answer after a few of them.
         """
         base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
         accepted: dict[str, Any] = {}
@@ -419,7 +426,7 @@ class PydanticBackend:
 
     def _forward(self, event: Any, question: AnswerRequest) -> None:
         parts = self._messages
-        if isinstance(event, parts.PartStartEvent):  # a part starts with its first words
+        if isinstance(event, parts.PartStartEvent):  # a part may start with text
             if isinstance(event.part, parts.TextPart):
                 question.on_text(event.part.content)
             elif isinstance(event.part, parts.ThinkingPart):
@@ -459,7 +466,7 @@ class PydanticBackend:
         base: type[Any] = self._usage.UsageLimits
         ignored: type[Warning] = self._ai.UsageLimitUnavailableWarning
 
-        class Quiet(base):
+        class CostLimits(base):
             def check_tokens(self, usage: Any) -> None:
                 with warnings.catch_warnings():  # the usage of an answer that broke off is unknown
                     warnings.simplefilter("ignore", ignored)
@@ -469,18 +476,18 @@ class PydanticBackend:
                 if cost is not None and (cost.unpriced or cost.dollars > (limits.dollars or 0)):
                     raise exceeded("dollars")
 
-        return Quiet(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
+        return CostLimits(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
 
 
 def _queries(call: Any) -> list[str]:
-    """The queries of a search, however the model has written them; at least one."""
-    given: dict[str, Any] = call.args_as_dict()  # malformed JSON is one value of it
+    """The queries of a search, in any form that the model has used; at least one."""
+    given: dict[str, Any] = call.args_as_dict()  # malformed JSON becomes a single value
     values = [each for value in given.values() for each in (value if is_array(value) else [value])]
     return [each for each in values if isinstance(each, str) and each.strip()] or ["?"]
 
 
 _ASSUMED = (None, "stop", "tool_call", "error")
-"""Finish reasons that pydantic-ai assumes where a stream has none."""
+"""Finish reasons that pydantic-ai assumes if a stream has none."""
 
 
 def _has_reason(response: Any) -> bool:
@@ -497,18 +504,18 @@ def _usage(response: Any, model: Any, base_url: str | None = None) -> Usage:
 
 def _limit(error: Exception, limits: Limits, spent: Usage) -> McpError:
     """An error that names the limit that was reached."""
-    text = str(error)
-    name, what = "tokens", f"it took more than {limits.tokens:,} tokens"
-    if "dollars" in text:
+    reason = str(error)
+    name, text = "tokens", f"it took more than {limits.tokens:,} tokens"
+    if "dollars" in reason:
         if spent.unpriced:
             return McpError("stopped: the price of a response is unknown", hint="limit tokens instead of dollars")
-        most = dollars(limits.dollars or 0)
-        name, what = "dollars", f"it cost about {dollars(spent.dollars)}, more than {most}"
-    if "request_limit" in text:
-        name, what = "rounds", f"{limits.rounds} rounds were not enough"
-    elif "tool_calls_limit" in text:
-        name, what = "calls", f"it wanted more than {limits.calls} calls"
-    return McpError(f"stopped: {what}", hint=f"{limits.twice(name)} allows more")
+        limit = dollars(limits.dollars or 0)
+        name, text = "dollars", f"it cost about {dollars(spent.dollars)}, more than {limit}"
+    if "request_limit" in reason:
+        name, text = "rounds", f"{limits.rounds} rounds were not enough"
+    elif "tool_calls_limit" in reason:
+        name, text = "calls", f"it wanted more than {limits.calls} calls"
+    return McpError(f"stopped: {text}", hint=f"{limits.twice(name)} allows more")
 
 
 def _key() -> str:
@@ -528,7 +535,7 @@ def as_mcp_error(error: Exception) -> McpError:
     if text.startswith("Unknown model"):
         return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
     if "maximum output retries" in text or "exceeded max retries" in text.lower():
-        return McpError("the model's output does not fit what was asked for, even after retries", hint=_AGAIN)
+        return McpError("the model's output does not match the requested type, even after retries", hint=_AGAIN)
     causes = [*_causes(error)]
     if any("incomplete" in str(cause) or type(cause).__name__ == "ReadError" for cause in causes):
         return _truncated()

@@ -1,7 +1,7 @@
-"""Recorded answers of models, for Run All and CI without a key.
+"""Recorded answers of models, for Run All and CI without an API key.
 
-A recording is a file beside the notebook that a repository can hold. An answer is found by what it depends on: model,
-prompt with its variables, instructions, the conversation before, declared tools, and the results of its calls.
+A recording is a file beside the notebook, which can be committed. An answer is found by the facts that it depends on:
+model, prompt with its variables, instructions, the conversation before, declared tools, and the results of its calls.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 Replay: TypeAlias = Literal["off", "auto", "only", "new"]
-"""`auto` replays what is recorded and records what is not, `only` never asks a model, `new` asks and records."""
+"""`auto` replays recorded answers and records new ones, `only` never asks a model, `new` asks and records."""
 FILE: Final = "mcp-answers.json"
 _MAX_ANSWERS: Final = 500
 _MAX_BYTES: Final = 50_000_000
 _MAX_QUESTION: Final = 200
 _MAX_NAMES: Final = 5
-_SAID: Final = ("parts", "kind", "part_kind", "content", "tool_name", "args", "data")
-"""Members of a message that a repeated conversation has again, unlike times and identifiers."""
+_REPEATABLE_MEMBERS: Final = ("parts", "kind", "part_kind", "content", "tool_name", "args", "data")
+"""Members of a message that are the same when a conversation is repeated, unlike times and identifiers."""
 _NUMBERS: Final = re.compile(r"(?<=Stored as result )\d+|(?<=handle=)\d+|(?<=mcp\.results\[)\d+")
 """Numbers of stored results, which depend on the calls of the kernel."""
 
@@ -48,13 +48,13 @@ class AnswerKey(Struct, frozen=True):
     tools: dict[str, str]
     """Digests of the declarations by `server.tool`."""
     settings: str = ""
-    """Effort, temperature and the like; empty for the provider's own."""
+    """A digest of effort, temperature and the like; empty for the provider's defaults."""
 
     def changes(self, before: AnswerKey) -> list[str]:
         """The differences from an earlier key, in words."""
         named = {"system": "the instructions", "conversation": "the conversation before", "returns": "the wanted type"}
         named["settings"] = "the settings of the model"
-        changes = [f"{what} changed" for name, what in named.items() if getattr(self, name) != getattr(before, name)]
+        changes = [f"{text} changed" for name, text in named.items() if getattr(self, name) != getattr(before, name)]
         if self.model != before.model:
             changes.append(f"the model changed from {before.model} to {self.model}")
         new, old = self.tools, before.tools
@@ -63,11 +63,11 @@ class AnswerKey(Struct, frozen=True):
             "removed": [name for name in old if name not in new],
             "changed": [name for name in new if name in old and new[name] != old[name]],
         }
-        return changes + [f"{_listed(names)} {_were(names)} {kind}" for kind, names in kinds.items() if names]
+        return changes + [f"{_listed(names)} {_was_or_were(names)} {kind}" for kind, names in kinds.items() if names]
 
 
 class RecordedCall(Struct, frozen=True):
-    """A call of a recorded answer, with what the model was told."""
+    """A call of a recorded answer, with its result for the model."""
 
     name: str
     """The name by which the model called the tool."""
@@ -82,7 +82,7 @@ class RecordedCall(Struct, frozen=True):
         """Whether a new call has the same result."""
         return _NUMBERS.sub("", masks(text)) == _NUMBERS.sub("", self.text)
 
-    def shown(self, number: int, card: str) -> ModelCall:
+    def as_call(self, number: int, card: str) -> ModelCall:
         """The call as a part of an answer."""
         return ModelCall(
             self.server,
@@ -99,7 +99,7 @@ class RecordedCall(Struct, frozen=True):
 
 
 class RecordedAnswer(Struct, frozen=True, kw_only=True):
-    """An answer with everything that is needed to show it again and to go on from it."""
+    """An answer with everything that is needed to show it again and to continue the conversation."""
 
     key: AnswerKey
     question: str
@@ -133,7 +133,7 @@ class Recording:
         self._path = path
 
     def find(self, key: AnswerKey) -> RecordedAnswer | str:
-        """Return the answer of a key, or what has changed, in words.
+        """Return the answer of a key, or a text that describes what has changed.
 
         Raises:
             McpError: The file cannot be read.
@@ -179,21 +179,25 @@ def digest(value: object) -> str:
     return hashlib.sha256(_NUMBERS.sub("", masks(text)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def said(messages: Any) -> Any:
-    """The part of JSON messages that a repeated conversation has again."""
+def repeatable_part(messages: Any) -> Any:
+    """The part of JSON messages that is the same when a conversation is repeated."""
     if is_array(messages):
-        return [said(one) for one in messages]
+        return [repeatable_part(one) for one in messages]
     if is_object(messages):
-        return {name: value if name == "args" else said(value) for name, value in messages.items() if name in _SAID}
+        return {
+            name: value if name == "args" else repeatable_part(value)
+            for name, value in messages.items()
+            if name in _REPEATABLE_MEMBERS
+        }
     return messages
 
 
-def shape_of(returns: Any) -> str:
-    """A text that changes with a type or schema of typed answers."""
+def type_text(returns: Any) -> str:
+    """A text that identifies a type or schema of typed answers."""
     return f"{returns!r} {getattr(returns, '__annotations__', '')!r}"
 
 
-def question_of(prompt: str) -> str:
+def prompt_head(prompt: str) -> str:
     """The beginning of a prompt."""
     return masks.head(prompt, _MAX_QUESTION)
 
@@ -203,5 +207,5 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + rest
 
 
-def _were(names: Sequence[str]) -> str:
+def _was_or_were(names: Sequence[str]) -> str:
     return "was" if len(names) == 1 else "were"

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ipymcp.results.frames import Record
-    from ipymcp.results.stored_results import KeptResults
+    from ipymcp.results.stored_results import StoredResults
 
 
 _CHARACTERS_PER_TOKEN: Final = 4
 
 
-def describe_tool(server: str, description: str, longest: int) -> tuple[str, bool]:
+def describe_tool(server: str, description: str, limit: int) -> tuple[str, bool]:
     """A tool's description with its server as prefix, and whether it was truncated."""
     text = f"[{stripped(server)}] {stripped(description).strip()}".rstrip()
-    return cut(text, longest), len(text) > longest
+    return cut(text, limit), len(text) > limit
 
 
 def estimate_tokens(characters: int) -> int:
@@ -79,12 +79,12 @@ class ResultReader:
     """Reads stored results for a model.
 
     Args:
-        kept: The notebook's stored results.
+        results: The notebook's stored results.
         handles: The numbers of the results that the model may read.
     """
 
-    def __init__(self, kept: KeptResults, handles: Collection[int]) -> None:
-        self._kept = kept
+    def __init__(self, results: StoredResults, handles: Collection[int]) -> None:
+        self._results = results
         self._handles = handles
 
     def read_result(
@@ -100,7 +100,7 @@ class ResultReader:
         Args:
             handle: The number of the result, from its preview.
             offset: Rows or characters to skip.
-            limit: Maximum number of rows. For text, as much is returned as fits.
+            limit: Maximum number of rows. A text is returned up to the size of a page.
             columns: Only these columns of a table.
             where: Only rows of a table whose columns have these values.
         """
@@ -125,10 +125,10 @@ class ResultReader:
         return {"rows": page, "matching": len(chosen), "next": _next(offset + len(page), len(chosen))}
 
     def _value(self, handle: int) -> Any:
-        if handle not in self._handles or handle not in self._kept:
+        if handle not in self._handles or handle not in self._results:
             known = ", ".join(map(str, self._handles)) or "none"
             raise ArgumentError(f"there is no result {handle}", argument="handle", hint=f"handles: {known}")
-        return self._kept[handle]
+        return self._results[handle]
 
 
 def preview(value: Any, text: str, number: int) -> str:
@@ -153,12 +153,12 @@ def _rows(value: Any) -> list[Record] | None:
 
 
 def _length(row: Record) -> int:
-    """The row's approximate number of characters."""
+    """The approximate number of characters of a row."""
     return len(types.encode(row))
 
 
 def _matches(value: Any, wanted: Any) -> bool:
-    """Whether a cell has the wanted value, which a model may have written as a string."""
+    """Whether a cell has this value, which the model may have written as a string."""
     return value == wanted or (isinstance(wanted, str) != isinstance(value, str) and _word(value) == _word(wanted))
 
 

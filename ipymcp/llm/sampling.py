@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _METHOD: Final = "sampling/createMessage"
 _ANSWERS: Final = ("once", "notebook", "no")
 _REJECTED: Final = -1
-_USUAL_TOKENS: Final = 4_096
-"""Output tokens if the server requests no maximum."""
+_DEFAULT_TOKENS: Final = 4_096
+"""Maximum output tokens if the server requests no maximum."""
 _MEDIA_TOKENS: Final = 1_500
 """Estimated tokens of an image."""
 
@@ -39,7 +39,7 @@ class Sampler:
 
     Args:
         host: The host of the servers.
-        chat: Provides the model.
+        chat: The chat with the notebook's model.
         budget: Returns the input and output tokens that one server may use in this notebook.
     """
 
@@ -70,19 +70,21 @@ class Sampler:
             text = f"it has used {spent:,} tokens of your model, and this request needs about {estimate:,} more"
             log.add("host", "warning", f"{text}: %config IPyMCP.sampling_tokens raises its budget")
             raise RpcError("the user's budget for this server is spent", code=_REJECTED)
-        wanted = request.max_tokens if request.max_tokens is not None and request.max_tokens > 0 else _USUAL_TOKENS
-        most = min(wanted, left)
-        request = replace(request, max_tokens=most, params={**request.params, "maxTokens": most})
+        wanted = request.max_tokens if request.max_tokens is not None and request.max_tokens > 0 else _DEFAULT_TOKENS
+        max_output = min(wanted, left)
+        request = replace(request, max_tokens=max_output, params={**request.params, "maxTokens": max_output})
         used = 0
-        self._spent[key] = spent + estimate + most  # reserved before any await: requests may be concurrent
+        self._spent[key] = (
+            spent + estimate + max_output
+        )  # reserved before any await, because requests may be concurrent
         try:
-            if not await self._may(request, session.rights):
+            if not await self._is_allowed(request, session.rights):
                 return None
-            message, usage = await self._chat.sampled(request)
+            message, usage = await self._chat.sample(request)
             used = usage.input_tokens + usage.output_tokens
             used = used or estimate + estimate_tokens(len(types.encode(message)))  # some providers report no usage
         finally:
-            self._spent[key] += used - estimate - most
+            self._spent[key] += used - estimate - max_output
         count = len(request.messages)
         cost = f", about {dollars(usage.dollars)}" if usage.dollars else ""
         text = f"{self._chat.name} answered it: {count} message{'' if count == 1 else 's'}, {used:,} tokens{cost}"
@@ -90,27 +92,27 @@ class Sampler:
         self._show(f"{request.server} asked your model; {text}")
         return message
 
-    async def _may(self, request: SamplingRequest, rights: ServerGrants) -> bool:
-        return self._policy.has_agreed(self, rights, None) or await self._agrees(request, rights)
+    async def _is_allowed(self, request: SamplingRequest, rights: ServerGrants) -> bool:
+        return self._policy.has_agreed(self, rights, None) or await self._ask_consent(request, rights)
 
     def _show(self, text: str) -> None:
-        """Notify the user where they wait."""
-        place = self._host.questions.caller()
-        if place is not None:
-            place.post(lambda: self._host.guard.notify(text))
+        """Notify the user in the thread where they wait."""
+        caller = self._host.questions.caller()
+        if caller is not None:
+            caller.post(lambda: self._host.guard.notify(text))
 
-    async def _agrees(self, request: SamplingRequest, rights: ServerGrants) -> bool:
+    async def _ask_consent(self, request: SamplingRequest, rights: ServerGrants) -> bool:
         shown: dict[str, Any] = {"system": request.system_prompt} if request.system_prompt else {}
         shown |= {"messages": request.messages, "maxTokens": request.max_tokens}
         given = request.params.get("tools")
         for number, tool in enumerate(given if is_array(given) else (), start=1):
             name = tool.get("name") if is_object(tool) else None
             shown[f"tool {number}, {name}" if name else f"tool {number}"] = tool
-        tokens, most = _estimate(request), request.max_tokens or _USUAL_TOKENS
-        cost = self._chat.price(tokens, most)
-        why = f"it uses your tokens of {self._chat.name}: about {tokens:,} in, at most {most:,} out"
-        why += f", at most about {dollars(cost)}" if cost is not None else ""
-        wanted = WantedCall(request.server, _METHOD, shown, "server", why, "")
+        tokens, max_output = _estimate(request), request.max_tokens or _DEFAULT_TOKENS
+        cost = self._chat.price(tokens, max_output)
+        reason = f"it uses your tokens of {self._chat.name}: about {tokens:,} in, at most {max_output:,} out"
+        reason += f", at most about {dollars(cost)}" if cost is not None else ""
+        wanted = WantedCall(request.server, _METHOD, shown, "server", reason, "")
         answer = await self._host.questions.ask(SamplingQuestion((wanted,), _ANSWERS))
         if answer == "notebook":
             self._policy.agree(self, rights, None)

@@ -1,8 +1,8 @@
 """Input schemas compiled for a provider, with a report of what was lost.
 
-A provider refuses the whole request because of one unsupported keyword. References are inlined, or kept where the
-provider accepts them and that is shorter; `allOf` is merged. Constraints without a keyword move to the description if
-they are short.
+A provider refuses the whole request because of one unsupported keyword. References are inlined, or kept if the
+provider accepts them and the result is shorter; `allOf` is merged. Constraints without a keyword move to the
+description if they are short.
 
 Source: JSON Schema 2020-12, validation sections 6 and 9.
 """
@@ -58,8 +58,8 @@ _OWNERS: Final = {
 """The types that each keyword applies to."""
 
 
-def is_sound(word: str, value: object) -> bool:
-    """Whether a keyword has a valid value; unknown keywords may have any."""
+def is_valid_keyword(word: str, value: object) -> bool:
+    """Whether a keyword has a valid value; unknown keywords may have any value."""
     check = _CHECKS.get(word)
     return check is None or check(value)
 
@@ -108,12 +108,12 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 _MIN_SHARED_BYTES: Final = 100
-"""Bytes from which a part that is used twice becomes a definition."""
+"""Minimum size of a repeated part that becomes a definition."""
 _MAX_CHAINED: Final = 16
 _MAX_PARTS: Final = 500
-"""Maximum parts in the search for cycles; with more, all are treated as cyclic."""
+"""Maximum parts in the search for cycles; if there are more, all are treated as cyclic."""
 _MAX_WALKED: Final = 100_000
-"""Schemas in the search for references."""
+"""Maximum schemas in the search for references."""
 _INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -133,7 +133,7 @@ class SharedParts:
         """The parts that each part refers to."""
         self._names: dict[int, str] = {}
         self.has_references = tree.has_references
-        """Whether anything in the schema may be a reference."""
+        """Whether the schema may contain references."""
         if not self.has_references or not profile.references:
             return
         try:
@@ -167,11 +167,11 @@ class SharedParts:
         return self._names.get(id(schema))
 
     def _count_uses(self) -> dict[int, int]:
-        """Count the uses of each part: its references, and its own place if that is in use (`#/properties/a`)."""
+        """Count the uses of each part: references to it, and its own place if it is not a mere definition."""
         uses: dict[int, int] = {}
         budget = Budget(_MAX_WALKED)
         ahead = [self._tree.root]
-        for part in ahead:  # grows by the targets
+        for part in ahead:  # the loop appends the targets
             targets = self._targets.setdefault(id(part), set())
             for node in walk(part, budget, definitions=False):
                 reference = reference_of(node)
@@ -209,31 +209,31 @@ _LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
 _MAX_COMBINED: Final = 16
 _MAX_COMPARED: Final = 100
 _MAX_VARIANTS: Final = 1_500
-"""Characters for the alternatives at the top, in words."""
+"""Maximum characters of the description of alternatives at the top level."""
 _MAX_NOTE: Final = 120
 _SHORT: Final = 40
 _UNIONS: Final = ("anyOf", "oneOf")
 _SCALARS: Final = ("string", "integer", "number", "boolean")
 _BESIDE_TYPE: Final = frozenset({*_UNIONS, "nullable"})
-"""Keywords that may change what `type` becomes."""
+"""Keywords that may change the compiled `type`."""
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-_BUILT: Final = frozenset(
+_COMPILED_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "items", "prefixItems", "additionalProperties", "nullable", "additionalItems"}
     | {*_REFERENCES, "$defs", "definitions", "allOf", *_UNIONS}
 )
 """Keywords that the compiler handles itself."""
-_HOLDS: Final = _BUILT - {"type", "required", "nullable"}
+_SUBSCHEMA_KEYWORDS: Final = _COMPILED_KEYWORDS - {"type", "required", "nullable"}
 """Keywords with subschemas."""
-_NOT_AT_THE_TOP: Final = frozenset({"nullable", "enum", "const", "not", "default", *_UNIONS})
-"""Keywords that do not apply to arguments, which are always an object, or that become text there."""
-_SILENT: Final = frozenset(
+_NOT_AT_TOP_LEVEL: Final = frozenset({"nullable", "enum", "const", "not", "default", *_UNIONS})
+"""Keywords that do not apply at the top level, which is always an object, or become text there."""
+_DROPPED_KEYWORDS: Final = frozenset(
     {"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment"}
     | {"examples", "deprecated", "readOnly", "writeOnly"}
 )
 """Keywords without information for a model, dropped without a report."""
-_NOT_COPIED: Final = _BUILT | _SILENT
-_BESIDE_REFERENCE: Final = frozenset({"title", "description", "default"}) | _SILENT
-"""Keywords beside which a reference may stay."""
+_NOT_COPIED: Final = _COMPILED_KEYWORDS | _DROPPED_KEYWORDS
+_BESIDE_REFERENCE: Final = frozenset({"title", "description", "default"}) | _DROPPED_KEYWORDS
+"""Keywords next to which a reference may be kept."""
 _ANY: Final = "any JSON"
 _to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -242,7 +242,7 @@ class Loss(Struct, frozen=True):
     """A fact that the compiled schema lacks."""
 
     path: str
-    """Path in the schema, as `a.b[].c`; empty for the whole."""
+    """The path in the schema, such as `a.b[].c`; empty for the whole schema."""
     what: str
 
 
@@ -250,9 +250,9 @@ class Compiled(Struct, frozen=True):
     """A schema that a provider accepts.
 
     Attributes:
-        parameters: The schema, of an object.
-        lost: The facts that it lacks.
-        renamed: Renamed properties: `{new name: the tool's own}`.
+        parameters: The compiled schema, which is that of an object.
+        lost: The facts that the compiled schema lacks.
+        renamed: Renamed properties: `{new name: original name}`.
     """
 
     parameters: Schema
@@ -261,7 +261,7 @@ class Compiled(Struct, frozen=True):
 
 
 def compile_schema(schema: object, profile: Profile) -> Compiled:
-    """Compile a tool's decoded input schema. One that is too large loses its deepest parts first."""
+    """Compile a tool's decoded input schema. If it is too large, its deepest parts are dropped first."""
     tree = SchemaTree(schema if is_object(schema) else {})
     parts = SharedParts(tree, profile)
     for levels in _LEVELS:
@@ -280,7 +280,7 @@ def compile_schema(schema: object, profile: Profile) -> Compiled:
 
 
 def restore_names(arguments: Any, renamed: Mapping[str, str]) -> Any:
-    """Arguments with renamed properties under the tool's own names."""
+    """Give renamed properties in arguments their original names."""
     if not renamed:
         return arguments
     if is_object(arguments):
@@ -302,16 +302,16 @@ class _Compiler:
         self._unfinished: set[str] = set()
         """The definitions being compiled."""
         self._following: list[int] = []
-        """The references' targets being compiled in place, by identity."""
+        """The targets of references that are being inlined, by identity."""
 
     def root(self) -> Schema:
-        """Compile the whole: an object without alternatives at its top, which no provider accepts."""
+        """Compile the whole schema to an object without alternatives at the top level, which no provider accepts."""
         record = self._tree.record
         root = self._tree.root
-        whole = root if COMPOSING.isdisjoint(root) else self._both({}, root, "")
+        whole = root if COMPOSING.isdisjoint(root) else self._intersect({}, root, "")
         own: Schema = {}
         for word, value in whole.items():
-            if word not in _NOT_AT_THE_TOP:
+            if word not in _NOT_AT_TOP_LEVEL:
                 own[word] = value
             elif word in ("not", "enum", "const"):
                 self.lose("", f"{word}: {_shown(value)}")
@@ -319,17 +319,17 @@ class _Compiler:
             own["properties"] = record.members
         if record.is_closed:
             own["additionalProperties"] = False
-        result = self._plain({**own, "required": record.required, "type": "object"}, "", 0)
+        result = self._compile_keywords({**own, "required": record.required, "type": "object"}, "", 0)
         members: Schema = {}
         result = {"type": "object", "properties": members, **result}
         if record.unions:
             self.lose("", "alternatives at the top: the arguments of all of them")
-            texts: list[Any] = [result.get("description"), *map(self._variants, record.unions)]
+            texts: list[Any] = [result.get("description"), *map(self._describe_variants, record.unions)]
             result["description"] = " ".join(filter(None, texts))
         return {**result, "$defs": self._definitions} if self._definitions else result
 
-    def _variants(self, variants: tuple[Record, ...]) -> str:
-        """The alternatives at the top, in words: `One of: {action: "create", name, size?} | {action: "drop", id}`."""
+    def _describe_variants(self, variants: tuple[Record, ...]) -> str:
+        """Describe the alternatives at the top: `One of: {action: "create", name, size?} | {action: "drop", id}`."""
         names = {own: new for new, own in self.renamed.items()}
         forms: list[str] = []
         for variant in variants:
@@ -347,25 +347,25 @@ class _Compiler:
 
     # -- one subschema ------------------------------------------------------------------------------------------------
 
-    def _node(self, schema: object, path: str, depth: int) -> Schema:
+    def _compile(self, schema: object, path: str, depth: int) -> Schema:
         if not is_object(schema):
             if schema is False:
                 self.lose(path, "the property is forbidden")
             return {}
         if depth > self._profile.depth:
-            return self._cut(schema, path, "nested too deeply: any JSON")
+            return self._reduce(schema, path, "nested too deeply: any JSON")
         if self._level >= self._levels:
-            if _HOLDS.isdisjoint(schema):
-                return self._plain(schema, path, depth)
-            return self._cut(schema, path, "too large: any JSON")
+            if _SUBSCHEMA_KEYWORDS.isdisjoint(schema):
+                return self._compile_keywords(schema, path, depth)
+            return self._reduce(schema, path, "too large: any JSON")
         if not self._parts.has_references:
-            return self._body(schema, path, depth)
+            return self._compile_body(schema, path, depth)
         name = self._parts.name(schema)
         if name is not None:
             return self._reference(name, schema, {}, path, depth)
         reference = reference_of(schema)
         if reference is None:
-            return self._body(schema, path, depth)
+            return self._compile_body(schema, path, depth)
         target = self._parts.target(reference)
         if target is None:
             self.lose(path, f"unresolved reference: {reference[:60]}")
@@ -378,7 +378,7 @@ class _Compiler:
             return self._recursive(path)
         self._following.append(id(target))
         try:
-            return self._body(self._both(beside, target, path) if beside else target, path, depth)
+            return self._compile_body(self._intersect(beside, target, path) if beside else target, path, depth)
         finally:
             self._following.pop()
 
@@ -387,32 +387,32 @@ class _Compiler:
         return {"description": f"as above, or {_ANY}"}
 
     def _reference(self, name: str, target: Schema, beside: Schema, path: str, depth: int) -> Schema:
-        """Keep a reference, and compile its definition."""
+        """Compile a reference that is kept, and its definition."""
         if name not in self._definitions:
-            self._definitions[name] = {}  # before its body, which may refer to it
+            self._definitions[name] = {}  # before the body is compiled, which may refer to it
             following, self._following = self._following, []
             self._unfinished.add(name)
             try:
-                self._definitions[name] = self._body(target, path, 1)
+                self._definitions[name] = self._compile_body(target, path, 1)
             finally:
                 self._following = following
                 self._unfinished.remove(name)
         elif name in self._unfinished and not self._profile.recursion:
             return self._recursive(path)
-        about = self._plain(beside, path, depth) if beside else {}
+        about = self._compile_keywords(beside, path, depth) if beside else {}
         return {"$ref": f"#/$defs/{name}", **{word: about[word] for word in self._profile.beside if word in about}}
 
-    def _body(self, schema: Schema, path: str, depth: int) -> Schema:
+    def _compile_body(self, schema: Schema, path: str, depth: int) -> Schema:
         self._budget.spend()
         self._level += 1
         try:
-            return self._plain(self._whole(schema, path), path, depth)
+            return self._compile_keywords(self._merge_all_of(schema, path), path, depth)
         finally:
             self._level -= 1
 
-    def _cut(self, schema: Schema, path: str, why: str) -> Schema:
+    def _reduce(self, schema: Schema, path: str, reason: str) -> Schema:
         """Reduce a schema to its type and description."""
-        self.lose(path, why)
+        self.lose(path, reason)
         kinds = self._tree.kinds(schema) or frozenset[str]()
         names = sorted(kinds - {"integer"} if "number" in kinds else kinds)
         text = schema.get("description")
@@ -423,7 +423,7 @@ class _Compiler:
                 result["items"] = {}
         return result
 
-    def _whole(self, schema: Schema, path: str) -> Schema:
+    def _merge_all_of(self, schema: Schema, path: str) -> Schema:
         """Merge `allOf`, and combine `anyOf` and `oneOf` into one."""
         if "allOf" not in schema and not ("anyOf" in schema and "oneOf" in schema):
             return schema
@@ -432,18 +432,18 @@ class _Compiler:
         if all(list_at(whole, union) for union in _UNIONS):
             parts.append({"oneOf": whole.pop("oneOf")})
         for part in parts:
-            whole = self._both(whole, part, path)
+            whole = self._intersect(whole, part, path)
         return whole
 
-    def _both(self, whole: Schema, part: object, path: str) -> Schema:
-        """Intersect two schemas into one without references and `allOf`."""
+    def _intersect(self, whole: Schema, part: object, path: str) -> Schema:
+        """Intersect two schemas; the result has neither references nor `allOf`."""
         if not is_object(part):
             if part is False:
                 self.lose(path, "no value is valid")
             return whole
         reference = reference_of(part)
         if reference is None:
-            return self._merged(whole, self._whole(part, path), path)
+            return self._merge(whole, self._merge_all_of(part, path), path)
         target = self._parts.target(reference)
         if target is None or id(target) in self._following:
             self.lose(path, f"{'unresolved' if target is None else 'recursive'} reference: {reference[:60]}")
@@ -451,16 +451,16 @@ class _Compiler:
         self._following.append(id(target))
         try:
             beside = {word: value for word, value in part.items() if word not in _REFERENCES}
-            return self._both(self._merged(whole, self._whole(beside, path), path), target, path)
+            return self._intersect(self._merge(whole, self._merge_all_of(beside, path), path), target, path)
         finally:
             self._following.pop()
 
-    def _merged(self, whole: Schema, part: Schema, path: str) -> Schema:
+    def _merge(self, whole: Schema, part: Schema, path: str) -> Schema:
         self._budget.spend(1 + len(properties(part)) // 8)
         lost: list[str] = []
         result = merge(whole, part, lost)
         for word in lost:
-            self.lose(path, f"{word}: {_shown(part.get(word))}, in conflict with another")
+            self.lose(path, f"{word}: {_shown(part.get(word))}, which conflicts with another value")
         mine, its = (
             [(union, branches) for union in _UNIONS if (branches := list_at(each, union))] for each in (whole, part)
         )
@@ -473,7 +473,7 @@ class _Compiler:
         is_one = "oneOf" if "oneOf" in (union, other) else "anyOf"
         return {**result, is_one: [{"allOf": [one, another]} for one in ours for another in theirs]}
 
-    def _plain(self, schema: Schema, path: str, depth: int) -> Schema:
+    def _compile_keywords(self, schema: Schema, path: str, depth: int) -> Schema:
         result: Schema = {}
         notes: list[str] = []
         if "const" in schema and ("const" not in self._profile.words or schema.get("nullable") is True):
@@ -481,14 +481,14 @@ class _Compiler:
         for word, value in schema.items():
             if word in _NOT_COPIED or word.startswith("x-"):
                 continue
-            if not is_sound(word, value):
+            if not is_valid_keyword(word, value):
                 self.lose(path, f"{word}: {_shown(value)} is invalid")
             elif word == "description":
                 result[word] = stripped(value)
             elif word == "enum":
                 self._put_choice(value, path, result, notes)
             elif not self._keeps(word, value):
-                self._reword(word, value, path, notes)
+                self._describe_keyword(word, value, path, notes)
             else:
                 result[word] = stripped(value) if isinstance(value, str) else value
         self._put_type(schema, path, depth, result, notes)
@@ -502,7 +502,7 @@ class _Compiler:
             return word in profile.words and value in (profile.formats or (value,))
         return word in profile.words
 
-    def _reword(self, word: str, value: object, path: str, notes: list[str]) -> None:
+    def _describe_keyword(self, word: str, value: object, path: str, notes: list[str]) -> None:
         if word == "title":
             return
         note = f"{word}: {_to_json(value)}"
@@ -514,14 +514,14 @@ class _Compiler:
             self.lose(path, word)
 
     def _put_choice(self, values: list[Any], path: str, result: Schema, notes: list[str]) -> None:
-        """Add `enum`; null is left to the type if the provider accepts only strings and numbers."""
+        """Add `enum`. If the provider accepts only strings and numbers in it, null is expressed by the type."""
         if self._profile.any_choices:
             result["enum"] = values
         elif all(json_type(value) in TEXT_OR_NUMBER for value in values if value is not None):
             if found := [value for value in values if value is not None]:
                 result["enum"] = found
         else:
-            self._reword("enum", values, path, notes)
+            self._describe_keyword("enum", values, path, notes)
 
     def _put_type(self, schema: Schema, path: str, depth: int, result: Schema, notes: list[str]) -> None:
         declared = schema.get("type")
@@ -529,9 +529,9 @@ class _Compiler:
             result["type"] = declared
             return
         branches = [*list_at(schema, "anyOf"), *list_at(schema, "oneOf")]
-        names = self._kinds(schema, path, notes)
+        names = self._declared_types(schema, path, notes)
         if not names:
-            names = self._implied(schema, branches)
+            names = self._implied_types(schema, branches)
         is_nullable = schema.get("nullable") is True and "null" not in names
         if is_nullable and names:
             names.append("null")
@@ -550,7 +550,7 @@ class _Compiler:
         elif branches:
             if "oneOf" in schema and not self._are_disjoint(branches):
                 self.lose(path, "exactly one alternative must match")
-            variants = [self._node(each, path, depth) for each in branches if each is not False]
+            variants = [self._compile(each, path, depth) for each in branches if each is not False]
             result["anyOf"] = [*variants, {"type": "null"}] if is_nullable else variants or [{}]
         if (
             "null" in names
@@ -560,8 +560,8 @@ class _Compiler:
         ):
             result["enum"] = [*result["enum"], None]
 
-    def _implied(self, schema: Schema, branches: list[Any]) -> list[str]:
-        """Infer the types from the other keywords, unless alternatives have other types."""
+    def _implied_types(self, schema: Schema, branches: list[Any]) -> list[str]:
+        """Infer the types from the other keywords; none if an alternative has other types."""
         own = {word: value for word, value in schema.items() if word not in _UNIONS}
         kinds = form_kinds(own) or (frozenset({"object"}) if required_names(own) else frozenset[str]())
         for branch in branches:
@@ -571,7 +571,7 @@ class _Compiler:
         return sorted(kinds)
 
     def _are_disjoint(self, branches: list[Any]) -> bool:
-        """Whether alternatives are disjoint, by their types or by the values that they list."""
+        """Whether alternatives are disjoint, judged by their types and their listed values."""
         if len(branches) > _MAX_COMPARED:
             return False
         found: list[tuple[frozenset[str], Schema]] = []
@@ -588,14 +588,14 @@ class _Compiler:
             for other in found[at + 1 :]
         )
 
-    def _kinds(self, schema: Schema, path: str, notes: list[str]) -> list[str]:
-        """The known types that `type` names."""
+    def _declared_types(self, schema: Schema, path: str, notes: list[str]) -> list[str]:
+        """The valid types in `type`."""
         declared = schema.get("type")
         if declared is None:
             return []
         names = declared if is_array(declared) else [declared]
         if any(name not in KINDS for name in names):
-            self._reword("type", declared, path, notes)
+            self._describe_keyword("type", declared, path, notes)
         return [name for name in dict.fromkeys(filter(_is_string, names)) if name in KINDS]
 
     def _put_members(self, schema: Schema, path: str, depth: int, result: Schema) -> None:
@@ -614,14 +614,14 @@ class _Compiler:
                     self.lose(f"{path}.{name}" if path else name, "the property is forbidden")
             else:
                 names[name] = self._key(name, path)
-                members[names[name]] = self._node(member, f"{path}.{name}" if path else name, depth + 1)
+                members[names[name]] = self._compile(member, f"{path}.{name}" if path else name, depth + 1)
         if members or "properties" in schema:
             result["properties"] = members
         required = [names[name] for name in needed if name in names]
         if required:
             result["required"] = required
         if is_object(others) and others:
-            result["additionalProperties"] = self._node(others, f"{path}.*", depth + 1)
+            result["additionalProperties"] = self._compile(others, f"{path}.*", depth + 1)
         elif others is False:
             result["additionalProperties"] = False
 
@@ -634,14 +634,14 @@ class _Compiler:
         if first:
             self.lose(path, "the positions of its items: any item anywhere")
             kinds = union([*first, *([rest] if is_object(rest) or rest is True else [])])
-            result["items"] = self._node(kinds, f"{path}[]", depth + 1)
+            result["items"] = self._compile(kinds, f"{path}[]", depth + 1)
             if rest is False and "maxItems" not in schema and "maxItems" in self._profile.words:
                 result["maxItems"] = len(first)
         elif items is False:
             self.lose(path, "no items are allowed")
             result["items"] = {}
         else:
-            result["items"] = self._node(items, f"{path}[]", depth + 1)
+            result["items"] = self._compile(items, f"{path}[]", depth + 1)
 
     def _key(self, name: str, path: str) -> str:
         pattern, shown = self._profile.key, mask(name)

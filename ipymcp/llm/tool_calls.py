@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool
-from ipymcp.llm.prompt_values import Described
+from ipymcp.llm.prompt_values import ValueDescription
 from ipymcp.llm.providers import PLAIN
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
 from ipymcp.llm.schemas import restore_names
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ReadWriteLimiter:
-    """Runs reads in parallel and limits writes, in the order of arrival; for use on one loop.
+    """Runs reads concurrently and limits concurrent writes, in the order of arrival; for use on one loop.
 
     Args:
         limit: Maximum concurrent writes.
@@ -51,20 +51,20 @@ class ReadWriteLimiter:
 
     @contextlib.asynccontextmanager
     async def entered(self, *, writes: bool) -> AsyncGenerator[None]:
-        """Wait for a turn, and hold it.
+        """Wait until the call may run, and count it as running.
 
         Args:
             writes: Whether the call may change something.
         """
         if self._waiting or not self._is_free(writes):
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append((writes, turn))
+            admitted = asyncio.get_running_loop().create_future()
+            self._waiting.append((writes, admitted))
             try:
-                await turn
+                await admitted
             except asyncio.CancelledError:
-                if (writes, turn) in self._waiting:
-                    self._waiting.remove((writes, turn))
-                else:  # it was already admitted
+                if (writes, admitted) in self._waiting:
+                    self._waiting.remove((writes, admitted))
+                else:  # admitted and cancelled at the same time
                     self._release(writes)
                 self._admit()
                 raise
@@ -89,9 +89,9 @@ class ReadWriteLimiter:
 
     def _admit(self) -> None:
         while self._waiting and self._is_free(self._waiting[0][0]):
-            writes, turn = self._waiting.popleft()
+            writes, admitted = self._waiting.popleft()
             self._enter(writes)
-            turn.set_result(None)
+            admitted.set_result(None)
 
 
 _EMPTY: Final = "(empty result)"
@@ -103,7 +103,7 @@ class CallOrigin(Struct, frozen=True):
     Attributes:
         turn: The answer's name, so that one consent can cover all of its calls.
         model: The model.
-        response: Identifies the model's response with the call; None if it is unknown.
+        response: An identifier of the model's response with the call; None if it is unknown.
     """
 
     turn: str = ""
@@ -141,7 +141,7 @@ class ToolCallRunner:
         selection: The tools that may be called.
         turn: The answer's name, so that one consent can cover all of its calls.
         conversation: The conversation of the answer; a new one by default.
-        profile: The provider that the tools were declared to, which decides the renamed properties.
+        profile: The provider to which the tools were declared, which determines the renamed properties.
         model: The model.
     """
 
@@ -166,7 +166,7 @@ class ToolCallRunner:
         return list(await asyncio.gather(*(self.run(each) for each in calls)))
 
     def only_reads(self, name: str) -> bool:
-        """Whether a name is that of a tool that declares that it only reads its server's own data."""
+        """Whether a tool declares that it only reads its server's own data (read-only and closed-world)."""
         try:
             found = self._selection.find(name)
         except McpError:
@@ -184,7 +184,7 @@ class ToolCallRunner:
 
         Args:
             request: The call.
-            card: Shows the call.
+            card: The card that shows the call.
             origin: The call's origin, if it differs from the runner's.
         """
         edited: list[bytes] = []
@@ -205,14 +205,16 @@ class ToolCallRunner:
                 async with self._limiter(NOTEBOOK).entered(writes=True):
                     return await self._run_function(request, found, arguments, card, origin)
             session, entry = found
-            renamed = self._maker.declarer.renamed(entry, self._profile)
+            renamed = self._maker.declaration_cache.renamed(entry, self._profile)
             only_reads = hints(entry, session.rights).get("readOnlyHint") is True
             async with self._limiter(session.name, session.definition.concurrency).entered(writes=not only_reads):
                 return await self._run_tool(
                     request, session, entry, restore_names(arguments, renamed), card, origin, edited
                 )
         except McpError as error:
-            if quotes_server(error) and not isinstance(error, ToolError):  # its call has recorded the source
+            if quotes_server(error) and not isinstance(
+                error, ToolError
+            ):  # the call of a ToolError has recorded the source
                 self.conversation.received(source_of_value(error))
             is_refused = isinstance(error, PolicyError)
             return ToolCallOutcome(request, _error_text(error), is_error=True, is_refused=is_refused)
@@ -236,7 +238,7 @@ class ToolCallRunner:
         if session.client is None:
             await session.awake()
         if card is not None:
-            card.sends(arguments)
+            card.set_arguments(arguments)
         call = await asyncio.to_thread(self._maker.prepare, entry, options, arguments)
         try:
             await call.run_on_loop()
@@ -247,7 +249,7 @@ class ToolCallRunner:
             if call.is_edited:
                 edited.append(call.arguments)
                 if card is not None:
-                    card.sends(types.loads(call.arguments))
+                    card.set_arguments(types.loads(call.arguments))
         return await asyncio.to_thread(lambda: self._read(request, call.result(), call.number))
 
     def _limiter(self, name: str, limit: int = 1) -> ReadWriteLimiter:
@@ -268,10 +270,10 @@ class ToolCallRunner:
         await tool.consent(bound, options)
         actor = Actor("user", self.conversation, origin.turn, origin.model)
         try:
-            value = await self._host.client_handlers.run(_without_argument(tool.function, bound, actor), None)
+            value = await self._host.client_handlers.run(_bound_function(tool.function, bound, actor), None)
         except McpError:
             raise
-        except Exception as error:  # an error of the user's function, which the model may work around
+        except Exception as error:  # raised by the user's function; the model may work around it
             text = stripped(f"Error: {tool.name} raised {type(error).__name__}: {error}")
             outcome = ToolCallOutcome(request, text[:MAX_LENGTH], is_error=True, value=error)
         else:
@@ -288,7 +290,7 @@ class ToolCallRunner:
         """Convert a result to an outcome with its images and text, or a preview of long text."""
         is_result = isinstance(value, ToolResult)
         images = tuple(value.images) if is_result else ()
-        if isinstance(value, Described):
+        if isinstance(value, ValueDescription):
             value, images = value.text, value.images
         text = as_text(value)
         if len(text) > MAX_LENGTH:
@@ -322,8 +324,8 @@ class ToolCaller:
         """
         return self._loop.awaiting.threads.run(self._run(name, arguments, origin), name)
 
-    def watched(self) -> ToolCaller:
-        """This caller, with interrupts of the main thread ending calls in the library's threads."""
+    def interruptible(self) -> ToolCaller:
+        """Let interrupts of the main thread cancel calls in the library's threads, and return this object."""
         self._loop.awaiting.watch_threads(self)
         return self
 
@@ -332,7 +334,9 @@ class ToolCaller:
         return await self._loop.arun(self._run(name, arguments, origin))
 
     async def _run(self, name: str, arguments: Any, origin: CallOrigin) -> ToolCallOutcome:
-        if origin.response is None or origin.response != self._response:  # the request for it had all earlier results
+        if (
+            origin.response is None or origin.response != self._response
+        ):  # the request for this response had all earlier results
             self._response = origin.response
             self.conversation.given()
         origin = replace(origin, turn=origin.turn or self.turn)
@@ -340,7 +344,7 @@ class ToolCaller:
 
 
 def _error_text(error: McpError) -> str:
-    """The text of an error for the model, with a hint if it can use one."""
+    """The text of an error for the model, with the hint if the model can use it."""
     if isinstance(error, PolicyError):
         return stripped(f"Not done: {error.message}. Do not try it again; go on without it, or ask the user.")
     if isinstance(error, ToolError):
@@ -352,7 +356,7 @@ def _error_text(error: McpError) -> str:
     return stripped(f"{kind}{error.message}{hint}")
 
 
-def _without_argument(function: Callable[..., Any], bound: Mapping[str, Any], actor: Actor) -> Callable[[Any], Any]:
+def _bound_function(function: Callable[..., Any], bound: Mapping[str, Any], actor: Actor) -> Callable[[Any], Any]:
     if inspect.iscoroutinefunction(function):
 
         async def awaited(_: object) -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ProviderTools(list[dict[str, Any]]):
-    """A provider's list of `tools`. `.lost` lists what the declarations lack.
+    """A provider's list of `tools`. `.lost` lists the facts that the declarations lack.
 
     Args:
         declarations: The declarations.
@@ -55,8 +55,8 @@ class ProviderTools(list[dict[str, Any]]):
             for path, what in one.lost
         ]
         if len(self._declarations) > self._profile.functions:
-            most = f"all of them: {self._profile.name} accepts {self._profile.functions} tools in one request"
-            rows.insert(0, (f"{len(self._declarations):,} tools", "", most))
+            limit = f"all of them: {self._profile.name} accepts {self._profile.functions} tools in one request"
+            rows.insert(0, (f"{len(self._declarations):,} tools", "", limit))
         return Table(("tool", "at", "lost"), rows, note="" if rows else "nothing")
 
 
@@ -69,7 +69,7 @@ class DeclarationCache:
         self._indexed: tuple[list[Declaration], ServerTexts, ToolIndex] | None = None
 
     def declared(self, entry: ToolEntry, profile: Profile = PLAIN) -> Declaration:
-        """The declaration of a server's tool; may be called in any thread."""
+        """The declaration of a server's tool; thread-safe."""
         key = (entry.server, entry.name, profile.name)
         known = self._made.get(key)
         if known is None or known[0] is not entry or known[1] != masks.count:
@@ -84,12 +84,12 @@ class DeclarationCache:
         return known[2]
 
     def renamed(self, entry: ToolEntry, profile: Profile) -> Mapping[str, str]:
-        """Renamed properties of a tool, from all its declarations: `{new name: the tool's own}`."""
+        """Renamed properties of a tool, from all its declarations: `{new name: original name}`."""
         self.declared(entry, profile)
         return self._renamed.get((entry.server, entry.name), {})
 
     def index(self, declarations: list[Declaration], servers: ServerTexts) -> ToolIndex:
-        """The index of declarations, which is kept until another list is indexed; may be called in any thread."""
+        """The index of declarations, which is kept until another list is indexed; thread-safe."""
         from ipymcp.llm.tool_search import ToolIndex
 
         known = self._indexed
@@ -133,4 +133,4 @@ def declaration_tokens(declaration: Declaration) -> int:
 
 Discover: TypeAlias = Literal["auto", "always", "never"]
 BUDGET: Final = 20_000
-"""Tokens of declarations above which `auto` uses the search."""
+"""Tokens of declarations above which `auto` makes the model search for tools."""

@@ -1,6 +1,6 @@
-"""A search over tools by their meaning in words: BM25 over several fields, with stems, synonyms and near matches.
+"""Full-text search over tools: BM25 over several fields, with stems, synonyms and similar words.
 
-The index is made once for a list of declarations. Source: Robertson and Zaragoza, The Probabilistic Relevance
+The index is built once for a list of declarations. Source: Robertson and Zaragoza, The Probabilistic Relevance
 Framework: BM25 and Beyond (2009), section 3.6 (BM25F).
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _WORD: Final = re.compile(r"[^\W_]+")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _STOP_WORDS: Final = """
 a about all also am an and any are as at be been being but by can could did do does for from had has have he her him his
 how i if in into is it its just let like may me might must my need now of off on only or our out over please shall she
@@ -243,7 +243,7 @@ archive hide close | old
 
 @cache
 def _synonyms() -> dict[tuple[str, ...], dict[tuple[str, ...], float]]:
-    """Synonyms by word or phrase, in stems, each with a weight. Words after a bar are related, but do not relate."""
+    """Synonyms by word or phrase, as stems with weights. Words after a bar are only related to those before it."""
     found: dict[tuple[str, ...], dict[tuple[str, ...], float]] = {}
     for line in _GROUPS.strip().splitlines():
         near, _, far = line.partition("|")
@@ -272,7 +272,7 @@ _SIMILAR: Final = 0.82
 
 @lru_cache(20_000)
 def stem(word: str) -> str:
-    """The stem of a lower-case English word; words of other languages stay nearly as they are."""
+    """The stem of a lower-case English word; words of other languages are hardly changed."""
     if len(word) <= 3 or not word.isascii():
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -297,17 +297,17 @@ def stem(word: str) -> str:
 
 def words(text: str) -> list[str]:
     """The stems of a text's words, with names in camelCase and snake_case split, without stop words."""
-    spread = _HUMP.sub(" ", text)
+    spread = _CAMEL_CASE.sub(" ", text)
     return [stem(word) for word in _WORD.findall(spread.lower()) if word not in _STOP]
 
 
 _Postings: TypeAlias = "Mapping[str, Mapping[int, float]]"
-"""For each word the tools that have it, with its weight in each."""
+"""For each word the tools that contain it, with its weight in each tool."""
 _NONE: Final[dict[int, float]] = {}
 _WEIGHTS: Final = (3.0, 2.0, 1.0, 0.5, 0.25, 1.5, 0.1)
 """Weights of the fields: name, title, description, argument names, argument descriptions, server, its instructions."""
 _LENGTHS: Final = (0.3, 0.3, 0.5, 0.7, 0.7, 0.0, 0.5)
-"""How much the length of each field counts (BM25's `b`)."""
+"""The influence of the length of each field (BM25's `b`)."""
 _SATURATION: Final = 1.5
 """BM25's `k1`."""
 
@@ -315,21 +315,21 @@ _SATURATION: Final = 1.5
 ServerTexts: TypeAlias = "Mapping[str, tuple[str, str]]"
 """The title and the instructions of each server."""
 SEARCH: Final = "search_tools"
-"""The name of the search for a model."""
+"""The name under which models see the search."""
 QUERIES: Final = "One or more queries of a few words each, such as 'read file' or 'create github issue'."
 MAX_FOUND: Final = 8
-"""Tools that one search finds."""
+"""Maximum number of results of one search."""
 _MAX_TITLE: Final = 60
 
 
 class ToolSearch:
-    """The tools that a model finds by searching; it then calls them as its own.
+    """The tools that a model has to search for, and can then call like declared tools.
 
     Args:
         declared: Returns the current tools.
-        servers: Returns the texts of their servers.
-        index: Returns the index of tools, and keeps it.
-        most: Maximum tools in one request.
+        servers: Returns the titles and instructions of their servers.
+        index: Returns the index of a list of tools, which it caches.
+        max_tools: Maximum tools in one request.
     """
 
     def __init__(
@@ -337,15 +337,15 @@ class ToolSearch:
         declared: Callable[[], list[Declaration]],
         servers: Callable[[], ServerTexts],
         index: Callable[[list[Declaration], ServerTexts], ToolIndex],
-        most: int,
+        max_tools: int,
     ) -> None:
         self.declared = declared
-        self.most = most
+        self.max_tools = max_tools
         self._servers = servers
         self._index = index
 
     def description(self) -> str:
-        """The description of the search for a model: which servers there are."""
+        """The description of the search for a model, with the names of the servers."""
         titles = {name: title for name, (title, _) in self._servers().items()}
         shown = [
             f"{server} ({shortened(stripped(title), _MAX_TITLE)})" if (title := titles.get(server)) else server
@@ -354,7 +354,7 @@ class ToolSearch:
         return f"Find tools by what they do; what is found can be called from then on. Servers: {', '.join(shown)}."
 
     def find(self, queries: Sequence[str]) -> list[str]:
-        """The names of the tools that match one of the queries best; may be called in any thread."""
+        """The names of the tools that match one of the queries best; thread-safe."""
         index = self._index(self.declared(), self._servers())
         found = [index.search(query, MAX_FOUND) for query in queries[:MAX_FOUND]]
         ranked = [name for names in zip_longest(*found) for name in names if name is not None]
@@ -362,17 +362,17 @@ class ToolSearch:
 
 
 class ToolIndex:
-    """An index of tools, which does not change.
+    """An immutable index of tools.
 
     Args:
         tools: The declarations.
-        servers: The texts of their servers.
+        servers: The titles and instructions of their servers.
     """
 
     def __init__(self, tools: Sequence[Declaration], servers: ServerTexts) -> None:
         self.names = [one.name for one in tools]
-        told = {one.server: servers.get(one.server, ("", "")) for one in tools}
-        texts = {name: (words(f"{name} {title}"), words(about)[:_MAX_WORDS]) for name, (title, about) in told.items()}
+        known = {one.server: servers.get(one.server, ("", "")) for one in tools}
+        texts = {name: (words(f"{name} {title}"), words(about)[:_MAX_WORDS]) for name, (title, about) in known.items()}
         fields = [_fields(one, texts[one.server]) for one in tools]
         count = max(len(tools), 1)
         means = [sum(len(one[field]) for one in fields) / count or 1.0 for field in range(len(_WEIGHTS))]
@@ -421,7 +421,7 @@ class ToolIndex:
         return [self.names[number] for number in best_first]
 
     def _with_all(self, terms: tuple[str, ...], postings: _Postings) -> Mapping[int, float]:
-        """The tools with all of these words, with the mean of their weights."""
+        """The tools that contain all of these words, with the mean of the weights."""
         first, *others = (postings.get(term, _NONE) for term in terms)
         if not others:
             return first
@@ -432,7 +432,7 @@ class ToolIndex:
         }
 
     def _concepts(self, query: list[str]) -> Iterator[dict[tuple[str, ...], float]]:
-        """Each word or phrase of a query, with its synonyms and near matches as `{stems: weight}`."""
+        """Each word or phrase of a query, with its synonyms and similar words as `{stems: weight}`."""
         synonyms = _synonyms()
         at = 0
         while at < len(query):
@@ -453,7 +453,7 @@ class ToolIndex:
             at += len(phrase)
 
     def _near(self, word: str) -> Iterator[tuple[str, float]]:
-        """Words of the index that begin alike, or that are spelled alike if the word itself is unknown."""
+        """Words of the index that begin alike, or have a similar spelling if the word itself is unknown."""
         if len(word) < _MIN_PREFIX:
             return
         alike = self._by_letter.get(word[:1], ())
@@ -472,7 +472,7 @@ class ToolIndex:
         return math.log(1 + (len(self.names) - count + 0.5) / (count + 0.5))
 
     def _split_compounds(self) -> None:
-        """Find the parts of compounds, such as `worklog`, under their own words, too."""
+        """Index compounds, such as `worklog`, also under their parts."""
         for word in [*self._postings]:
             for at in range(3, len(word) - 2) if len(word) >= 7 else ():
                 first, second = self._postings.get(stem(word[:at])), self._postings.get(word[at:])
@@ -484,15 +484,15 @@ class ToolIndex:
 
 _GENERAL_VERBS: Final = "check get show give find make see look list tell put have"
 _GENERAL: Final = frozenset((stem(each),) for each in _GENERAL_VERBS.split())
-"""Verbs that say little about what is wanted."""
+"""Verbs that carry little information in a query."""
 _WEAK: Final = 0.6
 """Weight of such a verb in a query."""
 _STRONG: Final = 0.8
-"""Weight from which a word of a tool is compared with synonyms: of its name, title, description or server."""
+"""Minimum weight of a tool's word to be matched by synonyms: words of its name, title, description or server."""
 _PART: Final = 0.6
 """Weight of a compound's part."""
 _COVERAGE: Final = 0.5
-"""How much it counts that a tool matches all of a query's words."""
+"""The influence of the share of a query's words that a tool matches."""
 _MAX_QUERY: Final = 40
 
 

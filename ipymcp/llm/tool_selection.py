@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Declaration, Profile
     from ipymcp.llm.tool_definitions import DeclarationCache
-    from ipymcp.results.stored_results import KeptResults
+    from ipymcp.results.stored_results import StoredResults
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
@@ -34,16 +34,16 @@ class ToolMaker(Protocol):
     """The tools of one host, and the state that their calls share."""
 
     host: Host
-    results: KeptResults
-    """Long results, of which a model received a preview."""
+    results: StoredResults
+    """Long results of which a model received only a preview."""
 
     @property
-    def declarer(self) -> DeclarationCache:
+    def declaration_cache(self) -> DeclarationCache:
         """The cache of declarations."""
         ...
 
     def conversation(self, key: Hashable) -> Conversation:
-        """The conversation of the user's own request loop, by its name or its selection."""
+        """The conversation of a request loop outside `mcp.ask`, identified by its name or its selection of tools."""
         ...
 
     def signature(self, entry: ToolEntry) -> Signature:
@@ -63,7 +63,7 @@ class ToolSelection:
     """The current tools that patterns over `server.tool` select.
 
     Args:
-        maker: Provides the tools.
+        maker: The source of the tools.
         patterns: The patterns of each part.
         functions: The notebook's functions in the selection.
         handles: The numbers of the long results that the model may read.
@@ -126,14 +126,14 @@ class ToolSelection:
         """The selection declared to a model.
 
         Args:
-            profile: The provider's limits; the narrowest by default.
-            is_kept: Whether the caller keeps the list, which then always includes the reader of long results.
+            profile: The provider's limits; by default the narrowest ones.
+            is_kept: Whether the caller keeps the list. It then always includes the reader of long results.
         """
         from ipymcp.llm.tool_definitions import declare_function
 
         functions = [declare_function(one, *profile) for one in self._functions_for_model(is_kept=is_kept)]
         taken = {one.name for one in functions}
-        tools = [self.maker.declarer.declared(entry, *profile) for entry in self.entries("model")]
+        tools = [self.maker.declaration_cache.declared(entry, *profile) for entry in self.entries("model")]
         return [*(one for one in tools if one.name not in taken), *functions]
 
     def hints(self) -> dict[str, dict[str, Any]]:
@@ -157,7 +157,7 @@ class ToolSelection:
         }  # fmt: skip
 
     def instructions(self) -> dict[str, str]:
-        """The instructions of the running servers of selected tools, unless their definitions switch them off."""
+        """The instructions of the running servers of selected tools, unless the servers' definitions disable them."""
         servers = {entry.server for entry in self.entries("model")}
         sessions = [one for one in self.sessions() if one.name in servers and one.definition.instructions]
         texts = {one.name: printable(self._host.guard.instructions_of(one)).strip() for one in sessions}
@@ -168,7 +168,7 @@ class ToolSelection:
         return [self._reader()] if is_kept or self._readable() else []
 
     def keep(self, number: int, value: Any, size: int) -> None:
-        """Store a long result for the model to read; may be called in any thread."""
+        """Store a long result that the model may read. Thread-safe."""
         self.maker.results.keep(number, value, size)
         self.handles.add(number)
 
@@ -176,7 +176,7 @@ class ToolSelection:
         """Find a tool or function by its name for the model. The tool's server may be starting.
 
         Raises:
-            UnknownName: There is none, or the policy hides it.
+            UnknownName: There is no such tool, or the policy hides it.
             ServerError: The tool's server is not running.
         """
         if not name:

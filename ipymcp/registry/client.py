@@ -1,7 +1,7 @@
 """The client of a registry's API, with a cache on disk.
 
 Source: modelcontextprotocol/registry, docs/reference/api/openapi.yaml (v0.1). The official registry compares `search`
-with names only, so that further words are compared here, also with titles and descriptions.
+with names only, so the other words are compared here, also with titles and descriptions.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ if TYPE_CHECKING:
 _TIMEOUT = 15.0
 """Seconds for one request."""
 _FRESH_INTERVAL = 600.0
-"""Seconds that an answer is used without asking again, unless the registry says otherwise."""
+"""Seconds for which a cached answer is used without a request, if its `Cache-Control` has no `max-age`."""
 _MAX_FRESH_INTERVAL = 86_400.0
 _MAX_PAGES = 5
 """Pages read for one search."""
-_PAGE = 30
+_PAGE_SIZE = 30
+"""Entries requested per page."""
 _MAX_FILES = 300
-"""Answers in the cache."""
+"""Answers kept in the cache."""
 
 
 class RegistryAnswer(Struct, frozen=True):
-    """A document of the registry, or of the cache."""
+    """A document from the registry, or from the cache."""
 
     document: Any
     fetched: float
     """Seconds since the epoch."""
     problem: str = ""
-    """The reason that the registry could not be asked, and the cache answers."""
+    """The reason why the registry could not be reached, if the document is an outdated one from the cache."""
 
 
 class FoundEntries(Struct, frozen=True):
@@ -57,7 +58,7 @@ class FoundEntries(Struct, frozen=True):
     cursor: str = ""
     """The cursor of the next page; empty after the last one."""
     notes: list[str] = field(default_factory=list[str])
-    """Lines about answers from the cache, and entries that were left out."""
+    """Notes for the user: about answers from the cache, and about entries that were left out."""
 
 
 class _Cached(Struct):
@@ -79,7 +80,7 @@ class Registry:
     def __init__(self, folder: Path, address: str = OFFICIAL) -> None:
         self.address = address.rstrip("/")
         self._shown = re.sub(r"(?<=://)[^/?#]*@", "", self.address)
-        """The address without a login, for messages and the cache."""
+        """The address without the login that it may contain, for messages and the cache."""
         self._folder = folder
 
     @property
@@ -87,7 +88,7 @@ class Registry:
         """The registry's host, for messages."""
         return self._shown.partition("://")[2].partition("/")[0] or self._shown
 
-    async def search(self, words: Sequence[str], *, limit: int = _PAGE, cursor: str = "") -> FoundEntries:
+    async def search(self, words: Sequence[str], *, limit: int = _PAGE_SIZE, cursor: str = "") -> FoundEntries:
         """Find the latest versions of servers whose name, title or description contains all words.
 
         Args:
@@ -103,7 +104,7 @@ class Registry:
         unreadable = 0
         answer: RegistryAnswer | None = None
         for _ in range(_MAX_PAGES):
-            query = {"search": longest, "version": "latest", "limit": str(_PAGE), "cursor": cursor}
+            query = {"search": longest, "version": "latest", "limit": str(_PAGE_SIZE), "cursor": cursor}
             path = f"/v0.1/servers?{urlencode({key: text for key, text in query.items() if text})}"
             try:
                 answer = await self._get(path)
@@ -115,7 +116,7 @@ class Registry:
                 page = read_list(answer.document)
             except ValueError as error:
                 raise self._not_a_registry(str(error)) from None
-            found |= {one.name: one for one in page.entries if all(map(one.has, words))}
+            found |= {entry.name: entry for entry in page.entries if all(map(entry.has, words))}
             unreadable += page.unreadable
             cursor = page.cursor
             if not cursor or len(found) >= limit:
@@ -127,12 +128,12 @@ class Registry:
         return FoundEntries([*found.values()], cursor, notes)
 
     async def entry(self, name: str, version: str = "latest", *, fresh: bool = False) -> tuple[Entry, list[str]]:
-        """Get a version of a server, also a deleted one, and lines about an answer from the cache.
+        """Get a version of a server, which may be deleted, and notes about an answer from the cache.
 
         Args:
             name: The full name.
             version: The version.
-            fresh: Whether the registry has to answer now; its cached answer may be of a version that was deleted since.
+            fresh: Whether to ignore the cache, whose answer may be about a version that was deleted since then.
 
         Raises:
             UnknownName: The registry has no such server or version.
@@ -157,11 +158,11 @@ class Registry:
         except ValueError as error:
             raise self._not_a_registry(str(error)) from None
         if entry.name != name or version not in ("latest", entry.version):
-            raise self._not_a_registry(f"asked for {name} {version}, it answers {entry.name} {entry.version}")
+            raise self._not_a_registry(f"asked for {name} {version}, it sent {entry.name} {entry.version}")
         return entry, [self._offline(answer.problem, answer.fetched)] if answer.problem else []
 
     def _offline(self, problem: str, fetched: float) -> str:
-        return f"offline: {self.host} cannot be reached ({problem}); this is what it answered {_moment(fetched)}"
+        return f"offline: {self.host} cannot be reached ({problem}); this is its answer of {_moment(fetched)}"
 
     def _not_a_registry(self, why: str) -> McpError:
         message = f"{self._shown} does not answer as an MCP registry ({why})"
@@ -172,13 +173,13 @@ class Registry:
     async def _get(self, path: str, *, fresh: bool = False) -> RegistryAnswer:
         """Get a document, from the cache while it is fresh; None as the document if there is none (404).
 
-        With `fresh`, the cache only spares the transfer of what has not changed.
+        With `fresh`, the cache only saves the transfer of a document that has not changed (by its ETag).
 
         Raises:
-            _Unavailable: The registry gave no usable answer, and the cache has none or is not to be used.
+            _Unavailable: The registry gave no usable answer, and the cache has none or must not be used.
         """
         url = f"{self._shown}{path}"
-        cached = await asyncio.to_thread(self._read, url)
+        cached = await asyncio.to_thread(self._read_cache, url)
         now = time.time()
         if cached is not None and not fresh and now < cached.fresh_until and cached.fetched <= now:
             return RegistryAnswer(loads(cached.body), cached.fetched)
@@ -199,16 +200,16 @@ class Registry:
             return RegistryAnswer(loads(cached.body), cached.fetched, error.reason)
         fresh_until = now + _freshness(headers)
         etag = headers.get("etag", cached.etag if cached is not None and status == 304 else "")
-        await asyncio.to_thread(self._write, _Cached(url, now, fresh_until, etag, msgspec.Raw(body)))
+        await asyncio.to_thread(self._write_cache, _Cached(url, now, fresh_until, etag, msgspec.Raw(body)))
         return RegistryAnswer(document, now)
 
     async def _fetch(self, url: str, etag: str) -> tuple[int, Mapping[str, str], bytes]:
-        from ipymcp.protocol.oauth.http import MAX_BODY, fetch  # HTTP is slow to import
+        from ipymcp.protocol.oauth.http import MAX_BODY, fetch  # importing HTTP takes long
 
         parts = urlsplit(parse_address(url).url)
         if parts.scheme == "http" and not zone_of(parts.hostname or ""):
             raise ConfigError(f"{self._shown}: not encrypted", hint="an http:// registry must be in your own network")
-        # The user's own choice of another registry may be anywhere.
+        # Another registry was chosen by the user, and may be in any network.
         reach = Zone.PUBLIC if self.address == OFFICIAL else Zone.LOCAL
         headers = {"Accept": "application/json", **({"If-None-Match": etag} if etag else {})}
         try:
@@ -227,21 +228,21 @@ class Registry:
     def _file(self, url: str) -> Path:
         return self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
 
-    def _read(self, url: str) -> _Cached | None:
-        cached = _decoded(self._file(url)) if self._is_mine() else None
+    def _read_cache(self, url: str) -> _Cached | None:
+        cached = _decoded(self._file(url)) if self._is_private() else None
         return cached if cached is not None and cached.url == url else None
 
-    def _is_mine(self) -> bool:
-        """Whether no other user can have written the cache, such as one in a shared folder."""
+    def _is_private(self) -> bool:
+        """Whether no other user can have written to the cache, for example in a shared folder."""
         try:
             return not foreign(self._folder)
         except OSError:
             return False
 
-    def _write(self, answer: _Cached) -> None:
-        with contextlib.suppress(OSError):  # without a cache, the registry is asked again
+    def _write_cache(self, answer: _Cached) -> None:
+        with contextlib.suppress(OSError):  # without the cache, later searches are slower
             make_private_folder(self._folder)
-            if not self._is_mine():
+            if not self._is_private():
                 return
             write_file(self._file(answer.url), msgspec.json.encode(answer), PRIVATE, durable=False)
             files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
@@ -260,11 +261,13 @@ class Registry:
         if not found:
             hint = "check the network, or %config IPyMCP.registry"
             raise McpError(f"{self.host} cannot be reached ({reason}), and the cache has no such server", hint=hint)
-        note = f"offline: {self.host} cannot be reached ({reason}); these are in the cache, since {_moment(oldest)}"
+        note = (
+            f"offline: {self.host} cannot be reached ({reason}); these are in the cache, some since {_moment(oldest)}"
+        )
         return FoundEntries([entry for _, entry in found.values()], notes=[note])
 
     def _cached(self) -> Iterator[_Cached]:
-        for file in self._folder.glob("*.json") if self._is_mine() else ():
+        for file in self._folder.glob("*.json") if self._is_private() else ():
             cached = _decoded(file)
             if cached is not None and cached.url.startswith(f"{self._shown}/v0.1/servers"):
                 yield cached

@@ -1,7 +1,7 @@
 """Entries of a registry as records, read from the answers of its API.
 
-Source: modelcontextprotocol/registry, docs/reference/api/openapi.yaml (v0.1, schema 2025-12-11). Everything in an entry
-is its publisher's text; nothing of it is shown without `text.py`.
+Source: modelcontextprotocol/registry, docs/reference/api/openapi.yaml (v0.1, schema 2025-12-11). Every text in an entry
+is its publisher's, and is shown only after `text.py` has made it harmless.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Scalar: TypeAlias = str | int | float | bool | None
 
 
 class _Part(Struct, frozen=True, rename="camel"):
-    """A part of an entry. Unknown fields are ignored; a list may be null."""
+    """Base of the parts of an entry. Unknown fields are ignored; lists may be null."""
 
 
 class Input(_Part, frozen=True):
@@ -139,7 +139,7 @@ class Entry(_Part, frozen=True):
 
     @property
     def website(self) -> str:
-        """The address of the source code or the website; empty if there is none."""
+        """The URL of the source code or the website; empty if there is none."""
         repository = self.server.repository
         return one_line(repository.url if repository is not None and repository.url else self.server.website_url or "")
 
@@ -165,7 +165,7 @@ class Entry(_Part, frozen=True):
 
     @property
     def remotes(self) -> Sequence[EntryTransport]:
-        """The addresses at which the server runs already."""
+        """The remote servers that the publisher runs."""
         return self.server.remotes or ()
 
     @property
@@ -180,8 +180,8 @@ class Entry(_Part, frozen=True):
 def verified(name: str, registry: str) -> str:
     """The phrase for what the registry verifies about a publisher; empty for an unknown registry.
 
-    In the official registry, a GitHub account may publish as `io.github.ACCOUNT/…`, and the owner of a domain under the
-    reversed name of that domain or of one below it. The registry does not verify what a server does.
+    In the official registry, a GitHub account may publish under `io.github.ACCOUNT/…`, and the owner of a domain under
+    the reversed name of that domain or of a subdomain. The registry does not verify what a server does.
     """
     if registry.rstrip("/") != OFFICIAL:
         return ""
@@ -240,7 +240,7 @@ def read_entry(document: Any) -> Entry:
 
 
 def is_version(text: str) -> bool:
-    """Whether a text may be a version, and is safe as a part of an argument and an address."""
+    """Whether a text may be a version, and is safe in a command-line argument and in a URL."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,254}", text) is not None
 
 
@@ -251,11 +251,11 @@ _FIXED = {
     r"(\+[a-z0-9]+([-_.][a-z0-9]+)*)?",
     "oci": r"(?!.*(latest|main|master|stable|edge|nightly))v?\d+([.-]\d+)+([-._+][\w.+-]*|[a-z][\w.+-]*)?|\d{6,}",
 }
-"""Versions of which a package has exactly one, by the kind of package: `1.2` of npm is a range, of PyPI a version."""
+"""Patterns of versions that name one release, by the kind of package: `1.2` is a range in npm, a version in PyPI."""
 
 
 def is_fixed(text: str, kind: str) -> bool:
-    """Whether a text names exactly one version of a package of a kind, not a range or a tag that moves."""
+    """Whether a version names exactly one release of a package of that kind, not a range or a movable tag."""
     return is_version(text) and kind in _FIXED and re.fullmatch(_FIXED[kind], text, re.ASCII | re.I) is not None
 
 

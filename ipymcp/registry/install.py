@@ -1,10 +1,10 @@
 """The ways to run a server of a registry: one for each of its packages and remote addresses.
 
-Every command names one version of its package, and passes on few options to its runner, none of which can choose
-another package. What an entry says is literal: an entry with a variable of the user's configuration, such as `${…}`, is
-refused. Values of the user are put in as they are, and may be such variables.
+Every command names one version of its package, and passes only a few options to its runner, none of which can select
+another package. The texts of an entry are literal: an entry that contains a configuration variable, such as `${…}`, is
+refused. The user's values are inserted unchanged, and may contain such variables.
 
-Source: modelcontextprotocol/registry, docs/reference/server-json; `dnx PACKAGE@VERSION -- ARGUMENTS` is from there.
+Source: modelcontextprotocol/registry, docs/reference/server-json, also for `dnx PACKAGE@VERSION -- ARGUMENTS`.
 """
 
 from __future__ import annotations
@@ -43,29 +43,30 @@ _IMAGE = re.compile(
     r"(?:[a-z0-9][a-z0-9.-]*(?::\d{1,5})?/)?[a-z0-9][a-z0-9._/-]*"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]*))?(?P<digest>@sha256:[a-f0-9]{64})?"
 )
-_PARTS = {
+_PACKAGE_NAMES = {
     "npm": r"(?a)(@[A-Za-z0-9~][\w.~-]*/)?[A-Za-z0-9~][\w.~-]*",
     "pypi": r"(?a)[A-Za-z0-9][\w.-]*",
     "nuget": r"(?a)[A-Za-z0-9][\w.-]*",
 }
 _MAX_SHOWN = 60
-_REGISTRIES = {
+"""Characters of an entry's text in a message."""
+_PACKAGE_REGISTRIES = {
     "npm": ("https://registry.npmjs.org",),
     "pypi": ("https://pypi.org", "https://pypi.org/simple"),
     "nuget": ("https://api.nuget.org", "https://api.nuget.org/v3/index.json"),
 }
-_PASSED_ON: Mapping[str, Mapping[str, str]] = {
+_ALLOWED_FLAGS: Mapping[str, Mapping[str, str]] = {
     "npx": {"-y": "", "--yes": "", "-q": "-q", "--quiet": "-q"},
     "uvx": {"-q": "-q", "--quiet": "-q"},
     "dnx": {"-y": "", "--yes": ""},
     "docker": {"-i": "", "--interactive": "", "--rm": "", "--init": "--init"},
 }
-"""The options without value that an entry may give to a runner, each with the one that is added to the command."""
+"""Flags that an entry may pass to a runner, each with the flag that is added to the command (empty: none)."""
 _PYTHON_VERSION = re.compile(r"3(\.\d{1,2}){1,2}")
 _PLAIN_PATH = re.compile(r"(?a)[\w./-]*")
 _VOLUME = re.compile(r"(?P<source>\{[^{}]+\}):(?P<target>[^:,]+)(:(ro|rw|z|Z)(,(ro|rw|z|Z))*)?")
 _ANY_COMMAND = "%mcp load NAME -- COMMAND ARG… runs any command"
-_REFUSED = {
+_UNSUPPORTED_KINDS = {
     "mcpb": (
         "an MCPB bundle is unpacked and run by a desktop application",
         "if the publisher also has a package, run that: %mcp load NAME -- COMMAND ARG…",
@@ -75,7 +76,7 @@ _REFUSED = {
         "cargo install NAME --version VERSION, then %mcp config add NAME -- PROGRAM",
     ),
     "go": (
-        "a Go module is run after it was installed",
+        "a Go module must be installed before it can be run",
         "go install MODULE@VERSION, then %mcp config add NAME -- PROGRAM",
     ),
 }
@@ -90,12 +91,12 @@ class WantedInput(Struct, frozen=True):
     @property
     def default(self) -> str:
         """The default as text; empty if there is none."""
-        return _plain(self.about.default)
+        return _as_text(self.about.default)
 
     @property
     def choices(self) -> list[str]:
         """The allowed values; empty for any."""
-        return [_plain(one) for one in self.about.choices or ()]
+        return [_as_text(choice) for choice in self.about.choices or ()]
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class WantedInput(Struct, frozen=True):
         about = self.about
         kind = {"number": "number", "boolean": "boolean"}.get(about.format, "string")
         hints = [about.description or "", f"for example {about.placeholder}" if about.placeholder else ""]
-        hints += [f"several: with {_SEPARATOR} between them"] if about.is_repeated else []
+        hints += [f"several values are separated by {_SEPARATOR}"] if about.is_repeated else []
         schema: dict[str, Any] = {"type": kind, "title": self.key, "description": ". ".join(filter(None, hints))}
         if about.is_required and (kind == "string" or about.is_secret):
             schema["minLength"] = 1
@@ -124,28 +125,28 @@ class Way(Struct, frozen=True):
     transport: str
     runner: str
     """The program that runs the package; empty for a remote server."""
-    build: Callable[[_Filling], dict[str, Any]]
+    build: Callable[[_Substitution], dict[str, Any]]
     problem: str = ""
-    """The reason that ipymcp cannot run it; empty if it can."""
+    """The reason why ipymcp cannot run it; empty if it can."""
     hint: str = ""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be run here, with the programs that are installed."""
+        """Whether it can be run with the installed programs."""
         return not self.problem and not self.missing
 
     @property
     def missing(self) -> str:
-        """The program that is not installed; empty if there is none."""
+        """The runner, if it is not installed; else empty."""
         if not self.runner:
             return ""
-        # As in a start: on the PATH, or beside this kernel's own Python.
+        # A start looks in the same places: on the PATH, and beside this kernel's Python.
         places = (os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable))
         return self.runner if shutil.which(self.runner, path=os.pathsep.join(places)) is None else ""
 
     @property
     def remedy(self) -> str:
-        """Advice about the problem, or the missing program."""
+        """The hint for the problem, or for installing the missing program."""
         return self.hint or (program(self.runner).install if self.missing else "")
 
     def inputs(self) -> list[WantedInput]:
@@ -156,24 +157,24 @@ class Way(Struct, frozen=True):
         """The definition of the server.
 
         Args:
-            values: Texts by the inputs' keys, as a configuration file has them. Defaults are used for missing ones.
+            values: Values by the keys of the inputs, as a configuration file has them; defaults replace missing values.
 
         Raises:
-            ValueError: A required value is missing, or does not fit.
+            ValueError: A required value is missing, or a value is not allowed.
         """
         wanted = _wanted(self.build)
         for one in (WantedInput(key, about) for key, about in wanted.items()):
             default = "" if one.about.is_secret else one.default
             if one.about.is_required and not (values.get(one.key) or default).strip():
                 raise ValueError(f"it needs {one.key}")
-        made = self.build(_Filling(values, wanted))
+        made = self.build(_Substitution(values, wanted))
         if "url" in made:
             _require_http(made["url"] or "")
         return made
 
     def preview(self) -> str:
         """The command or the address, with the names of its inputs in braces."""
-        made = self.build(_Filling(None))
+        made = self.build(_Substitution(None))
         return made["url"] if "url" in made else " ".join([made["command"], *made["args"]])
 
 
@@ -183,40 +184,40 @@ def ways(entry: Entry) -> list[Way]:
 
 
 async def require_public(way: Way, definition: Mapping[str, Any]) -> None:
-    """Check that a remote server's name, chosen by its publisher, does not lead into the user's own network.
+    """Check that the host name in a publisher's URL does not resolve to an address in the user's own network.
 
-    Addresses that are visibly local are left to the warnings about the definition, and a name that the user has given,
-    in whole or in part, to the user.
+    Two cases are not checked: a host that is visibly local, about which the definition's warnings inform the user, and
+    a host that is wholly or partly a value of the user's.
 
     Raises:
-        ValueError: It does.
+        ValueError: It resolves to such an address.
     """
-    theirs = way.build(_Filling({}, _wanted(way.build))).get("url") or ""
+    publisher_url = way.build(_Substitution({}, _wanted(way.build))).get("url") or ""
     host = urlsplit(definition.get("url") or "").hostname
-    if not host or urlsplit(theirs).hostname != host or zone_of(host) is not None:
+    if not host or urlsplit(publisher_url).hostname != host or zone_of(host) is not None:
         return
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:  # its start shows the reason
+    except OSError:  # reported when the server is started
         return
-    inner = next((str(info[4][0]) for info in found if zone_of(str(info[4][0]))), None)
-    if inner is not None:
-        raise ValueError(f"{host} leads to {inner}, which is in your own network")
+    local = next((str(info[4][0]) for info in found if zone_of(str(info[4][0]))), None)
+    if local is not None:
+        raise ValueError(f"{host} leads to {local}, which is in your own network")
 
 
-def placed(value: str, about: Input, folder: str) -> str:
-    """Make the path in a value of the format `filepath` absolute; other values stay."""
+def absolute_path(value: str, about: Input, folder: str) -> str:
+    """Make the value of an input of the format `filepath` an absolute path; return other values unchanged."""
     if about.format != "filepath" or not value or value.startswith(("$", "{")):
         return value
     return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
 
 
-class _Filling:
-    """Fills in the inputs of a package, and notes which there are.
+class _Substitution:
+    """Replaces the inputs of a package by their values, and records which inputs are used.
 
     Args:
-        values: Texts by key; None to fill in the keys themselves.
-        known: The inputs, as the places that use them describe them together.
+        values: Values by key; None to insert the keys themselves.
+        known: The inputs by key, each merged from all places that use it (see `_merged`).
     """
 
     def __init__(self, values: Mapping[str, str] | None, known: Mapping[str, Input] | None = None) -> None:
@@ -225,62 +226,62 @@ class _Filling:
         self.wanted: dict[str, Input] = {}
 
     def texts(self, one: Input, key: str) -> list[str]:
-        """The values of an input: none if it is optional and not given, several if it is repeated."""
+        """The values of an input: none if it is optional and missing, several if it may be repeated."""
         if one.value is not None:
             text = self._filled(one.value, one.variables or {}, is_secret=one.is_secret or looks_secret(one.name))
             return [] if text is None else [text]
-        asked = self._asked(one, key)
-        if asked is None:
+        piece = self._value(one, key)
+        if piece is None:
             return []
-        parts = asked.text.split(_SEPARATOR) if one.is_repeated and self._values is not None else [asked.text]
-        return [_joined([_Piece(part.strip(), asked.is_theirs)]) for part in parts if part.strip()]
+        parts = piece.text.split(_SEPARATOR) if one.is_repeated and self._values is not None else [piece.text]
+        return [_joined([_Piece(part.strip(), piece.is_from_entry)]) for part in parts if part.strip()]
 
     def url(self, transport: EntryTransport) -> str | None:
-        """The address of a remote server, with its variables filled in; None if one is not given."""
+        """The URL of a remote server with its variables replaced; None if the value of one is missing."""
         return self._filled(transport.url, transport.variables or {})
 
     def _filled(self, template: str, variables: Mapping[str, Input], *, is_secret: bool = False) -> str | None:
-        """Replace variables; None if a variable is not given, although it is used."""
+        """Replace the variables of a template; None if the value of one is missing."""
         pieces: list[_Piece] = []
         for index, part in enumerate(_VARIABLE.split(template)):
             if index % 2 == 0 or part not in variables:
-                pieces.append(_Piece(f"{{{part}}}" if index % 2 else part, is_theirs=True))
+                pieces.append(_Piece(f"{{{part}}}" if index % 2 else part, is_from_entry=True))
                 continue
             inner = variables[part]
             if inner.value is not None:
-                piece = _Piece(inner.value, is_theirs=True)
+                piece = _Piece(inner.value, is_from_entry=True)
             else:
-                piece = self._asked(structs.replace(inner, is_secret=True) if is_secret else inner, part)
+                piece = self._value(structs.replace(inner, is_secret=True) if is_secret else inner, part)
             if piece is None:
                 return None
             pieces.append(piece)
         return _joined(pieces)
 
-    def _asked(self, one: Input, key: str) -> _Piece | None:
+    def _value(self, one: Input, key: str) -> _Piece | None:
         """The value of an input; None if there is none."""
-        for text in map(_plain, (one.default, *(one.choices or ()))):
+        for text in map(_as_text, (one.default, *(one.choices or ()))):
             _require_literal(text)
         self.wanted[key] = _merged(self.wanted.get(key), one, key)
         if len(self.wanted) > _MAX_INPUTS:
             raise ValueError(f"it asks for more than {_MAX_INPUTS} values")
         if self._values is None:
-            return _Piece(f"{{{key}}}", is_theirs=True)
+            return _Piece(f"{{{key}}}", is_from_entry=True)
         known = self._known.get(key, one)
-        default = "" if known.is_secret else _plain(known.default)
+        default = "" if known.is_secret else _as_text(known.default)
         text = self._values.get(key) or default
-        is_theirs = text == default or text in map(_plain, known.choices or ())
-        return _Piece(text, is_theirs) if text else None
+        is_from_entry = text == default or text in map(_as_text, known.choices or ())
+        return _Piece(text, is_from_entry) if text else None
 
 
-def _wanted(build: Callable[[_Filling], dict[str, Any]]) -> dict[str, Input]:
-    """The inputs that are filled in, by key."""
-    filling = _Filling(None)
-    build(filling)
-    return filling.wanted
+def _wanted(build: Callable[[_Substitution], dict[str, Any]]) -> dict[str, Input]:
+    """The inputs that a definition uses, by key."""
+    substitution = _Substitution(None)
+    build(substitution)
+    return substitution.wanted
 
 
 def _merged(known: Input | None, one: Input, key: str) -> Input:
-    """Describe an input by all places that use it: secret or required if one says so, with a default if all agree."""
+    """Merge an input with its earlier uses: secret or required if any use is, with a default if all uses agree."""
     is_plain = one.format in ("boolean", "filepath") or bool(one.choices)
     is_secret = one.is_secret or (looks_secret(key) and not is_plain)
     if known is None:
@@ -294,35 +295,35 @@ def _merged(known: Input | None, one: Input, key: str) -> Input:
 
 
 class _Piece(Struct, frozen=True):
-    """A part of a value: the entry's own text, or what the user has given."""
+    """A part of a value: text of the entry, or a value of the user's."""
 
     text: str
-    is_theirs: bool
+    is_from_entry: bool
 
 
 def _joined(pieces: Sequence[_Piece]) -> str:
-    """Join the parts of a value, so that its variables are those that the user has given.
+    """Join the parts of a value, and check that its only variables are those in the user's values.
 
     Raises:
-        ValueError: The entry's text has a variable, or makes one, or changes one of the user's.
+        ValueError: The entry's text contains a variable, or forms or changes one when joined to the user's values.
     """
     for piece in pieces:
-        if piece.is_theirs:
+        if piece.is_from_entry:
             _require_literal(piece.text)
     text = "".join(piece.text for piece in pieces)
-    given = [one for piece in pieces if not piece.is_theirs for one in written_variables(piece.text)]
+    given = [one for piece in pieces if not piece.is_from_entry for one in written_variables(piece.text)]
     if written_variables(text) != given:
-        if all(piece.is_theirs for piece in pieces):
+        if all(piece.is_from_entry for piece in pieces):
             _require_literal(text)
         raise ValueError("its text would make a variable of what you have given")
     return text
 
 
 def _require_literal(text: str) -> str:
-    """Check that a text of an entry contains no variable of a configuration.
+    """Return a text of an entry after checking that it contains no configuration variable.
 
     Raises:
-        ValueError: It does.
+        ValueError: It contains one.
     """
     if has_variables(text):
         raise ValueError(f"its text has a variable of a configuration ({_shown(text)})")
@@ -330,10 +331,10 @@ def _require_literal(text: str) -> str:
 
 
 def _require_http(url: str) -> None:
-    """Check the address of a remote server. A variable of the user's may stand for its beginning.
+    """Check the URL of a remote server. It may begin with a variable of the user's.
 
     Raises:
-        ValueError: It is not an address of an HTTP server, or contains a login.
+        ValueError: It is not the URL of an HTTP server, or contains a login.
     """
     if any(map(url.startswith, written_variables(url)[:1])):
         return
@@ -342,7 +343,7 @@ def _require_http(url: str) -> None:
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
-        raise ValueError(f"its address is not one of an HTTP server ({_shown(url)})")
+        raise ValueError(f"its address is not an HTTP URL ({_shown(url)})")
     if "@" in parts.netloc:
         raise ValueError("its address contains a login")
 
@@ -351,7 +352,7 @@ def _shown(text: str) -> str:
     return repr(cut(one_line(text), _MAX_SHOWN))
 
 
-def _plain(value: object) -> str:
+def _as_text(value: object) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -374,8 +375,15 @@ def _typed(text: str, kind: str) -> Any:
 def _package(package: Package) -> Way:
     kind = package.registry_type
     runner = _runner(package)
-    problem, hint = _trouble(package, runner)
-    way = Way(kind, package.transport.type, runner, lambda filling: _command(package, runner, filling), problem, hint)
+    problem, hint = _package_problem(package, runner)
+    way = Way(
+        kind,
+        package.transport.type,
+        runner,
+        lambda substitution: _command(package, runner, substitution),
+        problem,
+        hint,
+    )
     return _checked(way)
 
 
@@ -385,13 +393,13 @@ def _remote(transport: EntryTransport) -> Way:
     if transport.type not in kinds:
         problem = f"its transport {transport.type!r} is unknown to ipymcp"
 
-    def build(filling: _Filling) -> dict[str, Any]:
-        made: dict[str, Any] = {"url": filling.url(transport)}
+    def build(substitution: _Substitution) -> dict[str, Any]:
+        made: dict[str, Any] = {"url": substitution.url(transport)}
         headers: dict[str, str] = {}
         for one in transport.headers or ():
             if _HEADER_NAME.fullmatch(one.name) is None:
                 raise ValueError(f"{_shown(one.name)} is not the name of a header")
-            for text in filling.texts(one, one.name):
+            for text in substitution.texts(one, one.name):
                 headers[one.name] = text
         if headers:
             made["headers"] = headers
@@ -407,15 +415,15 @@ def _checked(way: Way) -> Way:
     problem = way.problem
     if not problem:
         try:
-            made = way.build(_Filling({}, _wanted(way.build)))
+            made = way.build(_Substitution({}, _wanted(way.build)))
             if made.get("url") is not None:
                 _require_http(made["url"])
         except ValueError as error:
             problem = str(error)
-    return structs.replace(way, build=_nothing, problem=problem) if problem else way
+    return structs.replace(way, build=_empty_definition, problem=problem) if problem else way
 
 
-def _nothing(filling: _Filling) -> dict[str, Any]:
+def _empty_definition(substitution: _Substitution) -> dict[str, Any]:
     return {"command": "", "args": []}
 
 
@@ -425,26 +433,26 @@ def _runner(package: Package) -> str:
     return {"npm": "npx", "pypi": "uvx", "oci": "docker", "nuget": "dnx"}.get(package.registry_type, "")
 
 
-def _trouble(package: Package, runner: str) -> tuple[str, str]:
-    """The reason that a package cannot be run, and advice; empty if it can."""
+def _package_problem(package: Package, runner: str) -> tuple[str, str]:
+    """The reason why a package cannot be run, and a hint; both empty if it can."""
     kind, hint = package.registry_type, package.runtime_hint
-    if kind in _REFUSED:
-        return _REFUSED[kind]
+    if kind in _UNSUPPORTED_KINDS:
+        return _UNSUPPORTED_KINDS[kind]
     if not runner:
         return f"packages of the kind {kind!r} are unknown to ipymcp", _ANY_COMMAND
     if package.transport.type != "stdio":
         return "it listens on a port of its own", "start it yourself, then %mcp load NAME http://localhost:PORT/mcp"
     if package.runtime_arguments and hint not in (None, "", runner):
-        return (
-            f"its options are for {hint}, which ipymcp does not use",
-            _ANY_COMMAND,
-        )
+        return f"its options are for {hint}, which ipymcp does not use", _ANY_COMMAND
     base = (package.registry_base_url or "").rstrip("/")
     if kind == "oci":
         return _image(package)[1], ""
-    if base and base not in _REGISTRIES[kind]:
-        return f"it comes from another registry of packages ({base})", "set that up for the runner, then %mcp load"
-    if re.fullmatch(_PARTS[kind], package.identifier) is None:
+    if base and base not in _PACKAGE_REGISTRIES[kind]:
+        return (
+            f"it comes from another registry of packages ({base})",
+            "configure the runner to use that registry, then use %mcp load",
+        )
+    if re.fullmatch(_PACKAGE_NAMES[kind], package.identifier) is None:
         return f"{package.identifier!r} is not the name of a package", ""
     if not is_fixed(package.version or "", kind):
         return f"its version is not fixed ({package.version or 'none'})", ""
@@ -467,13 +475,13 @@ def _image(package: Package) -> tuple[str, str]:
     return image, ""
 
 
-def _command(package: Package, runner: str, filling: _Filling) -> dict[str, Any]:
+def _command(package: Package, runner: str, substitution: _Substitution) -> dict[str, Any]:
     options = _options(package, runner)
-    before = _arguments(options.arguments, filling)
-    after = _arguments(package.package_arguments or (), filling)
+    before = _arguments(options.arguments, substitution)
+    after = _arguments(package.package_arguments or (), substitution)
     env: dict[str, str] = {}
     for one in (*(package.environment_variables or ()), *options.variables):
-        for text in filling.texts(_variable(one), one.name):
+        for text in substitution.texts(_variable(one), one.name):
             env[one.name] = text
     pinned = f"{package.identifier}@{package.version}"
     match package.registry_type:
@@ -490,13 +498,13 @@ def _command(package: Package, runner: str, filling: _Filling) -> dict[str, Any]
 
 
 def _variable(one: Input) -> Input:
-    """Check a variable of the process. One that could decide what runs has the value that the user gives, or none.
+    """Check an environment variable. If it could decide what code runs, the entry's default becomes an example.
 
     Raises:
-        ValueError: It has no valid name, or the entry itself decides what runs.
+        ValueError: Its name is invalid, or the entry sets a variable that decides what code runs.
     """
     if _ENVIRONMENT_NAME.fullmatch(one.name) is None:
-        raise ValueError(f"{_shown(one.name)} is not the name of a variable")
+        raise ValueError(f"{_shown(one.name)} is not the name of an environment variable")
     if not decides_code(one.name) and not decides_traffic(one.name):
         return one
     if one.value is not None:
@@ -506,53 +514,53 @@ def _variable(one: Input) -> Input:
 
 
 def _without_default(one: Input) -> Input:
-    """Turn the default of an input into an example, so that only the user gives its value."""
-    return structs.replace(one, default=None, placeholder=one.placeholder or _plain(one.default) or None)
+    """Turn the default of an input into its placeholder, so that its value is only used if the user enters it."""
+    return structs.replace(one, default=None, placeholder=one.placeholder or _as_text(one.default) or None)
 
 
 class _Options(Struct):
-    """The options of an entry that its runner gets: as arguments, and as variables of a container."""
+    """The options that an entry passes to its runner: arguments, and environment variables of a container."""
 
     arguments: list[Input] = field(default_factory=list[Input])
     variables: list[Input] = field(default_factory=list[Input])
 
 
 def _options(package: Package, runner: str) -> _Options:
-    """Take over the options that cannot change which package runs, or give it rights that the user does not give.
+    """The allowed options of a package: they change neither which package runs nor its access to this machine.
 
     Raises:
-        ValueError: There are others.
+        ValueError: The package has an option that is not allowed.
     """
     kind = "docker" if package.registry_type == "oci" else runner
-    flags = _PASSED_ON.get(kind, {})
+    flags = _ALLOWED_FLAGS.get(kind, {})
     names = {one.name for one in package.environment_variables or ()}
-    taken = _Options()
+    allowed = _Options()
     for one in package.runtime_arguments or ():
         is_named = one.type == "named"
         value, word = one.value, one.name if is_named else one.value or ""
         if word in flags and (not is_named or value in (None, "", "true")):
             if flags[word]:
-                taken.arguments.append(Input(type="named", name=flags[word], value=""))
+                allowed.arguments.append(Input(type="named", name=flags[word], value=""))
         elif is_named and kind == "uvx" and word in ("-p", "--python") and _PYTHON_VERSION.fullmatch(value or ""):
-            taken.arguments.append(Input(type="named", name="--python", value=value))
+            allowed.arguments.append(Input(type="named", name="--python", value=value))
         elif is_named and kind == "docker" and word in ("-e", "--env") and value:
             name, equals, rest = value.partition("=")
-            if equals:  # in the environment, where other users of this machine do not see it
-                taken.variables.append(structs.replace(one, name=name, value=rest))
+            if equals:  # set in the environment, because other users can read a command line
+                allowed.variables.append(structs.replace(one, name=name, value=rest))
             elif name not in names:
                 raise ValueError(f"its container wants this machine's variable {_shown(name)}")
         elif is_named and kind == "docker" and word in ("-v", "--volume", "--mount"):
-            taken.arguments.append(_mount(one))
+            allowed.arguments.append(_mount(one))
         else:
             raise ValueError(f"its option {_shown(word)} for {runner} could change what runs")
-    return taken
+    return allowed
 
 
 def _mount(one: Input) -> Input:
-    """Check a folder of a container: the user gives the folder of this machine.
+    """Check that a mount of a container uses a folder of this machine that the user chooses.
 
     Raises:
-        ValueError: The entry gives it.
+        ValueError: The entry chooses the folder.
     """
     if one.value is None:
         return _without_default(one)
@@ -570,27 +578,27 @@ def _mount(one: Input) -> Input:
         source, target, is_plain = (found["source"], found["target"], True) if found is not None else ("", "", False)
     key = source[1:-1] if _VARIABLE.fullmatch(source) is not None else ""
     if not is_plain or key not in variables or variables[key].value is not None:
-        raise ValueError("its container sees a folder of this machine that you do not choose")
+        raise ValueError("its container uses a folder of this machine that you do not choose")
     variables[key] = _without_default(variables[key])
-    theirs = [_VARIABLE.sub("", target)]
+    entry_texts = [_VARIABLE.sub("", target)]
     for other in variables.values():
-        theirs += map(_plain, (other.value, other.default, *(other.choices or ())))
-    if not all(map(_PLAIN_PATH.fullmatch, theirs)):
+        entry_texts += map(_as_text, (other.value, other.default, *(other.choices or ())))
+    if not all(map(_PLAIN_PATH.fullmatch, entry_texts)):
         raise ValueError(f"its container has a folder with an unusual name ({_shown(target)})")
     return structs.replace(one, variables=variables)
 
 
-def _arguments(listed: Sequence[Input], filling: _Filling) -> list[str]:
-    """Arguments of a command line, `--name=value` for those with a name."""
+def _arguments(listed: Sequence[Input], substitution: _Substitution) -> list[str]:
+    """The arguments of a command line; named arguments as `--name=value`."""
     args: list[str] = []
     for number, one in enumerate(listed, start=1):
         if one.type != "named":
-            args += filling.texts(one, one.value_hint or one.name or f"argument {number}")
+            args += substitution.texts(one, one.value_hint or one.name or f"argument {number}")
             continue
         flag = _require_literal(one.name)
         if one.value == "":
             args.append(flag)
             continue
-        for text in filling.texts(one, one.name.lstrip("-") or f"argument {number}"):
+        for text in substitution.texts(one, one.name.lstrip("-") or f"argument {number}"):
             args += [f"{flag}={text}"] if flag.startswith("--") else [flag, text]
     return args

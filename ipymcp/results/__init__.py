@@ -1,1 +1,1 @@
-"""Answers of servers as Python values, and how they look."""
+"""Results of servers as Python values, and their rendering."""

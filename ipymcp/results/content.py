@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _SVG = "image/svg+xml"
-# Content that makes an SVG do more than draw in a front end's page.
+# Content by which an SVG in a front end's page could do more than draw.
 _ACTIVE_SVG = (
     rb"(?i)<\s*(?:[a-z]+:)?(?:script|foreignObject|iframe|use|image|a|animate|set|style)\b|\bon\w+\s*=|javascript:|<!ENTITY"
     rb"|<!DOCTYPE|<!\[|<\?xml-|url\s*\(\s*[\"']?\s*(?!#)|&#|\\|\b(?:href|src|base)\s*=\s*[\"']?\s*(?!#|[\"'\s])"
     rb"|image-set|@import"
 )
 _SVG_ELEMENT = re.compile(rb"<\s*/?\s*(?!!--|\?xml\s)(?:[\w.-]+:)?([^\s/<>]*)")
-# Elements that only draw or describe. Any other may load something, also if a front end parses it as HTML.
+# Elements that only draw or describe. Others may load something, for example if a front end parses them as HTML.
 _SVG_ELEMENTS = frozenset(
     b"svg g defs path rect circle ellipse line polyline polygon text tspan textpath title desc marker "
     b"lineargradient radialgradient stop clippath mask pattern symbol switch metadata filter feblend "
@@ -106,7 +106,7 @@ class Image(_Binary, frozen=True):
             head = _decode(self.base64[:64])
             if kind := _sniff(head):
                 return kind
-            return _SVG if self.mime_type == _SVG and _is_still_svg(self.data) else None
+            return _SVG if self.mime_type == _SVG and _is_static_svg(self.data) else None
         except ValueError:
             return None
 
@@ -221,7 +221,7 @@ class ReceivedResult:
     @property
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
-        """The arguments with which a copy is made, besides the bytes."""
+        """The arguments of `__init__` besides the bytes, for copies and pickles."""
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class DataResult(ReceivedResult):
         """Whether the tool reported an error; never of a resource."""
         return False
 
-    # Of any type, because pyright does not accept a `cached_property` in place of a precise one.
+    # Typed as Any, because pyright does not accept a `cached_property` that overrides an attribute of another type.
     content: Any
     """The `Part`s, in the server's order."""
     data: Any
@@ -290,7 +290,8 @@ class DataResult(ReceivedResult):
 def image_bundle(image: Image) -> dict[str, str]:
     """The MIME bundle of an image; empty if it should not be displayed.
 
-    An SVG becomes an `<img>`: some front ends put `image/svg+xml` into the page, where it could load and run things.
+    An SVG becomes an `<img>`: some front ends insert `image/svg+xml` into the page, where it could load files and run
+    scripts.
     """
     kind = image.display_type
     if kind is None:
@@ -377,7 +378,7 @@ def _sniff(head: bytes) -> str | None:
     return next((kind for signature, kind in _SIGNATURES if head.startswith(signature)), None)
 
 
-def _is_still_svg(data: bytes) -> bool:
+def _is_static_svg(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:

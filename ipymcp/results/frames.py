@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 _DELIMITERS = ",\t;|"
-_EXACT = 2**53
-"""Integers above this lose digits as floats."""
+_MAX_EXACT_INTEGER = 2**53
+"""Larger integers lose digits as floats."""
 _MAX_LITERAL = 1_000_000
 _MAX_LITERAL_DEPTH = 20
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
@@ -56,13 +56,13 @@ def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | Non
             f"the answer is not a table: {_describe(data)}",
             server=server,
             tool=tool,
-            hint="take what you need from .data or .text and make the frame yourself",
+            hint="make the DataFrame yourself from .data or .text",
         )
     return frame
 
 
 def find_records(data: Any) -> list[Record] | None:
-    """The list of records that `data` is, or that is its only member of that kind; None if there is none."""
+    """The list of records: `data` itself, or the only such list among the members of a dict; None if there is none."""
     if _is_records(data):
         return data
     if is_object(data):
@@ -178,7 +178,7 @@ def _from_text(text: str, library: ModuleType) -> Any:
         if library.__name__ == "polars":
             return library.read_csv(text.strip().encode(), separator=delimiter, infer_schema_length=None)
         return library.read_csv(io.StringIO(text.strip()), sep=delimiter)
-    except Exception as error:  # the libraries share no class for text that is not quite CSV
+    except Exception as error:  # pandas and polars raise unrelated errors for malformed CSV
         raise McpError(
             f"the text looks like CSV but cannot be read as such: {error}", hint="read it from .text"
         ) from error
@@ -202,17 +202,17 @@ def read_literal(text: str) -> Any:
     if _OPERATORS.search(bare):
         return None
     try:
-        return _plain(ast.literal_eval(text))
+        return _as_json(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 
 
-def _plain(value: Any) -> Any:
-    """The value with lists for tuples and sets, and strings as keys, as in JSON."""
+def _as_json(value: Any) -> Any:
+    """A value with the types of JSON: tuples and sets become lists, and keys become strings."""
     if isinstance(value, dict):
-        return {str(key): _plain(member) for key, member in cast("dict[object, object]", value).items()}
+        return {str(key): _as_json(member) for key, member in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple | set):
-        return [_plain(member) for member in cast("list[object]", value)]
+        return [_as_json(member) for member in cast("list[object]", value)]
     return value
 
 
@@ -247,7 +247,7 @@ def _read_csv(text: str) -> list[Record] | None:
 
 
 def _delimiter(text: str) -> str | None:
-    """The delimiter by which the first hundred rows all have as many cells as the header, at least two."""
+    """The delimiter with which the first hundred rows all have the same number of cells, at least two."""
     for delimiter in _DELIMITERS:
         try:
             reader = csv.reader(io.StringIO(text.strip()), delimiter=delimiter, strict=True)
@@ -270,7 +270,7 @@ def _describe(data: Any) -> str:
     return f"{type(data).__name__} {data!r}"
 
 
-# -- columns beside those of a table ----------------------------------------------------------------------------------
+# -- columns that are added to a table --------------------------------------------------------------------------------
 
 
 def columns_frame(columns: Record) -> Any:
@@ -283,7 +283,7 @@ def columns_frame(columns: Record) -> Any:
 
 
 def with_columns(frame: Any, columns: Record) -> Any:
-    """A narwhals DataFrame with more columns, aligned with its rows; a name that it has gets `_result` added.
+    """Add columns to a narwhals DataFrame; a name that the frame already has gets the suffix `_result`.
 
     Args:
         frame: The narwhals DataFrame.
@@ -308,7 +308,7 @@ def result_columns(data: Sequence[Any]) -> Record:
     for row, value in enumerate(data):
         members = _flatten(value) if is_object(value) else {} if value is None else {"result": value}
         for name, member in members.items():
-            key = f"{name}_result" if name == "error" else name  # the column of errors is called so
+            key = f"{name}_result" if name == "error" else name  # `error` is the name of the column of errors
             if key not in columns:
                 columns[key] = [None] * len(data)
             columns[key][row] = member
@@ -316,14 +316,16 @@ def result_columns(data: Sequence[Any]) -> Record:
 
 
 def _series(name: str, values: list[object], backend: Any) -> Any:
-    """A Series of any values; of those that the library has no column for, as JSON."""
+    """A Series of any values; values that the library cannot put in one column become JSON strings."""
     import narwhals
 
     kinds = {type(value) for value in values if value is not None}
     is_pandas = backend.is_pandas_like()
     if not kinds - {str}:
         return narwhals.new_series(name, values, narwhals.String(), backend=backend)
-    if kinds == {int, float} and not any(isinstance(value, int) and abs(value) > _EXACT for value in values):
+    if kinds == {int, float} and not any(
+        isinstance(value, int) and abs(value) > _MAX_EXACT_INTEGER for value in values
+    ):
         numbers = cast("list[float | None]", values)
         return narwhals.new_series(name, [None if one is None else float(one) for one in numbers], backend=backend)
     if is_pandas and kinds == {int} and None in values:

@@ -1,7 +1,7 @@
 """Markdown from servers: detection, and conversion to a form that is safe in a notebook.
 
-Code blocks are found here and written back in a form that every parser splits in the same place: a renderer cannot take
-anything else for code.
+Code blocks are detected here, and written in a form that every parser recognizes in the same way, so that no renderer
+takes other text for code.
 
 A front end trusts the output of its cells: raw HTML in Markdown runs, a `javascript:` link runs on a click, and a
 remote image leaks data. The parser is unknown (marked in JupyterLab, markdown-it in VS Code, mistune in nbconvert, with
@@ -10,11 +10,11 @@ or without math), so the output has properties that make it safe in any of them.
 - `<` before a letter, `/`, `!` or `?`: no HTML and no autolink,
 - `](` unless a percent-encoded http, https or mailto address and `)` follow: no other link,
 - `![`, `]:` or a run of three backticks, `~` or `:`: no image, no definition, no fence or directive,
-- and outside code neither a bare address (parsers differ in where one ends) nor `"` (JupyterLab puts math back into
-  finished HTML, where it would end an attribute).
+- and outside code neither a bare URL (parsers disagree about its end) nor `"` (JupyterLab inserts math into finished
+  HTML, where a quote would end an attribute).
 
-A code span that would break one of these is written as text between visible backticks. Every fence is rewritten: at
-column 0, between blank lines, longer than any run inside, its language one plain word, and always closed.
+A code span that would violate one of these rules is written as text between visible backticks. Every fence is
+rewritten: at column 0, between blank lines, longer than any run inside, its language one plain word, and always closed.
 
 Source: CommonMark 0.31, 4.4 (indented code blocks) and 4.5 (fenced code blocks).
 """
@@ -34,8 +34,8 @@ _FENCE = re.compile(r"(?P<prefix>[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*)*)(?P<ru
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _INDENTED = re.compile(r"(?: {4}| {0,3}\t)")
-# Signs that plain text, logs and source code do not have: a second-level heading or a first line that is a heading, a
-# table, a link to an address or a path, and (by `_FENCE_LINE`) a code fence that is closed.
+# Markup that does not occur in plain text, logs and source code: a second-level heading, a heading as the first line, a
+# table, a link to a URL or a path, and (by `_FENCE_LINE`) a closed code fence.
 _STRONG_SIGN = re.compile(
     r"\A\s*# \S.*(?:\n(?!#)|\Z)|^#{2,6} \S"
     r"|^\|.*\|[ \t]*\n\|[ \t]*:?-|(?<![\w\]])\[[^\[\]\n]{1,300}\]\((?:https?://|mailto:|#|\.{0,2}/)[^)\s]*\)",
@@ -45,13 +45,13 @@ _FENCE_LINE = re.compile(r"^ {0,3}(?:```|~~~)[^`\n]*$", re.MULTILINE)
 _WEAK_SIGN = re.compile(
     r"(?<![\w*])\*\*(?=[\w\"'(\[`$])[^*\n]*[^\s*]\*\*(?![\w*])|(?<![`\w])`[^`\n]+`(?![`\w])|\$\$[^$]+\$\$"
 )
-_STANDS_ALONE = re.compile(r"[ \t]*(?:#{1,6} |[-*+] |\d{1,9}[.)] |>|\||(?:[-*_][ \t]*){3,}$|={3,}[ \t]*$)")
+_BLOCK_START = re.compile(r"[ \t]*(?:#{1,6} |[-*+] |\d{1,9}[.)] |>|\||(?:[-*_][ \t]*){3,}$|={3,}[ \t]*$)")
 _HARD_BREAK = re.compile(r"  $|\\$|^#{1,6} |^[ \t]*\|")
 _WRAPPED_LINE = 60
-"""Characters that a line of wrapped prose has at least."""
+"""Minimum characters of a line of wrapped prose."""
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,30}")
-# JupyterLab renders these, and a diagram may refer to remote images.
-_DRAWN = {"mermaid"}
+# JupyterLab renders these as diagrams, which may refer to remote images.
+_RENDERED_LANGUAGES = {"mermaid"}
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Code:
         longest = max((len(run) for line in self.lines for run in re.findall("`+", line)), default=0)
         fence = "`" * max(3, longest + 1)
         language = self.language if _LANGUAGE.fullmatch(self.language) else ""
-        if language.lower() in _DRAWN:
+        if language.lower() in _RENDERED_LANGUAGES:
             language = ""
         return "\n".join([fence + language, *self.lines, fence])
 
 
 def is_clearly_markdown(text: str) -> bool:
-    """Whether a text is certainly Markdown, and rendering it would not join lines that were meant to stay separate."""
+    """Whether a text is certainly Markdown, and rendering it would not join lines that should stay separate."""
     if _STRONG_SIGN.search(text) or len(_FENCE_LINE.findall(text)) > 1:
         return not _joins_lines(text, wrapped=_WRAPPED_LINE)
     return _WEAK_SIGN.search(text) is not None and not _joins_lines(text)
@@ -85,7 +85,7 @@ def _joins_lines(text: str, *, wrapped: float = math.inf) -> bool:
         for line, following in itertools.pairwise(lines):
             if not line.strip() or not following.strip():
                 continue
-            if _STANDS_ALONE.match(following) or _HARD_BREAK.search(line):
+            if _BLOCK_START.match(following) or _HARD_BREAK.search(line):
                 continue
             if len(line) < wrapped:
                 return True
@@ -172,7 +172,7 @@ _DANGEROUS = re.compile(r"<[A-Za-z/!?]|!\[|\]\(|\]:|`{3}|~{3}|:{3}")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 /.,\n\x80-\U0010ffff]")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ADDRESS = re.compile(r"https?://[^\s/?#]|mailto:[^\s?]", re.IGNORECASE)
-# TeX commands that link, style, load or build names; MathJax and KaTeX refuse different ones.
+# TeX commands that link, style, load or build command names; MathJax and KaTeX each refuse only some of them.
 _TEX_COMMAND = re.compile(
     r"\\\s*(?:href|url|style|class|cssId|data|require|mmlToken|csname|includegraphics|html[A-Za-z]*|unicode|special"
     r"|texttip|tooltip)"
@@ -214,7 +214,7 @@ def safe_url(address: str) -> str | None:
     address = re.sub(r"[\x00-\x20\x7f-\xa0]+", "", address)
     if not _ADDRESS.match(address):
         return None
-    # JupyterLab's math markers are @@0@@: none may occur in an attribute.
+    # JupyterLab marks math by @@0@@, which must not occur in an attribute.
     return quote(address, safe="-._~:/?#!&*+,;=%@").replace("@@", "%40%40")
 
 
@@ -228,7 +228,7 @@ def markdown(source: str) -> str:
     definitions: dict[str, str] = {}
     prose = [block if isinstance(block, Code) else _take_definitions(block, definitions) for block in blocks]
     writer = _Writer(definitions)
-    written = (block.fenced() if isinstance(block, Code) else writer.write(_disarm(block)) for block in prose)
+    written = (block.fenced() if isinstance(block, Code) else writer.write(_neutralize_tex(block)) for block in prose)
     return "\n\n".join(block for block in written if block)
 
 
@@ -247,8 +247,8 @@ def _fold(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
-def _disarm(prose: str) -> str:
-    """Replace every backslash in prose with TeX commands that do more than typeset."""
+def _neutralize_tex(prose: str) -> str:
+    """If prose has TeX commands that do more than typeset, replace every backslash in it."""
     decoded = html.unescape(prose)
     if _TEX_COMMAND.search(decoded) and _MATH_DELIMITER.search(decoded):
         return _BACKSLASH.sub("\u29f5", prose)
@@ -307,7 +307,7 @@ class _Writer:
         return token[0]
 
     def _bracket(self, token: re.Match[str], links: bool) -> tuple[str, int]:
-        """A link or an image in any form; if it is neither, its `[` as text."""
+        """Rewrite a link or an image; if it is neither, write its `[` as text."""
         destination = self._destination(token)
         if destination is None:
             return ("&#33;" if token["image"] else "") + "&#91;", token.start("label")

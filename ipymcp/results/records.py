@@ -31,8 +31,8 @@ _FORMULA_STARTS: Final = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
 _NUMBER: Final = re.compile(r"[+-]?(\d+([.,]\d+)*|[.,]\d+)([eE][+-]?\d+)?%?")
 
 
-def json_head(data: Any, most: int, *, indent: int | None = None, is_strict: bool = False) -> tuple[str, bool]:
-    """The beginning of the data's JSON, a little more than `most` characters, and whether it is all of it.
+def json_head(data: Any, limit: int, *, indent: int | None = None, is_strict: bool = False) -> tuple[str, bool]:
+    """The beginning of the data's JSON, cut soon after `limit` characters, and whether this is all of the JSON.
 
     Raises:
         ValueError: The data must be strict JSON, and is not.
@@ -40,7 +40,7 @@ def json_head(data: Any, most: int, *, indent: int | None = None, is_strict: boo
     head = ""
     for piece in json.JSONEncoder(ensure_ascii=is_strict, allow_nan=not is_strict, indent=indent).iterencode(data):
         head += piece
-        if len(head) > most:
+        if len(head) > limit:
             return head, False
     return head, True
 
@@ -132,7 +132,7 @@ class RecordTable:
         if kind == "json":
             return mask(types.encode(self._records).decode("utf-8", "replace")).encode()
         file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\r\n")  # RFC 4180; text with either is quoted
+        writer = csv.writer(file, lineterminator="\r\n")  # RFC 4180; text that contains \r or \n is quoted
         writer.writerow(map(_in_csv, self.names))
         writer.writerows([_in_csv(record.get(name)) for name in self.names] for record in self._records)
         return mask(file.getvalue()).encode("utf-8", "replace")

@@ -42,9 +42,9 @@ _SHORT_LINE = 80
 _MAX_MARKDOWN = 50_000
 _MAX_JSON = 200_000
 _MAX_VALUE = 200
-"""Characters of a value in a line, and of a list's JSON in an object's table."""
+"""Characters of a value in a line, and of a list in the table of an object."""
 _MIN_MEMBER = 1_000
-"""Characters of a member that are shown even if the members before are long."""
+"""Characters of a member that are shown even if the preceding members are long."""
 _MAX_MEMBERS = 100
 """Members of an object that is shown as a table."""
 _MAX_MEDIA = 10_000_000
@@ -74,7 +74,7 @@ def short(result: DataResult, head: str) -> str:
 
 
 def html(result: DataResult) -> str:
-    """The result as HTML for a card, with its images; empty if it is only text for which another form is better."""
+    """The result as HTML for a card, with its images; empty if the result is only text, which the card shows itself."""
     rich = _error(result) if result.is_error else _rich(result, None)
     if "text/html" in rich:
         return rich["text/html"]
@@ -133,7 +133,7 @@ def _plain_data(result: DataResult, lines: int, characters: int) -> str:
         return _head_of_json(result.data, lines, characters)
     table = text_table(listed.names, listed.rows)
     more_columns = f"… {listed.more_columns:,} more columns" if listed.more_columns else ""
-    return "\n".join([*table, *filter(None, [_more_rows(listed), more_columns, listed.beside])])
+    return "\n".join([*table, *filter(None, [_more_rows(listed), more_columns, listed.other_members])])
 
 
 def _is_collection(result: DataResult) -> bool:
@@ -191,30 +191,32 @@ class _Records(NamedTuple):
     rows: list[list[object]]
     more_rows: int
     more_columns: int
-    beside: str
-    """The other members of the dict that has the list, in one line."""
+    other_members: str
+    """The other members of the dict that contains the list, in one line."""
 
 
-def _records(result: DataResult, most_rows: int) -> _Records | None:
+def _records(result: DataResult, max_rows: int) -> _Records | None:
     records = find_records(result.data)
     if records is None:
         return None
-    table = RecordTable(records[:most_rows])
+    table = RecordTable(records[:max_rows])
     if not table.names:
         return None
     more_columns = max(0, len(table.names) - _COLUMNS)
-    rows = table.page(0, most_rows, _COLUMNS)
-    return _Records(table.names[:_COLUMNS], rows, len(records) - len(table), more_columns, beside(result.data, records))
+    rows = table.page(0, max_rows, _COLUMNS)
+    return _Records(
+        table.names[:_COLUMNS], rows, len(records) - len(table), more_columns, other_members(result.data, records)
+    )
 
 
 def _more_rows(listed: _Records) -> str:
-    """A line about the rows that are not shown; a DataFrame needs a library."""
+    """A line about the rows that are not shown, and the attribute that has all of them."""
     has_frames = is_installed("pandas") or is_installed("polars")
     return more_rows(listed.more_rows, f"all in {'.df' if has_frames else '.data'}")
 
 
-def beside(data: Any, records: list[dict[str, Any]]) -> str:
-    """A line with the other members of the dict that has a list of records."""
+def other_members(data: Any, records: list[dict[str, Any]]) -> str:
+    """A line with the other members of the dict that contains the list of records."""
     if not is_object(data):
         return ""
     others = [(name, value) for name, value in data.items() if value is not records][:_COLUMNS]
@@ -226,7 +228,7 @@ def _table(result: DataResult) -> dict[str, str]:
     if listed is None:
         return {}
     html = html_table(listed.names, listed.rows, more_columns=listed.more_columns, folds=True)
-    below = filter(None, [_more_rows(listed), listed.beside])
+    below = filter(None, [_more_rows(listed), listed.other_members])
     html += "".join(f"<div>{escaped(line)}</div>" for line in below)
     return {"text/html": _wrap(html + _warnings(result))}
 

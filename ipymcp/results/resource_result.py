@@ -54,7 +54,7 @@ class ResourceResult(DisplayedResult):
     @cached_property
     def content(self) -> list[Part]:
         """The contents as parts by MIME type: `Text`, `Image`, `Audio`, else `Embedded`."""
-        return [_part(one, is_alone=len(self.contents) == 1) for one in self.contents]
+        return [_part(content, is_alone=len(self.contents) == 1) for content in self.contents]
 
     @property
     def mime_type(self) -> str:
@@ -119,15 +119,15 @@ class ResourceResult(DisplayedResult):
         return self.mime_type in _MARKDOWN or (not self.mime_type and name.endswith((".md", ".markdown")))
 
 
-def _part(one: Embedded, *, is_alone: bool) -> Part:
+def _part(content: Embedded, *, is_alone: bool) -> Part:
     """A content as a part by its MIME type. One of several text contents keeps its URI."""
-    if one.text is not None:
-        if one.mime_type == _SVG:
-            return Image(base64.b64encode(one.text.encode()).decode(), _SVG)
-        return Text(one.text) if is_alone else one
-    if one.mime_type.startswith("image/"):
-        return Image(one.base64, one.mime_type)
-    return Audio(one.base64, one.mime_type) if one.mime_type.startswith("audio/") else one
+    if content.text is not None:
+        if content.mime_type == _SVG:
+            return Image(base64.b64encode(content.text.encode()).decode(), _SVG)
+        return Text(content.text) if is_alone else content
+    if content.mime_type.startswith("image/"):
+        return Image(content.base64, content.mime_type)
+    return Audio(content.base64, content.mime_type) if content.mime_type.startswith("audio/") else content
 
 
 def _is_json(mime_type: str) -> bool:

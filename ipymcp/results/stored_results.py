@@ -1,4 +1,4 @@
-"""The full results of which a user or a model was shown a part."""
+"""Storage of the complete results of which a user or a model was shown only a part."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_MAX_COUNT = 50
+_MAX_RESULTS = 50
 _MAX_BYTES = 200_000_000
 
 
-class KeptResults(TableView):
+class StoredResults(TableView):
     """Results by number: `mcp.results[7]`. The latest 50 are kept, up to 200 MB; the last is always kept."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class KeptResults(TableView):
         """Keep a result of `size` bytes and drop the oldest beyond the limits. Thread-safe."""
         with self._lock:
             self._kept[number] = result, size
-            while len(self._kept) > _MAX_COUNT or (len(self._kept) > 1 and self._bytes > _MAX_BYTES):
+            while len(self._kept) > _MAX_RESULTS or (len(self._kept) > 1 and self._bytes > _MAX_BYTES):
                 self._kept.popitem(last=False)
 
     @property
@@ -46,7 +46,7 @@ class KeptResults(TableView):
         if kept is None:
             known = ", ".join(map(str, self._kept)) or "none"
             message = f"there is no result {shown(number)}"
-            raise UnknownName(message, hint=f"kept are the latest {_MAX_COUNT}: {known}")
+            raise UnknownName(message, hint=f"the latest {_MAX_RESULTS} are kept: {known}")
         return kept[0]
 
     def __iter__(self) -> Iterator[int]:

@@ -28,7 +28,7 @@ class NotPicklable:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{type(self).__qualname__!r} lives in this process, with its MCP servers, and cannot be pickled:"
+            f"{type(self).__qualname__!r} belongs to this process and its MCP servers and cannot be pickled:"
             " call it from threads, or load the servers in the other process with ipymcp.connect"
         )
 
@@ -56,8 +56,8 @@ class TableView(NotPicklable):
 _WIDTH = 100
 _MAX_ROWS = 200
 _MAX_CELL = 500
-_NARROWEST = 8
-# JupyterLab typesets $…$ in any HTML; these classes keep it away from a table of dollars.
+_MIN_WIDTH = 8
+# JupyterLab typesets $…$ in any HTML; these classes prevent that, for example for amounts in dollars.
 NO_MATH = "tex2jax_ignore mathjax_ignore"
 _LEFT = "text-align:left;vertical-align:top"
 _RIGHT = "text-align:right;vertical-align:top"
@@ -136,7 +136,7 @@ def mimebundle(table: Table) -> dict[str, str]:
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Aligned lines, the header first; cells are cut to fit a terminal."""
+    """The table as aligned lines, beginning with the header; cells are cut to fit a terminal."""
     return _aligned(
         [cell_text(name) for name in columns],
         [[cell_text(cell) for cell in row] for row in rows],
@@ -152,8 +152,8 @@ def html_table(
     Args:
         columns: The names of the columns.
         rows: The cells of each row.
-        more_columns: The number of omitted columns, shown in a last one.
-        folds: Whether of a long cell only the beginning is shown until it is opened.
+        more_columns: The number of omitted columns, which an additional column shows.
+        folds: Whether long cells are folded: the user sees the beginning and can open the cell.
     """
     names = [*columns, f"… {more_columns:,} more columns"] if more_columns else columns
     numeric = numeric_columns(rows) or [False] * len(columns)
@@ -176,7 +176,7 @@ def html_members(members: Sequence[tuple[str, str]]) -> str:
 
 
 def more_rows(count: int, where: str = "") -> str:
-    """A line about omitted rows, and where they are; empty if there are none."""
+    """A line with the number of omitted rows and where to find them; empty if there are none."""
     return " · ".join(filter(None, [f"… {count:,} more rows", where])) if count else ""
 
 
@@ -237,7 +237,7 @@ def _html_cell(style: str, value: object) -> str:
 
 
 def _folded_cell(style: str, value: object) -> str:
-    """A cell whose text, if it is long, is shown as a whole when the cell is opened."""
+    """A cell that shows only the beginning of a long text until the user opens it."""
     whole = value if isinstance(value, str) else ""
     head = cell_text(value)
     if len(head) <= _MAX_UNFOLDED and "\n" not in whole.strip():
@@ -248,12 +248,12 @@ def _folded_cell(style: str, value: object) -> str:
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[str]:
-    """Header and rows with aligned columns, numbers at the right; the widest are cut until the lines fit."""
+    """Header and rows with aligned columns, numbers to the right; the widest columns are cut until the lines fit."""
     widths = [max(_width(cell) for cell in column) for column in zip(names, *rows, strict=True)]
     while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
-        # The first column identifies the row, and users copy it: it is cut last.
-        narrowed = widths.index(max(widths[1:]), 1) if max(widths[1:], default=0) > _NARROWEST else 0
-        if widths[narrowed] <= _NARROWEST:
+        # The first column is cut last, because it identifies the row and users copy it.
+        narrowed = widths.index(max(widths[1:]), 1) if max(widths[1:], default=0) > _MIN_WIDTH else 0
+        if widths[narrowed] <= _MIN_WIDTH:
             break
         widths[narrowed] -= 1
     rights = numeric or [False] * len(widths)

@@ -1,7 +1,7 @@
 """The result of a tool call as a Python value.
 
-The result stays as received bytes until it is read, and then only the part that is read is decoded: the structured
-content may be 50 MB that no one looks at.
+The received bytes are decoded only when they are read, and only the part that is read: the structured content may be
+50 MB, and is often not read at all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DisplayedResult(DataResult):
 
 
 class ToolResult(DisplayedResult):
-    """The result of a tool call. Indexing, `len`, `in` and iteration use `.data`; it is always true.
+    """The result of a tool call. Indexing, `len`, `in` and iteration use `.data`; `bool` is always true.
 
     Args:
         raw: The JSON of the `result` object of `tools/call`. A view is kept, not copied.
@@ -100,8 +100,8 @@ class ToolResult(DisplayedResult):
             try:
                 self._decoded = types.decode(self._raw, types.CallToolResult)
             except ValueError as error:
-                what = f"its answer is not a tool result: {error}"
-                raise CallError(what, server=self.server, tool=self.tool, hint="a fault of the server") from error
+                message = f"its answer is not a tool result: {error}"
+                raise CallError(message, server=self.server, tool=self.tool, hint="a fault of the server") from error
         return self._decoded
 
     @property
@@ -195,7 +195,7 @@ class ToolResult(DisplayedResult):
             return ()
         if self._structured is None:
             return ("the tool declares an output schema but sent no structured content",)
-        return _misfits(self._schema, types.loads(self._structured))
+        return _schema_warnings(self._schema, types.loads(self._structured))
 
     @property
     def _collection(self) -> list[Any] | dict[str, Any]:
@@ -249,14 +249,14 @@ class ToolResult(DisplayedResult):
 
 
 def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:
-    """Whether both are the same JSON, however it is spaced."""
+    """Whether both are the same JSON, apart from white space."""
     if mine is None or theirs is None:
         return mine is theirs
     return mine == theirs or types.loads(mine) == types.loads(theirs)
 
 
 def read_texts(content: Sequence[Part], text: str) -> Any:
-    """The texts as JSON where every one of them is an object or an array; else the text as it is."""
+    """The texts decoded as JSON if each of them is an object or an array; else the unchanged text."""
     texts = [part.text for part in content if isinstance(part, Text)]
     texts = texts or [part.text for part in content if isinstance(part, Embedded) and part.text is not None]
     values: list[Any] = []
@@ -272,21 +272,21 @@ def read_texts(content: Sequence[Part], text: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _misfits(schema: Any, data: Any) -> tuple[str, ...]:
-    """A warning if the data does not match the schema; no reference is fetched."""
+def _schema_warnings(schema: Any, data: Any) -> tuple[str, ...]:
+    """A warning if the data does not match the schema. References to other documents are not fetched."""
     import jsonschema_rs
 
     try:
         found = jsonschema_rs.validator_for(schema, retriever=_refuse).iter_errors(data)
         errors = list(itertools.islice(found, _MAX_ERRORS))
-    except Exception as error:  # the schema is untrusted: no fault of it makes the result unusable
+    except Exception as error:  # the schema is untrusted: whatever is wrong with it, the result stays usable
         return (shortened(f"its output schema cannot be used: {str(error).splitlines()[0]}", _MAX_WARNING),)
     if not errors:
         return ()
     where = ".".join(str(step) for step in errors[0].instance_path)
     more = f" (and {len(errors) - 1}{' or' if len(errors) == _MAX_ERRORS else ''} more)" if len(errors) > 1 else ""
     message = f"at {where}: {errors[0].message}" if where else errors[0].message
-    return (shortened(f"the structured content does not fit the output schema: {message}", _MAX_WARNING) + more,)
+    return (shortened(f"the structured content does not match the output schema: {message}", _MAX_WARNING) + more,)
 
 
 def _refuse(uri: str) -> Any:

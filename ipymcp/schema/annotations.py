@@ -39,15 +39,15 @@ class Annotation(str):
     """A type annotation as text, which `inspect` prints without quotes, with the type that it names.
 
     Args:
-        words: The annotation, such as `int | None`.
+        text: The annotation, such as `int | None`.
         type: The type; `dict[str, Any]` for a TypedDict.
     """
 
     type: Any
 
-    def __new__(cls, words: str, type: Any = Any) -> Annotation:
+    def __new__(cls, text: str, type: Any = Any) -> Annotation:
         """Make the string and attach the type."""
-        made = super().__new__(cls, words)
+        made = super().__new__(cls, text)
         made.type = type
         return made
 
@@ -73,64 +73,61 @@ def annotate(
         nullable: Add `| None`.
         name_object: Names object schemas; an object without a name is a `dict[str, …]`.
     """
-    return _Words(tree, name_object).of(schema, nullable=nullable)
+    return _AnnotationBuilder(tree, name_object).build(schema, nullable=nullable)
 
 
-class _Words:
+class _AnnotationBuilder:
     def __init__(self, tree: SchemaTree, name_object: ObjectNamer | None) -> None:
         self.tree = tree
         self.name_object = name_object
 
-    def of(self, schema: Any, depth: int = _MAX_DEPTH, *, nullable: bool = False) -> Annotation:
+    def build(self, schema: Any, depth: int = _MAX_DEPTH, *, nullable: bool = False) -> Annotation:
         if depth <= 0:
             return _ANY
         literals: list[Any] = []
-        words: dict[Annotation, None] = {}
+        found: dict[Annotation, None] = {}
         for form in self.tree.alternatives(schema):
             listed = _literals(form)
             if listed is not None:
                 literals += [value for value in listed if value not in literals]
             else:
-                words.update(dict.fromkeys(self._form(form, depth)))
+                found.update(dict.fromkeys(self._form(form, depth)))
         if len(literals) > _MAX_LITERALS:
-            words.update(dict.fromkeys(_words_of(literals)))
+            found.update(dict.fromkeys(_types_of(literals)))
         elif some := [repr(value) for value in literals if value is not None]:
             values = tuple(masks.json(value) for value in literals if value is not None)
-            words = {Annotation(f"Literal[{', '.join(some)}]", Literal[values]): None, **words}
+            found = {Annotation(f"Literal[{', '.join(some)}]", Literal[values]): None, **found}
         if None in literals or nullable:
-            words[_TYPES["None"]] = None
-        return _union(words)
+            found[_TYPES["None"]] = None
+        return _union(found)
 
     def _form(self, form: Schema, depth: int) -> list[Annotation]:
         kinds = form_kinds(form)
         if kinds is None:
             return [_ANY]
-        words = _ordered({_NAMES[kind] for kind in kinds if kind in _NAMES})
+        found = _ordered({_NAMES[kind] for kind in kinds if kind in _NAMES})
         if "array" in kinds:
             items = form.get("items", True) if "prefixItems" not in form else True
-            item = self.of(items if isinstance(items, dict) else True, depth - 1)
-            words.append(Annotation(f"list[{item}]", list[item.type]))
+            item = self.build(items if isinstance(items, dict) else True, depth - 1)
+            found.append(Annotation(f"list[{item}]", list[item.type]))
         if "object" in kinds:
-            words.append(self._object(form, depth))
-        return words
+            found.append(self._object(form, depth))
+        return found
 
     def _object(self, form: Schema, depth: int) -> Annotation:
         named = self.name_object(form) if self.name_object and properties(form) else None
         if named:
             return Annotation(named, dict[str, Any])
         extra: Any = form.get("additionalProperties")
-        values = self.of(extra, depth - 1) if isinstance(extra, dict) and not properties(form) else _ANY
+        values = self.build(extra, depth - 1) if isinstance(extra, dict) and not properties(form) else _ANY
         return Annotation(f"dict[str, {values}]", dict[str, values.type])
 
 
-def _union(words: dict[Annotation, None]) -> Annotation:
-    if _ANY in words or not words:
+def _union(members: dict[Annotation, None]) -> Annotation:
+    if _ANY in members or not members or len(members) > _MAX_UNION:
         return _ANY
-    if len(words) > _MAX_UNION:
-        return _ANY
-    # None reads best at the end.
-    listed = sorted(words, key=lambda word: word == "None")
-    return Annotation(" | ".join(listed), reduce(lambda one, other: one | other, [word.type for word in listed]))
+    ordered = sorted(members, key=lambda member: member == "None")  # None last
+    return Annotation(" | ".join(ordered), reduce(lambda one, other: one | other, [each.type for each in ordered]))
 
 
 def _literals(form: Schema) -> list[Any] | None:
@@ -141,13 +138,13 @@ def _literals(form: Schema) -> list[Any] | None:
     return listed
 
 
-def _words_of(literals: list[Any]) -> list[Annotation]:
+def _types_of(literals: list[Any]) -> list[Annotation]:
     return _ordered({type(value).__name__ for value in literals if value is not None})
 
 
-def _ordered(words: set[str]) -> list[Annotation]:
-    ordered = sorted(words, key=lambda word: _ORDER.index(word) if word in _ORDER else len(_ORDER))
-    return [_TYPES[word] for word in ordered]
+def _ordered(names: set[str]) -> list[Annotation]:
+    ordered = sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+    return [_TYPES[name] for name in ordered]
 
 
 _MAX_CHOICES: Final = 1_000
@@ -177,17 +174,17 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class _ShownParameter(inspect.Parameter):
-    """A parameter whose annotation is a type and is printed as an `Annotation`."""
+    """A parameter whose annotation is a type, but is printed as the text of an `Annotation`."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("_shown",)
 
     def __init__(self, name: str, kind: Any, *, default: Any = inspect.Parameter.empty, annotation: Any) -> None:
-        self._words = annotation
-        kind_of_value = annotation.type if isinstance(annotation, Annotation) else annotation
-        super().__init__(name, kind, default=default, annotation=kind_of_value)
+        self._shown = annotation
+        type_ = annotation.type if isinstance(annotation, Annotation) else annotation
+        super().__init__(name, kind, default=default, annotation=type_)
 
     def __str__(self) -> str:
-        return str(inspect.Parameter(self.name, self.kind, default=self.default, annotation=self._words))
+        return str(inspect.Parameter(self.name, self.kind, default=self.default, annotation=self._shown))
 
 
 class ParameterList(msgspec.Struct, frozen=True):
@@ -197,7 +194,7 @@ class ParameterList(msgspec.Struct, frozen=True):
     open: bool
     """Whether undeclared arguments are accepted."""
     shows_open: bool
-    """Whether the signature shows that. Servers declare a tool without arguments by `properties: {}`."""
+    """Whether the signature shows `**arguments`; not for `properties: {}`, which means a tool without arguments."""
 
     def signature(self) -> inspect.Signature:
         """The signature with keyword-only optional arguments; secrets in defaults are masked."""
@@ -257,8 +254,8 @@ def _description(tree: SchemaTree, schema: Schema) -> str:
 def _is_open(root: Schema, members: Schema) -> bool:
     """Whether undeclared arguments are accepted.
 
-    JSON Schema accepts them if `additionalProperties` is absent. Authors who list the arguments and omit that keyword
-    do not mean it: an undeclared argument is then likely a typo and is reported instead of sent.
+    JSON Schema accepts them if `additionalProperties` is absent. Authors who declare arguments and omit that keyword
+    rarely intend this, so an undeclared argument is then treated as a typo and is not sent.
     """
     extra = root.get("additionalProperties")
     if extra is not None:
@@ -310,10 +307,10 @@ def printable(text: str) -> str:
     text = mask(text)
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each for each in _NEWLINES.sub("\n", text) if each in "\n\t" or _is_seen(each))
+    return "".join(each for each in _NEWLINES.sub("\n", text) if each in "\n\t" or _is_visible(each))
 
 
-def _is_seen(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     if unicodedata.category(character) in _DROPPED:
         return False
     return not ("\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef")
@@ -337,7 +334,7 @@ def docstring(
         description: The server's description.
         parameters: The tool's arguments.
         output_schema: The tool's output schema, if it has one.
-        annotations: The tool's annotations, shown as claims of the server.
+        annotations: The tool's annotations, shown as the server's hints.
         server: The server's name in this notebook.
         tool: The tool's exact name.
         kind: The noun for the last line, such as `Prompt`.
@@ -390,7 +387,7 @@ def _returns(output_schema: Mapping[str, Any] | None) -> str:
 
 
 def hint_words(annotations: Mapping[str, Any] | None) -> str:
-    """Describe a tool's hints in MCP's terms. For a read-only tool the hints about changes do not apply."""
+    """Describe a tool's hints in MCP's terms, without those that do not apply to a read-only tool."""
     given = dict(annotations or {})
     if given.get("readOnlyHint") is True:
         given.pop("destructiveHint", None)
@@ -428,7 +425,7 @@ def callable_subclass(base: type[Any], name: str, module: str, signature: inspec
 def _with_signature(inherited: Any, name: str, signature: inspect.Signature) -> Any:
     free = next(name for name in ("self", "_self", "__self") if name not in signature.parameters)
     receiver = inspect.Parameter(free, inspect.Parameter.POSITIONAL_ONLY)
-    own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code: no second call on the way
+    own: Any = FunctionType(inherited.__code__, inherited.__globals__)  # the same code, which saves a call
     own.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
     own.__name__, own.__doc__, own.__annotations__ = name, "", _types(signature)
     return own

@@ -41,7 +41,7 @@ def fits(tree: SchemaTree, value: Any, schema: Any) -> bool:
 
 
 class Fit:
-    """Checks whether values match schemas, with a budget of lists and dicts to look into.
+    """Checks whether values match schemas, with a budget for the number of lists and dicts to check.
 
     Raises:
         RecursionError: The budget is spent.
@@ -92,12 +92,12 @@ _NOT_DECODED: Final = object()
 def coerce(tree: SchemaTree, value: Any, schema: Any) -> Any:
     """Convert a JSON value to what its schema accepts, if that is possible.
 
-    Of several alternatives the first that matches the value decides, else the first that it can be converted to. The
-    value stays unchanged if the schema has too many alternatives to try.
+    Of several alternatives, the first one that the value matches is used, else the first one that it can be converted
+    to. The value stays unchanged if the schema has too many alternatives to try.
 
     Args:
         tree: The schema that the subschema belongs to.
-        value: A value from `plain`.
+        value: A value from `to_json`.
         schema: The subschema.
     """
     try:
@@ -198,7 +198,8 @@ def read_text(tree: SchemaTree, text: str, schema: Any) -> Any:
       string, `null` too (to send nothing, omit the argument). The exception is the text of a JSON array or object that
       another alternative accepts.
     - Otherwise it is read as JSON and coerced to the schema.
-    - A single value for an array is a list of one, unless it has a comma or begins with a bracket; text is never split.
+    - A single value for an array becomes a list of one, unless it has a comma or begins with a bracket; text is never
+      split.
     - Without a schema, or if nothing matches: JSON if it is valid, else the text.
     """
     kinds = tree.kinds(schema)

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 OPTIONS: Final = frozenset(
     {"cache", "columns", "concurrency", "constants", "on_error", "on_progress", "rate", "retries", "stop_after", "to"}
 )
-"""Options of a map, which a misspelt argument may mean."""
+"""Options of a map, which are suggested for a misspelt argument."""
 _MISSING_KINDS = frozenset({"NAType", "NaTType"})
-"""Types of the values by which pandas says that there is none."""
+"""Names of the types of pandas' missing values."""
 
 
 class RowProblem(NamedTuple):
     """A row that does not fit the tool.
 
     Attributes:
-        row: Its number, from 0.
+        row: The row's number, from 0.
         column: The column or argument; None if the row as a whole is wrong.
     """
 
@@ -50,10 +50,10 @@ class Rows(Struct):
     """The rows of an input.
 
     Attributes:
-        bind: Makes a row the JSON of the arguments of a call; raises ArgumentError.
-        values: The rows themselves, in any form that `bind` takes.
+        bind: Converts a row to the encoded JSON arguments of a call; raises ArgumentError.
+        values: The rows, in a form that `bind` accepts.
         frame: The narwhals DataFrame, if the input is a table.
-        native: Makes a narwhals DataFrame what the input is.
+        native: Converts a narwhals DataFrame to the type of the input.
         columns: The column for each bound argument, if the input is a table.
         count: The number of rows; None if unknown before they are read.
     """
@@ -65,14 +65,14 @@ class Rows(Struct):
     columns: Mapping[str, str] = {}
     count: int | None = None
     shown: Callable[[], Iterable[Any]] | None = None
-    """Makes the rows as a user sees them, where `values` are only the bound cells."""
+    """Returns the rows as a user sees them, if `values` are only the bound cells."""
 
     def column_of(self, argument: str | None) -> str | None:
         """The column of an argument, or the argument if it is bound to none."""
         return self.columns.get(argument, argument) if argument is not None else None
 
     def pairs(self) -> Iterable[tuple[Any, Any]] | AsyncIterable[tuple[Any, Any]]:
-        """Each row as the user sees it, and as `bind` takes it."""
+        """Each row as the user sees it, and in the form that `bind` accepts."""
         if isinstance(self.values, AsyncIterable):
             return _apairs(self.values)
         if self.shown is not None:
@@ -88,10 +88,10 @@ async def _apairs(rows: AsyncIterable[Any]) -> AsyncIterator[tuple[Any, Any]]:
 def read_rows(
     source: object, schema: ToolSchema, columns: Mapping[str, str] | None, constants: Mapping[str, Any]
 ) -> Rows:
-    """Find the rows of an input and how they become arguments.
+    """Read the rows of an input, and determine how they become arguments.
 
     In a table, columns named like arguments are bound by name. Other rows are mappings of arguments, tuples of
-    positional arguments, or values of the first required argument (the first of all, if none is required).
+    positional arguments, or values of the first required argument (of the first argument if none is required).
 
     Args:
         source: A table, a Series, or an iterable.
@@ -106,19 +106,19 @@ def read_rows(
     if not schema.is_open:
         _check_names(schema, (*columns, *constants))
     if twice := next((name for name in columns if name in constants), None):
-        raise _refusal(schema, f"argument {twice!r} has a column and a constant value: remove one")
+        raise _error(schema, f"argument {twice!r} has a column and a constant value: remove one")
     if type(source).__name__ == "RecordBatchReader":
         return _batch_rows(source, schema, columns, constants)
     table = _table(source)
     if table is not None:
         return _table_rows(*table, schema, columns, constants)
     if columns:
-        raise _refusal(schema, f"columns= is for tables, and this is {shown(source)}")
+        raise _error(schema, f"columns= is for tables, and this is {shown(source)}")
     if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable | AsyncIterable):
         hint = ".map([…]) takes a list of rows"
         if isinstance(source, Mapping):
             hint = "a dict of columns: pandas.DataFrame({…}); one row: [{…}]"
-        raise _refusal(schema, f"expected a table or a list of rows, got {shown(cast('object', source))}", hint)
+        raise _error(schema, f"expected a table or a list of rows, got {shown(cast('object', source))}", hint)
     rows = cast("Iterable[Any]", source)
     return Rows(_row_binder(schema, constants), rows, count=len(rows) if isinstance(rows, Sized) else None)
 
@@ -129,10 +129,10 @@ def _check_names(schema: ToolSchema, names: Iterable[str]) -> None:
         if name not in known:
             near = nearest(name, known | OPTIONS) if isinstance(cast("object", name), str) else None
             hint = near or (f"it has {', '.join(sorted(known))}" if known else "it takes none")
-            raise _refusal(schema, f"no argument {shown(name)}", hint)
+            raise _error(schema, f"no argument {shown(name)}", hint)
 
 
-def _refusal(schema: ToolSchema, message: str, hint: str | None = None) -> ArgumentError:
+def _error(schema: ToolSchema, message: str, hint: str | None = None) -> ArgumentError:
     return ArgumentError(message, server=schema.server, tool=schema.tool, hint=hint)
 
 
@@ -152,9 +152,9 @@ def _names(frame: Any) -> list[str]:
 
 
 def _table(source: object) -> tuple[Any, Callable[[Any], Any]] | None:
-    """The input as a narwhals DataFrame, and the way back; None if it is no table."""
+    """The input as a narwhals DataFrame, and the function that converts back; None if it is not a table."""
     if type(source).__module__.partition(".")[0] in ("builtins", "collections", "itertools"):
-        return None  # not worth an import
+        return None  # without importing narwhals
     import narwhals
 
     read: Any = narwhals.from_native
@@ -183,7 +183,7 @@ def _to_duckdb(frame: Any) -> Any:
 
 
 class _Cells:
-    """The rows of some columns of a table, as often as they are read."""
+    """The rows of some columns of a table; can be iterated again."""
 
     def __init__(self, frame: Any, columns: list[str]) -> None:
         self._frame = frame.select(columns) if columns else None
@@ -238,7 +238,7 @@ def _argument_maker(
 
 
 def _bound_columns(
-    there: Sequence[str],
+    available: Sequence[str],
     schema: ToolSchema,
     columns: Mapping[str, str],
     constants: Mapping[str, Any],
@@ -247,54 +247,54 @@ def _bound_columns(
     """The column of each argument.
 
     Args:
-        there: The names of the columns.
+        available: The names of the table's columns.
         schema: The tool's input schema.
         columns: The column for each argument that has another name than its column.
         constants: The arguments that are the same in every row.
         unnamed: Number of columns whose names are not text.
 
     Raises:
-        ArgumentError: There is no such column, none for a required argument, or several of one name.
+        ArgumentError: A column does not exist, a required argument has no column, or column names are not unique.
     """
-    if len(set(there)) < len(there):
-        raise _refusal(schema, "the table has several columns of the same name", "rename them")
+    if len(set(available)) < len(available):
+        raise _error(schema, "the table has several columns of the same name", "rename them")
     for argument, column in columns.items():
-        if column not in there:
-            near = nearest(column, there) if isinstance(cast("object", column), str) else None
-            raise _refusal(
+        if column not in available:
+            near = nearest(column, available) if isinstance(cast("object", column), str) else None
+            raise _error(
                 schema,
                 f"no column {shown(column)} for argument {argument!r}",
-                near or f"it has {_listed(there, unnamed)}",
+                near or f"it has {_listed(available, unnamed)}",
             )
     exact = {name: each.name for each in schema.parameters for name in (each.alias, each.name)}
     taken = {exact.get(name, name) for name in (*columns, *constants)}
     named = {
-        each.name: next((one for one in (each.name, each.alias) if one in there), "") for each in schema.parameters
+        each.name: next((one for one in (each.name, each.alias) if one in available), "") for each in schema.parameters
     }
     bound = {name: column for name, column in named.items() if column and name not in taken}
     bound |= {exact.get(name, name): column for name, column in columns.items()}
     required = [each.name for each in schema.parameters if each.required]
     lacking = [name for name in required if name not in bound and name not in taken]
-    if len(lacking) == 1 and len(there) == 1 and not bound:
-        return {lacking[0]: there[0]}  # a Series, or a table of one column
+    if len(lacking) == 1 and len(available) == 1 and not bound:
+        return {lacking[0]: available[0]}  # a Series, or a table of one column
     if lacking or not (bound or constants):
         wanted = lacking or [each.name for each in schema.parameters]
         if not wanted:
             hint = "call it once, or map a list of empty dicts: [{}, {}]"
-            raise _refusal(schema, "takes no arguments, so that no column is for it", hint)
-        columns_there = _listed(there, unnamed)
-        if unnamed and not there:
+            raise _error(schema, "takes no arguments, so no column can be bound", hint)
+        shown_columns = _listed(available, unnamed)
+        if unnamed and not available:
             hint = "name the columns like the arguments: df.columns = […]"
-            raise _refusal(schema, f"no column for {', '.join(wanted)}; the table has {columns_there}", hint)
+            raise _error(schema, f"no column for {', '.join(wanted)}; the table has {shown_columns}", hint)
         hint = f"{expression(schema.server, schema.tool)}.map(…, columns={{{wanted[0]!r}: …}})"
-        raise _refusal(schema, f"no column for {', '.join(wanted)}; the table has {columns_there}", hint)
+        raise _error(schema, f"no column for {', '.join(wanted)}; the table has {shown_columns}", hint)
     return bound
 
 
-def _listed(there: Sequence[str], unnamed: int) -> str:
-    names = f": {', '.join(there[:20])}" if there else ""
+def _listed(columns: Sequence[str], unnamed: int) -> str:
+    names = f": {', '.join(columns[:20])}" if columns else ""
     more = f" and {unnamed:,} whose names are not text" if unnamed else ""
-    return f"{counted(len(there), 'column')}{names}{more}"
+    return f"{counted(len(columns), 'column')}{names}{more}"
 
 
 def is_missing(value: Any) -> bool:
@@ -317,7 +317,7 @@ def _row_binder(schema: ToolSchema, constants: Mapping[str, Any]) -> Callable[[A
             return types.encode(schema.check({**constants, **given}))
         values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
         if len(values) > len(places):
-            return types.encode(schema.bind(values, constants))  # which says how many there may be
+            return types.encode(schema.bind(values, constants))  # raises the error about too many arguments
         return types.encode(schema.check({**constants, **dict(zip(places, values, strict=False))}))
 
     return bind

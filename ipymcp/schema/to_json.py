@@ -1,7 +1,8 @@
 """Conversion of Python values (arrays, timestamps, paths, models) to JSON values.
 
 Objects of numpy, pandas, polars and pydantic are recognized by their methods, without an import. A value that JSON
-cannot represent is an error with its path, never an approximation: a NaN would become null, a set a list in any order.
+cannot represent raises an error with its path and is never approximated: a NaN would become null, and a set a list in
+arbitrary order.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _number(value: float, path: tuple[str | int, ...]) -> float:
 
 
 def _items(value: Any, path: tuple[str | int, ...], depth: int) -> list[Any]:
-    # Most items are scalars, and there may be a million: making their paths would be slow.
+    # Most items are scalars, and there may be a million: building a path for each would be slow.
     return [item if _is_plain(item) else to_json(item, (*path, at), depth - 1) for at, item in enumerate(value)]
 
 
@@ -148,7 +149,7 @@ def _decimal(value: Decimal, path: tuple[str | int, ...]) -> int | float:
 
 
 def _builtin(value: Any) -> Any:
-    """An instance of a subclass of a JSON type as that type; None for others."""
+    """An instance of a subclass of str, int or float as that type; None for other values."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

@@ -1,8 +1,8 @@
 """A tool's input schema for Python calls: parameters, a signature, and arguments ready to send.
 
 `tree` reads the schema, `annotations` makes the signature, `to_json` and `coercion` convert arguments to JSON, and
-`validation` checks them and words the errors. The arguments of prompts and URI templates, which are sent as strings,
-have such a schema too.
+`validation` checks them and writes the error messages. The arguments of prompts and URI templates, which are sent as
+strings, have such a schema too.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Parameter", "ToolSchema"]
 
 _MAX_SIGNATURE: Final = 200
+"""Characters of a signature in a hint."""
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
@@ -245,20 +246,20 @@ class ToolSchema:
     def _missing(self, binding: _Binding, arguments: dict[str, Any]) -> ArgumentError:
         names = [slot.name for slot in binding.positional if slot.name not in arguments]
         word = "argument" if len(names) == 1 else "arguments"
-        return self._refusal(f"missing {word} {listing(names)}", names[0])
+        return self._call_error(f"missing {word} {listing(names)}", names[0])
 
     def _surplus(self, key: Any, binding: _Binding) -> ArgumentError:
         name = key if isinstance(key, str) else None
         meant = nearest(name or "", binding.slots, limit=1)
         message = f"no argument {shortened(repr(key), 60)}{f'; {meant}' if meant else ''}"
-        return self._refusal(message, name)
+        return self._call_error(message, name)
 
     def _too_many(self, args: tuple[Any, ...], binding: _Binding) -> ArgumentError:
         names = [slot.name for slot in binding.positional]
         taken = f"{len(names)} by position ({listing(names)})" if names else "none by position"
         given = f"{len(args)} {'argument' if len(args) == 1 else 'arguments'} given by position"
         message = f"{given}; it takes {taken}{', others by name' if self.parameters else ''}"
-        return self._refusal(message, None, self._by_name(args, binding))
+        return self._call_error(message, None, self._by_name(args, binding))
 
     def _by_name(self, args: tuple[Any, ...], binding: _Binding) -> str | None:
         """The call with surplus positional arguments given by name, each to the next argument of a matching type."""
@@ -270,30 +271,30 @@ class ToolSchema:
                 return None
             words.append(f"{optional[fitting[0]].alias}={listing((value,))}")
             del optional[: fitting[0] + 1]
-        return shortened(f"{self._typed}({', '.join(words)})", _MAX_SIGNATURE)
+        return shortened(f"{self._python_name}({', '.join(words)})", _MAX_SIGNATURE)
 
     @property
-    def _typed(self) -> str:
-        """The tool's name as an identifier, if it can be one."""
+    def _python_name(self) -> str:
+        """The tool's name as a Python identifier, if an identifier can be made of it."""
         return identifier(self.tool) if _NAME.fullmatch(self.tool) else self.tool
 
-    def _refusal(self, message: str, argument: str | None, hint: str | None = None) -> ArgumentError:
-        """An error with the shortened signature as its default hint."""
+    def _call_error(self, message: str, argument: str | None, hint: str | None = None) -> ArgumentError:
+        """An error about the call as a whole; its default hint is the shortened signature."""
         if hint is None:
             words = [f"{each.alias}: {each.annotation}" for each in self.parameters if each.required]
             optional = [each.alias for each in self.parameters if not each.required]
             words += ["*", *optional] if optional else []
             words += ["**arguments"] if self.is_open else []
-            hint = shortened(f"{self._typed}({', '.join(words)})", _MAX_SIGNATURE)
+            hint = shortened(f"{self._python_name}({', '.join(words)})", _MAX_SIGNATURE)
         return ArgumentError(message, argument=argument, server=self.server, tool=self.tool, hint=hint)
 
-    def _error(self, complaint: ArgumentProblem) -> ArgumentError:
-        """An error whose default hint is the type and description of the argument."""
-        name = next((part for part in complaint.path[:1] if isinstance(part, str)), None)
-        hint = complaint.hint or self._described(name)
-        return ArgumentError(complaint.message, argument=name, server=self.server, tool=self.tool, hint=hint)
+    def _error(self, problem: ArgumentProblem) -> ArgumentError:
+        """An error about one argument; its default hint is the type and description of the argument."""
+        name = next((part for part in problem.path[:1] if isinstance(part, str)), None)
+        hint = problem.hint or self._description(name)
+        return ArgumentError(problem.message, argument=name, server=self.server, tool=self.tool, hint=hint)
 
-    def _described(self, name: str | None) -> str | None:
+    def _description(self, name: str | None) -> str | None:
         for each in self.parameters:
             if each.name == name:
                 about = f" · {shortened(each.description, 100)}" if each.description else ""
@@ -327,7 +328,7 @@ class Argument(NamedTuple):
     required: bool
     description: str = ""
     is_explodable: bool = False
-    """Whether a list or mapping stands for several strings."""
+    """Whether a list or a mapping is allowed, whose members are sent as several strings."""
 
 
 def schema_of(arguments: Iterable[Argument], *, server: str, owner: str) -> ToolSchema:
@@ -375,7 +376,7 @@ def callable_class(
     *,
     alias: str,
     kind: str,
-    gives: str,
+    returns: str,
     title: str | None,
     description: str | None,
 ) -> type[Any]:
@@ -386,11 +387,11 @@ def callable_class(
         schema: The schema of the arguments.
         alias: The subclass's name.
         kind: The noun for the docstring, such as `Prompt`.
-        gives: The name of the returned type.
-        title: The server's title for it.
+        returns: The name of the returned type.
+        title: The server's title for the prompt or template.
         description: The server's description.
     """
-    signature = schema.signature.replace(return_annotation=Annotation(gives))
+    signature = schema.signature.replace(return_annotation=Annotation(returns))
     text = docstring(
         title, description, schema.parameters, None, None, server=schema.server, tool=schema.tool, kind=kind
     )
@@ -403,15 +404,15 @@ def to_strings(schema: ToolSchema, args: tuple[Any, ...], kwargs: Mapping[str, A
     Raises:
         ArgumentError: An argument is missing, unknown, or cannot be represented in JSON.
     """
-    many = {each.name for each in schema.parameters if not isinstance(each.schema.get("type"), str)}
-    many |= {each.alias for each in schema.parameters if each.name in many}
+    explodable = {each.name for each in schema.parameters if not isinstance(each.schema.get("type"), str)}
+    explodable |= {each.alias for each in schema.parameters if each.name in explodable}
     positional = [each.name for each in schema.parameters if each.required]
     converted = tuple(
-        _as_texts(value) if at < len(positional) and positional[at] in many else _as_text(value)
+        _as_texts(value) if at < len(positional) and positional[at] in explodable else _as_text(value)
         for at, value in enumerate(args)
     )
     by_name = {
-        name: _as_texts(value) if name in many else _as_text(value)
+        name: _as_texts(value) if name in explodable else _as_text(value)
         for name, value in kwargs.items()
         if value is not None
     }

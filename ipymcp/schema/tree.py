@@ -4,7 +4,7 @@ Schemas are untrusted: they may be circular, enormous or invalid. Every walk her
 be interpreted counts as "any value", so that the server validates it and the tool stays callable. Only references into
 the schema itself are followed (`#/…`, `#anchor`, the `$id` of a subschema); nothing is ever fetched.
 
-Source: JSON Schema 2020-12, core sections 8 and 10, validation section 6; draft-07 spellings are read as well.
+Source: JSON Schema 2020-12, core sections 8 and 10, validation section 6; the keywords of draft-07 are read as well.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ _BRANCHES: Final = ("anyOf", "oneOf")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _REFERENCE_KEYS: Final = tuple(f'"{word}":'.encode() for word in _REFERENCES)
 COMPOSING: Final = frozenset({*_REFERENCES, "allOf", *_BRANCHES})
-"""Keywords that make one schema of several."""
+"""Keywords that compose a schema of other schemas."""
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 DATA: Final = frozenset(("enum", "const", "default", "example", "examples"))
 """Keywords whose values are data, even where they look like schemas."""
-_MAX_UNION: Final = 400
-_NOTES: Final = frozenset(
+_MAX_DESCRIPTION: Final = 400
+"""Characters of the joined descriptions of a union."""
+_ANNOTATIONS: Final = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format", "$comment")
 )
-_RECORD_KEYWORDS: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
+_RECORD_KEYWORDS: Final = _ANNOTATIONS | {"$schema", "type", "properties", "required", "additionalProperties"}
 
 
 def json_type(value: Any) -> str:
@@ -72,8 +73,7 @@ def json_type(value: Any) -> str:
 
 def has_json_type(value: Any, kinds: frozenset[str]) -> bool:
     """Whether a JSON value is of one of these types; every integer is also a number."""
-    kind = json_type(value)
-    return kind in kinds or (kind == "integer" and "number" in kinds)
+    return _includes(kinds, json_type(value))
 
 
 def json_equal(one: Any, other: Any) -> bool:
@@ -121,14 +121,14 @@ class SchemaTree:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root: Schema = dict(root)
-        # By identity. Each entry also holds the schema, so that its id is not reused.
+        # Keyed by the schema's id. Each entry also holds the schema, so that its id is not reused.
         self._alternatives: dict[int, tuple[Any, tuple[Schema, ...]]] = {}
         self._scalar_types: dict[int, tuple[Any, frozenset[type]]] = {}
         self._kinds: dict[int, tuple[Any, frozenset[str] | None]] = {}
 
     @property
     def has_references(self) -> bool:
-        """Whether the key of a reference occurs anywhere, even as a property's name or within data."""
+        """Whether the name of a reference keyword occurs anywhere, even as a property's name or within data."""
         try:
             text = msgspec.json.encode(self.root)
         except (RecursionError, TypeError, ValueError):  # not JSON, or nested too deeply
@@ -309,7 +309,7 @@ class SchemaTree:
 
 def constrains_only_types(schema: Any) -> bool:
     """Whether a schema constrains nothing but the type; `format` is not asserted."""
-    if not is_object(schema) or not _NOTES.issuperset(schema.keys() - {"type"}):
+    if not is_object(schema) or not _ANNOTATIONS.issuperset(schema.keys() - {"type"}):
         return False
     declared = schema.get("type")
     names = declared if is_array(declared) else [declared]
@@ -317,7 +317,7 @@ def constrains_only_types(schema: Any) -> bool:
 
 
 def form_kinds(form: Schema) -> frozenset[str] | None:
-    """The types that one form accepts; None if it accepts all."""
+    """The JSON types that one form accepts; None if it accepts all."""
     values = listed_values(form)
     if values is not None:
         return frozenset(json_type(value) for value in values)
@@ -365,7 +365,7 @@ def _item_schema(first: list[Any], rest: Any, index: int) -> Any:
 
 
 def list_at(schema: Schema, keyword: str) -> list[Any]:
-    """The value of a keyword; empty if it is no list."""
+    """The value of a keyword; empty if it is not a list."""
     found = schema.get(keyword)
     return found if is_array(found) else []
 
@@ -391,7 +391,7 @@ def merge(one: Schema, other: Schema, lost: list[str] | None = None) -> Schema:
         both = _tighter(word, one[word], other[word])
         if both is not None:
             result[word] = both
-        elif word not in _NOTES - {"format"} and word not in ("enum", "const") and lost is not None:
+        elif word not in _ANNOTATIONS - {"format"} and word not in ("enum", "const") and lost is not None:
             lost.append(word)
     values, others = listed_values(one), listed_values(other)
     if values is not None and others is not None:
@@ -425,12 +425,12 @@ def _tighter(word: str, one: Any, other: Any) -> Any:
 
 def _named_kinds(one: frozenset[str], other: frozenset[str]) -> Any:
     """The intersection of two sets of types as a value for `type`; None if it is empty."""
-    common = {kind for kind in one | other if _takes(one, kind) and _takes(other, kind)}
+    common = {kind for kind in one | other if _includes(one, kind) and _includes(other, kind)}
     names = sorted(common - {"integer"} if "number" in common else common)
     return names[0] if len(names) == 1 else names or None
 
 
-def _takes(kinds: frozenset[str], kind: str) -> bool:
+def _includes(kinds: frozenset[str], kind: str) -> bool:
     return kind in kinds or (kind == "integer" and "number" in kinds)
 
 
@@ -472,11 +472,11 @@ def union(schemas: list[Any]) -> Any:
         return distinct[0] if distinct else False
     alike: dict[str, list[Any]] = {}  # equal except for annotations
     for schema in distinct:
-        alike.setdefault(repr(_without_notes(schema)), []).append(schema)
+        alike.setdefault(repr(_without_annotations(schema)), []).append(schema)
     alternatives: list[Any] = []
     choices: list[Schema] = []
     for group in alike.values():
-        bare = _without_notes(group[0])
+        bare = _without_annotations(group[0])
         if _is_choice(_as_schema(bare)):
             choices.append(_as_schema(bare))
         alternatives.append(group[0] if len(group) == 1 else bare)
@@ -484,13 +484,13 @@ def union(schemas: list[Any]) -> Any:
         values = _distinct([value for choice in choices for value in listed_values(choice) or ()])
         kinds = {str(choice.get("type")) for choice in choices}
         kind = {"type": choices[0]["type"]} if len(kinds) == 1 and "type" in choices[0] else {}
-        others = [each for each in alternatives if not _is_choice(_as_schema(_without_notes(each)))]
+        others = [each for each in alternatives if not _is_choice(_as_schema(_without_annotations(each)))]
         alternatives = [{**kind, "enum": values}, *others]
     if len(alternatives) > 1:
         return {"anyOf": alternatives}
     texts = [text for each in distinct if isinstance(text := _as_schema(each).get("description"), str)]
     text = " / ".join(dict.fromkeys(texts))
-    about = {"description": text if len(text) <= _MAX_UNION else texts[0]} if texts else {}
+    about = {"description": text if len(text) <= _MAX_DESCRIPTION else texts[0]} if texts else {}
     return {**alternatives[0], **about} if is_object(alternatives[0]) else alternatives[0]
 
 
@@ -507,21 +507,21 @@ def _is_choice(schema: Schema) -> bool:
     return _CHOICE_KEYWORDS.issuperset(schema) and listed_values(schema) is not None
 
 
-def _without_notes(schema: Any) -> Any:
+def _without_annotations(schema: Any) -> Any:
     """A schema without its annotations."""
     if not is_object(schema):
         return schema
-    return {word: value for word, value in schema.items() if word == "format" or word not in _NOTES}
+    return {word: value for word, value in schema.items() if word == "format" or word not in _ANNOTATIONS}
 
 
 def subschemas(schema: Schema, *, definitions: bool = True) -> Iterator[Schema]:
     """The schemas directly within a schema.
 
-    A property may have the name of a keyword, so members of `properties` and its like are always included.
+    A property may have the name of a keyword, so the members of the keywords in `MAPS` are always included.
 
     Args:
         schema: Any schema.
-        definitions: Whether to include those that only references use.
+        definitions: Whether to include the schemas of `$defs` and `definitions`.
     """
     for word, value in schema.items():
         if word in DATA or (word in _DEFINITIONS and not definitions):
@@ -535,8 +535,8 @@ def walk(schema: Schema, budget: Budget, *, definitions: bool = True) -> Iterato
 
     Args:
         schema: Any schema.
-        budget: Spent by one for each schema.
-        definitions: Whether to include those that only references use.
+        budget: Reduced by one for each schema.
+        definitions: Whether to include the schemas of `$defs` and `definitions`.
     """
     ahead = [schema]
     while ahead:
@@ -547,7 +547,7 @@ def walk(schema: Schema, budget: Budget, *, definitions: bool = True) -> Iterato
 
 
 def reference_of(schema: Schema) -> str | None:
-    """The target of a schema's `$ref` or its like; None if it has none."""
+    """The target of a schema's `$ref`, `$dynamicRef` or `$recursiveRef`; None if it has none of these."""
     for word in _REFERENCES:
         target = schema.get(word)
         if isinstance(target, str):
@@ -571,7 +571,7 @@ def _part(schema: Any, path: str) -> Any:
 
 _DEFINITIONS: Final = frozenset(("$defs", "definitions"))
 MAPS: Final = _DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
-"""Keywords with schemas by name."""
+"""Keywords whose values are schemas by name."""
 _EXPANDED: Final = COMPOSING | _DEFINITIONS
 _UPPER: Final = frozenset(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"))
 _LOWER: Final = frozenset(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"))

@@ -1,11 +1,12 @@
 """Validation of arguments against an untrusted schema, with a one-line error that names the argument.
 
 `jsonschema_rs` validates. It would fetch the target of an external `$ref` over the network or from a file, so such
-references are removed first, and its retriever refuses. A schema that is broken in one argument still validates the
-others; one that cannot be used at all validates nothing, and the server decides.
+references are removed first, and its retriever refuses every URI. A schema that is broken in one argument still
+validates the others. With a schema that cannot be used at all, every value is accepted and the server validates it.
 
-A schema of a few lines can require millions of checks of one value: forty definitions, each `anyOf` twice the next one;
-or thirty alternatives that each contain themselves, and a value twenty levels deep.
+A schema of a few lines can require millions of checks of one value, for example forty definitions, each an `anyOf` of
+twice the next one; or thirty alternatives that each contain themselves, for a value twenty levels deep. `SchemaCost`
+estimates that.
 
 Source: JSON Schema 2020-12 (the dialect of MCP 2025-11-25 and later where `$schema` names none); `format` is not
 asserted, as in 2020-12.
@@ -93,9 +94,9 @@ def most_informative(errors: Sequence[jsonschema_rs.ValidationError]) -> Argumen
 
 def problem_at_field(error: jsonschema_rs.ValidationError) -> ArgumentProblem:
     """One error with the path of the field to fix: for a missing member, that member."""
-    complaint = most_informative([error])
+    problem = most_informative([error])
     member = _attribute(error, "property") if error.schema_path[-1:] == ["required"] else None
-    return ArgumentProblem((*complaint.path, member), "is missing") if isinstance(member, str) else complaint
+    return ArgumentProblem((*problem.path, member), "is missing") if isinstance(member, str) else problem
 
 
 def _deepest(
@@ -203,8 +204,8 @@ _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 100
 _MAX_REPAIRED: Final = 500
 _MAX_ERRORS: Final = 8
-_NOT_JUDGED: Final = ("BacktrackLimitExceeded", "RegexEngineFailure", "Referencing")
-"""Errors that mean that the validator gave up, not that the value is invalid."""
+_UNDECIDED: Final = ("BacktrackLimitExceeded", "RegexEngineFailure", "Referencing")
+"""Endings of the errors that mean that the validator gave up, not that the value is invalid."""
 _LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
 _DRAFT_4: Final = "http://json-schema.org/draft-04/schema#"
@@ -217,7 +218,7 @@ _DIALECTS: Final = {
     # Often used for "the current draft".
     "http://json-schema.org/schema": _LATEST,
 }
-_CUT_ALWAYS: Final = frozenset({"$schema", "$id", "$dynamicRef", "$recursiveRef"})
+_REMOVED_KEYWORDS: Final = frozenset({"$schema", "$id", "$dynamicRef", "$recursiveRef"})
 
 
 class Validator:
@@ -237,7 +238,7 @@ class Validator:
     def accepts(self, arguments: Schema) -> bool:
         """Whether these JSON arguments are valid; True if the schema cannot be used."""
         compiled, cost = self._compiled_schema
-        if compiled is None or cost is None or not cost.affords(arguments):
+        if compiled is None or cost is None or not cost.is_affordable(arguments):
             return True
         try:
             return compiled.is_valid(arguments)
@@ -253,7 +254,7 @@ class Validator:
             found = list(zip(compiled.iter_errors(arguments), range(_MAX_ERRORS), strict=False))
         except ValueError:
             return []
-        return [error for error, _ in found if not type(error.kind).__name__.endswith(_NOT_JUDGED)]
+        return [error for error, _ in found if not type(error.kind).__name__.endswith(_UNDECIDED)]
 
 
 def _compiled(tree: SchemaTree) -> tuple[jsonschema_rs.Validator | None, SchemaCost | None]:
@@ -262,7 +263,7 @@ def _compiled(tree: SchemaTree) -> tuple[jsonschema_rs.Validator | None, SchemaC
     if dialect is None:
         return None, None
     try:
-        schema = _Cutter(tree).cut(tree.root)
+        schema = _ReferenceFilter(tree).copy(tree.root)
         cost = SchemaCost(schema)
     except RecursionError:
         return None, None
@@ -272,7 +273,7 @@ def _compiled(tree: SchemaTree) -> tuple[jsonschema_rs.Validator | None, SchemaC
         if validator is not None:
             return validator, cost
     repaired = {**_without_broken_parts(schema), "$schema": dialect}
-    alone = _Cutter(tree, keep_references=False).cut(repaired)
+    alone = _ReferenceFilter(tree, keep_references=False).copy(repaired)
     return _compile(repaired) or _compile({**alone, "$schema": dialect}), cost
 
 
@@ -286,7 +287,7 @@ def _compile(schema: Schema) -> jsonschema_rs.Validator | None:
 
 
 def _refuse(uri: str) -> NoReturn:
-    raise ValueError(f"not opened: {uri}")
+    raise ValueError(f"external reference: {uri}")
 
 
 def _without_broken_parts(schema: Schema) -> Schema:
@@ -306,18 +307,18 @@ def _without_broken_parts(schema: Schema) -> Schema:
 def _is_sound(part: Any) -> bool:
     if not is_object(part):
         return isinstance(part, bool)
-    return _compile(_Cutter(SchemaTree(part), keep_references=False).cut(part)) is not None
+    return _compile(_ReferenceFilter(SchemaTree(part), keep_references=False).copy(part)) is not None
 
 
-class _Cutter:
-    """Copies a schema without external or dangling references and without ids that would redirect others."""
+class _ReferenceFilter:
+    """Copies schemas without external or dangling references, and without ids that change what references refer to."""
 
     def __init__(self, tree: SchemaTree, *, keep_references: bool = True) -> None:
         self.tree = tree
         self.keep_references = keep_references
         self.left = _MAX_NODES
 
-    def cut(self, schema: Schema, depth: int = _MAX_DEPTH) -> Schema:
+    def copy(self, schema: Schema, depth: int = _MAX_DEPTH) -> Schema:
         return {
             key: value if key in DATA else self._value(key, value, depth)
             for key, value in schema.items()
@@ -330,13 +331,13 @@ class _Cutter:
             raise RecursionError("the schema is too large")
         if is_object(value):
             if key not in MAPS:
-                return self.cut(value, depth - 1)
+                return self.copy(value, depth - 1)
             return {name: self._value("", part, depth - 1) for name, part in value.items()}
         return [self._value("", part, depth - 1) for part in value] if is_array(value) else value
 
     def _keeps(self, key: str, value: str) -> bool:
         if key != "$ref":
-            return key not in _CUT_ALWAYS
+            return key not in _REMOVED_KEYWORDS
         if not self.keep_references:
             return False
         try:
@@ -373,31 +374,31 @@ class SchemaCost:
         self._checks = max(self._count(part, _in_place, counted, _MAX_CHECKS) for part in parts)
         """The largest number of checks of one value by any subschema."""
 
-    def affords(self, value: Any) -> bool:
+    def is_affordable(self, value: Any) -> bool:
         """Whether validating this value is cheap enough."""
         if self._paths <= _MAX_PATHS:
             return True
         return self._checks ** _depth(value) <= _MAX_PATHS
 
     def _count(
-        self, part: Any, children: Callable[[Schema], Iterable[Any]], known: dict[int, float], most: float
+        self, part: Any, children: Callable[[Schema], Iterable[Any]], known: dict[int, float], limit: float
     ) -> float:
-        """Count the paths down from a schema, through these children and the target of its reference."""
+        """Count the paths from a schema to all schemas below, through its children and the target of its reference."""
         if not is_object(part):
             return 1
         if id(part) not in known:
-            known[id(part)] = _UNBOUNDED  # found again below itself: a cycle
+            known[id(part)] = _UNBOUNDED  # the value if this schema is found again below itself
             below = [*children(part)]
-            with suppress(LookupError):  # a dangling reference is data, such as a part of a default
+            with suppress(LookupError):  # a dangling reference can only be data, for example in a default
                 below += [self._tree.pointer(part["$ref"])] if isinstance(part.get("$ref"), str) else []
-            known[id(part)] = max(1, sum(self._count(child, children, known, most) for child in below))
-        if known[id(part)] > most:
+            known[id(part)] = max(1, sum(self._count(child, children, known, limit) for child in below))
+        if known[id(part)] > limit:
             raise RecursionError("the schema branches too often")
         return known[id(part)]
 
 
 def _all_objects(schema: Schema, budget: Budget) -> Iterator[Schema]:
-    """All objects of a schema, under whatever keyword: a reference may lead to any of them."""
+    """All JSON objects in a schema, below any keyword: a reference may refer to any of them."""
     ahead: list[Any] = [schema]
     while ahead:
         node = ahead.pop()

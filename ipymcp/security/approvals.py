@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ipymcp.errors import PolicyError
-from ipymcp.interaction.questions import ALLOWING, ApprovalQuestion, WantedCall, beforehand
+from ipymcp.interaction.questions import ALLOWING, ApprovalQuestion, WantedCall, permission_hint
 from ipymcp.protocol import types
 from ipymcp.schema.annotations import hint_words
 from ipymcp.security.rules import CALLS_OF, Rule, hints
@@ -135,7 +135,7 @@ class Approvals:
         question = self._question(pending)
         for approval in pending:
             if approval.card is not None:
-                approval.card.asks(question.card)
+                approval.card.show_question(question.card)
         try:
             answer = await self._answer(question, pending)
             if answer in ("always", "never"):
@@ -229,7 +229,7 @@ class Approvals:
 
     def _apply(self, answer: ApprovalAnswer | None, approval: PendingApproval) -> None:
         if approval.card is not None:
-            approval.card.answered(answer)
+            approval.card.show_answer(answer)
         digest, caller = approval.rights.digest, approval.caller
         origin = f"{CALLS_OF[caller]}, answered in this notebook"
         match answer:
@@ -249,7 +249,7 @@ class Approvals:
                 text = f"needs your consent by the rule {rule!r}, and no one answered"
                 hint = f"%mcp policy allow {quoted(approval.name)}"
                 if taint:  # a taint requires consent regardless of the rules
-                    hint = beforehand(approval.name, is_doubted=True)
+                    hint = permission_hint(approval.name, is_doubted=True)
                     text = f"needs your consent because {taint}, and no one answered; {hint} allows it beforehand"
                 approval.refuse(_error(approval, text, hint))
             case _:

@@ -100,7 +100,7 @@ def test_what_does_not_start_leaves_nothing_behind(notebook: Kernel) -> None:
     assert outcome.error is not None
     assert outcome.error.traceback.splitlines() == [
         "StartError: clock_broken: did not start: the server exited with code 1; it last wrote: the clock has no hands",
-        "  it is not added: mend its values, or ask its publisher · in: %mcp add clock-broken",
+        "  it is not added: correct its values, or ask its publisher · in: %mcp add clock-broken",
     ]
     assert not own_file(notebook).exists()
     assert text(notebook, "list(mcp)") == "[]"
@@ -142,7 +142,7 @@ def test_where_no_one_can_be_asked_it_is_not_added(notebook: Kernel) -> None:
         ),
         (
             "io.github.domdomegg/time-mcp-nuget",
-            "io.github.domdomegg/time-mcp-nuget needs the program 'dnx', which is not here",
+            "io.github.domdomegg/time-mcp-nuget needs the program 'dnx', which is not installed",
             "install the .NET SDK 10 or newer, or name the program's full path",
         ),
         ("airtabl", "{registry} has no server 'airtabl'", "io.github.domdomegg/airtable-mcp-server"),
@@ -185,7 +185,7 @@ def test_newer_versions_are_listed_and_taken_with_the_values_that_are_kept(
     assert ast.literal_eval(text(notebook, rows)) == (
         [
             ("clock", "1.0.0", "1.1.0", f"%mcp add {CLOCK} --name clock --replace"),
-            ("mine", "", "", "not judged: it was not added from the registry"),
+            ("mine", "", "", "not compared: it was not added from the registry"),
         ]
     )
     done(notebook, f"%mcp add {CLOCK} --name clock --replace", ["y"])

@@ -364,7 +364,7 @@ def test_a_projects_file_that_claims_an_origin_gets_no_secret(host: Host, regist
     for keep in ("me", "project"):
         assert chosen(host, keep, replaces=True).definition.env == {}
     [row] = host.loop.run(outdated(host))
-    assert row["remark"] == "not judged: you have not agreed that it may run"
+    assert row["remark"] == "not compared: you have not agreed that it may run"
 
 
 def test_a_newer_version_of_the_same_server_keeps_its_values(host: Host, registry: RegistryServer) -> None:
@@ -436,7 +436,7 @@ def test_a_version_that_was_deleted_meanwhile_is_not_added_from_the_cache(host: 
 def test_another_version_than_the_wanted_one_is_refused(host: Host, registry: RegistryServer) -> None:
     listed(registry)
     registry.body = json.dumps(registry.entries[-1]).encode()
-    with pytest.raises(McpError, match=r"it answers io.github.evil/thing 1"):
+    with pytest.raises(McpError, match=r"it sent io.github.evil/thing 1"):
         chosen(host, version="2.0.0")
 
 
@@ -444,7 +444,7 @@ def test_a_short_name_is_not_resolved_on_the_first_of_many_results(host: Host, r
     registry.page = 1
     for number in range(9):
         listed(registry, f"io.github.a{number}/thing{number or ''}")
-    with pytest.raises(UnknownName, match="has more servers like 'thing' than were looked at"):
+    with pytest.raises(UnknownName, match="has more servers like 'thing' than were searched"):
         chosen(host, name="thing")
 
 

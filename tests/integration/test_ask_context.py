@@ -83,7 +83,7 @@ def test_a_model_without_eyes_is_told_in_one_line(kernel: Kernel, models: str) -
 
     outcome = ask(kernel, "What is in $shot?", "gpt-3.5-turbo")
 
-    said = "[Image, image of 30 x 20: not sent, this model takes no images]"
+    said = "[Image, image of 30 x 20: not sent, this model accepts no images]"
     assert sent(models) == f"What is in {said}?"
     assert " · $shot: Image, image of 30 x 20, not sent · " in shown(outcome)[0]
 

@@ -98,7 +98,7 @@ def test_a_limit_in_dollars_leaves_a_partial_answer(kernel: Kernel, models: str)
 
     error, hint = failure(stopped)
     assert error == "McpError: stopped: it cost about $0.018, more than $0.010"
-    assert hint.startswith("  --dollars 0.02 allows more · answer has what there is")
+    assert hint.startswith("  --dollars 0.02 allows more · answer has the partial answer")
     assert len(asked(models)) - before == 1
     assert (
         kernel.run("print(answer.text, len(answer.calls), round(answer.cost, 6))").stdout == "Let me see.  0 0.017555\n"
@@ -151,10 +151,10 @@ def test_settings_are_sent_as_the_provider_takes_them(kernel: Kernel, models: st
 @pytest.mark.parametrize(
     ("model", "options", "refused"),
     [
-        ("openai:gpt-5", "--temperature 0", "gpt-5 takes no temperature"),
-        ("openai:gpt-5.1", "--temperature 0 --effort low", "gpt-5.1 takes no temperature with an effort"),
-        ("anthropic:claude-opus-4-8", "--temperature 0", "claude-opus-4-8 takes no temperature"),
-        (GPT, "--effort high", "gpt-4o takes no effort"),
+        ("openai:gpt-5", "--temperature 0", "gpt-5 accepts no temperature"),
+        ("openai:gpt-5.1", "--temperature 0 --effort low", "gpt-5.1 accepts no temperature with an effort"),
+        ("anthropic:claude-opus-4-8", "--temperature 0", "claude-opus-4-8 accepts no temperature"),
+        (GPT, "--effort high", "gpt-4o accepts no effort"),
     ],
 )
 def test_a_setting_that_the_model_does_not_take_is_one_line(
@@ -162,9 +162,9 @@ def test_a_setting_that_the_model_does_not_take_is_one_line(
 ) -> None:
     before = len(asked(models))
     outcome = ask_provider(kernel, model, f"{options} hey")
-    word = refused.partition(" takes no ")[2].partition(" ")[0]
+    word = refused.partition(" accepts no ")[2].partition(" ")[0]
     error, hint = failure(outcome)
-    assert (error, hint.partition(" · ")[0]) == (f"McpError: {refused}", f"  leave the {word} out")
+    assert (error, hint.partition(" · ")[0]) == (f"McpError: {refused}", f"  omit the {word}")
     assert len(asked(models)) == before
 
 

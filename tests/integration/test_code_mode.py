@@ -13,7 +13,7 @@ import pytest
 import ipymcp
 from ipymcp import Mcp
 from ipymcp.llm.code_mode import CodeRunner, result_type
-from ipymcp.llm.prompt_values import Described
+from ipymcp.llm.prompt_values import ValueDescription
 from tests.environments import ROOT
 from tests.integration.test_tools import definition
 
@@ -95,13 +95,13 @@ def test_await_works_and_what_it_fails_with_is_told(mcp: Mcp) -> None:
 
 
 def test_a_model_without_eyes_is_told_of_images_in_words(mcp: Mcp) -> None:
-    def plotted(*, sees_images: bool) -> Described:
+    def plotted(*, sees_images: bool) -> ValueDescription:
         runner = CodeRunner(mcp._host, mcp.tools.selection, {"mcp": mcp}, allowed=True, sees_images=sees_images)
         return asyncio.run(runner.run_python("mcp.demo.plot(values=[1])"))
 
     seen, unseen = plotted(sees_images=True), plotted(sees_images=False)
     assert len(seen.images) == 1 and not unseen.images
-    assert unseen.text.endswith("the model takes no images") and unseen.text.startswith(seen.text.strip())
+    assert unseen.text.endswith("the model accepts no images") and unseen.text.startswith(seen.text.strip())
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_a_tool_is_switched_off_by_either_of_its_names(kernel: Kernel) -> None:
     for call in ("%mcp call everything.get-sum a=1 b=2", "mcp.everything.get_sum(1, 2)"):
         assert error(kernel, call) == [*refusal, f"  %mcp enable everything.get-sum · in: {call}"]
     assert "get_sum" not in text(kernel, "mcp.tools")
-    assert text(kernel, "mcp.everything").endswith("\n1 not shown: %mcp policy says why")
+    assert text(kernel, "mcp.everything").endswith("\n1 not shown: %mcp policy shows why")
     assert done(kernel, "%mcp enable everything.get*").stdout == "enabled: everything.get*\n"
     assert text(kernel, "mcp.everything.get_sum(1, 2).text") == "'The sum of 1 and 2 is 3.'"
 
@@ -405,7 +405,7 @@ def test_resources_are_listed_read_and_subscribed_to(kernel: Kernel) -> None:
 def test_prompts_are_listed_and_their_messages_are_the_lines_value(kernel: Kernel) -> None:
     assert text(kernel, "%mcp prompts demo").splitlines()[2].startswith("demo.describe  species, [tone]  Asks a model")
     shown = text(kernel, "p = %mcp prompt demo.describe species=Adelie tone=playful\np.messages[0].text")
-    assert shown == "'Describe the Adelie penguins in a playful tone, in three sentences, by these rows.'"
+    assert shown == "'Describe the Adelie penguins in a playful tone, in three sentences, from these rows.'"
     rich = done(kernel, "%mcp prompt everything.completable-prompt department=Sales name=Eve").result
     assert "Please promote Eve to the head of the Sales team." in rich["text/html"]
 

@@ -112,7 +112,7 @@ def test_a_pickle_has_no_value_of_a_variable_or_secret(record: Path, monkeypatch
 def test_a_definition_with_a_secret_written_out_is_not_pickled(record: Path, more: Any, place: str) -> None:
     with connected(server(record, **more)) as mcp, pytest.raises(SecretError) as caught:
         pickle.dumps(mcp.rows.read)
-    assert caught.value.message == f"its definition contains a secret ({place}), which does not leave this process"
+    assert caught.value.message == f"its definition contains a secret ({place}), which is not sent to other processes"
     assert caught.value.hint == "write ${VARIABLE} or ${secret:NAME} there: each worker reads its own"
 
 
@@ -319,7 +319,7 @@ def test_an_interrupt_ends_the_calls_of_workers_and_resume_goes_on(
         mcp.rows.write.map(keys, executor=executor, seconds=0.15)  # nearly always within a call
     interrupter.join()
     left = mcp.maps[-1]
-    left._is_over.wait(10)
+    left._is_idle.wait(10)
     made = sum(calls(record).values())
     assert left.summary["succeeded"] >= 1
     assert 1 <= left.summary["unknown"] <= 4
@@ -372,7 +372,7 @@ def test_the_columns_of_a_lazy_table_can_be_given(mcp: Mcp, client: Client) -> N
     computed = found.compute()
     assert computed["length"].tolist() == [1, 2]
     assert computed.dtypes.equals(found.dtypes)
-    with pytest.raises(ArgumentError, match="does not say what its results are, which a lazy table needs"):
+    with pytest.raises(ArgumentError, match="declares no output schema, which a lazy table needs"):
         mcp.rows.read.map(table)
 
 
@@ -383,7 +383,7 @@ def test_a_value_of_another_type_than_declared_is_an_error_of_its_row(record: Pa
         table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a"]}), npartitions=1)
         found = mcp.rows.read.map(table)
         computed = found.compute()
-    assert computed["error"].tolist() == ["length is not what its schema says"]
+    assert computed["error"].tolist() == ["length does not match its schema"]
     assert computed.dtypes.equals(found.dtypes)
 
 
@@ -402,7 +402,7 @@ def test_what_may_change_something_or_needs_consent_is_not_called_lazily(mcp: Mc
         mcp.rows.write.map(table)
     assert caught.value.message == "may change something, and Dask may compute a partition more than once"
     assert caught.value.hint == "mcp.rows.write.map(rows.compute(), executor=client)"
-    with pytest.raises(ArgumentError, match="a rate cannot be kept over a lazy collection"):
+    with pytest.raises(ArgumentError, match="a lazy collection cannot have a rate"):
         mcp.rows.read.map(table, rate="1/s")
     mcp.policy.ask("rows.read")
     with pytest.raises(PolicyError, match="cannot be asked when Dask computes"):

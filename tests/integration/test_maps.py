@@ -112,7 +112,7 @@ def test_a_misspelt_option_is_recognised(mcp: Mcp) -> None:
         ("abc", {}, "expected a table or a list of rows, got 'abc'"),
         (5, {}, "expected a table or a list of rows, got 5"),
         ({"key": "a"}, {}, "expected a table or a list of rows, got {'key': 'a'}"),
-        (["a"], {"rate": "fast"}, "map: rate: expected calls by time, got 'fast'"),
+        (["a"], {"rate": "fast"}, "map: rate: expected calls per time, got 'fast'"),
         (["a"], {"concurrency": -1}, "concurrency: expected a whole number, 0 or more or None, got -1"),
         (["a"], {"concurrency": 0}, "map: concurrency: expected a whole number from 1 to 1,000, got 0"),
         (["a"], {"concurrency": 10**6}, "map: concurrency: expected a whole number from 1 to 1,000, got 1,000,000"),
@@ -425,7 +425,7 @@ def test_an_error_of_the_progress_function_ends_the_map(mcp: Mcp) -> None:
     with pytest.raises(ValueError, match="no progress"):
         asyncio.run(mcp.rows.read.map.aio(rows, seconds=0.2, on_progress=fail))
     assert mcp.maps[-1].summary["not called"] > 0
-    with pytest.raises(ArgumentError, match="a stream is read row by row"):
+    with pytest.raises(ArgumentError, match="a stream shows its progress"):
         mcp.rows.read.map.stream(rows, on_progress=fail)
 
 
@@ -465,7 +465,7 @@ def test_an_interrupted_cell_keeps_what_is_done_and_goes_on(kernel: Kernel, line
 
     error = cell.wait(20).error
 
-    assert error is not None and "mcp.maps[-1].resume() goes on" in error.traceback
+    assert error is not None and "mcp.maps[-1].resume() continues" in error.traceback
     assert 1 <= kernel.value("mcp.maps[-1].summary['succeeded']") < 60
     kernel.run("out = mcp.maps[-1].resume()")
     assert kernel.value("out.summary['succeeded']") == 60

@@ -66,7 +66,7 @@ def test_a_form_is_filled_at_the_prompts_of_a_sync_call(shared: Kernel, server: 
     assert outcome.stdout == (
         f"{server}.ask_form asks for your input:\n"
         "  │ Who are you?\n"
-        "Enter accepts the value in [ ] · - leaves an optional one empty · !decline · !cancel\n"
+        "Enter accepts the value in [ ] · - omits an optional value · !decline · !cancel\n"
         "  │ Yours.\n"
         "Ada is 30\n"
     )
@@ -101,7 +101,7 @@ def test_of_two_calls_each_is_asked_about_its_own(shared: Kernel) -> None:
 def test_what_does_not_fit_is_asked_for_again(shared: Kernel) -> None:
     outcome = run(shared, "print(mcp.old.ask_form().text)", "", '""', "old", "-1", "36", "again", "Ada", "36", "")
     assert outcome.stdout.endswith("Ada is 36\n")
-    assert '  this one is needed; "" is an empty text\n' in outcome.stdout
+    assert '  this value is required; "" is an empty text\n' in outcome.stdout
     assert "  expected a whole number\n" in outcome.stdout
     assert "  expected at least 0\n" in outcome.stdout
 
@@ -237,15 +237,15 @@ mcp.restart("old")
 @pytest.mark.parametrize(
     ("gives", "why"),
     [
-        ("{'name': 5}", "on_elicitation returned values that do not fit: name: expected string, got 5"),
-        ("{}", "on_elicitation returned values that do not fit: missing argument 'name'"),
+        ("{'name': 5}", "on_elicitation returned values that do not match the schema: name: expected string, got 5"),
+        ("{}", "on_elicitation returned values that do not match the schema: missing argument 'name'"),
         (
             "{'name': 'Ada', 'years': 3}",
-            "on_elicitation returned values that do not fit: no argument 'years'",
+            "on_elicitation returned values that do not match the schema: no argument 'years'",
         ),
         (
             "{'name': 'Ada', 'age': -1}",
-            "on_elicitation returned values that do not fit: age: -1 is less than 0",
+            "on_elicitation returned values that do not match the schema: age: -1 is less than 0",
         ),
         (
             "5",

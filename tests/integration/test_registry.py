@@ -111,7 +111,7 @@ async def test_offline_the_cache_answers_and_says_from_when(
     when = time.strftime("%Y-%m-%d %H", time.localtime(time.time() - 3600))
     assert [one.short_name for one in found.entries] == ["airtable-mcp-server"]
     [note] = found.notes
-    assert note.startswith(f"offline: {registry.host} cannot be reached (HTTP 503); this is what it answered {when}")
+    assert note.startswith(f"offline: {registry.host} cannot be reached (HTTP 503); this is its answer of {when}")
 
 
 async def test_offline_other_words_are_looked_for_in_all_that_the_cache_has(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_offline_other_words_are_looked_for_in_all_that_the_cache_has(tmp_
     found = await registry.search(["time"])
     assert [one.short_name for one in found.entries] == ["time-mcp-nuget", "time-mcp-pypi"]
     assert found.notes[0].startswith(f"offline: {registry.host} cannot be reached (")
-    assert "; these are in the cache, since 20" in found.notes[0]
+    assert "; these are in the cache, some since 20" in found.notes[0]
     with pytest.raises(McpError, match="and the cache has no such server"):
         await registry.search(["nothing"])
 
@@ -135,7 +135,7 @@ async def test_another_site_is_not_a_registry(registry: Registry, server: Regist
 
 async def test_an_entry_of_another_name_is_refused(registry: Registry, server: RegistryServer) -> None:
     server.body = json.dumps(server.entries[0]).encode()
-    with pytest.raises(McpError, match=r"asked for io.github.a/b latest, it answers io.github.domdomegg/"):
+    with pytest.raises(McpError, match=r"asked for io.github.a/b latest, it sent io.github.domdomegg/"):
         await registry.entry("io.github.a/b")
 
 

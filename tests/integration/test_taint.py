@@ -273,7 +273,7 @@ def coder(mcp: Mcp, patterns: str = "*", **names: Any) -> CodeRunner:
 
 
 SENT = "mcp.mail.send().text"
-NOT_ITS_OWN = "PolicyError in line 1: mail.send: a model's code may not go on with a stream that it has not begun"
+NOT_ITS_OWN = "PolicyError in line 1: mail.send: a model's code may not continue a stream that it did not start"
 
 
 def test_a_models_code_calls_as_the_model(mcp: Mcp) -> None:

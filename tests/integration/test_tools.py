@@ -67,7 +67,7 @@ def test_values_are_brought_into_the_schemas_form(mcp: Mcp) -> None:
         (
             lambda mcp: mcp.demo.query("penguins", limit="many"),
             "demo.query: limit: expected integer, got 'many'",
-            "limit: int · At most so many rows.",
+            "limit: int · The maximum number of rows.",
         ),
         (
             lambda mcp: mcp.demo.plot(values=[1, float("nan")]),
@@ -136,7 +136,7 @@ def test_a_copy_is_the_thing_itself_and_only_tools_are_pickled(mcp: Mcp) -> None
         pickle.dumps(mcp.demo.echo.aio)
     for thing in (mcp, mcp.demo, mcp.servers, mcp.servers["demo"], mcp.tools):
         assert copy.copy(thing) is thing and copy.deepcopy([thing])[0] is thing
-        with pytest.raises(TypeError, match="lives in this process, with its MCP servers, and cannot be pickled"):
+        with pytest.raises(TypeError, match="belongs to this process and its MCP servers and cannot be pickled"):
             pickle.dumps(thing)
 
 
@@ -203,7 +203,7 @@ def test_a_tool_held_from_before_follows_its_server_when_that_is_changed(mcp: Mc
         other.load({"s": definition("misbehaving")})
         assert held("b").text == "b"
         other.load({"s": definition("demo")})
-        assert "What to give back." in (inspect.getdoc(other.s.echo) or "")
+        assert "The text to return." in (inspect.getdoc(other.s.echo) or "")
         assert str(inspect.signature(held)) == "(text: str) -> ToolResult"
         assert refusal(lambda: held(surplus=1)) == ("s.echo: no argument 'surplus'", "echo(text: str)")
 
@@ -222,7 +222,7 @@ def test_shift_tab_shows_a_tools_own_signature_and_words_once(kernel: Kernel, co
     assert "    limit: int = 10,\n) -> ToolResult" in shown
     assert "*args" not in shown and "File:" not in shown and "Call docstring" not in shown
     assert shown.count("Rows of a small table that match a condition.") <= 2  # its repr, and its docstring
-    assert "limit (int, optional): At most so many rows. Default: 10." in shown
+    assert "limit (int, optional): The maximum number of rows. Default: 10." in shown
 
 
 def test_a_question_mark_and_help_show_the_same(kernel: Kernel) -> None:

@@ -407,7 +407,7 @@ def test_a_listing_counts_what_policy_hides(started: Start) -> None:
     kernel = started()
     run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\n%mcp policy deny alpha.echo;")
     listed = run(kernel, "%mcp tools alpha.echo").text or ""
-    assert listed.splitlines()[-1] == "1 not shown: %mcp policy says why"
+    assert listed.splitlines()[-1] == "1 not shown: %mcp policy shows why"
 
 
 def test_hints_name_servers_and_tools_with_blanks_as_lines_that_can_be_pasted(started: Start) -> None:

@@ -113,7 +113,7 @@ def test_it_works_behind_a_proxy_that_speaks_tls(server: JupyterServer) -> None:
         assert browser.get("ipymcp/oauth/callback?code=c&state=s").status_code == 200
         headers = {"Origin": "https://hub.example", "X-XSRFToken": browser.cookies["_xsrf"]}
         taken = browser.post("ipymcp/oauth/redirected", json={"code": "c", "state": "s"}, headers=headers)
-        assert (taken.status_code, taken.json()["message"]) == (404, "no login of a notebook is waiting for this")
+        assert (taken.status_code, taken.json()["message"]) == (404, "no notebook is waiting for this login")
         evil = {**headers, "Origin": "https://evil.example"}
         refused = browser.post("ipymcp/oauth/redirected", json={"code": "c", "state": "s"}, headers=evil)
         assert refused.status_code in (403, 404) and "waiting" not in refused.text

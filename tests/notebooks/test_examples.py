@@ -69,8 +69,8 @@ SHOWN = {
 
 WARNED = {
     "questions-of-a-server": [
-        "ipymcp: booking.book asked a question that was cancelled: on_elicitation returned values that do not fit: "
-        "guests: 400 is more than 8\n"
+        "ipymcp: booking.book asked a question that was cancelled: on_elicitation returned values that do not match "
+        "the schema: guests: 400 is more than 8\n"
     ],
 }
 """What each notebook shows on stderr."""

@@ -155,4 +155,4 @@ def test_values_beside_the_table_and_warnings_stand_below_it() -> None:
     table = preview(result, None, 1).table
     assert table is not None
     assert table.notes[0] == "page: 2"
-    assert table.notes[1].startswith("⚠ the structured content does not fit the output schema: ")
+    assert table.notes[1].startswith("⚠ the structured content does not match the output schema: ")

@@ -97,7 +97,7 @@ FORMATS = [
     ("email", "nope", "expected an email address", "a@example.com"),
     ("uri", "nope", "expected an address, such as https://host/path", "https://example.com/a"),
     ("date", "28.7.2026", "expected a date, such as 2026-07-28", "2026-07-28"),
-    ("date-time", "2026-07-28", "expected a moment, such as 2026-07-28T09:30:00Z", "2026-07-28T09:30:00Z"),
+    ("date-time", "2026-07-28", "expected a timestamp, such as 2026-07-28T09:30:00Z", "2026-07-28T09:30:00Z"),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ipymcp.api import config_edits
 from ipymcp.api.config_edits import explanation, export_to, listing
-from ipymcp.api.load_request import gather, placed, settings
+from ipymcp.api.load_request import config_path, gather, settings
 from ipymcp.api.security import ToolPolicy
 from ipymcp.config.definition import Source
 from ipymcp.config.discovery import read_host
@@ -257,9 +257,9 @@ def test_a_name_picks_one_of_a_document_or_renames_its_only_one(home: Path, host
     config_edits.add("c", {"mcpServers": {"d": {"command": "y"}}}, host, project=False)
     before = {"a": {"command": "x", "env": {"N": "1"}}, "c": {"command": "y"}}
     assert servers(own) == before
-    with pytest.raises(UnknownName, match="there is no server 'e' in what was pasted") as caught:
+    with pytest.raises(UnknownName, match="the pasted text has no server 'e'") as caught:
         config_edits.add("e", two, host, project=False)
-    assert caught.value.hint == "without a name, all of it is added"
+    assert caught.value.hint == "without a name, all servers are added"
     assert refused(config_edits.add, None, two, host, project=False)[0] == f"{own}: a is there already"
     assert refused(config_edits.add, None, {"command": "y"}, host, project=False) == (
         "the server needs a name",
@@ -273,10 +273,10 @@ def test_a_name_picks_one_of_a_document_or_renames_its_only_one(home: Path, host
 
 def test_a_path_typed_in_the_notebooks_folder_is_kept_as_that(home: Path, host: Host) -> None:
     words = ["npx", ".", "./a", "../b", "~/c", "some/package", "-y"]
-    typed = [placed(word, host, project=False) for word in words]
+    typed = [config_path(word, host, project=False) for word in words]
     p = home / "p"
     assert typed == ["npx", str(p), str(p / "a"), str(home / "b"), str(home / "c"), "some/package", "-y"]
-    assert placed("./a", host, project=True) == "./a"
+    assert config_path("./a", host, project=True) == "./a"
 
 
 def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host) -> None:
@@ -392,7 +392,7 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
         ' ["${workspaceFolder}/s.py", "${input:k}", "$${x}"], "envFile": ".env"}, "b": {"url": "https://other"}}}'
     )
     again = config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=False)
-    assert (again.names, again.notes) == ((), ("a is there already, and stays; --replace takes the imported one",))
+    assert (again.names, again.notes) == ((), ("a is there already, and is kept; --replace replaces it",))
     reader = reading(host, "a")
     again = config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=True)
     assert reader.asked[0].candidates[0].dangers[0] == f"takes the place of your own a ({own}): its calls would go here"
@@ -565,7 +565,7 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
         ("runs in", str(home / "p"), "the folder of its file"),
         ("shadows", "mine", f"{own}: mcpServers.fs"),
     )
-    assert table.note == "it does not run before you agreed to it: %mcp load fs asks"
+    assert table.note == "it does not run before you have agreed to it: %mcp load fs asks"
     assert "t0k3n" not in repr(table) and "abc" not in repr(table)
 
 
@@ -585,4 +585,4 @@ def test_an_export_shows_no_secret_and_holds_all_of_it(home: Path, host: Host) -
     assert document.data == {"mcpServers": {"fs": {"command": "x", "args": [], "env": {"API_KEY": "s3cr3t"}}}}
     assert json.loads(document.text) == document.data
     assert "s3cr3t" not in str(document._repr_mimebundle_())
-    assert repr(document).endswith("}\n(what looks secret is masked here; .text has all of it)")
+    assert repr(document).endswith("}\n(likely secrets are masked here; .text is the complete document)")

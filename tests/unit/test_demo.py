@@ -168,15 +168,15 @@ def test_a_chart_names_what_its_axes_and_colours_are(kind):
 
 
 def test_the_font_has_all_characters_of_the_labels_and_smooth_edges():
-    from ipymcp.demo.chart import GLYPHS, INK, PALETTE, Picture
+    from ipymcp.demo.chart import GLYPHS, INK, PALETTE, Canvas
     from ipymcp.demo.tools import LABELS, SPECIES
 
     assert {*"".join((*LABELS.values(), *SPECIES, "Mean 0123456789.-e+"))} <= GLYPHS.keys()
-    picture = Picture(200, 40, 2)
-    picture.write(5, 25, "Body mass")
-    shades = colours_of(read_png(picture.png())[2])
+    canvas = Canvas(200, 40, 2)
+    canvas.write(5, 25, "Body mass")
+    shades = colours_of(read_png(canvas.png())[2])
     assert {INK, PALETTE[3]} < shades, "the edges are between the two"
-    assert 40 < picture.length("Body mass") < 120
+    assert 40 < canvas.length("Body mass") < 120
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_the_prompt_is_listed_completed_and_given(connect, version):
     assert [argument["name"] for argument in prompt["arguments"]] == ["species", "tone"]
     result = peer.ask("prompts/get", name="describe", arguments={"species": "Adelie", "tone": "playful"})["result"]
     text, rows = (message["content"] for message in result["messages"])
-    assert text["text"] == "Describe the Adelie penguins in a playful tone, in three sentences, by these rows."
+    assert text["text"] == "Describe the Adelie penguins in a playful tone, in three sentences, from these rows."
     assert rows["resource"]["uri"] == "demo://penguins/Adelie"
     for reference, argument, typed, values in [
         ({"type": "ref/prompt", "name": "describe"}, "species", "", ["Adelie", "Chinstrap", "Gentoo"]),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ipymcp.interaction.elicitation import FormQuestion, UrlQuestion
-from ipymcp.interaction.forms import MISSING, CannotDraw, Field, format_errors, read_form
+from ipymcp.interaction.forms import MISSING, Field, UnsupportedForm, format_errors, read_form
 from ipymcp.interaction.terminal import TerminalPrompts
 
 TITLED = [{"const": "#F00", "title": "Red"}, {"const": "#0F0", "title": "Green"}]
@@ -40,7 +40,7 @@ def field(**schema: Any) -> Field:
     ],
 )
 def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed: str, value: object) -> None:
-    assert field(**schema).read(typed) == value
+    assert field(**schema).parse(typed) == value
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed:
         ({"type": "string", "format": "email"}, "ada", "expected an email address"),
         ({"type": "string", "format": "uri"}, "a b", "expected an address, such as https://host/path"),
         ({"type": "string", "format": "date"}, "20260728", "expected a date, such as 2026-07-28"),
-        ({"type": "string", "format": "date-time"}, "2026-07-28", "expected a moment, such as 2026-07-28T09:30:00Z"),
+        ({"type": "string", "format": "date-time"}, "2026-07-28", "expected a timestamp, such as 2026-07-28T09:30:00Z"),
         ({"type": "boolean"}, "perhaps", "expected y or n"),
         ({"type": "string", "enum": ["a", "b"]}, "3", "expected a number from 1 to 2, or one of the names"),
         (
@@ -68,7 +68,7 @@ def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed:
 )
 def test_what_does_not_fit_is_refused_with_what_would(schema: dict[str, Any], typed: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{complaint}$"):
-        field(**schema).read(typed)
+        field(**schema).parse(typed)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_refused_with_what_would(schema: dict[str, Any], ty
     ],
 )
 def test_what_no_form_can_give_is_no_form(schema: dict[str, Any]) -> None:
-    with pytest.raises(CannotDraw):
+    with pytest.raises(UnsupportedForm):
         read_form(schema)
 
 
@@ -196,6 +196,6 @@ def test_formats_are_checked_in_nested_values_too() -> None:
     assert [*format_errors(schema, {"people": [right, {"seen": None}], "site": "urn:a", "more": "x"})] == []
     assert [*format_errors(schema, {"people": [right, {"mail": "ada", "seen": "today"}], "site": "a b"})] == [
         (("people", 1, "mail"), "expected an email address"),
-        (("people", 1, "seen"), "expected a moment, such as 2026-07-28T09:30:00Z"),
+        (("people", 1, "seen"), "expected a timestamp, such as 2026-07-28T09:30:00Z"),
         (("site",), "expected an address, such as https://host/path"),
     ]

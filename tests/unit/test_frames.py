@@ -91,7 +91,7 @@ def test_what_is_no_table_is_an_error_that_names_the_tool(data: Any, what: str) 
     with pytest.raises(McpError) as caught:
         to_frame(data, data if isinstance(data, str) else "", server="fs", tool="read")
     assert str(caught.value) == f"fs.read: the answer is not a table: {what}"
-    assert caught.value.hint == "take what you need from .data or .text and make the frame yourself"
+    assert caught.value.hint == "make the DataFrame yourself from .data or .text"
 
 
 def test_without_any_library_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:

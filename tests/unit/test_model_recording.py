@@ -1,4 +1,4 @@
-"""Recorded answers: what is found again, what is said to have changed, and what the file holds."""
+"""Recorded answers: what is found again, what is repeatable_part to have changed, and what the file holds."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ipymcp.errors import McpError
 from ipymcp.llm import recording
 from ipymcp.llm.answer import Usage
-from ipymcp.llm.recording import AnswerKey, RecordedAnswer, RecordedCall, Recording, digest, said
+from ipymcp.llm.recording import AnswerKey, RecordedAnswer, RecordedCall, Recording, digest, repeatable_part
 from ipymcp.masking import Masks
 
 KEY = AnswerKey(model="echo", prompt="p", system="s", conversation="c", returns="r", tools={"a.x": "1", "a.y": "1"})
@@ -92,8 +92,8 @@ def test_a_conversation_is_the_same_at_another_time() -> None:
         part = {"part_kind": "tool-call", "tool_name": "x", "args": args, "tool_call_id": time}
         return [{"kind": "response", "timestamp": time, "parts": [part]}]
 
-    assert said(message("1", {"id": 1})) == said(message("2", {"id": 1}))
-    assert said(message("1", {"id": 1})) != said(message("1", {"id": 2}))
+    assert repeatable_part(message("1", {"id": 1})) == repeatable_part(message("2", {"id": 1}))
+    assert repeatable_part(message("1", {"id": 1})) != repeatable_part(message("1", {"id": 2}))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"answers": [{}]}', '{"version": 2}'])

@@ -247,7 +247,10 @@ def test_of_two_limits_the_tighter_holds_and_what_cannot_be_said_is_listed(profi
 
     made = compile_schema(one({"type": "string", "format": "date", "allOf": [{"format": "uri"}, False]}), profile)
     assert made.parameters["properties"]["it"]["format"] == "date"
-    assert made.lost[:2] == (Loss("it", 'format: "uri", in conflict with another'), Loss("it", "no value is valid"))
+    assert made.lost[:2] == (
+        Loss("it", 'format: "uri", which conflicts with another value'),
+        Loss("it", "no value is valid"),
+    )
 
 
 @pytest.mark.parametrize("profile", EVERY)

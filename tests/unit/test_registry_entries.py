@@ -102,7 +102,7 @@ def test_every_package_is_run_in_one_fixed_version(name: str, index: int, previe
             0,
             "cargo has no command that runs one version of a package without installing it",
         ),
-        ("io.github.username/audit-mcp", 0, "a Go module is run after it was installed"),
+        ("io.github.username/audit-mcp", 0, "a Go module must be installed before it can be run"),
         ("io.github.example/http-package", 0, "it listens on a port of its own"),
         ("io.github.evil/git-spec", 0, "'github:evil/pkg' is not the name of a package"),
         ("io.github.evil/range", 0, "its version is not fixed (^1.0.0)"),
@@ -352,7 +352,7 @@ def test_a_variable_that_decides_what_runs_has_only_a_value_of_the_user(name: st
 @pytest.mark.parametrize("name", ["${secret:gh}", "A=${secret:gh}", "A B", "", "A=B", "{env:X}", "-v"])
 def test_the_name_of_a_variable_is_one_for_every_kind_of_package(kind: str, name: str) -> None:
     found = only_way(package(kind, environmentVariables=[{"name": name, "default": "x"}]))
-    assert found.problem == f"{name!r} is not the name of a variable"
+    assert found.problem == f"{name!r} is not the name of an environment variable"
 
 
 @pytest.mark.parametrize("text", ["${secret:token}", "data/${secret:gh}", "{env:HOME}", "$${x}", "Bearer ${TOK}"])
@@ -454,12 +454,12 @@ def test_an_image_has_a_version_or_a_digest(identifier: str, version: str | None
 @pytest.mark.parametrize(
     ("url", "variables", "problem"),
     [
-        ("", {}, "its address is not one of an HTTP server ('')"),
-        ("{u}", {"u": {"value": ""}}, "its address is not one of an HTTP server ('')"),
-        ("{u}", {"u": {"default": "unix:///run/docker.sock"}}, "its address is not one of an HTTP server"),
-        ("{u}", {"u": {"default": "file:///etc/passwd"}}, "its address is not one of an HTTP server"),
-        ("https://", {}, "its address is not one of an HTTP server ('https://')"),
-        ("https://x.example/\n%mcp", {}, "its address is not one of an HTTP server"),
+        ("", {}, "its address is not an HTTP URL ('')"),
+        ("{u}", {"u": {"value": ""}}, "its address is not an HTTP URL ('')"),
+        ("{u}", {"u": {"default": "unix:///run/docker.sock"}}, "its address is not an HTTP URL"),
+        ("{u}", {"u": {"default": "file:///etc/passwd"}}, "its address is not an HTTP URL"),
+        ("https://", {}, "its address is not an HTTP URL ('https://')"),
+        ("https://x.example/\n%mcp", {}, "its address is not an HTTP URL"),
         ("https://me:word@x.example", {}, "its address contains a login"),
     ],
 )
@@ -474,7 +474,7 @@ def test_an_address_of_the_user_is_checked_when_it_is_given() -> None:
     assert (found.problem, found.preview()) == ("", "{u}")
     assert found.definition({"u": "${MY_SERVER}/mcp"})["url"] == "${MY_SERVER}/mcp"
     for given in ("unix:///x.sock", "ftp://x", "x"):
-        with pytest.raises(ValueError, match="its address is not one of an HTTP server"):
+        with pytest.raises(ValueError, match="its address is not an HTTP URL"):
             found.definition({"u": given})
 
 
@@ -511,8 +511,8 @@ def test_a_server_that_asks_for_too_much_is_refused() -> None:
 def test_a_path_is_made_absolute_from_the_notebooks_folder() -> None:
     [source, *_] = way("io.github.modelcontextprotocol/filesystem", 1).inputs()
     assert source.about.format == "filepath"
-    assert install.placed("data", source.about, "/home/me/notes") == "/home/me/notes/data"
-    assert install.placed("${HOME}/data", source.about, "/home/me/notes") == "${HOME}/data"
+    assert install.absolute_path("data", source.about, "/home/me/notes") == "/home/me/notes/data"
+    assert install.absolute_path("${HOME}/data", source.about, "/home/me/notes") == "${HOME}/data"
 
 
 @pytest.mark.anyio

@@ -304,7 +304,7 @@ def test_an_error_has_a_red_border_and_says_so_in_plain_text() -> None:
 
 def test_warnings_are_shown() -> None:
     shown = show(structuredContent=[{"a": 1}], schema=b'{"type":"object"}')
-    warning = "the structured content does not fit the output schema: "
+    warning = "the structured content does not match the output schema: "
     assert f"\nwarning: {warning}" in shown["text/plain"] and f"<div>⚠ {warning}" in shown["text/html"]
 
 

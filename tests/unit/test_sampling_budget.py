@@ -29,7 +29,7 @@ class Model:
     def price(self, tokens: int, most: int) -> float:
         return (tokens + most) / 1_000
 
-    async def sampled(self, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
+    async def sample(self, request: SamplingRequest) -> tuple[dict[str, Any], Usage]:
         assert request.max_tokens == request.params["maxTokens"] is not None
         self.allowed.append(request.max_tokens)
         await asyncio.sleep(0)

@@ -198,11 +198,11 @@ def test_images_and_links_are_found_among_the_parts() -> None:
         (answer(text("x"), isError=True, schema={"type": "object"}), ()),
         (
             structured({"result": "5"}, schema=json.loads(WRAPPED)),
-            ('the structured content does not fit the output schema: at result: "5" is not of type "integer"',),
+            ('the structured content does not match the output schema: at result: "5" is not of type "integer"',),
         ),
         (
             structured([1, 2, 3], schema={"items": {"type": "string"}}),
-            ('the structured content does not fit the output schema: at 0: 1 is not of type "string" (and 2 more)',),
+            ('the structured content does not match the output schema: at 0: 1 is not of type "string" (and 2 more)',),
         ),
         (
             answer(text("x"), schema={"type": "object"}),

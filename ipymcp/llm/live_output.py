@@ -1,0 +1,177 @@
+"""The live display of a model's answer: its text, its reasoning, and a card for each tool call."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ipymcp.interaction.questions import ALLOWING, DECISIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ipymcp.interaction.questions import ApprovalAnswer
+    from ipymcp.llm.answer import ModelCall
+    from ipymcp.llm.backend import Clock, RequestPreview
+    from ipymcp.runtime.host import Host
+
+
+_INTERVAL: Final = 0.1
+"""Seconds between two updates of the text."""
+
+
+class OutputListener(Protocol):
+    """A display of an answer as it arrives. Its methods are called in the thread where the user waits."""
+
+    def show_request(self, request: RequestPreview) -> None:
+        """Show the request that is sent."""
+        ...
+
+    def show_text(self, text: str) -> None:
+        """Append text of the model."""
+        ...
+
+    def show_thinking(self, text: str) -> None:
+        """Append reasoning of the model."""
+        ...
+
+    def show_call(self, call: ModelCall) -> None:
+        """Show a tool call after each change of its state: when it begins, needs consent, or has ended."""
+        ...
+
+
+class LiveOutput:
+    """Forwards the events of an answer to a listener in the thread where the user waits; text is collected for 0.1 s.
+
+    It is created on the background loop while the user waits. When the user no longer waits, nothing is shown.
+    """
+
+    def __init__(self, host: Host, listener: OutputListener | None) -> None:
+        self._host = host
+        self._caller = host.questions.caller()
+        self._listener = listener
+        self.is_seen = listener is not None
+        self._texts: list[str] = []
+        self._thinking: list[str] = []
+        self._due: asyncio.TimerHandle | None = None
+
+    def show_request(self, request: RequestPreview) -> None:
+        """Show a line about the request; called on the background loop."""
+        listener = self._listener
+        if listener is not None:
+            self.post(lambda: listener.show_request(request))
+
+    def show_text(self, text: str) -> None:
+        """Show text; called in the backend's thread."""
+        if self._listener is not None and text:
+            self._host.loop.call(self.add_text, text)
+
+    def show_thinking(self, text: str) -> None:
+        """Show reasoning; called in the backend's thread."""
+        if self._listener is not None and text:
+            self._host.loop.call(self.add_thinking, text)
+
+    def show_call(self, call: ModelCall) -> None:
+        """Show a tool call; called on the background loop."""
+        listener = self._listener
+        if listener is not None:
+            self.flush()
+            self.post(lambda: listener.show_call(call))
+
+    def post(self, show: Callable[[], None]) -> None:
+        """Run a function in the thread where the user waits."""
+        if self._caller is not None:
+            self._caller.post(show)
+
+    def add_text(self, text: str) -> None:
+        """Show text; called on the background loop."""
+        if self._thinking:
+            self.flush()
+        self._collect(self._texts, text)
+
+    def add_thinking(self, text: str) -> None:
+        """Show reasoning; called on the background loop."""
+        if self._texts:
+            self.flush()
+        self._collect(self._thinking, text)
+
+    def _collect(self, texts: list[str], text: str) -> None:
+        texts.append(text)
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_INTERVAL, self.flush)
+
+    def flush(self) -> None:
+        """Show the collected text or reasoning."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        text, thinking, listener = "".join(self._texts), "".join(self._thinking), self._listener
+        self._texts.clear()
+        self._thinking.clear()
+        if thinking and listener is not None:
+            self.post(lambda: listener.show_thinking(thinking))
+        if text and listener is not None:
+            self.post(lambda: listener.show_text(text))
+
+
+class CallCard:
+    """The `Card` of one tool call of an answer, on the background loop. The clock is paused while the user is asked.
+
+    Args:
+        call: The call.
+        output: The display of the answer.
+        clock: The answer's clock.
+    """
+
+    def __init__(self, call: ModelCall, output: LiveOutput, clock: Clock) -> None:
+        self.call = call
+        self._output = output
+        self._clock = clock
+        self._began = time.monotonic()
+        self._asked: float | None = None
+        output.show_call(call)
+
+    @property
+    def key(self) -> str:
+        """The card's key."""
+        return self.call.card
+
+    @property
+    def number(self) -> int:
+        """The call's number within the answer."""
+        return self.call.number
+
+    def show_question(self, key: str) -> None:
+        """Show that the user is being asked, on the card with this key."""
+        self._asked = time.monotonic()
+        self._clock.pause()
+        self.call.asked_at = key
+        self._output.show_call(self.call)
+
+    def set_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """Set the arguments that are sent to the tool."""
+        self.call.is_edited = self.call.sent is not None
+        self.call.sent = dict(arguments)
+
+    def show_answer(self, answer: ApprovalAnswer | None) -> None:
+        """Show the user's answer."""
+        self._resume()
+        self.call.decision, self.call.is_refused = DECISIONS[answer], answer not in ALLOWING
+        if not self.call.is_done:
+            self._output.show_call(self.call)
+
+    def finish(self, text: str, value: Any, *, is_error: bool) -> None:
+        """Show the outcome of the call."""
+        self._resume()
+        call = self.call
+        call.text, call.result, call.is_error = text, value, is_error
+        call.seconds, call.is_done = time.monotonic() - self._began, True
+        self._output.show_call(call)
+
+    def _resume(self) -> None:
+        self.call.asked_at = ""
+        if self._asked is not None:
+            self._clock.resume()
+            self._began += time.monotonic() - self._asked
+            self._asked = None
