@@ -8,6 +8,7 @@ call, the row is `unknown`.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 RowState: TypeAlias = Literal["succeeded", "failed", "unknown", "not called"]
 ROW_STATES: Final[tuple[RowState, ...]] = ("succeeded", "failed", "unknown", "not called")
 CANCELLED, INTERRUPTED = "by the user", "when it was interrupted"
-_TRANSIENT: Final = frozenset({429, 502, 503, 504})
+_TRANSIENT: Final = frozenset({502, 503, 504})
 """HTTP statuses after which the same request may succeed."""
 _TOO_MANY_REQUESTS: Final = 429
 """The HTTP status of a request that the server has refused without processing it."""
@@ -49,6 +50,10 @@ _BURST_TIMEOUT: Final = 0.002
 """Maximum seconds for which a call waits to be sent together with others."""
 _FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
 """Seconds before the first retry of a call, and their maximum. A server's own Retry-After may be longer."""
+_REFUSAL_TIMEOUT: Final = 600.0
+"""Seconds after which 429 is a failure if the server has refused every call since."""
+_MAX_LATENESS: Final = 0.02
+"""Maximum seconds by which a timer may be late without lowering the rate of the calls after it."""
 
 
 class MapSettings(Struct, frozen=True, kw_only=True):
@@ -57,7 +62,8 @@ class MapSettings(Struct, frozen=True, kw_only=True):
     Attributes:
         concurrency: Maximum number of calls at the same time.
         rate: Maximum number of calls a second over the whole run; None for no limit.
-        retries: Maximum number of retries of a call after transient errors.
+        retries: Maximum number of retries of a call after transient errors. Unless it is 0, a call that was refused by
+            429 is repeated without counting, because the server has done nothing.
         stop_after: The number of failures in a row after which the run stops; 0 for never.
         stops_at_error: Whether the first failure ends the run.
     """
@@ -139,6 +145,10 @@ class MapRun:
         """Set when jobs were fed, or the run was stopped."""
         self._halted = asyncio.Event()
         """Set when the run was stopped."""
+        self._entry = asyncio.Lock()
+        """Held by the worker that is next to make a call, while it waits until it may."""
+        self._call_ended = asyncio.Event()
+        """Set when a call has ended, or the run was stopped."""
         self._running: set[Call[ToolResult]] = set()
         self._burst: asyncio.Event | None = None
         """Set when the workers that wait for the next burst of calls may continue."""
@@ -149,6 +159,12 @@ class MapRun:
         """Earliest time of the next call at the given rate, on the clock of `time.monotonic`."""
         self._held_until = 0.0
         """End of the time for which the server has asked to wait, on the clock of `time.monotonic`."""
+        self._width = self._threshold = float(settings.concurrency)
+        """Maximum number of concurrent calls for now, and the number from which it grows slowly."""
+        self._refusals = 0
+        """Number of times that the run has slowed down since the server has last executed a call."""
+        self._refused_since, self._slowed_at = math.inf, 0.0
+        """Times of the first and the latest of them, on the clock of `time.monotonic`."""
 
     @property
     def left(self) -> int:
@@ -180,6 +196,7 @@ class MapRun:
         self._is_closed = True
         self._halted.set()
         self._changed.set()
+        self._call_ended.set()
         while self._waiting:
             self._ended(self._waiting.popleft(), NOT_CALLED)
 
@@ -206,17 +223,7 @@ class MapRun:
 
     async def _work(self) -> None:
         while (job := await self._next()) is not None:
-            calls = self.calls
-            outcome = NOT_CALLED
-            try:
-                outcome = await self._outcome(job)
-                self._stop_after_failures(outcome)
-            except BaseException:
-                if self.calls > calls and not self._is_repeatable:
-                    outcome = _interrupted()
-                raise
-            finally:
-                self._ended(job, outcome)
+            self._stop_after_failures(await self._call(job))
             await self._wait_for_burst()
 
     async def _wait_for_burst(self) -> None:
@@ -247,30 +254,44 @@ class MapRun:
             await self._changed.wait()
         return self._waiting.popleft()
 
-    async def _outcome(self, job: Job) -> RowOutcome:
-        """Call, and retry while that is safe and may help."""
-        for attempt in range(self.settings.retries + 1):
-            call: Call[ToolResult] | None = None
-            try:
-                await self._wait_for_turn()
-                await self._wait_for_server()
-                call = self._make(job.arguments)
-                self.retried += attempt > 0
-                return RowOutcome("succeeded", await self._answer(call))
-            except _Stopped:
-                return NOT_CALLED
-            except CallCancelled:
-                return NOT_CALLED if self._is_repeatable else _interrupted()
-            except McpError as error:
-                error.__traceback__ = None  # or thousands of errors would keep their frames in memory
-                self._hold_calls(error)
-                was_sent = call is not None and call.was_sent
-                if attempt == self.settings.retries or not self._may_repeat(error, was_sent=was_sent):
-                    return RowOutcome(self._state_after(error, was_sent=was_sent), error=error)
-                if not isinstance(error, HttpError) or error.retry_after is None:
-                    pause = min(_FIRST_PAUSE * 2**attempt, _MAX_PAUSE)
-                    await self._sleep(pause * random.uniform(0.5, 1.0))
-        raise AssertionError("unreachable")
+    async def _call(self, job: Job) -> RowOutcome:
+        """Call, and retry while that is safe and may help. If the run ends before a retry, the last error remains."""
+        outcome, failures, began = NOT_CALLED, 0, 0.0
+        call: Call[ToolResult] | None = None
+        try:
+            while True:
+                try:
+                    await self._wait_for_turn()
+                    self.retried += began > 0
+                    began = time.monotonic()
+                    call = self._make(job.arguments)
+                    outcome = RowOutcome("succeeded", await self._answer(call))
+                    self._adapt(None, began)
+                    return outcome
+                except CallCancelled:
+                    outcome = self._abandoned(call)
+                    return outcome
+                except McpError as error:
+                    error.__traceback__ = None  # or thousands of errors would keep their frames in memory
+                    self._adapt(error, began)
+                    was_sent, call = call is not None and call.was_sent, None
+                    outcome = RowOutcome(self._state_after(error, was_sent=was_sent), error=error)
+                    is_refused = _status(error) == _TOO_MANY_REQUESTS
+                    failures += not is_refused
+                    if not self._may_repeat(error, failures, was_sent=was_sent):
+                        return outcome
+                    if is_refused:
+                        outcome = NOT_CALLED
+                    elif not isinstance(error, HttpError) or error.retry_after is None:
+                        await self._sleep(_pause(failures))
+        except _Stopped:
+            return outcome
+        except BaseException:
+            if call is not None:
+                outcome = self._abandoned(call)
+            raise
+        finally:
+            self._ended(job, outcome)
 
     async def _answer(self, call: Call[ToolResult]) -> ToolResult:
         self.calls += 1
@@ -286,23 +307,32 @@ class MapRun:
             raise
         finally:
             self._running.discard(call)
+            self._call_ended.set()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     async def _wait_for_turn(self) -> None:
-        """Wait until the rate allows a call and the server has not asked to wait.
+        """Wait until the server is ready and has not asked to wait, and until concurrency and rate allow a call.
 
         Raises:
             _Stopped: The run was stopped.
         """
-        if self.settings.rate is not None:
-            turn = max(self._next_start, time.monotonic())
-            self._next_start = turn + 1 / self.settings.rate
-            await self._sleep(turn - time.monotonic())
-        while self.held_for:
-            await self._sleep(self.held_for)
-        if self.stopped:
-            raise _Stopped
+        async with self._entry:
+            while True:
+                await self._wait_for_server()
+                if self.stopped:
+                    raise _Stopped
+                now = time.monotonic()
+                if (pause := max(self._held_until, self._next_start) - now) > 0:
+                    await self._sleep(pause)
+                elif len(self._running) >= int(self._width):
+                    self._call_ended.clear()
+                    await self._call_ended.wait()
+                else:
+                    break
+            if self.settings.rate is not None:
+                is_late = now - self._next_start < _MAX_LATENESS
+                self._next_start = (self._next_start if is_late else now) + 1 / self.settings.rate
 
     async def _wait_for_server(self) -> None:
         if self._session.client is None:
@@ -313,8 +343,6 @@ class MapRun:
             finally:
                 settled.cancel()
                 halted.cancel()
-            if self.stopped:
-                raise _Stopped
 
     async def _sleep(self, seconds: float) -> None:
         if seconds <= 0:
@@ -326,24 +354,50 @@ class MapRun:
             return
         raise _Stopped
 
-    def _hold_calls(self, error: McpError) -> None:
-        """Delay all further calls by the time that the server has asked for (Retry-After)."""
-        if isinstance(error, HttpError) and error.retry_after is not None:
-            self._held_until = max(self._held_until, time.monotonic() + error.retry_after)
+    def _adapt(self, error: McpError | None, began: float) -> None:
+        """Adapt the number of concurrent calls to the server's answers, as TCP adapts its window.
+
+        After a refusal all calls are delayed, for as long as the server asks (Retry-After). Then one call goes first;
+        with each success there may be more, quickly up to half of the former number, and slowly from there.
+
+        Args:
+            error: The error of a call; None after a success.
+            began: The start of the call, on the clock of `time.monotonic`.
+        """
+        if error is None or isinstance(error, ToolError | RpcError):
+            growth = 1.0 if self._width < self._threshold else 1 / self._width
+            self._width = min(self._width + growth, float(self.settings.concurrency))
+            self._refusals, self._refused_since = 0, math.inf
+            return
+        asked = error.retry_after if isinstance(error, HttpError) else None
+        if asked is None and _status(error) != _TOO_MANY_REQUESTS:
+            return
+        now = time.monotonic()
+        if began >= self._slowed_at:  # other calls were sent before the run slowed down
+            self._refusals, self._refused_since = self._refusals + 1, min(self._refused_since, now)
+            self._threshold, self._width, self._slowed_at = max(1.0, self._width / 2), 1.0, now
+        pause = _pause(self._refusals) if asked is None else max(asked, _pause(self._refusals - 1))
+        self._held_until = max(self._held_until, now + pause)
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def _may_repeat(self, error: McpError, *, was_sent: bool) -> bool:
-        is_safe = self._is_repeatable or not was_sent
-        if isinstance(error, HttpError):
-            return error.status == _TOO_MANY_REQUESTS or (is_safe and error.status in _TRANSIENT)
-        return is_safe and isinstance(error, CallTimeout | ConnectionLost | ServerStopped)
+    def _may_repeat(self, error: McpError, failures: int, *, was_sent: bool) -> bool:
+        if _status(error) == _TOO_MANY_REQUESTS:
+            return self.settings.retries > 0 and time.monotonic() - self._refused_since < _REFUSAL_TIMEOUT
+        is_transient = _status(error) in _TRANSIENT or isinstance(error, CallTimeout | ConnectionLost | ServerStopped)
+        return is_transient and failures <= self.settings.retries and (self._is_repeatable or not was_sent)
 
     def _state_after(self, error: McpError, *, was_sent: bool) -> RowState:
         """The state of a row after an error: `unknown` if the server may have executed the call."""
         if self._is_repeatable or not was_sent or isinstance(error, _NOT_EXECUTED):
             return "failed"
         return "failed" if isinstance(error, HttpError) and error.status < 500 else "unknown"
+
+    def _abandoned(self, call: Call[ToolResult] | None) -> RowOutcome:
+        """The outcome of a row whose call was given up."""
+        if self._is_repeatable or call is None or not call.was_sent:
+            return NOT_CALLED
+        return RowOutcome("unknown", error=CallCancelled("was interrupted before the server had answered"))
 
     def _stop_after_failures(self, outcome: RowOutcome) -> None:
         """Count a failure, and stop the run if that was one too many; a success resets the count."""
@@ -360,8 +414,14 @@ class MapRun:
             self.stop(f"after {self._failures} failures in a row")
 
 
-def _interrupted() -> RowOutcome:
-    return RowOutcome("unknown", error=CallCancelled("was interrupted before the server had answered"))
+def _status(error: McpError) -> int | None:
+    """The HTTP status of an error; None if it is not one of HTTP."""
+    return error.status if isinstance(error, HttpError) else None
+
+
+def _pause(failures: int) -> float:
+    """Seconds to wait after this many failures in a row, with jitter."""
+    return min(_FIRST_PAUSE * 2 ** (failures - 1), _MAX_PAUSE) * random.uniform(0.5, 1.0) if failures else 0.0
 
 
 def message_of(error: McpError) -> str:

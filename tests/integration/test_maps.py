@@ -1,12 +1,15 @@
 """`tool.map`: one call for every row, in order, never twice where it matters, and nothing is lost."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ipymcp import ArgumentError, Mcp, McpError, PolicyError, ToolError
+from ipymcp import ArgumentError, HttpError, Mcp, McpError, PolicyError, ToolError
 from ipymcp.interaction.questions import PageReply
 from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.protocol.types import Progress
@@ -295,6 +298,77 @@ def test_429_and_retry_after_are_honoured(record: Path) -> None:
         assert found.summary["retried"] >= 2
         assert time.monotonic() - began >= 0.2
         assert set(calls(record).values()) == {1}
+
+
+@pytest.mark.parametrize("tool", ["bucket", "bare_bucket"])
+def test_a_server_that_limits_its_calls_loses_no_row(record: Path, tool: str) -> None:
+    with over_http(record) as mcp:
+        found = mcp.rows[tool].map([str(one) for one in range(16)])
+        assert found.summary["succeeded"] == 16
+        assert set(calls(record).values()) == {1}
+
+
+def test_a_call_that_was_refused_is_not_repeated_without_retries(record: Path) -> None:
+    with over_http(record) as mcp:
+        assert mcp.rows.late.map(["a", "b"], retries=0, concurrency=1).summary["failed"] == 1
+
+
+def test_a_rate_holds_after_a_pause_that_the_server_asked_for(record: Path) -> None:
+    with over_http(record) as mcp:
+        found = mcp.rows.late.map([str(one) for one in range(8)], rate="10/s")
+        assert (found.summary["succeeded"], found.summary["retried"]) == (8, 1)
+        began = sorted(entry.began for entry in mcp.history(map=mcp.history().entries[0].map).entries)
+        assert began[1] - began[0] >= 0.99
+        assert min(after - before for before, after in pairwise(began)) >= 0.05
+
+
+@pytest.mark.parametrize("options", [{}, {"rate": "100/s"}, {"to": "out.jsonl"}])
+def test_a_server_that_is_down_stops_a_map_and_says_so(record: Path, tmp_path: Path, options: Any) -> None:
+    rows = [str(one) for one in range(100)]
+    if "to" in options:
+        options = {"to": tmp_path / options["to"]}
+    with over_http(record) as mcp:
+        if "to" in options:
+            with pytest.raises(McpError, match="stopped after 20 failures in a row"):
+                mcp.rows.down.map(rows, **options)
+            return
+        found = mcp.rows.down.map(rows, **options)
+        assert found.summary["stopped"] == "after 20 failures in a row"
+        assert 20 <= found.summary["failed"] <= 28
+        assert found.summary["failed"] + found.summary["not called"] == 100
+        with pytest.raises(HttpError):
+            mcp.rows.down.map(rows, on_error="raise")
+
+
+@pytest.mark.parametrize("end", ["cancelled", "interrupted"])
+def test_a_write_that_the_server_has_refused_is_not_called(record: Path, end: str) -> None:
+    def end_it() -> None:
+        wait_until(lambda: bool(mcp.maps) and (run := mcp.maps[-1]._run) and run.held_for and not run._running)
+        if end == "cancelled":
+            mcp.cancel()
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with over_http(record) as mcp:
+        ender = threading.Thread(target=end_it)
+        ender.start()
+        with pytest.raises(KeyboardInterrupt) if end == "interrupted" else nullcontext():
+            mcp.rows.refusing.map([str(one) for one in range(10)], concurrency=4)
+        ender.join()
+        assert mcp.maps[-1]._is_idle.wait(5)
+        assert mcp.maps[-1].summary["not called"] == 10
+
+
+def test_only_writes_that_were_sent_are_unknown_after_an_interrupt(mcp: Mcp, record: Path) -> None:
+    interrupt_after(3, record)
+    with pytest.raises(KeyboardInterrupt):
+        mcp.rows.write.map([str(one) for one in range(20)], rate="4/s", concurrency=4, seconds=0.05)
+    left = mcp.maps[-1]
+    assert left._is_idle.wait(5)
+    sent = sum(calls(record).values())
+    assert left.summary["not called"] == 20 - sent
+    left.resume()
+    assert set(calls(record).values()) == {1} and len(calls(record)) == 20
 
 
 def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(mcp: Mcp, record: Path) -> None:

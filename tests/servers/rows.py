@@ -1,7 +1,9 @@
 """A server for maps: tools that read, write, fail now and then, are slow, and die; over stdio or HTTP.
 
     python rows.py RECORD [DIES]         stdio; it dies at the DIESth call
-    python rows.py RECORD --http PORT    HTTP; the tool `limited` answers 429 to every third request
+    python rows.py RECORD --http PORT    HTTP; the tool `limited` answers 429 to every third request, `bucket` and
+                                         `bare_bucket` (without Retry-After) to those beyond 5 a second, `late` to the
+                                         first, `refusing` to all; `down` answers 503
 
 Every call that arrives is a line in the file RECORD: the tool and the key. RECORD.json adds to the tools' definitions.
 """
@@ -11,8 +13,10 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 READS = {"readOnlyHint": True, "openWorldHint": False}
 WRITES = {"readOnlyHint": False, "openWorldHint": False}
@@ -21,7 +25,18 @@ KEY = {
     "properties": {"key": {"type": "string"}, "seconds": {"type": "number"}, "times": {"type": "integer"}},
     "required": ["key"],
 }
-HINTS = {"read": READS, "write": WRITES, "flaky": READS, "limited": READS, "compute": READS}
+HINTS = {
+    "read": READS,
+    "write": WRITES,
+    "flaky": READS,
+    "limited": READS,
+    "compute": READS,
+    "bucket": READS,
+    "bare_bucket": READS,
+    "late": READS,
+    "down": READS,
+    "refusing": WRITES,
+}
 TOOLS = [{"name": name, "inputSchema": KEY, "annotations": hints} for name, hints in HINTS.items()]
 LOCK = threading.Lock()
 COUNTS: dict[str, int] = {}
@@ -101,18 +116,20 @@ def on_stdio(record: str, dies: int) -> None:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     record = ""
-    limited = 0
+    requests: ClassVar[Counter[str]] = Counter()
+    tokens, filled = 2.0, time.monotonic()
 
     def log_message(self, *_: object) -> None: ...
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if message["method"] == "tools/call" and message["params"]["name"] == "limited":
+        if message["method"] == "tools/call":
+            tool = message["params"]["name"]
             with LOCK:
-                Handler.limited += 1
-                is_refused = Handler.limited % 3 == 0
-            if is_refused:
-                self.reply(429, {"error": "slowly"}, {"retry-after": "0.2"})
+                refusal = self.refusal(tool)
+            if refusal is not None:
+                status, wait = refusal
+                self.reply(status, {"error": "not now"}, {"retry-after": wait} if wait else {})
                 return
         if "id" not in message:
             self.reply(202, None)
@@ -120,6 +137,27 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown"}})
         else:
             self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": answer(self.record, message)})
+
+    def refusal(self, tool: str) -> tuple[int, str] | None:
+        """The HTTP status with which a call is refused, and its Retry-After."""
+        Handler.requests[tool] += 1
+        number = Handler.requests[tool]
+        match tool:
+            case "limited":
+                return (429, "0.2") if number % 3 == 0 else None
+            case "bucket" | "bare_bucket":
+                now = time.monotonic()
+                Handler.tokens, Handler.filled = min(2.0, Handler.tokens + 5 * (now - Handler.filled)), now
+                if Handler.tokens < 1:
+                    return 429, "1" if tool == "bucket" else ""
+                Handler.tokens -= 1
+            case "late":
+                return (429, "1") if number == 1 else None
+            case "refusing":
+                return 429, "60"
+            case "down":
+                return 503, ""
+        return None
 
     def do_GET(self) -> None:
         self.reply(405, None)
