@@ -69,6 +69,8 @@ class McpError(Exception):
 
     full_tracebacks: ClassVar[bool] = False
     """Show whole tracebacks instead of two lines; set by `%config IPyMCP.tracebacks`."""
+    row_state: str | None = None
+    """In a stream of a map: `failed`, `unknown` (perhaps executed) or `not called`."""
 
     def __init__(
         self, message: str, *, server: str | None = None, tool: str | None = None, hint: str | None = None

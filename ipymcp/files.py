@@ -2,7 +2,8 @@
 
 In a cloned project a file may be a link to any of the user's files, so links are refused. Links in the path of the
 folder are followed, because the user or ipymcp named that folder. A file is replaced atomically, by a temporary file in
-the same folder, so that no reader sees a part of the content, and a crash leaves none.
+the same folder, so that no reader sees a part of the content; only a file that is written in steps leaves one in a
+crash, under a name that says so.
 """
 
 from __future__ import annotations
@@ -67,17 +68,23 @@ def make_new_folder(path: str | Path) -> bool:
     return True
 
 
+def partial_path(path: Path) -> Path:
+    """The file in which `replacing` collects the new content of `path`. A killed process leaves it."""
+    return path.with_name(f"{path.name}.partial")
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """Context manager for writing a file in several steps. It replaces `path` at the end, unless the block raises.
 
     Raises:
+        FileExistsError: The partial file exists: a killed process has left it, or one is writing it.
         OSError: As for `write_file`.
     """
     before = _mode(path)
-    temporary = _temporary_path(path)
+    temporary = partial_path(path)
+    _create(temporary, b"", None if before is None else before & ~_OTHERS_WRITE, durable=False)
     try:
-        _create(temporary, b"", None if before is None else before & ~_OTHERS_WRITE, durable=False)
         with open(temporary, "r+b") as stream:
             yield stream
         os.replace(temporary, path)

@@ -13,7 +13,7 @@ from ipymcp.api.map_request import map_request
 from ipymcp.api.map_result import MapResult
 from ipymcp.api.map_stream import record_of
 from ipymcp.api.pickled_tool import dask_worker, pickled
-from ipymcp.errors import ArgumentError, McpError, PolicyError
+from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
@@ -172,7 +172,7 @@ def _call_bag(rows: Iterable[Any], tool: Any, options: Mapping[str, Any]) -> lis
     """Make the calls for the rows of a partition of a bag."""
     rows = list(rows)
     found = _call(tool, rows, options)
-    results = (result or McpError(found.error_of(row)) for row, result in enumerate(found.results))
+    results = (result or found.error_of(row) for row, result in enumerate(found.results))
     return [record_of(row, result) for row, result in zip(rows, results, strict=True)]
 
 
@@ -186,13 +186,8 @@ def _call(tool: Any, rows: Any, options: Mapping[str, Any]) -> _PartitionResults
     result = MapResult(map_request(tool.map.target(), rows, **options))
     with _cancelled_with_task(result):
         result.wait()
-    errors: dict[Any, Any] = {row["row"]: row["error"] for row in result.errors}
-    stopped = f"was not called: the map was stopped {result.summary['stopped']}"
-
-    def error_of(row: int) -> str:
-        return str(errors[row] or stopped)
-
-    return _PartitionResults(result.results, error_of)
+    errors: dict[Any, str] = {row["row"]: str(row["error"]) for row in result.errors}
+    return _PartitionResults(result.results, errors.__getitem__)
 
 
 @contextmanager

@@ -106,7 +106,7 @@ class MapResult(TableView):
     def errors(self) -> Table:
         """The rows without a result: their number, state and error."""
         rows = [
-            (row, outcome.state, "" if outcome.error is None else message_of(outcome.error))
+            (row, outcome.state, self._error_text(outcome))
             for row, outcome in enumerate(self._outcomes)
             if outcome.result is None
         ]
@@ -131,7 +131,7 @@ class MapResult(TableView):
     def df(self) -> Any:
         """The input with result columns and `error`: a table of the input's library, else of pandas or polars."""
         columns = result_columns([None if each.result is None else each.result.data for each in self._outcomes])
-        columns["error"] = [None if each.error is None else message_of(each.error) for each in self._outcomes]
+        columns["error"] = [self._error_text(each) for each in self._outcomes]
         source = self._request.source
         if source.frame is None:
             return columns_frame(columns)
@@ -152,6 +152,12 @@ class MapResult(TableView):
         shown = result_columns([each.result.data for each in self._outcomes[:_SHOWN_ROWS] if each.result])
         rows = [(row, *cells) for row, cells in enumerate(zip(*shown.values(), strict=True))]
         return Table(("row", *shown), rows, title=title, note="; ".join(notes))
+
+    def _error_text(self, outcome: RowOutcome) -> str | None:
+        """The error of a row without a result, in a table; None for other rows."""
+        if outcome.result is not None:
+            return None
+        return message_of(outcome.error or not_called_error(self._request, self._stopped))
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -397,9 +403,8 @@ class RunningMap:
         stopped = self._run.stopped
         if not stopped and not any(counts.get(state) for state in ROW_STATES if state != "succeeded"):
             return None
-        kinds = {CANCELLED: CallCancelled, INTERRUPTED: CallInterrupted}
         message = ", ".join(f"{number:,} {state}" for state, number in counts.items())
-        return kinds.get(stopped, CallError)(message + (f"; stopped {stopped}" if stopped else ""))
+        return stop_error(stopped)(message + (f"; stopped {stopped}" if stopped else ""))
 
     def cancel(self) -> bool:
         """Stop the map, and abandon the calls in progress. Results so far are kept."""
@@ -413,6 +418,18 @@ class RunningMap:
 
     def __repr__(self) -> str:
         return one_line(f"<map {self.number} of {self.session.name}.{self.tool}, running>")
+
+
+def stop_error(reason: str) -> type[CallError]:
+    """The class of the error of a map that was stopped for a reason."""
+    return {CANCELLED: CallCancelled, INTERRUPTED: CallInterrupted}.get(reason, CallError)
+
+
+def not_called_error(request: MapRequest, stopped: str) -> McpError:
+    """The error of a row that was not called because its map was stopped."""
+    entry = request.target.entry
+    message = "was not called" + (f": the map was stopped {stopped}" if stopped else "")
+    return McpError(message, server=entry.server, tool=entry.name)
 
 
 async def _every(seconds: float, function: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterable
@@ -14,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ipymcp.api.map_result import CACHED, REDRAW_INTERVAL, RunningMap
+from ipymcp.api.map_result import CACHED, REDRAW_INTERVAL, RunningMap, not_called_error, stop_error
 from ipymcp.argument_checks import PATH, shown
 from ipymcp.errors import ArgumentError, McpError, PolicyError, render_briefly
-from ipymcp.files import replacing, write_hint
+from ipymcp.files import partial_path, replacing, write_hint
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.frames import result_columns
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.interrupts import Waiter
-from ipymcp.runtime.map_run import Job, RowOutcome, message_of
+from ipymcp.runtime.interrupts import Interrupts, Waiter
+from ipymcp.runtime.map_run import NOT_CALLED, Job, RowOutcome, message_of
 from ipymcp.schema.rows import is_missing
 from ipymcp.security.untrusted import current_actor
 from ipymcp.text import counted
@@ -44,6 +45,10 @@ _MIN_WINDOW: Final = 64
 """Minimum number of rows that are called ahead of the reader, if calls may be repeated; else the concurrency."""
 _BATCH: Final = 1_000
 """Rows written to a file at once. The first batch determines the columns of a Parquet file."""
+_FLUSH_INTERVAL: Final = 1.0
+"""Maximum seconds between two writes to a file of lines, if there are new rows."""
+_END_TIMEOUT: Final = 6.0
+"""Seconds to wait for the calls of a stream that has ended early to end."""
 _ASYNC_HINT: Final = "async for row, result in ….map.stream(rows)"
 
 
@@ -56,8 +61,21 @@ class MapStream:
 
     def __init__(self, request: MapRequest) -> None:
         self._request = request
-        self._shown: RunningMap | None = None
+        self._window: _Window | None = None
         self._drawn = 0.0
+
+    @property
+    def unread(self) -> list[tuple[Any, ToolResult | McpError]]:
+        """The rows that were called ahead and have not been read, with their results, after a stream has ended early.
+
+        They are the next rows of the input, up to the last that was called. The error of a row has its `row_state`:
+        `unknown` for a call of a tool that may change something if the server had not answered yet.
+        """
+        return [] if self._window is None else self._window.unread()
+
+    @property
+    def _shown(self) -> RunningMap | None:
+        return None if self._window is None else self._window.shown
 
     def show(self) -> None:
         """Show the progress, at most five times a second."""
@@ -77,17 +95,19 @@ class MapStream:
         if isinstance(pairs, AsyncIterable):
             raise ArgumentError("the rows are an async iterable", hint=_ASYNC_HINT)
         rows = iter(pairs)
-        window = _Window(self._request, lambda: waiter.put(Waiter.DONE))
+        window = self._window = _Window(self._request, lambda: waiter.put(Waiter.DONE))
         try:
             while window.refill(rows):
                 if window.has_unsent:
                     loop.run(window.start(), waiter)
-                    self._shown = window.shown
                 yield from window.ready()
                 while window.is_waiting:
                     with loop.callers.blocked(waiter):
                         waiter.wait()
             window.check()
+        except KeyboardInterrupt as error:
+            self._render_interrupt(error)
+            raise
         finally:
             window.close()
 
@@ -96,7 +116,7 @@ class MapStream:
         woken = asyncio.Event()
         source: Any = self._request.source.pairs()
         rows: Any = aiter(source) if hasattr(source, "__aiter__") else iter(source)
-        window = _Window(self._request, lambda: loop.call_on(here, woken.set))
+        window = self._window = _Window(self._request, lambda: loop.call_on(here, woken.set))
         try:
             while await window.arefill(rows):
                 if window.has_unsent:
@@ -109,12 +129,15 @@ class MapStream:
                     woken.clear()
             window.check()
         except asyncio.CancelledError as error:
-            render_briefly(
-                error, f"{self._request.name}.map.stream was interrupted", "start a new stream with the remaining rows"
-            )
+            self._render_interrupt(error)
             raise
         finally:
             window.close()
+
+    def _render_interrupt(self, error: BaseException) -> None:
+        message = f"{self._request.name}.map.stream was interrupted"
+        hint = "the stream's .unread has the rows that were called ahead; start a new stream with those after them"
+        render_briefly(error, message, hint)
 
     def __repr__(self) -> str:
         return f"<stream of {self._request.name}: for row, result in …>"
@@ -150,6 +173,8 @@ class _Window:
         self._failure: BaseException | None = None
         """An exception of the source, or of the run by a bug; raised after the rows before it."""
         self._is_exhausted = self._is_closed = False
+        self._is_over = threading.Event()
+        """Set when the last call has ended."""
 
     @property
     def has_unsent(self) -> bool:
@@ -214,6 +239,7 @@ class _Window:
             self._options = options = await request.request_consent(unsent, count, questions.append)
             if self._is_closed:
                 return
+            self._is_over.clear()
             self._run = run = request.run(options, self._ended)
             self.shown = RunningMap(request, options, run, count, self._counts, first, questions)
             self._task = asyncio.ensure_future(run.run())
@@ -231,16 +257,37 @@ class _Window:
             McpError: The first failure, if `on_error` is `"raise"`.
         """
         while self._rows and self._rows[0][0] in self._outcomes:
-            number, row = self._rows.popleft()
-            outcome = self._outcomes.pop(number)
+            number, row = self._rows[0]
+            outcome = self._outcomes[number]
             if outcome.result is None and self._request.settings.stops_at_error:
                 raise self._error(outcome)
+            del self._rows[0], self._outcomes[number]
             yield row, outcome.result or self._error(outcome)
 
     def check(self) -> None:
-        """Raise the exception of the source or the run, if there was one."""
+        """Raise the exception of the source or the run, if there was one.
+
+        Raises:
+            McpError: The run was stopped before all rows were called.
+        """
         if self._failure is not None:
             raise self._failure
+        reason, left_out = "" if self._run is None else self._run.stopped, self._counts["not called"]
+        if reason and (left_out or not self._is_exhausted):
+            entry = self._request.target.entry
+            message = f"stopped {reason}: {counted(self._number, 'row')} read, {left_out:,} of them not called"
+            hint = "start a new stream with the remaining rows"
+            raise stop_error(reason)(message, server=entry.server, tool=entry.name, hint=hint)
+
+    def unread(self) -> list[tuple[Any, ToolResult | McpError]]:
+        """The rows that were called and not read, when the calls have ended; those between them are `not called`."""
+        if self._run is None:
+            return []
+        self._is_over.wait(_END_TIMEOUT)
+        outcomes = [(row, self._outcomes.get(number, NOT_CALLED)) for number, row in self._rows]
+        while outcomes and outcomes[-1][1].state == "not called":
+            outcomes.pop()
+        return [(row, outcome.result or self._error(outcome)) for row, outcome in outcomes]
 
     def close(self) -> None:
         """End the calls in progress. Thread-safe."""
@@ -286,15 +333,17 @@ class _Window:
         """Finish the map when its run has ended. After a bug, wake the reader, which would wait forever."""
         assert self.shown is not None
         self.shown.finish()
+        self._is_over.set()
         if not task.cancelled() and task.exception() is not None:
             self._fail(task.exception() or RuntimeError())
             self._is_closed = True
             self._wake()
 
     def _error(self, outcome: RowOutcome) -> McpError:
-        entry, reason = self._request.target.entry, "" if self._run is None else self._run.stopped
-        message = f"was not called: the map was stopped {reason}"
-        return outcome.error or McpError(message, server=entry.server, tool=entry.name)
+        stopped = "" if self._run is None else self._run.stopped
+        error = outcome.error or not_called_error(self._request, stopped)
+        error.row_state = outcome.state
+        return error
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -306,24 +355,37 @@ class MapFile(TableView):
     Attributes:
         path: The file.
         rows: Number of rows written.
-        failed: Number of rows without a result; their `error` has the reason.
+        failed: Number of rows that failed; their `error` has the reason.
+        unknown: Number of rows of which it is not known whether the server has executed the call.
     """
 
     def __init__(self, name: str, path: Path) -> None:
         self._name = name
         self.path = path
-        self.rows = self.failed = 0
+        self.rows = self.failed = self.unknown = self._not_called = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count a row that was written."""
+        state = record["state"]
         self.rows += 1
-        self.failed += record["error"] is not None
+        self.failed += state == "failed"
+        self.unknown += state == "unknown"
+        self._not_called += state == "not called"
 
     @property
     def table(self) -> Table:
         """The counts."""
         title = f"{self._name}: {counted(self.rows, 'row')} in {self.path}"
-        return Table(("rows", "succeeded", "failed"), [(self.rows, self.rows - self.failed, self.failed)], title=title)
+        succeeded = self.rows - self.failed - self.unknown - self._not_called
+        row = (self.rows, succeeded, self.failed, self.unknown)
+        return Table(("rows", "succeeded", "failed", "unknown"), [row], title=title)
+
+    @property
+    def contents(self) -> str:
+        """The rows in the file, as part of a hint."""
+        counts = {"unknown": self.unknown, "not called": self._not_called}
+        details = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
+        return f"{self.path} has the first {counted(self.rows, 'row')}{f' ({details})' if details else ''}"
 
 
 def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
@@ -334,7 +396,7 @@ def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
         to: The file, `.jsonl` or `.parquet`; an existing one is replaced once there are rows to write.
 
     Raises:
-        McpError: The file has another suffix, or cannot be written.
+        McpError: The file has another suffix, or cannot be written, or the map was stopped early.
     """
     writers = {".jsonl": _JsonLines, ".parquet": _Parquet}
     path = Path(to).expanduser() if PATH.accepts(to) else None
@@ -342,37 +404,47 @@ def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
         raise ArgumentError(f"map: to: expected a .jsonl or .parquet file, got {shown(to)}", argument="to")
     written, stream = MapFile(request.name, path), MapStream(request)
     early: BaseException | None = None
+    is_intact = True
+    """Whether all rows that were given to the writer are in the file."""
     try:
         with replacing(path) as file, closing(writers[path.suffix.lower()](file)) as writer:
             batch: list[dict[str, Any]] = []
             try:
                 with closing(iter(stream)) as rows:
                     for row, result in rows:
+                        batch.append(_file_record(row, result))
                         stream.show()
-                        batch.append(record_of(row, result))
-                        if len(batch) == _BATCH:
-                            full, batch = batch, []
-                            _write(writer, full, written)
+                        if writer.is_due(len(batch)):
+                            with Interrupts():
+                                is_intact = False
+                                _write(writer, batch, written)
+                                is_intact, batch = True, []
             except BaseException as error:
                 early = error
             try:
-                _write(writer, batch, written)
-            except Exception as error:
+                if is_intact:
+                    batch += [_file_record(row, result) for row, result in stream.unread]
+                    _write(writer, batch, written)
+            except BaseException as error:
                 early = early or error
             if early is not None and (writer.is_broken or not written.rows):
                 raise early
     except OSError as error:
         if error is early:  # raised by the source of the rows
             raise
+        if isinstance(error, FileExistsError):
+            message = (
+                f"{path} cannot be written: {partial_path(path).name}, of a map that is running or was killed, exists"
+            )
+            raise McpError(message, hint="rename or delete it; it has the rows so far") from error
         raise _not_written(path, error) from error
     finally:
         stream.show_end()
     if early is not None:
-        written_rows = f"{path} has the first {counted(written.rows, 'row')}"
         if isinstance(early, KeyboardInterrupt):
-            render_briefly(early, f"{request.name}.map was interrupted", written_rows)
+            render_briefly(early, f"{request.name}.map was interrupted", written.contents)
         elif isinstance(early, McpError):
-            early.hint = f"{early.hint}; {written_rows}" if early.hint else written_rows
+            early.hint = f"{early.hint}; {written.contents}" if early.hint else written.contents
         raise early
     return written
 
@@ -396,16 +468,26 @@ def _write(writer: _JsonLines | _Parquet, batch: Sequence[dict[str, Any]], writt
         written.add(record)
 
 
-def record_of(row: Any, result: ToolResult | McpError) -> dict[str, Any]:
-    """A row as a dict, with the columns of its result and `error`."""
+def record_of(row: Any, result: ToolResult | str, **state: Any) -> dict[str, Any]:
+    """A row as a dict, with the columns of its result, `state` if it is given, and `error`.
+
+    Args:
+        row: The row as the user has given it.
+        result: Its result, or its error.
+        **state: More columns.
+    """
+    ends = {**state, "error": result if isinstance(result, str) else None}
     given = {str(name): value for name, value in row.items()} if is_object(row) else {"row": row}
-    if "error" in given:
-        given["error_row"] = given.pop("error")
+    given = {f"{name}_row" if name in ends else name: value for name, value in given.items()}
+    found = {} if isinstance(result, str) else result_columns([result.data])
+    added = {f"{name}_result" if name in given or name in ends else name: each[0] for name, each in found.items()}
+    return {**given, **added, **ends}
+
+
+def _file_record(row: Any, result: ToolResult | McpError) -> dict[str, Any]:
     if isinstance(result, McpError):
-        return {**given, "error": message_of(result)}
-    found = {name: values[0] for name, values in result_columns([result.data]).items()}
-    added = {f"{name}_result" if name in given else name: value for name, value in found.items()}
-    return {**given, **added, "error": None}
+        return record_of(row, message_of(result), state=result.row_state)
+    return record_of(row, result, state="succeeded")
 
 
 class _JsonLines:
@@ -415,6 +497,11 @@ class _JsonLines:
         self._stream = stream
         self._end = 0
         self._encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
+        self._written = time.monotonic()
+
+    def is_due(self, count: int) -> bool:
+        """Whether it is time to write so many rows."""
+        return count >= _BATCH or time.monotonic() - self._written >= _FLUSH_INTERVAL
 
     def write(self, records: Sequence[dict[str, Any]]) -> None:
         """Write a batch of rows, or none of them if the disk is full."""
@@ -428,6 +515,7 @@ class _JsonLines:
             os.lseek(file, end, os.SEEK_SET)
             raise
         self._end = os.lseek(file, 0, os.SEEK_CUR)
+        self._written = time.monotonic()
 
     def close(self) -> None:
         """Finish the file."""
@@ -459,6 +547,10 @@ class _Parquet:
         self._stream = stream
         self._writer: Any = None
         self._schema: Any = None
+
+    def is_due(self, count: int) -> bool:
+        """Whether it is time to write so many rows."""
+        return count >= _BATCH
 
     def write(self, records: Sequence[dict[str, Any]]) -> None:
         """Write a batch of rows; the first batch determines the columns."""

@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +18,11 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from ipymcp import ArgumentError, Mcp, McpError, PolicyError
+from ipymcp import ArgumentError, CallCancelled, CallError, Mcp, McpError, PolicyError
 from ipymcp.api import map_stream
 from tests.bad_servers import connected
 from tests.environments import ROOT
+from tests.processes import wait_until
 from tests.row_server import calls, interrupt_after, server
 
 
@@ -134,18 +137,124 @@ def test_what_was_written_stays_when_the_map_is_interrupted(mcp: Mcp, record: Pa
         mcp.rows.read.map([str(one) for one in range(400)], seconds=0.1, to=path)
     rows = path.read_text().splitlines()
     assert 2 <= len(rows) < 400
-    assert list(tmp_path.glob(".ipymcp*")) == []
+    assert list(tmp_path.glob("*.partial")) == []
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_the_file_of_an_interrupted_map_has_all_rows_that_were_sent(
+    mcp: Mcp, record: Path, tmp_path: Path, concurrency: int
+) -> None:
+    path = tmp_path / "out.jsonl"
+    interrupt_after(10, record)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        mcp.rows.write.map([str(one) for one in range(400)], seconds=0.2, to=path, concurrency=concurrency)
+    rows = pl.read_ndjson(path)
+    sent = sum(calls(record).values())
+    unknown = rows["state"].to_list().count("unknown")
+    assert len(rows) == sent
+    assert 1 <= unknown <= concurrency
+    assert rows["state"].to_list().count("succeeded") == sent - unknown
+    shown = caught.value._render_traceback_()  # type: ignore[attr-defined]
+    assert f"{path} has the first {sent} rows ({unknown} unknown)" in shown[1]
+
+
+def test_an_interrupted_stream_has_the_rows_that_were_sent_and_not_read(mcp: Mcp, record: Path) -> None:
+    interrupt_after(5, record)
+    stream = mcp.rows.write.map.stream([str(one) for one in range(40)], seconds=0.2)
+    read: list[Any] = []
+    with pytest.raises(KeyboardInterrupt):
+        for row, _ in stream:
+            read.append(row)
+    [(row, error)] = stream.unread
+    assert row == str(len(read))
+    assert isinstance(error, McpError) and error.row_state == "unknown"
+    assert sum(calls(record).values()) == len(read) + 1
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_map_to_a_file_that_stops_early_says_so(mcp: Mcp, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"out{suffix}"
+    with pytest.raises(CallError) as caught:
+        mcp.rows.broken.map(
+            (str(one) for one in range(1_000)), to=path, stop_after=3, concurrency=1, on_error="collect"
+        )
+    found = pl.read_parquet(path) if suffix == ".parquet" else pl.read_ndjson(path)
+    rows, left = len(found), len(found) - 3
+    assert found["state"].to_list() == ["failed"] * 3 + ["not called"] * left
+    assert 64 <= rows < 70
+    assert caught.value.message == f"stopped after 3 failures in a row: {rows} rows read, {left} of them not called"
+    hint = f"start a new stream with the remaining rows; {path} has the first {rows} rows ({left} not called)"
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_stream_that_is_cancelled_says_so(mcp: Mcp, kind: str) -> None:
+    stream = mcp.rows.read.map.stream([str(one) for one in range(200)], seconds=0.05)
+
+    def cancel() -> None:
+        wait_until(lambda: mcp.cancel() > 0)
+
+    async def read() -> None:
+        async for _ in stream:
+            pass
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    with pytest.raises(CallCancelled, match=r"stopped by the user: \d+ rows read, \d+ of them not called"):
+        if kind == "sync":
+            list(stream)
+        else:
+            asyncio.run(read())
+    canceller.join()
+
+
+def test_a_killed_map_leaves_the_file_that_it_was_writing(record: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    partial = tmp_path / "out.jsonl.partial"
+    script = f"""
+import ipymcp
+with ipymcp.connect({server(record)!r}) as mcp:
+    mcp.rows.write.map([str(each) for each in range(1_000)], seconds=0.1, to={str(path)!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        wait_until(lambda: sum(calls(record).values()) >= 30)
+        process.kill()
+    sent = sum(calls(record).values())
+    assert sent - 15 <= len(pl.read_ndjson(partial)) <= sent
+    with connected(server(record)) as mcp, pytest.raises(McpError) as caught:
+        mcp.rows.write.map(["a"], to=path)
+    message = f"{path} cannot be written: out.jsonl.partial, of a map that is running or was killed, exists"
+    assert (caught.value.message, caught.value.hint) == (message, "rename or delete it; it has the rows so far")
+
+
+def test_columns_named_like_those_that_are_added_are_kept(mcp: Mcp, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    mcp.rows.read.map(pd.DataFrame({"key": ["a"], "state": ["NY"], "error": ["e"], "times": [2]}), to=path)
+    assert pl.read_ndjson(path).to_dicts() == [
+        {
+            "key": "a",
+            "state_row": "NY",
+            "error_row": "e",
+            "times": 2,
+            "length": 1,
+            "name.upper": "A",
+            "times_result": 2,
+            "state": "succeeded",
+            "error": None,
+        }
+    ]
 
 
 def test_a_file_is_replaced_only_by_rows(mcp: Mcp, tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
     mcp.rows.read.map(["a"], to=path)
+    assert pl.read_parquet(path)["state"].to_list() == ["succeeded"]
     before = path.read_bytes()
     mcp.policy.deny("rows.read")
     with pytest.raises(PolicyError):
         mcp.rows.read.map(["b"], to=path)
     assert path.read_bytes() == before
-    assert list(tmp_path.glob(".ipymcp*")) == []
+    assert list(tmp_path.glob("*.partial")) == []
 
 
 def test_a_parquet_file_loses_no_fraction(mcp: Mcp, tmp_path: Path) -> None:
@@ -177,8 +286,9 @@ def test_a_full_disk_keeps_what_was_written(mcp: Mcp, tmp_path: Path, monkeypatc
     monkeypatch.setattr(map_stream, "os", SimpleNamespace(**disk))
     with pytest.raises(McpError, match=r"out\.jsonl cannot be written: No space left on device") as caught:
         mcp.rows.read.map([str(one) for one in range(4_000)], to=tmp_path / "out.jsonl")
-    assert str(caught.value.hint).endswith("has the first 2,000 rows")
-    assert len(pl.read_ndjson(tmp_path / "out.jsonl")) == 2_000
+    rows = len(pl.read_ndjson(tmp_path / "out.jsonl"))
+    assert str(caught.value.hint).endswith(f"has the first {rows:,} rows")
+    assert rows >= 1_000
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".PARQUET"])
@@ -227,13 +337,20 @@ mcp.load("demo")
 rows = iter(mcp.demo.echo.map.stream(str(number) for number in range(100)))
 print(next(rows)[0])
 mcp.close()
-print(list(rows)[-1][1])
+try:
+    for row, result in rows:
+        last = result
+except ipymcp.CallInterrupted as error:
+    print(last)
+    print(error.message)
 del rows
 gc.collect()
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stderr == ""
-    assert ended.stdout == "0\ndemo.echo: was not called: the map was stopped when it was interrupted\n"
+    first, error, end = ended.stdout.splitlines()
+    assert (first, error) == ("0", "demo.echo: was not called: the map was stopped when it was interrupted")
+    assert re.fullmatch(r"stopped when it was interrupted: \d+ rows read, \d+ of them not called", end)
 
 
 def test_record_batches_are_streamed(mcp: Mcp) -> None:

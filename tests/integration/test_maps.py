@@ -317,7 +317,7 @@ def test_a_rate_holds_after_a_pause_that_the_server_asked_for(record: Path) -> N
     with over_http(record) as mcp:
         found = mcp.rows.late.map([str(one) for one in range(8)], rate="10/s")
         assert (found.summary["succeeded"], found.summary["retried"]) == (8, 1)
-        began = sorted(entry.began for entry in mcp.history(map=mcp.history().entries[0].map).entries)
+        began = sorted(entry.time for entry in mcp.history(map=mcp.history().entries[0].map).entries)
         assert began[1] - began[0] >= 0.99
         assert min(after - before for before, after in pairwise(began)) >= 0.05
 

@@ -31,6 +31,7 @@ HINTS = {
     "flaky": READS,
     "limited": READS,
     "compute": READS,
+    "broken": READS,
     "bucket": READS,
     "bare_bucket": READS,
     "late": READS,
@@ -58,7 +59,7 @@ def call(record: str, tool: str, arguments: dict) -> dict:
         end = time.process_time() + 0.02
         while time.process_time() < end:
             pass
-    if tool == "flaky" and number % 7 == 0:
+    if tool == "broken" or (tool == "flaky" and number % 7 == 0):
         return {"content": [{"type": "text", "text": f"no luck with {key}"}], "isError": True}
     value = {"length": len(key), "name": {"upper": key.upper()}, "times": arguments.get("times")}
     return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
