@@ -16,7 +16,7 @@ from ipymcp.api.map_request import SHOWN_ERRORS, invalid_rows_error
 from ipymcp.errors import CallCancelled, CallError, CallInterrupted, McpError, render_briefly
 from ipymcp.protocol import types
 from ipymcp.protocol.types import Progress
-from ipymcp.results.frames import columns_frame, result_columns, with_columns
+from ipymcp.results.frames import columns_frame, merged, result_columns, with_columns
 from ipymcp.results.tables import Table, TableView
 from ipymcp.runtime.interrupts import Waiter
 from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, ROW_STATES, RowOutcome, message_of
@@ -61,6 +61,7 @@ class MapResult(TableView):
 
     def __init__(self, request: MapRequest) -> None:
         self._request = request
+        request.source = request.source.kept()
         self._host = request.host
         entry = request.target.entry
         self.is_untrusted = self._host.guard.policy.is_open_world(entry, request.target.session.rights)
@@ -129,12 +130,16 @@ class MapResult(TableView):
 
     @property
     def df(self) -> Any:
-        """The input with result columns and `error`: a table of the input's library, else of pandas or polars."""
+        """The input as it was called, with result columns and `error`.
+
+        It is a table of the input's library. For rows that are not a table it is one of pandas or polars, with a column
+        for each member of the mappings, or a column `row`.
+        """
         columns = result_columns([None if each.result is None else each.result.data for each in self._outcomes])
         columns["error"] = [self._error_text(each) for each in self._outcomes]
         source = self._request.source
         if source.frame is None:
-            return columns_frame(columns)
+            return columns_frame(merged(source.input_columns(), columns))
         assert source.native is not None
         return source.native(with_columns(source.frame, columns))
 

@@ -22,6 +22,8 @@ Record = dict[str, Any]
 _DELIMITERS = ",\t;|"
 _MAX_EXACT_INTEGER = 2**53
 """Larger integers lose digits as floats."""
+_MAX_INTEGER = 2**63
+"""Columns of integers have 64 bits."""
 _MAX_LITERAL = 1_000_000
 _MAX_LITERAL_DEPTH = 20
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
@@ -279,7 +281,21 @@ def columns_frame(columns: Record) -> Any:
     Raises:
         McpError: Neither library is installed.
     """
-    return _from_columns(columns, _library())
+    import narwhals
+
+    library = _library()
+    backend = narwhals.Implementation.from_native_namespace(library)
+    return library.DataFrame({name: _series(name, each, backend).to_native() for name, each in columns.items()})
+
+
+def merged(given: Record, columns: Record) -> Record:
+    """Add columns to others; a name that is already taken gets the suffix `_result`."""
+    found = dict(given)
+    for name, values in columns.items():
+        while name in found:
+            name += "_result"
+        found[name] = values
+    return found
 
 
 def with_columns(frame: Any, columns: Record) -> Any:
@@ -289,12 +305,12 @@ def with_columns(frame: Any, columns: Record) -> Any:
         frame: The narwhals DataFrame.
         columns: The values of each new column, one for each row; None where there is none.
     """
-    taken = set(frame.columns)
-    for name, values in columns.items():
-        while name in taken:
-            name += "_result"
-        taken.add(name)
-        frame = frame.with_columns(_series(name, values, frame.implementation))
+    if frame.implementation.is_pandas_like():
+        frame = frame.clone()  # with pandas 2, the new frame would share the cells of this one
+    taken = dict.fromkeys(frame.columns)
+    for name, values in merged(taken, columns).items():
+        if name not in taken:
+            frame = frame.with_columns(_series(name, values, frame.implementation))
     return frame
 
 
@@ -323,14 +339,24 @@ def _series(name: str, values: list[object], backend: Any) -> Any:
     is_pandas = backend.is_pandas_like()
     if not kinds - {str}:
         return narwhals.new_series(name, values, narwhals.String(), backend=backend)
-    if kinds == {int, float} and not any(
-        isinstance(value, int) and abs(value) > _MAX_EXACT_INTEGER for value in values
-    ):
+    largest = max((abs(value) for value in values if type(value) is int), default=0)
+    if kinds == {int, float} and largest <= _MAX_EXACT_INTEGER:
         numbers = cast("list[float | None]", values)
         return narwhals.new_series(name, [None if one is None else float(one) for one in numbers], backend=backend)
-    if is_pandas and kinds == {int} and None in values:
+    if is_pandas and kinds == {int} and None in values and largest < _MAX_INTEGER:
+        series = backend.to_native_namespace().Series(values, name=name, dtype="Int64")
+        return narwhals.from_native(series, series_only=True)
+    if is_pandas and int in kinds and (None in values or float in kinds):
         return narwhals.new_series(name, values, narwhals.Object(), backend=backend)  # a float would lose digits
-    if is_pandas or (len(kinds) == 1 and not kinds & {list, dict}):
+    if is_pandas or (len(kinds) == 1 and not kinds & {list, dict} and largest < _MAX_INTEGER):
         return narwhals.new_series(name, values, backend=backend)
-    texts = [value if value is None or isinstance(value, str) else types.encode(value).decode() for value in values]
-    return narwhals.new_series(name, texts, narwhals.String(), backend=backend)
+    return narwhals.new_series(name, [_as_text(value) for value in values], narwhals.String(), backend=backend)
+
+
+def _as_text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return types.encode(value).decode()
+    except TypeError:  # a cell of the input
+        return str(value)

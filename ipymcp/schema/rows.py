@@ -6,12 +6,15 @@ these.
 
 from __future__ import annotations
 
+import importlib
 import itertools
-import sys
 from collections.abc import AsyncIterable, Iterable, Mapping, Sized
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ipymcp.argument_checks import shown
 from ipymcp.errors import ArgumentError
@@ -66,6 +69,28 @@ class Rows(Struct):
     count: int | None = None
     shown: Callable[[], Iterable[Any]] | None = None
     """Returns the rows as a user sees them, if `values` are only the bound cells."""
+    read_all: Callable[[], Rows] | None = None
+    """Returns the same rows as a table, if they are a stream of record batches."""
+
+    def kept(self) -> Rows:
+        """The same rows, independent of later changes of the input and not used up by reading them."""
+        if self.read_all is not None:
+            return self.read_all()
+        if self.frame is not None:
+            return replace(self, frame=self.frame.clone())
+        if isinstance(self.values, AsyncIterable):
+            return self
+        return replace(self, values=[copy(row) if isinstance(row, dict) else row for row in self.values])
+
+    def input_columns(self) -> dict[str, list[Any]]:
+        """The columns of rows that are kept and not a table: the members of mappings; `row` for other rows."""
+        rows = list(cast("Iterable[Any]", self.values))
+        columns: dict[str, list[Any]] = {}
+        for number, row in enumerate(rows):
+            members = cast("Mapping[Any, Any]", row) if isinstance(row, Mapping) else {"row": row}
+            for name, value in members.items():
+                columns.setdefault(str(name), [None] * len(rows))[number] = value
+        return columns
 
     def column_of(self, argument: str | None) -> str | None:
         """The column of an argument, or the argument if it is bound to none."""
@@ -107,11 +132,11 @@ def read_rows(
         _check_names(schema, (*columns, *constants))
     if twice := next((name for name in columns if name in constants), None):
         raise _error(schema, f"argument {twice!r} has a column and a constant value: remove one")
-    if type(source).__name__ == "RecordBatchReader":
-        return _batch_rows(source, schema, columns, constants)
     table = _table(source)
     if table is not None:
         return _table_rows(*table, schema, columns, constants)
+    if _is_arrow(source):
+        return _batch_rows(_reader(source), schema, columns, constants)
     if columns:
         raise _error(schema, f"columns= is for tables, and this is {shown(source)}")
     if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable | AsyncIterable):
@@ -141,10 +166,10 @@ def _error(schema: ToolSchema, message: str, hint: str | None = None) -> Argumen
 
 def column_names(source: object) -> list[str]:
     """The names of a table's columns; empty for any other input."""
-    if type(source).__name__ == "RecordBatchReader":
-        return list(cast("Any", source).schema.names)
     found = _table(source)
-    return [] if found is None else _names(found[0])
+    if found is None:
+        return list(cast("Any", source).schema.names) if _is_arrow(source) and hasattr(source, "schema") else []
+    return _names(found[0])
 
 
 def _names(frame: Any) -> list[str]:
@@ -173,13 +198,33 @@ def _table(source: object) -> tuple[Any, Callable[[Any], Any]] | None:
     if kind == "DataFrame":
         return found, narwhals.to_native
     if found.implementation.is_duckdb():
-        return found.collect(backend="pyarrow"), _to_duckdb
+        return found.collect(backend="pyarrow"), partial(_to_duckdb, source)
     return found.collect(), lambda frame: frame.lazy().to_native()
 
 
-def _to_duckdb(frame: Any) -> Any:
-    """A relation of DuckDB's default connection."""
-    return sys.modules["duckdb"].from_arrow(frame.to_native())
+def _to_duckdb(relation: Any, frame: Any) -> Any:
+    """A relation of the same connection as another one."""
+    rows = frame.to_native()  # DuckDB finds the variable by its name
+    found = relation.query("ipymcp_input", "select * from rows")
+    del rows
+    return found
+
+
+def _is_arrow(source: object) -> bool:
+    """Whether an input that is not a table has Arrow data: record batches, a stream or file of them, or a dataset."""
+    return hasattr(source, "__arrow_c_stream__") or type(source).__module__.partition(".")[0] == "pyarrow"
+
+
+def _reader(source: Any) -> Any:
+    """A `RecordBatchReader` of Arrow data."""
+    if hasattr(source, "__arrow_c_stream__"):
+        try:
+            return importlib.import_module("pyarrow").RecordBatchReader.from_stream(source)
+        except ImportError:
+            raise ArgumentError("an Arrow stream needs pyarrow", hint="%pip install pyarrow") from None
+    if hasattr(source, "scanner"):  # a dataset
+        return source.scanner().to_reader()
+    return source.to_reader() if hasattr(source, "to_reader") else source.read_all().to_reader()
 
 
 class _Cells:
@@ -215,7 +260,10 @@ def _batch_rows(reader: Any, schema: ToolSchema, columns: Mapping[str, str], con
     """The rows of a stream of Arrow record batches, as dicts."""
     bound = _bound_columns(list(reader.schema.names), schema, columns, constants)
     arguments = _argument_maker(list(bound.items()), schema, constants)
-    return Rows(arguments, (row for batch in reader for row in batch.to_pylist()), columns=bound)
+    rows = (row for batch in reader for row in batch.to_pylist())
+    return Rows(
+        arguments, rows, columns=bound, read_all=lambda: read_rows(reader.read_all(), schema, columns, constants)
+    )
 
 
 def _argument_maker(

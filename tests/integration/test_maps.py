@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -18,6 +19,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow.dataset import dataset
 
 from ipymcp import ArgumentError, HttpError, Mcp, McpError, PolicyError, ToolError
 from ipymcp.interaction.questions import PageReply
@@ -67,6 +69,74 @@ def test_a_table_comes_back_as_what_it_was(mcp: Mcp, make: Any, kind: type) -> N
     assert isinstance(rows, pl.DataFrame)
     assert rows.columns == ["key", "other", "length", "name.upper", "times", "error"]
     assert rows["name.upper"].to_list() == ["AB", "C"]
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+def test_results_stay_beside_their_rows_when_the_input_is_changed(mcp: Mcp) -> None:
+    table = pd.DataFrame({"key": ["ccc", "a", "bb"], "other": [3, 1, 2]})
+    found = mcp.rows.read.map(table)
+    table.loc[0, "other"] = 99
+    table["more"] = 0
+    table.drop(index=1, inplace=True)
+    table.sort_values("key", inplace=True)
+    first = found.df
+    assert list(first.columns) == ["key", "other", "length", "name.upper", "times", "error"]
+    assert first[["key", "other", "length"]].values.tolist() == [["ccc", 3, 3], ["a", 1, 1], ["bb", 2, 2]]
+    first.loc[0, "other"] = 77
+    assert found.df["other"].tolist() == [3, 1, 2]
+    rows = [{"key": "a"}, {"key": "bb"}]
+    found = mcp.rows.read.map(rows)
+    rows[0]["key"] = "x"
+    rows.reverse()
+    assert found.df[["key", "length"]].values.tolist() == [["a", 1], ["bb", 2]]
+
+
+def test_rows_that_are_no_table_come_back_with_their_results(mcp: Mcp) -> None:
+    added = ["length", "name.upper", "times", "error"]
+    found = mcp.rows.read.map(each for each in ["ab", "c"]).df
+    assert (list(found.columns), found["row"].tolist()) == (["row", *added], ["ab", "c"])
+    found = mcp.rows.read.map([{"key": "ab", "times": 2}, {"key": "c"}]).df
+    assert list(found.columns) == ["key", "times", "length", "name.upper", "times_result", "error"]
+    assert found["length"].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("kind", ["reader", "stream", "file", "batch", "dataset", "scanner", "capsule"])
+def test_arrow_data_of_any_kind_is_a_table(mcp: Mcp, kind: str) -> None:
+    table = pa.table({"key": ["ab", "c"], "other": [1, 2]})
+    sink = pa.BufferOutputStream()
+    with (pa.ipc.new_file if kind == "file" else pa.ipc.new_stream)(sink, table.schema) as writer:
+        writer.write_table(table)
+    made: dict[str, Callable[[], Any]] = {
+        "reader": table.to_reader,
+        "stream": lambda: pa.ipc.open_stream(sink.getvalue()),
+        "file": lambda: pa.ipc.open_file(sink.getvalue()),
+        "batch": lambda: table.to_batches()[0],
+        "dataset": lambda: dataset(table),
+        "scanner": lambda: dataset(table).scanner(),
+        "capsule": lambda: SimpleNamespace(__arrow_c_stream__=table.__arrow_c_stream__),
+    }
+    found = mcp.rows.read.map(made[kind]()).df
+    assert found.column_names == ["key", "other", "length", "name.upper", "times", "error"]
+    assert found["other"].to_pylist() == [1, 2]
+    streamed = list(mcp.rows.read.map.stream(made[kind](), columns={"key": "key"}))
+    assert [row["other"] for row, _ in streamed] == [1, 2]
+
+
+def test_a_relation_comes_back_on_its_own_connection(mcp: Mcp) -> None:
+    with duckdb.connect() as connection:
+        connection.sql("create table cities as select 'ab' as key, 5 as other")
+        found = mcp.rows.read.map(connection.sql("from cities")).df
+        assert found.columns == ["key", "other", "length", "name.upper", "times", "error"]
+        assert connection.sql("select length, c.other from found join cities c using (key)").fetchall() == [(2, 5)]
+        assert connection.sql("show tables").fetchall() == [("cities",)]
+
+
+def test_rows_that_were_not_called_have_an_error(mcp: Mcp) -> None:
+    found = mcp.rows.broken.map([str(one) for one in range(9)], stop_after=3, concurrency=1)
+    table = found.df
+    assert table["error"].notna().all()
+    assert table["error"][8] == "McpError: was not called: the map was stopped after 3 failures in a row"
+    assert list(found.errors)[8] == {"row": 8, "state": "not called", "error": table["error"][8]}
 
 
 def test_columns_and_constants_are_bound_by_name(mcp: Mcp) -> None:

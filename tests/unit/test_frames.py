@@ -3,10 +3,14 @@
 import sys
 from typing import Any
 
+import narwhals
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from ipymcp.errors import McpError
-from ipymcp.results.frames import find_records, find_rows, read_literal, to_frame
+from ipymcp.results.frames import find_records, find_rows, read_literal, to_frame, with_columns
 
 
 @pytest.fixture(params=["pandas", "polars"])
@@ -131,3 +135,31 @@ def test_records_are_found_only_where_they_are_the_only_ones() -> None:
 def test_text_is_never_run_and_what_would_exhaust_the_parser_is_left_alone(text: str) -> None:
     assert read_literal(text) is None
     assert find_rows(text) is None
+
+
+LARGE = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "pandas", "others"),
+    [
+        ([2**63, 1], [2**63, 1], [str(2**63), "1"]),
+        ([1, 2**70], [1, 2**70], ["1", str(2**70)]),
+        ([-(2**70), None], [-(2**70), None], [str(-(2**70)), None]),
+        ([LARGE, 1.5], [LARGE, 1.5], [str(LARGE), "1.5"]),
+        ([LARGE, None], [LARGE, pd.NA], [LARGE, None]),
+        ([1, 1.5], [1.0, 1.5], [1.0, 1.5]),
+    ],
+)
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_added_columns_lose_no_digit(library: str, values: Any, pandas: Any, others: Any) -> None:
+    table = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[library]({"a": [1, 2]})
+    found = with_columns(narwhals.from_native(table), {"b": values})
+    assert [str(each) for each in found["b"].to_list()] == [
+        str(each) for each in (pandas if library == "pandas" else others)
+    ]
+
+
+def test_integers_with_gaps_stay_numbers_in_pandas() -> None:
+    found = with_columns(narwhals.from_native(pd.DataFrame({"a": [1, 2, 3]})), {"b": [1, None, 3]}).to_native()
+    assert (str(found["b"].dtype), found["b"].mean()) == ("Int64", 2.0)
