@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import importlib
 import os
 import shutil
@@ -16,10 +17,10 @@ import socket
 import tempfile
 import time
 import uuid
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -51,13 +52,17 @@ _MAX_JOBS, _MAX_BYTES = 1_000, 1_000_000
 """Maximum calls of a chunk, and bytes of their arguments."""
 _FIRST_CHUNKS, _MAX_CHUNKS = 8, 64
 """Maximum chunks in flight, before and after the first report."""
-_STOPPED: Final = "stopped"
+_STOPPED, _CANCELLED = "stopped", "cancelled"
 POLL_INTERVAL: Final = 0.2
 """Seconds between two checks of a worker whether the map was stopped."""
 _END_TIMEOUT: Final = 4.0
 """Seconds that a cancelled map waits for the reports of its chunks."""
+_CONTROL_TIMEOUT: Final = 3.0
+"""Seconds that a map waits for the answer of its cluster about its state and claims."""
+_ELSEWHERE: Final = "mcp.maps[-1].resume(executor=…) continues on another one, with None in this process"
 
 
+T = TypeVar("T")
 MapState: TypeAlias = Literal["running", "stopped", "cancelled"]
 """A stopped map makes no further calls; a cancelled one also abandons the calls in progress."""
 
@@ -65,7 +70,7 @@ MapState: TypeAlias = Literal["running", "stopped", "cancelled"]
 class FolderControl(Struct):
     """The link between a map and its workers on the same machine: a folder, with a subfolder for each claim.
 
-    A subfolder `stopped` means that the map was stopped; a missing folder, that it is over or was cancelled. Workers on
+    The subfolders `stopped` and `cancelled` are for the map's state; without the folder, the map is over. Workers on
     other machines do not have the folder. Their chunks run to the end, and their executor runs no chunk twice.
     """
 
@@ -80,7 +85,7 @@ class FolderControl(Struct):
         """The state of the map, from the folder."""
         if not self._is_here:
             return "running"
-        if not os.path.isdir(self.folder):
+        if not os.path.isdir(self.folder) or os.path.exists(os.path.join(self.folder, _CANCELLED)):
             return "cancelled"
         return "stopped" if os.path.exists(os.path.join(self.folder, _STOPPED)) else "running"
 
@@ -90,7 +95,7 @@ class FolderControl(Struct):
             return True
         try:
             return make_new_folder(os.path.join(self.folder, chunk))
-        except FileNotFoundError:  # the map was cancelled
+        except FileNotFoundError:  # the map is over
             return True
 
     @property
@@ -290,16 +295,17 @@ class ExecutorCluster:
         """Submit a chunk to a worker."""
         return self._executor.submit(run_chunk, chunk)
 
+    def withdraw(self, chunk: Chunk) -> bool:
+        """Claim a chunk, so that no worker can; False if one has, or if workers may be on other machines."""
+        return isinstance(self._executor, ProcessPoolExecutor) and self.control.claim(chunk.name)
+
     def signal(self, state: MapState) -> None:
-        """Make the folder `stopped`, or remove the whole folder if the map was cancelled."""
-        if state == "cancelled":
-            shutil.rmtree(self._folder, ignore_errors=True)
-        else:
-            make_new_folder(os.path.join(self._folder, _STOPPED))
+        """Make the folder of the state."""
+        make_new_folder(os.path.join(self._folder, state))
 
     def close(self) -> None:
-        """Remove the folder."""
-        self.signal("cancelled")
+        """Remove the folder, which means that the map is over."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class DaskCluster:
@@ -324,6 +330,10 @@ class DaskCluster:
         if not chunk.is_repeatable:
             self._claimed.append(self.control.claim_name(chunk.name))
         return self._executor.submit(run_chunk, chunk)
+
+    def withdraw(self, chunk: Chunk) -> bool:
+        """Claim a chunk, so that no worker can; False if one has."""
+        return replace(self.control, client=self._client).claim(chunk.name)
 
     def signal(self, state: MapState) -> None:
         """Set the event of the state."""
@@ -357,6 +367,9 @@ def cluster_run(request: MapRequest, executor: Any) -> Callable[..., MapRun] | N
             raise ArgumentError(message, argument="executor", hint="Client(…) without asynchronous=True")
         make: Callable[[], Cluster] = partial(DaskCluster, executor)
     elif isinstance(executor, concurrent.futures.Executor):
+        if type(getattr(executor, "view", None)).__name__ == "DirectView":  # of ipyparallel
+            message = "map: executor: a DirectView makes every call on each of its engines"
+            raise ArgumentError(message, argument="executor", hint="client.load_balanced_view().executor")
         make = partial(ExecutorCluster, executor)
     else:
         message = f"map: executor: expected a dask.distributed Client or an Executor, got {shown(executor)}"
@@ -398,6 +411,10 @@ class ClusterRun(MapRun):
         self._size = max(1, request.settings.concurrency)
         """The number of jobs of the next chunk."""
         self._sent_chunks = 0
+        self._resent: set[int] = set()
+        """The rows of jobs that were sent once more after their worker was lost."""
+        self._submitter = ThreadPoolExecutor(1, "ipymcp-map")
+        """The only thread that submits chunks, because some executors, such as ipyparallel's, are not thread-safe."""
         self._workers = 1
         self._has_report = False
         self._fatal: McpError | None = None
@@ -419,14 +436,21 @@ class ClusterRun(MapRun):
         Raises:
             McpError: A worker cannot call the tool.
         """
-        cluster = await asyncio.to_thread(self._make_cluster)
+        try:
+            cluster = await self._in_thread(self._make_cluster)
+            self._workers = max(1, await self._in_thread(cluster.size))
+        except Exception as error:
+            self._submitter.shutdown(wait=False)
+            reason = f"{type(error).__name__}: {error}"
+            self._fail(ConnectionLost(f"the workers cannot be used: {reason}", hint=_ELSEWHERE))
+            raise self._fatal or error from error
         running = asyncio.ensure_future(self._call_all(cluster))
         cancelled = asyncio.ensure_future(self._is_cancelled.wait())
         halted = asyncio.ensure_future(self._halted.wait())
         try:
             await asyncio.wait((running, cancelled, halted), return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and not self._is_cancelled.is_set():
-                await asyncio.to_thread(cluster.signal, _STOPPED)
+                await _attempt(cluster.signal, _STOPPED)
                 await asyncio.wait((running, cancelled), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (running, cancelled, halted):
@@ -435,14 +459,17 @@ class ClusterRun(MapRun):
             try:
                 await self._cancel_chunks(cluster)
             finally:
-                await asyncio.to_thread(cluster.close)
+                self._submitter.shutdown(wait=False)
+                await _attempt(cluster.close)
         if not running.cancelled():
             running.result()
         if self._fatal is not None:
             raise self._fatal
 
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._submitter, partial(function, *arguments))
+
     async def _call_all(self, cluster: Cluster) -> None:
-        self._workers = max(1, await asyncio.to_thread(cluster.size))
         rate = self.settings.rate
         slots = min(self._workers, max(1, int(rate))) if rate else 0
         settings = replace(self.settings, rate=rate / slots) if rate else self.settings
@@ -492,13 +519,12 @@ class ClusterRun(MapRun):
         """Send a chunk, wait for its report and record it."""
         was_sent = False
         try:
-            future = await asyncio.to_thread(cluster.submit, chunk)
+            future = await self._in_thread(cluster.submit, chunk)
             was_sent = True
             report = await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            self._record_lost(
-                jobs, "its worker did not report what it has done", is_known=self._is_repeatable or not was_sent
-            )
+            is_open = not was_sent or self._is_repeatable or await self._is_open(cluster, chunk)
+            self._record_lost(jobs, "its worker did not report what it has done", is_open=is_open)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -506,34 +532,67 @@ class ClusterRun(MapRun):
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             is_over = isinstance(error, BrokenExecutor | ImportError) or not was_sent
-            is_known = not was_sent or (is_over and self._is_repeatable)
-            self._record_lost(jobs, f"its worker was lost: {reason}", is_known=is_known)
             if is_over:
-                hint = "install ipymcp there; a broken pool must be replaced"
+                hint = f"install ipymcp there; {_ELSEWHERE}" if isinstance(error, ImportError) else _ELSEWHERE
                 self._fail(ConnectionLost(f"the workers cannot be used: {reason}", hint=hint))
+            if self._is_repeatable:
+                is_open = is_over or self.stopped != ""
+                if not is_open and isinstance(cluster, ExecutorCluster) and not self._resend(jobs):
+                    return
+            else:
+                is_open = not was_sent or await self._is_open(cluster, chunk)
+            self._record_lost(jobs, f"its worker was lost: {reason}", is_open=is_open)
         else:
-            self._record_report(report, jobs)
+            try:
+                self._record_report(report, jobs)
+            except Exception as error:  # the executor has returned something else
+                self._record_lost(jobs, f"its report could not be read: {error!r}", is_open=False)
+                self._fail(McpError(f"a report could not be read: {error!r}"))
 
-    def _record_lost(self, jobs: tuple[Job, ...], reason: str, *, is_known: bool) -> None:
-        """Record the outcomes of a chunk without a report.
+    async def _is_open(self, cluster: Cluster, chunk: Chunk) -> bool:
+        """Whether no worker has begun with a chunk; none will afterwards. False if the cluster does not answer."""
+        try:
+            return await asyncio.wait_for(self._in_thread(cluster.withdraw, chunk), _CONTROL_TIMEOUT)
+        except (Exception, asyncio.CancelledError):  # cancelled: the caller records the jobs and raises it again
+            return False
+
+    def _resend(self, jobs: tuple[Job, ...]) -> bool:
+        """Put jobs back into the queue, unless they were sent twice; Dask does that by itself.
+
+        Returns:
+            Whether some of them were sent twice, so that none was put back.
+        """
+        rows = {job.rows[0] for job in jobs}
+        if rows & self._resent:
+            return True
+        self._resent |= rows
+        self._waiting.extendleft(reversed(jobs))
+        return False
+
+    def _record_lost(self, jobs: tuple[Job, ...], reason: str, *, is_open: bool) -> None:
+        """Record the outcomes of a chunk without a report. All of it counts as one failure.
 
         Args:
             jobs: The jobs of the chunk.
             reason: The reason why there is no report, as an error message.
-            is_known: Whether the jobs count as not called, so that they may be called again.
+            is_open: Whether the jobs count as not called, so that they may be called again.
         """
-        entry = self._request.target.entry
+        entry, outcome = self._request.target.entry, NOT_CALLED
+        if not is_open:
+            error = ConnectionLost(reason, server=entry.server, tool=entry.name)
+            outcome = RowOutcome("failed" if self._is_repeatable else "unknown", error=error)
         for job in jobs:
-            outcome = NOT_CALLED
-            if not is_known:
-                error = ConnectionLost(reason, server=entry.server, tool=entry.name)
-                outcome = RowOutcome("failed" if self._is_repeatable else "unknown", error=error)
             self._ended(job, outcome)
-            self._stop_after_failures(outcome)
+        self._stop_after_failures(outcome)
 
     def _record_report(self, report: ChunkReport, jobs: tuple[Job, ...]) -> None:
         """Record the calls and outcomes in the report of a chunk."""
         now, host = time.monotonic(), self._request.host
+        outcomes: list[RowOutcome] = []
+        for _, (state, error, index) in zip(jobs, report.outcomes, strict=True):
+            raw = report.records[index].result if index >= 0 else None
+            result = None if raw is None else self._request.target.cached_result(self._options, bytes(raw))
+            outcomes.append(RowOutcome(state, result, error))
         self.calls += report.calls
         self.retried += report.retried
         for record in report.records:
@@ -541,12 +600,9 @@ class ClusterRun(MapRun):
             self.sent += len(record.arguments)
             self.received += record.received
             host.history.add(replace(record, began=began, ended=ended, number=number, cell=self._request.cell))
-        for job, (state, error, index) in zip(jobs, report.outcomes, strict=True):
-            raw = report.records[index].result if index >= 0 else None
-            result = None if raw is None else self._request.target.cached_result(self._options, bytes(raw))
-            outcome = RowOutcome(state, result, error)
-            if error is not None and quotes_server(error):
-                self._receive(str(error).encode("utf-8", "replace"))
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if outcome.error is not None and quotes_server(outcome.error):
+                self._receive(str(outcome.error).encode("utf-8", "replace"))
             self._ended(job, outcome)
             self._stop_after_failures(outcome)
         if report.failure is not None:
@@ -569,18 +625,22 @@ class ClusterRun(MapRun):
 
     def _chunk_done(self, task: asyncio.Task[None]) -> None:
         self._in_flight.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
-            self._fail(McpError(f"a report could not be read: {task.exception()!r}"))
         self._changed.set()
 
     async def _cancel_chunks(self, cluster: Cluster) -> None:
         """Cancel the chunks in flight, and wait up to `_END_TIMEOUT` for their reports."""
         if self._waiting:
             self.stop(INTERRUPTED)
-        if self._in_flight:
-            await asyncio.to_thread(cluster.signal, "cancelled")
-            _, late = await asyncio.wait([*self._in_flight], timeout=_END_TIMEOUT)
+        if chunks := [*self._in_flight]:
+            await _attempt(cluster.signal, _CANCELLED)
+            _, late = await asyncio.wait(chunks, timeout=_END_TIMEOUT)
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+
+
+async def _attempt(function: Callable[..., None], *arguments: Any) -> None:
+    """Tell the cluster something, if it can be reached within `_CONTROL_TIMEOUT`."""
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(asyncio.to_thread(function, *arguments), _CONTROL_TIMEOUT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -32,6 +33,10 @@ _PYTHON: Final[dict[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "string": (str,),
 }
+_NULLABLE: Final = re.compile(r"(u?)int(\d*)|bool")
+"""Names of pandas dtypes without a value for rows that failed."""
+_REFUSED: Final = {"rate": "a rate", "to": "a file", "on_progress": "a function for its progress"}
+"""Options of `.map` that need the process of the map."""
 _MAX_DEPTH: Final = 8
 
 
@@ -70,8 +75,9 @@ def lazy_map(tool: Any, target: MapTarget, rows: Any, options: Mapping[str, Any]
     options = dict(options)
     meta = options.pop("meta", None)
     origin = {"server": target.entry.server, "tool": target.entry.name}
-    if "rate" in options:
-        raise ArgumentError("a lazy collection cannot have a rate", hint="map(…, executor=client)", **origin)
+    for name, words in _REFUSED.items():
+        if options.get(name) is not None:
+            raise ArgumentError(f"a lazy collection cannot have {words}", hint="map(…, executor=client)", **origin)
     is_table = not type(rows).__module__.startswith("dask.bag")
     if is_table and not hasattr(rows._meta, "columns"):
         rows = rows.to_frame(name=rows.name or "value")
@@ -94,7 +100,10 @@ def lazy_map(tool: Any, target: MapTarget, rows: Any, options: Mapping[str, Any]
 
 def _columns(request: MapRequest, taken: list[Any], meta: Mapping[str, str] | None) -> list[_Column]:
     if meta is not None:
-        found = [(tuple(name.split(".")) if name != "result" else (), name, str(dtype)) for name, dtype in meta.items()]
+        found = [
+            (tuple(name.split(".")) if name != "result" else (), name, _with_nulls(str(dtype)))
+            for name, dtype in meta.items()
+        ]
     else:
         raw = request.target.entry.definition.outputSchema
         schema = types.loads(raw) if len(raw) else None
@@ -148,6 +157,14 @@ def _resolved(schema: Any, root: Any) -> dict[str, Any]:
         else:
             return schema
     return {}
+
+
+def _with_nulls(dtype: str) -> str:
+    """The pandas dtype of the same values that also has missing ones."""
+    found = _NULLABLE.fullmatch(dtype)
+    if found is None:
+        return dtype
+    return "boolean" if dtype == "bool" else f"{'U' if found[1] else ''}Int{found[2] or '64'}"
 
 
 def _dtype(schema: dict[str, Any]) -> str:
@@ -226,10 +243,26 @@ def _with_results(
             if allowed and value is not None and (is_bool or not isinstance(value, allowed)):
                 errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} does not match its schema"
                 values[row] = None
+            elif (
+                value is not None
+                and column.dtype != "object"
+                and not allowed
+                and not _fits(pandas, value, column.dtype)
+            ):
+                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} is not of type {column.dtype}"
+                values[row] = None
         frame[column.name] = pandas.Series(values, index=frame.index, dtype=column.dtype)
     name = "error" if "error" not in frame.columns else "error_result"
     frame[name] = pandas.Series(errors, index=frame.index, dtype="string")
     return frame
+
+
+def _fits(pandas: Any, value: Any, dtype: str) -> bool:
+    try:
+        pandas.Series([value], dtype=dtype)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _value(data: Any, path: tuple[str, ...]) -> Any:

@@ -40,6 +40,10 @@ _END_TIMEOUT: Final = 5.0
 """Seconds that `retry` and `resume` wait for the calls of an interrupted run to end."""
 
 
+_SAME: Final = object()
+"""The executor that a map has had before."""
+
+
 class MapResult(TableView):
     """The results of a map, in the order of its rows.
 
@@ -166,13 +170,21 @@ class MapResult(TableView):
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def retry(self) -> MapResult:
-        """Call the failed rows again, except those that do not fit the tool and those in the state `unknown`."""
-        return self._again("failed")
+    def retry(self, *, executor: object = _SAME) -> MapResult:
+        """Call the failed rows again, except those that do not fit the tool and those in the state `unknown`.
 
-    def resume(self) -> MapResult:
-        """Call the rows that were not called because the run was interrupted or stopped."""
-        return self._again("not called")
+        Args:
+            executor: Another executor for the calls, as for `.map`; None for this process.
+        """
+        return self._again("failed", executor)
+
+    def resume(self, *, executor: object = _SAME) -> MapResult:
+        """Call the rows that were not called because the run was interrupted or stopped.
+
+        Args:
+            executor: Another executor for the calls, as for `.map`; None for this process.
+        """
+        return self._again("not called", executor)
 
     def cancel(self) -> None:
         """Stop the run, if there is one, and abandon the calls in progress."""
@@ -210,8 +222,10 @@ class MapResult(TableView):
             self._show_end()
         return self._finished()
 
-    def _again(self, state: RowState) -> MapResult:
+    def _again(self, state: RowState, executor: object) -> MapResult:
         self._is_idle.wait(_END_TIMEOUT)
+        if executor is not _SAME:
+            self._request.use_executor(executor)
         return self._run_here([job for job in self._jobs if self._outcomes[job.rows[0]].state == state])
 
     def _run_here(self, jobs: Sequence[Job]) -> MapResult:

@@ -70,7 +70,7 @@ class ToolMap:
             from ipymcp.api.map_lazy import is_lazy, lazy_map
 
             if is_lazy(rows):
-                return lazy_map(self._tool, self.target(), rows, options)
+                return lazy_map(self._tool, self.target(), rows, options if to is None else {**options, "to": to})
         request = self._request(rows, options)
         if to is not None:
             return write_map(request, to)
@@ -129,9 +129,4 @@ class ToolMap:
 
 
 def _request(target: MapTarget, rows: object, options: Mapping[str, Any]) -> MapRequest:
-    request = map_request(target, rows, **options)
-    if request.executor is not None:
-        from ipymcp.api.map_cluster import cluster_run
-
-        request.cluster_run = cluster_run(request, request.executor)
-    return request
+    return map_request(target, rows, **options)

@@ -27,6 +27,7 @@ from ipymcp import (
     ArgumentError,
     CommandNotFound,
     ConfigError,
+    ConnectionLost,
     Mcp,
     McpError,
     PolicyError,
@@ -187,11 +188,113 @@ def test_a_pool_of_spawned_processes_calls_the_rows(mcp: Mcp, record: Path, pool
 def test_the_engines_of_ipyparallel_call_the_rows(mcp: Mcp, record: Path, tmp_path: Path) -> None:
     import ipyparallel
 
-    with ipyparallel.Cluster(n=1, ipython_dir=str(tmp_path / "ipython"), log_level=50) as engines:
-        found = mcp.rows.read.map(KEYS[:50], executor=engines.load_balanced_view().executor)
-        assert found.df["name.upper"].tolist() == KEYS[:50]
+    with ipyparallel.Cluster(n=2, ipython_dir=str(tmp_path / "ipython"), log_level=50) as engines:
+        executor = engines.load_balanced_view().executor
+        found = mcp.rows.read.map(KEYS, executor=executor, seconds=0.005, concurrency=2)
+        assert found.df["name.upper"].tolist() == KEYS
+        assert set(calls(record).values()) == {1}
+        with pytest.raises(ArgumentError) as caught:
+            mcp.rows.write.map(["a", "b"], executor=engines[:].executor)
+        assert caught.value.message == "map: executor: a DirectView makes every call on each of its engines"
+        assert caught.value.hint == "client.load_balanced_view().executor"
+        os.kill(engines[:].apply_sync(os.getpid)[0], signal.SIGKILL)
+        found = mcp.rows.read.map([f"x{key}" for key in KEYS], executor=executor, seconds=0.01)
+        assert found.summary["succeeded"] == len(KEYS)
     wait_until(lambda: len(servers_of(record)) == 1)
+
+
+def as_list(function: Any, *args: Any) -> list[Any]:
+    return [function(*args)]
+
+
+class ListExecutor(Executor):
+    """An executor whose results are lists, as those of a view of several engines."""
+
+    def __init__(self, pool: Executor) -> None:
+        self.pool = pool
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self.pool.submit(as_list, function, *args)
+
+
+def test_writes_whose_report_cannot_be_read_are_not_called_again(mcp: Mcp, record: Path, pool: Executor) -> None:
+    with pytest.raises(McpError, match="a report could not be read"):
+        mcp.rows.write.map(KEYS[:10], executor=ListExecutor(pool))
+    left = mcp.maps[-1]
+    assert left.summary["unknown"] >= len(calls(record)) >= 1
+    left.resume(executor=None)
     assert set(calls(record).values()) == {1}
+
+
+def test_a_killed_process_of_a_pool_costs_only_the_writes_that_it_had_begun(
+    mcp: Mcp, record: Path, pool: ProcessPoolExecutor
+) -> None:
+    def kill() -> None:
+        wait_until(lambda: sum(calls(record).values()) >= 40)
+        os.kill(next(iter(pool._processes)), signal.SIGKILL)
+
+    keys = [str(each) for each in range(2_000)]
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(ConnectionLost) as caught:
+        mcp.rows.write.map(keys, executor=pool, seconds=0.005)
+    killer.join()
+    hint = "mcp.maps[-1].resume(executor=…) continues on another one, with None in this process"
+    assert caught.value.hint == hint
+    left = mcp.maps[-1]
+    sent = len(calls(record))
+    assert left.summary["unknown"] < 800
+    assert left.summary["not called"] > 1_000
+    assert left.summary["succeeded"] + left.summary["unknown"] >= sent
+    assert left.resume(executor=None) is left
+    assert left.summary["succeeded"] + left.summary["unknown"] == len(keys)
+    assert set(calls(record).values()) == {1}
+
+
+def test_a_restarted_cluster_costs_only_the_writes_that_it_had_begun(mcp: Mcp, record: Path) -> None:
+    def restart() -> None:
+        wait_until(lambda: sum(calls(record).values()) >= 20)
+        client.restart()
+
+    with cluster(2) as local, Client(local) as client:
+        restarter = threading.Thread(target=restart)
+        restarter.start()
+        found = mcp.rows.write.map(KEYS, executor=client, seconds=0.1)
+        restarter.join()
+        assert found.summary["stopped"] == "because its tasks were cancelled"
+        assert 1 <= found.summary["unknown"] <= 100
+        assert found.summary["not called"] >= 50
+        found.resume()
+    assert found.summary["succeeded"] + found.summary["unknown"] == len(KEYS)
+    assert set(calls(record).values()) == {1}
+
+
+def test_a_cluster_that_is_gone_is_one_error_and_the_map_continues_elsewhere(mcp: Mcp) -> None:
+    with cluster(1) as local, Client(local) as client:
+        found = mcp.rows.broken.map(KEYS, executor=client, stop_after=3, concurrency=1)
+    with pytest.raises(ConnectionLost) as caught:
+        found.resume()
+    assert caught.value.message.startswith("the workers cannot be used: ")
+    assert caught.value.hint == "mcp.maps[-1].resume(executor=…) continues on another one, with None in this process"
+    left = found.summary["not called"]
+    assert left
+    assert found.resume(executor=None).summary["not called"] == left - 3
+
+
+def test_an_interrupted_map_without_workers_ends_quietly(mcp: Mcp, capfd: pytest.CaptureFixture[str]) -> None:
+    def interrupt() -> None:
+        wait_until(lambda: bool(mcp.maps) and (run := mcp.maps[-1]._run) and run._in_flight)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with cluster(0) as local, Client(local) as client:
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            mcp.rows.read.map(KEYS, executor=client)
+        interrupter.join()
+        assert mcp.maps[-1]._is_idle.wait(20)
+        assert mcp.maps[-1].summary["not called"] == len(KEYS)
+    assert "never retrieved" not in capfd.readouterr().err
 
 
 def test_threads_are_workers_here(mcp: Mcp, record: Path) -> None:
@@ -368,10 +471,13 @@ def test_a_dask_table_stays_lazy_and_its_meta_is_what_is_computed(declared: Mcp,
 
 def test_the_columns_of_a_lazy_table_can_be_given(mcp: Mcp, client: Client) -> None:
     table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a", "bb"]}), npartitions=1)
-    found = mcp.rows.read.map(table, meta={"length": "int64"})
+    found = mcp.rows.read.map(table, meta={"length": "int64", "times": "bool", "name.upper": "uint8"})
     computed = found.compute()
     assert computed["length"].tolist() == [1, 2]
+    assert computed["error"].tolist() == ["name.upper is not of type UInt8"] * 2
     assert computed.dtypes.equals(found.dtypes)
+    failed = mcp.rows.broken.map(table, meta={"length": "int64"}).compute()
+    assert (failed["length"].isna().all(), failed["error"].notna().all()) == (True, True)
     with pytest.raises(ArgumentError, match="declares no output schema, which a lazy table needs"):
         mcp.rows.read.map(table)
 
@@ -396,14 +502,24 @@ def test_a_bag_stays_lazy(mcp: Mcp, record: Path, client: Client) -> None:
     ]
 
 
+def test_an_error_in_a_bag_is_the_text_that_a_map_shows(mcp: Mcp, client: Client) -> None:
+    found = mcp.rows.read.map(dask.bag.from_sequence([{"kee": "a"}], npartitions=1)).compute(scheduler=client)
+    assert str(found[0]["error"]).startswith("ArgumentError: ")
+
+
 def test_what_may_change_something_or_needs_consent_is_not_called_lazily(mcp: Mcp, client: Client) -> None:
     table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a"]}), npartitions=1)
     with pytest.raises(ArgumentError) as caught:
         mcp.rows.write.map(table)
     assert caught.value.message == "may change something, and Dask may compute a partition more than once"
     assert caught.value.hint == "mcp.rows.write.map(rows.compute(), executor=client)"
-    with pytest.raises(ArgumentError, match="a lazy collection cannot have a rate"):
-        mcp.rows.read.map(table, rate="1/s")
+    for options, words in (
+        ({"rate": "1/s"}, "a rate"),
+        ({"to": "out.jsonl"}, "a file"),
+        ({"on_progress": print}, "a function for its progress"),
+    ):
+        with pytest.raises(ArgumentError, match=f"a lazy collection cannot have {words}"):
+            mcp.rows.read.map(table, **options)
     mcp.policy.ask("rows.read")
     with pytest.raises(PolicyError, match="cannot be asked when Dask computes"):
         mcp.rows.read.map(table, meta={"length": "int64"})

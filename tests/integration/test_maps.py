@@ -583,6 +583,10 @@ def test_a_line_maps_a_table_and_tab_knows_its_arguments(kernel: Kernel) -> None
     assert "demo.echo: 2 rows: 2 succeeded" in (kernel.run("%mcp map demo.echo df").text or "")
     kernel.run("%mcp map demo.echo df text=word --out out")
     assert kernel.value("list(out.df['result'])") == ["a", "b"]
+    error = kernel.run("%mcp map demo.echo df text=wrd").error
+    message = "the table has no column 'wrd': write text=word for the column, or text='wrd' for the text"
+    assert message in str(error)
+    assert '{"text":"wrd"}' in (kernel.run("%mcp map demo.echo df[:1] text='wrd' --plan").text or "")
     assert '{"text":"word"}' in (kernel.run("%mcp map demo.echo df[:1] text='word' --plan").text or "")
     kernel.run("import pyarrow as pa\ntable = pa.table({'word': ['a'], 'n': [1]})")
     kernel.run("%mcp map demo.echo table text=word --out out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,8 @@ def _map(request: MagicRequest) -> Any:
         %mcp map geo.lookup df --cache 7d                         results of the last 7 days are used again
         %mcp map geo.lookup df --plan                             shows the calls, and sends none
 
-    An unquoted value that is the name of a column means that column; a quoted one is text. mcp.maps[-1] is the latest
+    An unquoted value that is the name of a column means that column, and one that nearly is its name is refused; a
+    quoted one is text. mcp.maps[-1] is the latest
     map, which may be interrupted: .df, .errors, .retry(), .resume().
     """
     parsed = request.parsed
@@ -163,6 +165,11 @@ def _map(request: MagicRequest) -> Any:
     twice = next((word for word in (*columns, *others) if [each.key for each in rest].count(word.key) > 1), None)
     if twice is not None:
         raise LineError(f"{twice.key} is given twice", twice.start)
+    for word in others:
+        near = get_close_matches(word.value, available, 1) if word.key and not word.quoted else []
+        if near:
+            message = f"the table has no column {word.value!r}: write {word.key}={near[0]} for the column, or "
+            raise LineError(f"{message}{word.key}={word.value!r} for the text", word.start)
     constants = parse_arguments(others, request.namespaces, factory_of(request.mcp).schema_of(tool))
     options: dict[str, Any] = {"columns": named or None, "constants": constants, "rate": parsed.text("--rate")}
     for option in ("concurrency", "retries"):
