@@ -243,12 +243,7 @@ def _with_results(
             if allowed and value is not None and (is_bool or not isinstance(value, allowed)):
                 errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} does not match its schema"
                 values[row] = None
-            elif (
-                value is not None
-                and column.dtype != "object"
-                and not allowed
-                and not _fits(pandas, value, column.dtype)
-            ):
+            elif value is not None and not allowed and not _fits(pandas, value, column.dtype):
                 errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} is not of type {column.dtype}"
                 values[row] = None
         frame[column.name] = pandas.Series(values, index=frame.index, dtype=column.dtype)
@@ -259,10 +254,9 @@ def _with_results(
 
 def _fits(pandas: Any, value: Any, dtype: str) -> bool:
     try:
-        pandas.Series([value], dtype=dtype)
+        return dtype == "object" or pandas.Series([value], dtype=dtype) is not None
     except (TypeError, ValueError, OverflowError):
         return False
-    return True
 
 
 def _value(data: Any, path: tuple[str, ...]) -> Any:
