@@ -40,6 +40,8 @@ _END_TIMEOUT: Final = 5.0
 """Seconds that `retry` and `resume` wait for the calls of an interrupted run to end."""
 
 
+_CANCEL_TIMEOUT: Final = 0.2
+"""Seconds for which an interrupt waits for the last outcomes, which its message counts."""
 _SAME: Final = object()
 """The executor that a map has had before."""
 
@@ -234,6 +236,7 @@ class MapResult(TableView):
         try:
             self._host.loop.run(self._call(jobs, partial(waiter.put, self._show)), waiter)
         except KeyboardInterrupt as error:
+            self._is_idle.wait(_CANCEL_TIMEOUT)
             self._render_interrupt(error)
             raise
         finally:
@@ -311,9 +314,14 @@ class MapResult(TableView):
             self._shown.show_end()
 
     def _render_interrupt(self, error: BaseException) -> None:
-        done = len(self) - self._counts["not called"]
+        unknown = self._counts["unknown"]
+        done = len(self) - self._counts["not called"] - unknown
         message = f"{self._request.name}.map was interrupted: {done:,} of {counted(len(self), 'row')} are done"
-        render_briefly(error, message, "mcp.maps[-1] has their results; mcp.maps[-1].resume() continues")
+        if unknown:
+            message += f", and {unknown:,} may have been executed (unknown)"
+        maps = [*self._request.target.maps]
+        name = f"mcp.maps[{next((at for at in range(-1, -len(maps) - 1, -1) if maps[at] is self), -1)}]"
+        render_briefly(error, message, f"{name} has their results; {name}.resume() continues")
 
 
 class RunningMap:

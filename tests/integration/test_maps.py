@@ -457,13 +457,30 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(mcp: Mcp, record: Pa
 
 def test_an_interrupted_write_is_unknown_and_not_called_again(mcp: Mcp, record: Path) -> None:
     interrupt_after(3, record)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         mcp.rows.write.map([str(one) for one in range(10)], seconds=0.2)
     left = mcp.maps[-1]
+    message = "mcp.rows.write.map was interrupted: 2 of 10 rows are done, and 1 may have been executed (unknown)"
+    assert caught.value._render_traceback_()[0] == f"KeyboardInterrupt: {message}"  # type: ignore[attr-defined]
     left.resume()
     assert left.summary["unknown"] == 1
     assert left.summary["succeeded"] == 9
     assert set(calls(record).values()) == {1}
+
+
+def test_the_message_of_an_interrupt_names_the_map_that_was_interrupted(mcp: Mcp, record: Path) -> None:
+    async def main() -> None:
+        first = asyncio.ensure_future(mcp.rows.read.map.aio(["a"] * 9, seconds=0.5))
+        while not calls(record):
+            await asyncio.sleep(0.01)
+        await mcp.rows.read.map.aio(["b"])
+        first.cancel()
+        await first
+
+    with pytest.raises(asyncio.CancelledError) as caught:
+        asyncio.run(main())
+    hint = "mcp.maps[-2] has their results; mcp.maps[-2].resume() continues"
+    assert hint in caught.value._render_traceback_()[1]  # type: ignore[attr-defined]
 
 
 def test_a_map_is_one_running_call_that_can_be_cancelled(mcp: Mcp, record: Path) -> None:
