@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import AsyncIterable, Iterable, Mapping, Sized
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -80,7 +79,8 @@ class Rows(Struct):
             return replace(self, frame=self.frame.clone())
         if isinstance(self.values, AsyncIterable):
             return self
-        return replace(self, values=[copy(row) if isinstance(row, dict) else row for row in self.values])
+        rows = [dict(cast("dict[Any, Any]", row)) if isinstance(row, dict) else row for row in self.values]
+        return replace(self, values=rows)
 
     def input_columns(self) -> dict[str, list[Any]]:
         """The columns of rows that are kept and not a table: the members of mappings; `row` for other rows."""
