@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import AsyncIterable, Iterable, Mapping, Sized
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -22,7 +22,7 @@ from ipymcp.protocol import types
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable
 
     from ipymcp.schema.tool_schema import ToolSchema
 
@@ -79,8 +79,7 @@ class Rows(Struct):
             return replace(self, frame=self.frame.clone())
         if isinstance(self.values, AsyncIterable):
             return self
-        rows = [dict(cast("dict[Any, Any]", row)) if isinstance(row, dict) else row for row in self.values]
-        return replace(self, values=rows)
+        return replace(self, values=[_kept_row(row) for row in self.values])
 
     def input_columns(self) -> dict[str, list[Any]]:
         """The columns of rows that are kept and not a table: the members of mappings; `row` for other rows."""
@@ -108,6 +107,12 @@ class Rows(Struct):
 async def _apairs(rows: AsyncIterable[Any]) -> AsyncIterator[tuple[Any, Any]]:
     async for row in rows:
         yield row, row
+
+
+def _kept_row(row: Any) -> Any:
+    if type(row) is dict:
+        return dict(cast("dict[Any, Any]", row))
+    return row
 
 
 def read_rows(
@@ -144,8 +149,12 @@ def read_rows(
         if isinstance(source, Mapping):
             hint = "a dict of columns: pandas.DataFrame({…}); one row: [{…}]"
         raise _error(schema, f"expected a table or a list of rows, got {shown(cast('object', source))}", hint)
-    rows = cast("Iterable[Any]", source)
-    return Rows(_row_binder(schema, constants), rows, count=len(rows) if isinstance(rows, Sized) else None)
+    rows, count = cast("Iterable[Any]", source), len(source) if isinstance(source, Sized) else None
+    if isinstance(source, Iterator):
+        rows = iter(_Unfolded(rows))
+    elif isinstance(source, Sequence) and source and _is_part(cast("Sequence[object]", source)[0]):
+        rows, count = _Unfolded(rows), None
+    return Rows(_row_binder(schema, constants), rows, count=count)
 
 
 def _check_names(schema: ToolSchema, names: Iterable[str]) -> None:
@@ -350,11 +359,39 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in _MISSING_KINDS
 
 
+# -- parts of tables ------------------------------------------------------------------------------------------------
+
+
+class _PartRow(dict[str, Any]):
+    """A row of a part of a table; columns that are no arguments are not sent."""
+
+
+class _Unfolded:
+    """The rows of an iterable, with the rows of each table in the place of the table, such as a batch or a chunk."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in self._rows:
+            if not _is_part(row):
+                yield row
+            elif (table := _table(row)) is not None:
+                yield from map(_PartRow, table[0].iter_rows(named=True))
+            else:
+                yield from map(_PartRow, row.to_pylist())  # a record batch
+
+
+def _is_part(row: object) -> bool:
+    return hasattr(row, "__arrow_c_stream__") and hasattr(row, "columns")
+
+
 # -- other rows -------------------------------------------------------------------------------------------------------
 
 
 def _row_binder(schema: ToolSchema, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
     required = {name for each in schema.parameters if each.required for name in (each.name, each.alias)}
+    known = {name for each in schema.parameters for name in (each.name, each.alias)}
     free = [each for each in schema.parameters if not {each.name, each.alias} & constants.keys()]
     places = [each.name for each in free if each.required] or [each.name for each in free[:1]]
 
@@ -362,6 +399,8 @@ def _row_binder(schema: ToolSchema, constants: Mapping[str, Any]) -> Callable[[A
         if isinstance(row, Mapping):
             cells = cast("Mapping[str, Any]", row).items()
             given = {name: value for name, value in cells if name in required or not is_missing(value)}
+            if isinstance(row, _PartRow):
+                given = {name: value for name, value in given.items() if name in known and name not in constants}
             return types.encode(schema.check({**constants, **given}))
         values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
         if len(values) > len(places):

@@ -122,6 +122,25 @@ def test_arrow_data_of_any_kind_is_a_table(mcp: Mcp, kind: str) -> None:
     assert [row["other"] for row, _ in streamed] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        lambda table: table.to_batches(max_chunksize=2),
+        lambda table: iter(table.to_batches(max_chunksize=2)),
+        lambda table: (part for part in (table[:2].to_pandas(), table[2:].to_pandas())),
+        lambda table: pl.DataFrame(table).iter_slices(2),
+    ],
+    ids=["batches", "iterator", "pandas chunks", "polars slices"],
+)
+def test_parts_of_a_table_are_its_rows(mcp: Mcp, parts: Callable[[pa.Table], Any]) -> None:
+    table = pa.table({"key": ["ab", "c", "def"], "other": [1, 2, 3]})
+    found = mcp.rows.read.map(parts(table)).df
+    assert list(found.columns) == ["key", "other", "length", "name.upper", "times", "error"]
+    assert found["length"].tolist() == [2, 1, 3]
+    streamed = mcp.rows.read.map.stream(parts(table), times=5)
+    assert [(row["other"], result.data["times"]) for row, result in streamed] == [(1, 5), (2, 5), (3, 5)]
+
+
 def test_a_relation_comes_back_on_its_own_connection(mcp: Mcp) -> None:
     with duckdb.connect() as connection:
         connection.sql("create table cities as select 'ab' as key, 5 as other")
