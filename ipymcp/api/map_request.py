@@ -88,7 +88,7 @@ class MapRequest:
         settings: Concurrency, rate, retries and when to stop.
         source: The rows.
         on_progress: Called with the progress of the map.
-        executor: The executor whose workers make the calls; None for this process.
+        executor: The executor whose workers make the calls; None for this process. `cluster_run` must then be set.
     """
 
     def __init__(
@@ -111,27 +111,14 @@ class MapRequest:
         known = hints(target.entry, target.session.rights)
         self.is_read_only = known.get("readOnlyHint") is True
         self.is_repeatable = self.is_read_only or known.get("idempotentHint") is True
-        self._cluster_run: Callable[..., MapRun] | None = None
+        self.executor = executor
+        self.cluster_run: Callable[..., MapRun] | None = None
         """Makes a run on the executor; None for runs in this process."""
-        self.use_executor(executor)
 
     @property
     def name(self) -> str:
         """The Python expression for the tool."""
         return self.target.name
-
-    def use_executor(self, executor: object) -> None:
-        """Have the workers of an executor make the calls of the next run; None for this process.
-
-        Raises:
-            ArgumentError: The object is not a supported executor.
-            McpError: The tool cannot be sent to other processes.
-        """
-        self._cluster_run = None
-        if executor is not None:
-            from ipymcp.api.map_cluster import cluster_run
-
-            self._cluster_run = cluster_run(self, executor)
 
     def bind_rows(self) -> tuple[list[Job], list[RowProblem], int]:
         """Bind all rows to arguments. Rows with the same arguments share one call if the tool is read-only.
@@ -243,8 +230,8 @@ class MapRequest:
                 cache.keep(job.arguments, outcome.result.json_bytes)
             ended(job, outcome)
 
-        if self._cluster_run is not None:
-            return self._cluster_run(options, kept)
+        if self.cluster_run is not None:
+            return self.cluster_run(options, kept)
         make = partial(new_call, target.host, target.session, target.entry, options)
         return MapRun(target.session, make, self.settings, kept, is_repeatable=self.is_repeatable)
 

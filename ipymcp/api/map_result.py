@@ -227,7 +227,7 @@ class MapResult(TableView):
     def _again(self, state: RowState, executor: object) -> MapResult:
         self._is_idle.wait(_END_TIMEOUT)
         if executor is not _SAME:
-            self._request.use_executor(executor)
+            use_executor(self._request, executor)
         return self._run_here([job for job in self._jobs if self._outcomes[job.rows[0]].state == state])
 
     def _run_here(self, jobs: Sequence[Job]) -> MapResult:
@@ -445,6 +445,20 @@ class RunningMap:
 
     def __repr__(self) -> str:
         return one_line(f"<map {self.number} of {self.session.name}.{self.tool}, running>")
+
+
+def use_executor(request: MapRequest, executor: object) -> None:
+    """Have the workers of an executor make the calls of a map; None for this process.
+
+    Raises:
+        ArgumentError: The object is not a supported executor.
+        McpError: The tool cannot be sent to other processes.
+    """
+    request.executor, request.cluster_run = executor, None
+    if executor is not None:
+        from ipymcp.api.map_cluster import cluster_run
+
+        request.cluster_run = cluster_run(request, executor)
 
 
 def stop_error(reason: str) -> type[CallError]:

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.map_request import MapPlan, map_request
-from ipymcp.api.map_result import MapResult
+from ipymcp.api.map_result import MapResult, use_executor
 from ipymcp.api.map_stream import MapStream, write_map
 from ipymcp.argument_checks import checked
 from ipymcp.errors import ArgumentError
@@ -129,4 +129,6 @@ class ToolMap:
 
 
 def _request(target: MapTarget, rows: object, options: Mapping[str, Any]) -> MapRequest:
-    return map_request(target, rows, **options)
+    request = map_request(target, rows, **options)
+    use_executor(request, request.executor)
+    return request
