@@ -288,7 +288,7 @@ def test_a_full_disk_keeps_what_was_written(mcp: Mcp, tmp_path: Path, monkeypatc
         mcp.rows.read.map([str(one) for one in range(4_000)], to=tmp_path / "out.jsonl")
     rows = len(pl.read_ndjson(tmp_path / "out.jsonl"))
     assert str(caught.value.hint).endswith(f"has the first {rows:,} rows")
-    assert rows >= 1_000
+    assert rows >= 700  # 1,700 fit, and a batch has at most 1,000
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".PARQUET"])
