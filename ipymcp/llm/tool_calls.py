@@ -12,7 +12,16 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
+from ipymcp.errors import (
+    ArgumentError,
+    CallCancelled,
+    CallTimeout,
+    McpError,
+    PolicyError,
+    ServerError,
+    ToolError,
+    UnknownName,
+)
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.prompt_values import ValueDescription
@@ -268,6 +277,8 @@ class ToolCallRunner:
             caller="model", turn=origin.turn, model=origin.model, conversation=self.conversation, card=card
         )
         await tool.consent(bound, options)
+        if card is not None and not card.begin():
+            raise CallCancelled("the answer was stopped")
         actor = Actor("user", self.conversation, origin.turn, origin.model)
         try:
             value = await self._host.client_handlers.run(_bound_function(tool.function, bound, actor), None)
