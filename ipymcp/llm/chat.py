@@ -662,7 +662,8 @@ class _Calls:
         self._by_id[request.id] = call
         try:
             outcome = await self._runner.run(request, card)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # of the whole answer: a call that waits for this one is not made
+            self._is_over = True
             call.is_cancelled = True
             card.finish("cancelled", None, is_error=True)
             raise

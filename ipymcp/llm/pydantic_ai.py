@@ -198,9 +198,11 @@ class PydanticBackend:
         with self._ai.capture_run_messages() as messages:
 
             def new() -> list[Any]:
-                """The messages of this answer; the library's list lacks a response that was refused."""
-                added = messages[len(earlier) :]
-                return [*added, *(one for one in received if all(one.parts is not each.parts for each in added))]
+                """The messages of this answer: with a response that was refused, without one that never came."""
+                known = {id(one.parts) for one in received}
+                added = [one for one in messages[len(earlier) :] if one.parts or id(one.parts) in known]
+                present = {id(one.parts) for one in added}
+                return [*added, *(one for one in received if id(one.parts) not in present)]
 
             def spent() -> Usage:
                 return question.spent + self._usage_of(new(), question)

@@ -637,7 +637,7 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
             "McpError: this model needs the variable DEEPSEEK_API_KEY",
             "%env DEEPSEEK_API_KEY=",
         ),
-        ("%mcp ask", "UsageError: the question is missing: write it after it", ""),
+        ("%mcp ask", "UsageError: the question is missing: write it after %mcp ask", ""),
         ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean '--model'?", ""),
     ],
 )
