@@ -129,7 +129,7 @@ _notebook: Mcp | None = globals().get("_notebook")
 
 
 def host() -> Mcp:
-    """The host of this notebook, which is this process's: the same object every time, made at the first."""
+    """The host of this notebook and process, created at the first call; later calls return the same object."""
     global _notebook
     with _lock:
         if _notebook is None:
@@ -137,12 +137,12 @@ def host() -> Mcp:
             from ipymcp.config.paths import notebook_file
             from ipymcp.runtime.host import Host
 
-            _notebook = Mcp(Host(notebook=notebook_file(_told_by_front_end())))
+            _notebook = Mcp(Host(notebook=notebook_file(_path_from_front_end())))
         return _notebook
 
 
-def _told_by_front_end() -> str | None:
-    """The notebook's path, where VS Code has put it into the notebook's names."""
+def _path_from_front_end() -> str | None:
+    """The notebook's path, which VS Code sets as a variable of the notebook; None in other front ends."""
     module: Any = sys.modules.get("IPython.core.getipython")
     shell = module.get_ipython() if module is not None else None
     path = shell.user_ns.get("__vsc_ipynb_file__") if shell is not None else None
@@ -150,14 +150,14 @@ def _told_by_front_end() -> str | None:
 
 
 def load_ipython_extension(ip: Any) -> None:
-    """`%load_ext ipymcp`."""
+    """`%load_ext ipymcp`: add the magics and the name `mcp`."""
     from ipymcp.notebook.extension import load
 
     load(ip)
 
 
 def unload_ipython_extension(ip: Any) -> None:
-    """`%unload_ext ipymcp`: the magics and the name go, the servers are stopped."""
+    """`%unload_ext ipymcp`: remove the magics and the name `mcp`, and stop the servers."""
     from ipymcp.notebook.extension import unload
 
     unload(ip)

@@ -59,7 +59,7 @@ class Kind(Struct, frozen=True):
 
 
 def _is_text(value: object) -> bool:
-    """Tell whether a value is a string without lone surrogates."""
+    """Return whether a value is a string without lone surrogates."""
     if not isinstance(value, str):
         return False
     try:
@@ -107,7 +107,7 @@ def _is_path(value: object) -> bool:
 
 
 def _is_texts(value: object) -> bool:
-    """Tell whether a value is a collection of strings that can be read repeatedly, unlike an iterator."""
+    """Return whether a value is a collection of strings that can be read repeatedly, unlike an iterator."""
     return isinstance(value, list | tuple | set | frozenset) and all(map(_is_text, cast("list[object]", value)))
 
 
@@ -140,18 +140,18 @@ def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Ca
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             signature = _signature(function)
             own = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
-            word = called or own
+            shown_name = called or own
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise _signature_error(word, signature, error) from None
+                raise _signature_error(shown_name, signature, error) from None
             for name, value in given.items():
                 kind = kinds.get(name)
                 if kind is None:
                     continue
                 each = value if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL else (value,)
                 for one in each:
-                    kind.check(f"{word}()", name, one, _usage(word, signature))
+                    kind.check(f"{shown_name}()", name, one, _usage(shown_name, signature))
             return function(*args, **kwargs)
 
         return call

@@ -17,7 +17,7 @@
     └── CallError                        this call failed; the server continues
         ├── ArgumentError                the arguments are invalid (also a TypeError and a ValueError)
         ├── ToolError                    the tool returned an error; .result holds the result
-        ├── RpcError                     the server refused the request; .code and .data say why
+        ├── RpcError                     the server refused the request; see .code and .data
         ├── HttpError                    an HTTP error; see .status, .retry_after and .body
         ├── CallTimeout                  no response in time (also a TimeoutError)
         ├── CallCancelled                cancelled by %mcp cancel or Call.cancel()
@@ -61,10 +61,10 @@ class McpError(Exception):
     """Base class of all errors of ipymcp.
 
     Args:
-        message: One line that says what happened.
+        message: The problem, in one line.
         server: Name of the server in this notebook.
         tool: Name of the tool on the server.
-        hint: One line that says what to do.
+        hint: Advice for the user, in one line.
     """
 
     full_tracebacks: ClassVar[bool] = False
@@ -106,7 +106,7 @@ class McpError(Exception):
 
     @__notes__.setter
     def __notes__(self, notes: list[str]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        # Libraries that pickle tracebacks set it, as Dask's does.
+        # Libraries that pickle tracebacks set the notes, for example Dask.
         self._notes = notes[1:] if self.hint and notes[:1] == [self.hint] else [*notes]
 
     def add_note(self, note: str) -> None:
@@ -139,8 +139,8 @@ def render_briefly(error: BaseException, message: str, hint: str | None = None) 
 
     Args:
         error: A `KeyboardInterrupt` or `CancelledError` that is about to reach the user.
-        message: One line that says what happened.
-        hint: One line that says what to do.
+        message: The problem, in one line.
+        hint: Advice for the user, in one line.
     """
     error._render_traceback_ = partial(_brief_lines, error, message, hint)  # type: ignore[attr-defined]
 
@@ -155,10 +155,10 @@ def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[s
         return _full_traceback(error)
     line = getattr(error, "line", None) or _user_line(error.__traceback__)
     frames = _frames(error.__traceback__)
-    called_by_us = [frame for frame in frames[_first_own_frame(frames) :] if _is_user_code(frame)]
-    if called_by_us:
-        message, hint = f"interrupted in {_function_name(called_by_us[-1])}", None
-        line = " · ".join(part for part in (line, _location(called_by_us[-1])) if part)
+    callbacks = [frame for frame in frames[_first_own_frame(frames) :] if _is_user_code(frame)]
+    if callbacks:
+        message, hint = f"interrupted in {_function_name(callbacks[-1])}", None
+        line = " · ".join(part for part in (line, _location(callbacks[-1])) if part)
     return _two_lines(f"{type(error).__name__}: {one_line(message)}", hint, line)
 
 
@@ -225,7 +225,7 @@ def _frames(traceback: TracebackType | None) -> list[_Frame]:
 
 
 def _first_own_frame(frames: list[_Frame]) -> int:
-    return next((place for place, frame in enumerate(frames) if _is_own(frame)), len(frames))
+    return next((index for index, frame in enumerate(frames) if _is_own(frame)), len(frames))
 
 
 def _is_own(frame: _Frame) -> bool:
@@ -237,7 +237,7 @@ def _is_cell(filename: str) -> bool:
 
 
 def _is_user_code(frame: _Frame) -> bool:
-    """Tell whether a frame is in a cell or a user module, not in a library."""
+    """Return whether a frame is in a cell or a user module, not in a library."""
     if _is_cell(frame.filename):
         return True
     if not os.path.isabs(frame.filename):  # generated, or compiled by Cython

@@ -1,8 +1,8 @@
 """File writing: the only module of ipymcp that creates or replaces files.
 
-In a cloned project a file may be a link to any of the user's files, so links are refused. Links above the file are
-followed: the user or ipymcp named those folders. A file is replaced atomically, by a temporary file in the same folder,
-so that neither a reader nor a crash leaves half of it.
+In a cloned project a file may be a link to any of the user's files, so links are refused. Links in the path of the
+folder are followed, because the user or ipymcp named that folder. A file is replaced atomically, by a temporary file in
+the same folder, so that no reader sees a part of the content, and a crash leaves none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write_file(path: Path, data: bytes | str, mode: int | None = None, *, durabl
         durable: Wait until the content is on disk, to survive a power cut.
 
     Raises:
-        OSError: It cannot be written, or is a link or not a regular file; `strerror` says which.
+        OSError: It cannot be written, or is a link or not a regular file; `strerror` has the reason.
     """
     before = _mode(path)
     mode = mode if before is None else before & ~_OTHERS_WRITE
@@ -55,10 +55,10 @@ def write_file(path: Path, data: bytes | str, mode: int | None = None, *, durabl
 
 
 def make_new_folder(path: str | Path) -> bool:
-    """Make a folder; False if there is one already.
+    """Create a folder; False if it exists already.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     try:
         os.mkdir(path)
@@ -69,7 +69,7 @@ def make_new_folder(path: str | Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """Write a file bit by bit. It takes the place of `path` at the end, unless the block raises.
+    """Context manager for writing a file in several steps. It replaces `path` at the end, unless the block raises.
 
     Raises:
         OSError: As for `write_file`.
@@ -154,9 +154,9 @@ def make_folder(path: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Create a folder for the user alone; others lose access to an existing one.
+    """Create a folder for the user alone; an existing folder becomes inaccessible to other users.
 
-    Shared folders such as `/tmp` (with a sticky bit), and those of other users, are left as they are.
+    Shared folders such as `/tmp` (with a sticky bit) and folders of other users are not changed.
 
     Raises:
         OSError: It cannot be created.
@@ -196,14 +196,14 @@ def foreign(path: Path) -> bool:
 
 
 def write_hint(error: OSError) -> str:
-    """Give the hint for a file that could not be written."""
+    """Return the hint for a file that could not be written."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return "name a file in a folder that exists"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "free some space, or name a file elsewhere"
     if error.errno in (errno.EINVAL, errno.EISDIR):
         return "give it another name"
-    return "remove it, or change what it leads to" if error.errno == errno.ELOOP else "check the folder's permissions"
+    return "remove the link, or name its target" if error.errno == errno.ELOOP else "check the folder's permissions"
 
 
 def _mode(path: Path) -> int | None:

@@ -27,24 +27,26 @@ def install() -> None:
 
 
 def is_installed(name: str) -> bool:
-    """Tell whether ipymcp can import an optional module."""
+    """Return whether ipymcp can import an optional module."""
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # it is in the working folder alone
+    except ModuleNotFoundError:  # it exists only in the working folder
         return False
 
 
 class _Guard:
     """Finds top-level modules for ipymcp and the libraries it calls, in `sys.path` without the working folder.
 
-    Imports by the user's own code are not affected, even where ipymcp calls it, as in a handler.
+    Imports by the user's own code are not affected, not even if ipymcp calls that code, such as a handler.
     """
 
     def __init__(self) -> None:
         self._last: tuple[str, list[str]] | None = None
-        """The working folder and `sys.path` that the other two were made from."""
+        """The working folder and `sys.path` from which the next two were computed."""
         self._here = ""
+        """The working folder, with links resolved."""
         self._safe: list[str] = []
+        """`sys.path` without the working folder."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find the module's spec, or return None to leave the import to the next finders.
@@ -56,7 +58,7 @@ class _Guard:
             return None
         try:
             folder = os.getcwd()
-        except OSError:  # the folder is gone
+        except OSError:  # the folder was deleted
             return None
         if self._last != (folder, sys.path):
             self._last, self._here = (folder, list(sys.path)), os.path.realpath(folder)
@@ -74,7 +76,7 @@ class _Guard:
 
 
 def _is_for_ipymcp(here: str) -> bool:
-    """Tell whether ipymcp, or a library it called, runs the import, and not the user's code."""
+    """Return whether ipymcp, or a library that it has called, runs the import, and not the user's code."""
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - inspect.currentframe is the same, slower to import
     while frame is not None:
         names = frame.f_globals
@@ -90,7 +92,10 @@ def _is_for_ipymcp(here: str) -> bool:
 
 @lru_cache(1000)
 def _folder(name: str, file: str) -> str | None:
-    """Find the entry of `sys.path` that a loaded module came from. Kept: each import asks for every caller above it."""
+    """Find the entry of `sys.path` that a loaded module came from.
+
+    The result is cached, because every import asks for all modules on the call stack.
+    """
     levels = name.count(".") + (os.path.basename(file) == "__init__.py")
     for _ in range(levels + 1):
         file = os.path.dirname(file)

@@ -1,8 +1,8 @@
 """Secret masking for all text that ipymcp writes: logs, errors, tracebacks, displays, databases.
 
-Every secret is added to one list for the process, because errors and tables do not know where their text comes from.
-All text passes `mask`. A tool's result in Python is never altered. Secrets of fewer than 8 characters are not masked
-(they would match everywhere), nor are encodings that `_forms` does not know.
+All secrets are in one list for the process, because errors and tables do not know where their text comes from. All text
+passes `mask`. A tool's result in Python is never altered. Secrets of fewer than 8 characters are not masked (they would
+match everywhere), nor are encodings that `_forms` does not produce.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LABEL: Final = "[secret]"
 MIN_LENGTH: Final = 8
 _MIN_PART = 4
-"""Minimum number of characters of a secret that are masked next to a `…`, where a text was cut."""
+"""Minimum number of characters of a secret that are masked next to a `…`, where a string was cut."""
 _MAX_CUTS = 20
 _PLAIN = re.compile(r"[A-Za-z0-9]*")
 _SECRET_NAME = re.compile(
@@ -31,7 +31,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def looks_secret(name: str) -> bool:
-    """Tell whether a variable, header or parameter of this name likely holds a secret."""
+    """Return whether a variable, header or parameter of this name likely contains a secret."""
     return _SECRET_NAME.search(_CAMEL.sub("_", name)) is not None
 
 
@@ -57,11 +57,11 @@ class Masks:
 
     @property
     def count(self) -> int:
-        """Number of secrets; text masked before must be masked again if it has grown."""
+        """Number of secrets; if it has grown, text that was masked before must be masked again."""
         return len(self._values)
 
     def __call__(self, text: str) -> str:
-        """Replace every secret in a text with a label, including parts cut off by a `…`."""
+        """Replace every secret in a string with a label, including parts cut off by a `…`."""
         if not self._forms or len(text) < _MIN_PART:
             return text
         for form in self._forms:
@@ -70,7 +70,7 @@ class Masks:
         return self._without_parts(text) if "…" in text else text
 
     def head(self, text: str, length: int) -> str:
-        """Mask a text, then cut it to a length."""
+        """Mask a string, then cut it to a length."""
         if not self._forms:
             return text[:length]
         return self(text[: length + self.longest])[:length]
@@ -92,7 +92,7 @@ class Masks:
             members: dict[Any, Any] = {}
             for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
                 name = self.json(key)
-                while name in members:  # names that look the same must not hide a member
+                while name in members:  # two names may be equal once they are masked
                     name = f"{name}'"
                 members[name] = self.json(item)
             return members
@@ -125,7 +125,7 @@ mask: Final = masks
 
 
 def _overlap(left: str, right: str) -> int:
-    """Count the characters at the end of one text that start the other."""
+    """Return the length of the longest end of one string that is the beginning of the other."""
     for size in range(min(len(left), len(right) - 1), _MIN_PART - 1, -1):
         if left.endswith(right[:size]):
             return size
@@ -181,7 +181,7 @@ def _with_lower_unicode(text: str) -> str:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """Iterate over the base64 characters that depend only on these bytes, at any offset in a longer text."""
+    """Iterate over the base64 characters that depend only on these bytes, at any offset in longer data."""
     import base64
 
     for offset in range(3):

@@ -1,8 +1,8 @@
 """Conversion of names between servers, users and models.
 
-A user types identifiers: `read-file` becomes `read_file`, `from` becomes `from_`, `élan` stays. Names that convert to
-the same identifier get a suffix in the server's order, and reserved names (`RESERVED_HOST`, `RESERVED_SERVER`) get an
-underscore.
+A user types identifiers: `read-file` becomes `read_file`, `from` becomes `from_`, `élan` is not changed. Names that
+convert to the same identifier get a suffix in the server's order, and reserved names (`RESERVED_HOST`,
+`RESERVED_SERVER`) get an underscore.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NO_IDENTIFIER = re.compile(r"[\x00-/:-@\[-^`{-\x7f]")  # in ASCII only
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
 _MAX_WORD = 200
-"""Longest word that is compared; a longer one is not a mistyped name, and comparing it is slow."""
+"""Maximum length of a word that is compared; a longer one is not a mistyped name, and comparing it is slow."""
 
 
 def identifier(name: str) -> str:

@@ -1,8 +1,8 @@
 """Safe text output: everything that ipymcp prints, raises, completes or shows passes through one of these functions.
 
 Untrusted text (from servers, config files, web pages, models) is shown with its control characters visible: no terminal
-escape runs, no bidirectional mark reorders a line, no line break imitates a line of ipymcp, and no lone surrogate
-raises `UnicodeEncodeError`. Secrets are masked. A tool's result in Python is never altered.
+escape takes effect, no bidirectional mark reorders a line, no line break imitates a line of ipymcp, and no lone
+surrogate raises `UnicodeEncodeError`. Secrets are masked. A tool's result in Python is never altered.
 
 For Markdown see `ipymcp.results.markdown`.
 """
@@ -28,21 +28,21 @@ _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
 
 def visible(value: str) -> str:
-    r"""Show control, bidirectional and invisible characters of a text as `⟨U+202E⟩` or `␛`, and mask secrets.
+    r"""Show control, bidirectional and invisible characters of a string as `⟨U+202E⟩` or `␛`, and mask secrets.
 
-    Line ends become `\n`; tabs stay, and so do joiners where emoji and scripts need them.
+    Line ends become `\n`. Tabs are not changed, nor are joiners that emoji and scripts need.
     """
     return _shown(mask(value))
 
 
 def one_line(value: str) -> str:
-    """Make a text visible on one line: inner line breaks become `␊`, outer ones are removed."""
+    """Make a string visible on one line: inner line breaks become `␊`, outer ones are removed."""
     value = visible(value)
     return value.strip("\n").replace("\n", "\u240a") if "\n" in value else value
 
 
 def colored(value: str) -> str:
-    """Make text coloured by IPython visible: colour escapes stay, all others are shown."""
+    """Make text coloured by IPython visible, except for its colour escapes."""
     return "".join(part if index % 2 else visible(part) for index, part in enumerate(_COLOR.split(value)))
 
 
@@ -63,12 +63,12 @@ def stripped(value: str) -> str:
 
 
 def cut(value: str, length: int) -> str:
-    """Cut a text to at most `length` characters, the last of which is then a `…`. Mask secrets before."""
+    """Cut a string to at most `length` characters; a cut one ends with `…`. Secrets must be masked before."""
     return value if len(value) <= length else f"{value[: length - 1]}…"
 
 
 def shortened(value: str, length: int) -> str:
-    """Collapse a text to one line of at most `length` characters."""
+    """Collapse a string to one line of at most `length` characters."""
     return cut(" ".join(value.split()), length)
 
 
@@ -111,11 +111,11 @@ def _shown(value: str) -> str:
 
 
 def _drop(match: re.Match[str]) -> str:
-    return match[0] if _belongs(match) else ""
+    return match[0] if _is_needed(match) else ""
 
 
 def _show(match: re.Match[str]) -> str:
-    if _belongs(match):
+    if _is_needed(match):
         return match[0]
     code = ord(match[0])
     if code < 0x20:
@@ -123,13 +123,14 @@ def _show(match: re.Match[str]) -> str:
     return "\u2421" if code == 0x7F else f"\u27e8U+{code:04X}\u27e9"
 
 
-def _belongs(match: re.Match[str]) -> bool:
+def _is_needed(match: re.Match[str]) -> bool:
+    """Return whether a character is a joiner or selector that an emoji or a script needs.
+
+    Of two in a row, only a selector followed by a joiner is needed, as in some emoji.
+    """
     character, before = match[0], match.string[max(0, match.start() - 1) : match.start()]
-    return character in _JOINERS and _joins(character, before, match.string[match.end() : match.end() + 1])
-
-
-def _joins(character: str, before: str, after: str) -> bool:
-    """Tell whether a joiner or selector is needed. Of two in a row only selector and joiner stay, as in emoji."""
+    if character not in _JOINERS:
+        return False
     if before in _JOINERS:
         return bool(before) and before in "\ufe0e\ufe0f" and character == "\u200d"
-    return before > "\x7f" or after == "\u20e3"
+    return before > "\x7f" or match.string[match.end() : match.end() + 1] == "\u20e3"

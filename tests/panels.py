@@ -108,20 +108,20 @@ class DirectView(View):
         self._panel = panel
         self._view = panel.attach(self)
 
-    async def carry(self, line: bytes) -> None:
+    async def send_line(self, line: bytes) -> None:
         while not self.room.is_set():
             await asyncio.sleep(0.01)
         self.sizes.append(len(line))
         self.taken.put(json.loads(line))
 
-    def begins(self, hello: object) -> None: ...
+    def restart(self, hello: object) -> None: ...
 
-    def was_read(self, count: int) -> None: ...
+    def acknowledge(self, count: int) -> None: ...
 
-    def serves(self, *, blocked: bool, running: bool) -> bool:
+    def delivers_answers(self, *, blocked: bool, running: bool) -> bool:
         return not blocked
 
-    def left(self) -> None:
+    def detach(self) -> None:
         self.is_left = True
 
     def send(self, message: object) -> None:

@@ -215,7 +215,7 @@ class OpenApp:
                     raise RpcError("resources/read needs a 'uri'", code=_INVALID)
                 return types.loads(await self._session().resources.read(uri))
             case "resources/list":
-                catalog = await self._session().resources.look("resources")
+                catalog = await self._session().resources.refresh("resources")
                 return {"resources": [_resource(one) for one in catalog.resources.values()]}
             case "ui/update-model-context":
                 self._update(params)
@@ -462,7 +462,7 @@ class Apps:
         listed = b""
         if not has_own_meta(raw):
             try:
-                catalog = await session.resources.look("resources")
+                catalog = await session.resources.refresh("resources")
                 definition = catalog.resources.get(uri)
                 listed = bytes(definition.meta) if definition is not None else b""
             except McpError:

@@ -107,13 +107,13 @@ def not_running(session: ServerSession, *, anything: bool) -> str:
 
 async def _load(session: ServerSession, kinds: Sequence[Kind]) -> Catalog:
     await session.awake()
-    return await session.resources.look(*kinds)
+    return await session.resources.refresh(*kinds)
 
 
 async def _load_with_timeout(host: Host, session: ServerSession, kinds: Sequence[Kind]) -> None:
     async def listed() -> None:
         try:
-            await session.resources.look(*kinds)
+            await session.resources.refresh(*kinds)
         except McpError:
             return  # already in the log
 
@@ -124,7 +124,9 @@ async def _load_with_timeout(host: Host, session: ServerSession, kinds: Sequence
 async def _load_all(
     sessions: Sequence[ServerSession], kinds: Sequence[Kind]
 ) -> tuple[list[tuple[ServerSession, Catalog]], list[str]]:
-    outcomes = await asyncio.gather(*(session.resources.look(*kinds) for session in sessions), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(session.resources.refresh(*kinds) for session in sessions), return_exceptions=True
+    )
     catalogs: list[tuple[ServerSession, Catalog]] = []
     failures: list[str] = []
     for session, outcome in zip(sessions, outcomes, strict=True):

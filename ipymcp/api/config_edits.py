@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from ipymcp.api.load_request import TYPED_SCOPES, read_definitions
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.discovery import read_host
-from ipymcp.config.editing import changed, edit, editable, ours, project_file, put, standing
+from ipymcp.config.editing import changed, edit, editable, project_file, put, read_back, translated_entry
 from ipymcp.config.export import adopted, as_own, exported
 from ipymcp.config.hosts import HOSTS, IMPORTED
 from ipymcp.config.paths import own_files, user_file
@@ -290,7 +290,7 @@ def entry_in_file(name: str, host: Host, *, project: bool) -> ServerDefinition |
     if name not in document["mcpServers"]:
         return None
     try:
-        return standing(name, document, source)
+        return read_back(name, document, source)
     except ConfigError:
         return None
 
@@ -340,7 +340,7 @@ def written(name: str, host: Host) -> tuple[ServerDefinition, Source]:
     file, source = _holder(name, host, False)
     document = editable(file)[1]
     _entry(name, document["mcpServers"], file)
-    return standing(name, document, source), source
+    return read_back(name, document, source), source
 
 
 def editable_text(name: str, host: Host) -> str:
@@ -423,7 +423,7 @@ def copy(name: str, new: str, host: Host) -> Path:
     definition, source = written(name, host)
     grant = host.loop.run(host.guard.trust.grant(definition))
     copied = definition.replace(name=new, source=structs.replace(source, key="", names={}))
-    made = standing(new, {"mcpServers": {new: as_own(copied)}, "inputs": [*definition.inputs.values()]}, source)
+    made = read_back(new, {"mcpServers": {new: as_own(copied)}, "inputs": [*definition.inputs.values()]}, source)
     host.loop.run(save(made, grant, host, replaces=False))
     return Path(str(source.file))
 
@@ -441,8 +441,8 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         servers = document["mcpServers"]
         entry = _entry(name, servers, file)
         grant = _grant(name, document, source, host)  # before the change
-        servers[name] = changed(ours(entry, values, source), values)
-        updated.append((grant, standing(name, document, source)))
+        servers[name] = changed(translated_entry(entry, values, source), values)
+        updated.append((grant, read_back(name, document, source)))
 
     _edit(file, alter, host, source.scope == "project")
     for grant, definition in updated:
@@ -475,7 +475,7 @@ def remove(name: str, host: Host, *, project: bool) -> Removal:
         servers = document["mcpServers"]
         _entry(name, servers, file)
         with contextlib.suppress(ConfigError):
-            wanted.extend(wanted_secrets(standing(name, document, source)))
+            wanted.extend(wanted_secrets(read_back(name, document, source)))
         del servers[name]
 
     _edit(file, alter, host, source.scope == "project")
@@ -602,7 +602,7 @@ def _entry(name: str, servers: Mapping[str, Any], file: Path) -> Mapping[str, An
 def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -> Grant | None:
     """The user's permission for the current definition of a server; None if the definition cannot be read."""
     try:
-        definition = standing(name, document, source)
+        definition = read_back(name, document, source)
     except ConfigError:
         return None
     return host.loop.run(host.guard.trust.grant(definition))
@@ -611,5 +611,5 @@ def _grant(name: str, document: Mapping[str, Any], source: Source, host: Host) -
 def _edit(file: Path, alter: Callable[[dict[str, Any]], None], host: Host, project: bool) -> Path:
     refuse_models(_ACTION)
     edit(file, alter, private=not project)
-    host.discovery.wrote(file)
+    host.discovery.ignore_change(file)
     return file

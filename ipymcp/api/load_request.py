@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from ipymcp.argument_checks import shown
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.parsing import RawServer, definition_of, definitions, is_server, no_shape, shape_of
+from ipymcp.config.parsing import RawServer, definition_of, definitions, is_server, no_servers_error, recognise_format
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.transports.addresses import parse_address
@@ -71,9 +71,9 @@ def read_definitions(name: str | None, values: Mapping[str, Any], source: Source
         values: A definition, or a document of any host.
         source: The file to add to.
     """
-    if is_server(values) or shape_of(values, _PASTED) is None:
+    if is_server(values) or recognise_format(values, _PASTED) is None:
         if name is None and not is_server(values):
-            raise no_shape(values, _PASTED)
+            raise no_servers_error(values, _PASTED)
         if name is None:
             raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
         from ipymcp.config.editing import changed

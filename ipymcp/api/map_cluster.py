@@ -529,7 +529,7 @@ class ClusterRun(MapRun):
                 error = ConnectionLost(reason, server=entry.server, tool=entry.name)
                 outcome = RowOutcome("failed" if self._is_repeatable else "unknown", error=error)
             self._ended(job, outcome)
-            self._count(outcome)
+            self._stop_after_failures(outcome)
 
     def _record_report(self, report: ChunkReport, jobs: tuple[Job, ...]) -> None:
         """Record the calls and outcomes in the report of a chunk."""
@@ -548,7 +548,7 @@ class ClusterRun(MapRun):
             if error is not None and quotes_server(error):
                 self._receive(str(error).encode("utf-8", "replace"))
             self._ended(job, outcome)
-            self._count(outcome)
+            self._stop_after_failures(outcome)
         if report.failure is not None:
             self._fail(report.failure)
         elif report.stopped:

@@ -185,7 +185,7 @@ class MapResult(TableView):
                 failed.append(error)
                 running.cancel()
 
-        show_here = partial(self._host.loop.tell, here, show)
+        show_here = partial(self._host.loop.call_on, here, show)
         running = asyncio.ensure_future(self._host.loop.arun(self._call(self._jobs, show_here)))
         try:
             await running

@@ -85,7 +85,7 @@ class MapStream:
                     self._shown = window.shown
                 yield from window.ready()
                 while window.is_waiting:
-                    with loop.places.blocked(waiter):
+                    with loop.callers.blocked(waiter):
                         waiter.wait()
             window.check()
         finally:
@@ -96,7 +96,7 @@ class MapStream:
         woken = asyncio.Event()
         source: Any = self._request.source.pairs()
         rows: Any = aiter(source) if hasattr(source, "__aiter__") else iter(source)
-        window = _Window(self._request, lambda: loop.tell(here, woken.set))
+        window = _Window(self._request, lambda: loop.call_on(here, woken.set))
         try:
             while await window.arefill(rows):
                 if window.has_unsent:

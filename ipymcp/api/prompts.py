@@ -162,7 +162,7 @@ class Prompt(NotPicklable):
             error.hint = error.hint or f"%mcp prompts {quoted(self.server)}"
             raise
         result = PromptResult(bytes(raw), server=self.server, prompt=self.name)
-        self._host.guard.heard(result.source, bytes(raw))
+        self._host.guard.received_outside_call(result.source, bytes(raw))
         return result
 
     def __repr__(self) -> str:

@@ -138,7 +138,7 @@ class Resource(NotPicklable):
             _add_hint(error, self.uri, session)
             raise
         result = ResourceResult(bytes(raw), server=self._server, uri=self.uri)
-        self._host.guard.heard(result.source, bytes(raw))
+        self._host.guard.received_outside_call(result.source, bytes(raw))
         return result
 
     @sync_and_async

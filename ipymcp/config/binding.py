@@ -2,7 +2,7 @@
 
 The files are guessed from the definition: each word as a path and as shell code, relative to every folder that another
 word names; the settings files of project tools; and all programs and sources of a folder if a variable such as `PATH`
-names it, or if the words do not tell what runs and the project is small.
+names it, or if no word names what runs and the project is small.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 MAX_WORDS: Final = 2_000
-"""Words per definition."""
+"""Maximum number of words per definition."""
 MAX_STEPS: Final = 50_000
-"""Paths checked per definition."""
+"""Maximum number of paths checked per definition."""
 MAX_STARTS: Final = 32
-"""Folders that paths are relative to."""
+"""Maximum number of folders that paths are relative to."""
 MAX_MATCHES: Final = 500
-"""Files per glob."""
+"""Maximum number of files per glob."""
 MAX_SOURCES: Final = 300
-"""Programs and sources of a folder that is covered as a whole."""
+"""Maximum number of programs and sources in a folder that is covered as a whole."""
 MAX_SOURCE_BYTES: Final = 10_000_000
 _MAX_ENTRIES = 5_000
 _MAX_TEXT = 100_000
@@ -47,7 +47,7 @@ _MAX_PATH = 4_096
 _MAX_DEPTH = 5
 _CHUNK = 1 << 20
 
-_BETWEEN = re.compile(r"""[\s"'`=;|&()<>,]+|file:(?://)?""")
+_SEPARATORS = re.compile(r"""[\s"'`=;|&()<>,]+|file:(?://)?""")
 """Separators of words in an argument with options."""
 _WITHIN = re.compile(rf"[=,;{re.escape(os.pathsep)}]|file:(?://)?")
 """Separators of paths in a word."""
@@ -60,8 +60,8 @@ _SHELL_TOKEN = re.compile(
 )
 _SHELL_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?[-=+?]([^{}]*))?\})")
 _WORKING_FOLDER = re.compile(r"\$\(\s*pwd(\s+-[LP])?\s*\)|`\s*pwd(\s+-[LP])?\s*`")
-_NOT_UNDERSTOOD = re.compile(r"[`$]|\{.*[,.].*\}|(^|[\s;|&(])(eval|source|\.|exec|xargs|find|alias|trap)\s", re.DOTALL)
-"""Shell syntax that may run something that the words do not name."""
+_UNPARSED_SHELL = re.compile(r"[`$]|\{.*[,.].*\}|(^|[\s;|&(])(eval|source|\.|exec|xargs|find|alias|trap)\s", re.DOTALL)
+"""Shell syntax that may run programs that the words do not name."""
 _GLOB = re.compile(r"[*?]|\[.+\]")
 _ENTRIES = ("__main__.py", "__init__.py", "package.json", "index.js", "index.cjs", "index.mjs", "index.ts")
 """Files that an interpreter runs when given a folder."""
@@ -82,7 +82,8 @@ class Binding(Struct, frozen=True):
 
     files: tuple[Path, ...] = ()
     is_whole: bool = True
-    """Whether the files likely include all that runs; False if code may run others, or a limit was reached."""
+    """Whether the files likely include everything that runs; False if code may run other files, or a limit was reached.
+    """
 
 
 class Disk:
@@ -104,7 +105,7 @@ def binding(definition: ServerDefinition, disk: Disk | None = None) -> Binding:
 
 
 def shell_words(line: str) -> Iterator[str]:
-    """Yield the words of a line of shell code, unquoted, without operators; variables stay."""
+    """Yield the words of a line of shell code, unquoted and without operators; variables are not expanded."""
     word: list[str] = []
     for token in _SHELL_TOKEN.finditer(_WORKING_FOLDER.sub("$PWD", line)):
         kind, text = token.lastgroup, token[token.lastgroup or 0]
@@ -135,7 +136,7 @@ class _Search:
         self._roots = tuple(dict.fromkeys((disk.repository(folder), disk.repository(real))))
         self._found: dict[Path, None] = {}
         self._is_whole = True
-        self._looks = 0
+        self._steps = 0
         self._variables: dict[str, str] = {}
         texts = [definition.command or "", *definition.args, definition.env_file or "", *definition.env.values()]
         self._starts: dict[str, None] = dict.fromkeys(
@@ -145,7 +146,7 @@ class _Search:
         """Start folders that words name."""
         self._variables |= {name: _path(text, definition) for name, text in definition.env.items()}
         texts = [_path(text, definition) for text in texts]
-        texts += self._of_env_file()
+        texts += self._env_file_values()
         self._words = self._split(texts)
         self._names = [program_name(word) for word in self._words]
         self._programs = {name: program(name) for name in self._names}
@@ -161,20 +162,20 @@ class _Search:
             parts |= dict.fromkeys(one.settings)
             if one.folder:
                 parts |= dict.fromkeys(os.path.join(one.folder, word) for word in self._words)
-        self._look_for(parts)
+        self._find_all(parts)
         self._follow_packages()
-        self._bind_folders()
-        if self._is_open():
+        self._add_variable_folders()
+        if self._may_run_others():
             self._is_whole = False
-            self._bind_sources(self._roots[-1])
+            self._add_sources(self._roots[-1])
         elif self._needs_sources():
             for folder in [*self._named] or [next(iter(self._starts))]:
-                self._bind_sources(folder)
+                self._add_sources(folder)
         return Binding(tuple(self._found), self._is_whole)
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    def _of_env_file(self) -> list[str]:
+    def _env_file_values(self) -> list[str]:
         """Return the values in the definition's `env_file`, if that is a file of the project."""
         if self._definition.env_file is None:
             return []
@@ -199,22 +200,22 @@ class _Search:
             if len(words) >= MAX_WORDS or len(text) > _MAX_TEXT:
                 self._is_whole = False
                 break
-            words += self._of_text(text, 0)
+            words += self._words_of(text, 0)
         for word in words:
             assigned = _ASSIGNMENT.fullmatch(word)
             if assigned:
                 self._variables.setdefault(assigned[1], assigned[2])
         return words
 
-    def _of_text(self, text: str, depth: int) -> list[str]:
+    def _words_of(self, text: str, depth: int) -> list[str]:
         words = list(shell_words(text))
         if words == [text] or depth == _MAX_DEPTH:
             return [text]
-        return [text, *(inner for word in words for inner in self._of_text(word, depth + 1))]
+        return [text, *(inner for word in words for inner in self._words_of(word, depth + 1))]
 
     def _parts(self, word: str) -> Iterator[str]:
         """Yield the parts of a word that may be paths."""
-        pieces = {word: None, **dict.fromkeys(_WITHIN.split(word)), **dict.fromkeys(_BETWEEN.split(word))}
+        pieces = {word: None, **dict.fromkeys(_WITHIN.split(word)), **dict.fromkeys(_SEPARATORS.split(word))}
         for piece in pieces:
             for each in (piece, piece.lstrip("@<"), piece[2:] if re.match(r"-[A-Za-z][^-]", piece) else ""):
                 known = self._with_values(each)
@@ -222,7 +223,7 @@ class _Search:
                     yield os.path.expanduser(known)
 
     def _with_values(self, text: str) -> str:
-        """Replace known shell variables in a word; `$PWD` stands for every start folder."""
+        """Replace known shell variables in a word; `$PWD` becomes a relative path, tried in every start folder."""
 
         def value(match: re.Match[str]) -> str:
             name = match[1] or match[2]
@@ -240,33 +241,33 @@ class _Search:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def _look_for(self, parts: Iterable[str]) -> None:
+    def _find_all(self, parts: Iterable[str]) -> None:
         parts = list(parts)
         done: set[str] = set()
         while waiting := [start for start in self._starts if start not in done]:
             for start in waiting:
                 done.add(start)
                 for part in parts:
-                    self._looks += 1
-                    if self._looks > MAX_STEPS:
+                    self._steps += 1
+                    if self._steps > MAX_STEPS:
                         self._is_whole = False
                         return
-                    self._look(start, part)
+                    self._find(start, part)
 
-    def _look(self, start: str, part: str) -> None:
+    def _find(self, start: str, part: str) -> None:
         path = os.path.normpath(os.path.join(start, part))
         if _GLOB.search(part):
             pattern = os.path.join(glob.escape(start), part)
             matches = list(itertools.islice(glob.iglob(pattern, include_hidden=True), MAX_MATCHES + 1))
             self._is_whole &= len(matches) <= MAX_MATCHES
             for match in matches:
-                self._take(os.path.normpath(match))
-        self._take(path)
+                self._add(os.path.normpath(match))
+        self._add(path)
         if self._is_interpreted:
             for ending in _ENDINGS:
-                self._take(path + ending)
+                self._add(path + ending)
 
-    def _take(self, path: str) -> None:
+    def _add(self, path: str) -> None:
         """Add a file to the binding, or a folder to the start folders."""
         mode = self._disk.mode(path)
         if mode is None:
@@ -284,22 +285,22 @@ class _Search:
                 self._starts[path] = None
             if self._is_interpreted:
                 for entry in _ENTRIES:
-                    self._take(os.path.join(path, entry))
+                    self._add(os.path.join(path, entry))
 
     def _follow_packages(self) -> None:
         """Add the files that each `package.json` runs."""
         has_scripts = any(one.runs_scripts for one in self._programs.values())
         for package in [path for path in self._found if path.name == "package.json"]:
             folder = str(package.parent)
-            for text in _of_package(package, scripts=has_scripts):
+            for text in _package_texts(package, scripts=has_scripts):
                 for word in self._split([text]):
                     for part in self._parts(word):
                         for name in (part, *(part + ending for ending in _ENDINGS), os.path.join(part, "index.js")):
                             path = os.path.normpath(os.path.join(folder, name))
                             if os.path.isfile(path):
-                                self._take(path)
+                                self._add(path)
 
-    def _bind_folders(self) -> None:
+    def _add_variable_folders(self) -> None:
         """Add the sources of the folders that variables such as `PATH` name."""
         for name, value in self._variables.items():
             if not decides_code(name):
@@ -310,25 +311,25 @@ class _Search:
                 for start in [*self._starts]:
                     folder = os.path.normpath(os.path.join(start, os.path.expanduser(entry)))
                     if os.path.isdir(folder) and self._is_within(folder):
-                        self._bind_sources(folder)
+                        self._add_sources(folder)
 
-    def _bind_sources(self, folder: str) -> None:
+    def _add_sources(self, folder: str) -> None:
         """Add all programs and sources below a folder, unless there are too many."""
         found = self._disk.sources(folder)
         if found is None:
             self._is_whole = False
         else:
             for path in found:
-                self._take(path)
+                self._add(path)
 
-    def _is_open(self) -> bool:
-        """Whether code among the words may run something they do not name."""
+    def _may_run_others(self) -> bool:
+        """Whether the words contain code that may run files they do not name."""
         for place, name in enumerate(self._names):
             args = self._words[place + 1 : place + 50]
             if evaluates(name, args):
                 return True
             line = shell_line(name, args)
-            if line is not None and any(_NOT_UNDERSTOOD.search(self._with_values(word)) for word in args[line:]):
+            if line is not None and any(_UNPARSED_SHELL.search(self._with_values(word)) for word in args[line:]):
                 return True
         return False
 
@@ -392,7 +393,7 @@ def _sources(folder: str) -> list[str] | None:
     return found
 
 
-def _of_package(package: Path, *, scripts: bool) -> Iterator[str]:
+def _package_texts(package: Path, *, scripts: bool) -> Iterator[str]:
     """Yield the strings of a `package.json` that name files to run."""
     try:
         if package.stat().st_size > MAX_SOURCE_BYTES:

@@ -44,9 +44,9 @@ _SOURCES = re.compile(r"--(extra-)?index(-url)?|--(@[^:=]+:)?registry|--find-lin
 _ADDRESS = re.compile(
     r"(--[\w-]+=)?([\w-]+ @ )?(git\+\S+|git@\S+|github:\S+|https?://\S+\.(tgz|tar\.gz|whl|zip|git|m?js|ts|py)([#?@]\S*)?)"
 )
-_BETWEEN = re.compile(r"""[\s"'`=;|&()<>]+""")
+_SEPARATORS = re.compile(r"""[\s"'`=;|&()<>]+""")
 _HOME = r"~[\w.-]*|\$HOME|\$\{(env:)?(HOME|USERPROFILE)\}|\$\{userHome\}|/home/[^/:,\s]+|/root|/Users/[^/:,\s]+"
-_SEEN_WHOLE = re.compile(rf"(/|/home|/Users|/etc|/var|/usr|{_HOME})/?")
+_ALL_FILES = re.compile(rf"(/|/home|/Users|/etc|/var|/usr|{_HOME})/?")
 _VOLUME = re.compile(
     r"(?:^|\s)(?:-[a-zA-Z]*v|--volume)(?:\s+|=)?((?:\$\{[^}]*\}|[^\s:$]|\$(?!\{))+):"
     r"|\b(?:src|source|volume-opt=device)=([^,\s\"]+)"
@@ -69,31 +69,31 @@ def command_dangers(definition: ServerDefinition, *, masks: bool | None = None) 
 
     Args:
         definition: The definition.
-        masks: Whether likely secrets in it are masked where it is shown, as for `redaction.described`.
+        masks: Whether likely secrets are masked when the definition is displayed, as for `redaction.described`.
     """
     if definition.command is None:
         return
     words = [definition.command, *definition.args]
-    yield from _of_line(words, "")
+    yield from _line_dangers(words, "")
     for argument in definition.args:
-        inner = _BETWEEN.split(argument)
+        inner = _SEPARATORS.split(argument)
         if len(inner) > 1:
-            yield from _of_line(inner, argument)
+            yield from _line_dangers(inner, argument)
     if definition.source.scope == "project":
-        yield from _of_project(definition)
+        yield from _project_dangers(definition)
     if any(_SOURCES.fullmatch(word.partition("=")[0]) for word in definition.args):
         yield "its arguments choose where packages come from"
     for word in definition.args:
         if _ADDRESS.fullmatch(word):
             yield f"a package comes from an address: {word}"
     if any(program(program_name(word)).kind == "container" for word in words):
-        yield from _of_container(" ".join(definition.args), definition)
+        yield from _container_dangers(" ".join(definition.args), definition)
     else:
-        yield from _of_assignments(definition.args)
-    yield from _of_looks(definition, definition.source.scope != "project" if masks is None else masks)
+        yield from _assignment_dangers(definition.args)
+    yield from _disguise_dangers(definition, definition.source.scope != "project" if masks is None else masks)
 
 
-def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
+def _line_dangers(words: Sequence[str], text: str) -> Iterator[str]:
     """Yield warnings about a sequence of words; `text` is their argument if they are parts of one."""
     names = [program_name(word) for word in words]
     is_wrapped = program(names[0]).kind == "wrapper"
@@ -107,13 +107,13 @@ def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
         if known.shell_option:
             line = shell_line(name, following)
             if line is not None:
-                yield from _of_shell(text or " ".join(following[line:]))
+                yield from _shell_dangers(text or " ".join(following[line:]))
             elif place == 0 and not text:
                 yield f"{name}: a shell runs what its arguments name"
         if evaluates(name, following):
             yield "runs code from its arguments"
         if known.package_option:
-            yield from _of_packages(name, following)
+            yield from _package_dangers(name, following)
         option = known.side_option
         if option and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in following):
             yield f"{name}: its options can run code"
@@ -121,7 +121,7 @@ def _of_line(words: Sequence[str], text: str) -> Iterator[str]:
             yield f"downloads something: {name}"
 
 
-def _of_packages(name: str, following: Sequence[str]) -> Iterator[str]:
+def _package_dangers(name: str, following: Sequence[str]) -> Iterator[str]:
     """Yield warnings about options that choose a package. A short option counts only before the command's words."""
     leading = {place for place, _ in options(following)}
     for place, word in enumerate(following, start=1):
@@ -131,23 +131,23 @@ def _of_packages(name: str, following: Sequence[str]) -> Iterator[str]:
             yield f"{name}: {option} chooses a package that runs: {value}"
 
 
-def _of_assignments(args: Sequence[str]) -> Iterator[str]:
+def _assignment_dangers(args: Sequence[str]) -> Iterator[str]:
     """Yield warnings about variables set in arguments: `env NAME=VALUE …`, `--env NAME=VALUE`, in shell code."""
     for argument in args:
         for word in re.split(r"[\s;&|()\"'`]+", argument):
             name, equals, _ = word.removeprefix("--env=").removeprefix("-e").partition("=")
             if equals and name.isidentifier() and (name.isupper() or name.lower().endswith("_proxy")):
-                yield from _of_variable(name)
+                yield from _variable_dangers(name)
 
 
-def _of_variable(name: str) -> Iterator[str]:
+def _variable_dangers(name: str) -> Iterator[str]:
     if decides_code(name):
         yield f"{name}: decides what code runs"
     elif decides_traffic(name):
         yield f"{name}: decides where its traffic goes, and who can read it"
 
 
-def _of_shell(line: str) -> Iterator[str]:
+def _shell_dangers(line: str) -> Iterator[str]:
     if _DOWNLOAD.search(line):
         yield "downloads a program and runs it unseen" if _INTO_SHELL.search(line) else "downloads something"
     for user in re.findall(r"\b(sudo|doas|pkexec)\b", line):
@@ -155,7 +155,7 @@ def _of_shell(line: str) -> Iterator[str]:
     yield "runs a line of shell" + (", made of several commands" if _COMPOSED.search(line) else "")
 
 
-def _of_project(definition: ServerDefinition) -> Iterator[str]:
+def _project_dangers(definition: ServerDefinition) -> Iterator[str]:
     command = definition.command or ""
     if any(command.startswith(one.text) and one.kind != "place" for one in references(definition)):
         yield f"a variable decides which program runs: {command}"
@@ -163,7 +163,7 @@ def _of_project(definition: ServerDefinition) -> Iterator[str]:
         yield f"the program is a file of the project: {command}"
     names = [program_name(command)]
     if program(names[0]).kind == "wrapper" or program(names[0]).shell_option:
-        names += [program_name(word) for argument in definition.args for word in _BETWEEN.split(argument)]
+        names += [program_name(word) for argument in definition.args for word in _SEPARATORS.split(argument)]
     is_isolated = any(re.fullmatch("-[A-Za-z]*I[A-Za-z]*", word) for word in definition.args)
     for name in names:
         match program(name).kind:
@@ -177,21 +177,21 @@ def _of_project(definition: ServerDefinition) -> Iterator[str]:
                 pass
 
 
-def _of_container(arguments: str, definition: ServerDefinition) -> Iterator[str]:
+def _container_dangers(arguments: str, definition: ServerDefinition) -> Iterator[str]:
     if _HOST_RIGHTS.search(arguments):
         yield "a container with rights over this machine"
     for found in _ENTRYPOINT.finditer(arguments):
         yield f"a container that runs another program than its image's: {found[1]}"
     for found in _VOLUME.finditer(arguments):
         path = found[found.lastindex or 0]
-        if _SEEN_WHOLE.fullmatch(path):
+        if _ALL_FILES.fullmatch(path):
             yield "a container that sees all of your files"
         elif _OUTSIDE.match(path) and (re.match(rf"\.\.|{_HOME}", path) or not _is_of_project(path, definition)):
             yield f"a container that sees files outside the project: {path}"
 
 
-def _of_looks(definition: ServerDefinition, is_masked: bool) -> Iterator[str]:
-    """Yield warnings about arguments that hide what runs from a person."""
+def _disguise_dangers(definition: ServerDefinition, is_masked: bool) -> Iterator[str]:
+    """Yield warnings about arguments that could hide from the user what runs."""
     shown = masked_args(definition.args) if is_masked else definition.args
     for number, (argument, seen) in enumerate(zip(definition.args, shown, strict=True), start=1):
         if argument != seen:
@@ -232,12 +232,12 @@ _TOOL_NAMES: Final = (
     *("list_all", "create_issue", "update", "fetch_url", "drop_table", "pushCommit", "zip", "notify", "x.y", "browser"),
 )
 """Sample tool names: a pattern that matches half of them matches nearly everything."""
-_LOOSENING: Final = {
+_LOOSENING_HINTS: Final = {
     ("readOnlyHint", True): "only read",
     ("destructiveHint", False): "destroy nothing",
-    ("openWorldHint", False): "stay with their own data",
+    ("openWorldHint", False): "access only their own data",
 }
-"""Hints that reduce questions, each with its claim about tools."""
+"""Hints that reduce the number of questions, each with its claim about the tools."""
 _LOCAL_NAMES = re.compile(r"localhost|.*\.(localhost|local|internal|lan|home\.arpa)|ip6-\w+", re.I)
 _ENGINE_SOCKETS = re.compile(r"(docker|podman|containerd|crio?|buildkitd|libvirt|dbus|systemd|ssh-agent)", re.I)
 
@@ -247,26 +247,26 @@ def dangers(definition: ServerDefinition, *, masks: bool | None = None) -> list[
 
     Args:
         definition: The definition.
-        masks: Whether likely secrets in it are masked where it is shown; None if it is shown as its source requires.
+        masks: Whether likely secrets are masked when the definition is displayed; None if its source decides.
     """
     found = [
-        *_of_name(definition),
+        *_name_dangers(definition),
         *command_dangers(definition, masks=masks),
-        *_of_environment(definition),
-        *_of_address(definition),
-        *_of_rights(definition),
+        *_environment_dangers(definition),
+        *_address_dangers(definition),
+        *_rights_dangers(definition),
     ]
     return list(dict.fromkeys(found))
 
 
-def _of_name(definition: ServerDefinition) -> Iterator[str]:
+def _name_dangers(definition: ServerDefinition) -> Iterator[str]:
     if definition.source.shadows:
         yield f"takes the place of your own {definition.name} ({definition.source.shadows}): its calls would go here"
 
 
-def _of_environment(definition: ServerDefinition) -> Iterator[str]:
+def _environment_dangers(definition: ServerDefinition) -> Iterator[str]:
     for name in definition.env:
-        yield from _of_variable(name)
+        yield from _variable_dangers(name)
     if definition.inherit_env is True:
         yield "inherit_env: it gets every variable of this kernel"
     elif definition.inherit_env:
@@ -276,13 +276,13 @@ def _of_environment(definition: ServerDefinition) -> Iterator[str]:
         yield f"its variables come from a file: {definition.env_file}"
 
 
-def _of_address(definition: ServerDefinition) -> Iterator[str]:
+def _address_dangers(definition: ServerDefinition) -> Iterator[str]:
     if definition.url is None:
         return
     if definition.url.startswith("unix:"):
         engine = _ENGINE_SOCKETS.search(definition.url)
-        what = f"of {engine[0]}, which may do anything on this machine" if engine else "of this machine"
-        yield f"connects to a socket {what}"
+        owner = f"{engine[0]}, which may do anything on this machine" if engine else "this machine"
+        yield f"connects to a socket of {owner}"
         return
     try:
         parts = urlsplit(definition.url)
@@ -296,12 +296,12 @@ def _of_address(definition: ServerDefinition) -> Iterator[str]:
     if parts.scheme == "http" and where != "a service of this machine":
         yield "http: what is sent can be read in transit"
     if "@" in parts.netloc:
-        yield f"the address holds a login; the server is {host}"
+        yield f"the address contains a login; the server is {host}"
     for name, value in query:
         if value and (looks_secret(name) or SECRET_VALUE.search(value)):
-            yield f"the address holds a secret, {name}: it may end up in logs"
+            yield f"the address contains a secret, {name}: it may end up in logs"
     if any(masked(part) != part for part in unquote(parts.path).split("/")):
-        yield "the address holds what looks like a secret: it may end up in logs"
+        yield "the address contains what looks like a secret: it may end up in logs"
     if not host.isascii() or host.startswith("xn--") or ".xn--" in host:
         yield f"the server's name has letters of other scripts: {ascii(host)[1:-1]}"
 
@@ -323,31 +323,31 @@ def _place_of(host: str) -> str:
     return "a service of this machine's network" if not address.is_global else ""
 
 
-def _of_rights(definition: ServerDefinition) -> Iterator[str]:
+def _rights_dangers(definition: ServerDefinition) -> Iterator[str]:
     """Yield warnings about tools that models may call without consent."""
-    if _means_nearly_all(definition.auto_approve, definition.name):
+    if _matches_nearly_all(definition.auto_approve, definition.name):
         yield f"autoApprove {', '.join(definition.auto_approve)}: models may call all of its tools unasked"
     allowed = [pattern for pattern, decision in definition.tools.items() if decision == "allow"]
-    if _means_nearly_all(allowed, definition.name):
+    if _matches_nearly_all(allowed, definition.name):
         yield f"tools {', '.join(allowed)}: models may call all of its tools unasked"
     elif allowed:
         yield f"tools {', '.join(allowed)}: models may call these unasked"
     claimed: dict[str, list[str]] = {}
     for pattern, hints in definition.hints.items():
         for hint, value in hints.items():
-            if (hint, value) in _LOOSENING:
+            if (hint, value) in _LOOSENING_HINTS:
                 claimed.setdefault(hint, []).append(pattern)
     closed = [one for one in claimed.get("readOnlyHint", ()) if one in claimed.get("openWorldHint", ())]
     if {"readOnlyHint", "openWorldHint"} <= claimed.keys():
         patterns = closed or [*claimed["readOnlyHint"], *claimed["openWorldHint"]]
-        which = "all of its tools" if _means_nearly_all(patterns, definition.name) else "these"
+        which = "all of its tools" if _matches_nearly_all(patterns, definition.name) else "these"
         yield f"hints {', '.join(dict.fromkeys(patterns))}: models may call {which} unasked"
-    for (hint, _), what in _LOOSENING.items():
+    for (hint, _), claim in _LOOSENING_HINTS.items():
         if hint in claimed:
-            yield f"hints {', '.join(claimed[hint])}: said to {what}, whatever the server says"
+            yield f"hints {', '.join(claimed[hint])}: claim that the tools {claim}, whatever the server declares"
 
 
-def _means_nearly_all(patterns: Iterable[str], server: str) -> bool:
+def _matches_nearly_all(patterns: Iterable[str], server: str) -> bool:
     """Whether globs over tool names or `server.tool` match nearly every possible tool."""
     patterns = list(patterns)
     meant = [

@@ -45,9 +45,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """Connection and settings of a server. Paths and strings are as written, with variables not expanded.
+    """Connection and settings of a server. Paths and strings are as written; variables are not expanded.
 
-    The repr omits environment, headers, logins, arguments and the query of a URL: any may hold a secret.
+    The repr omits environment, headers, logins, arguments and the query of a URL: each of them may contain a secret.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     """HTTP headers of every request."""
     auth: Mapping[str, Any] = {}
-    """Login settings with a `type`; empty for what the server requires."""
+    """Login settings with a `type`; empty to log in as the server requires."""
     transport: Transport = "stdio"
     era: Era = "auto"
     timeout: float = 30.0
@@ -74,7 +74,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout: float = 120.0
     """Seconds that the server may take to start."""
     restart: bool = True
-    """Restart the server when it dies."""
+    """Restart the server when it ends unexpectedly."""
     inherit_env: bool | tuple[str, ...] = False
     """Pass on the whole environment of the kernel, or the variables of these names."""
     max_result_bytes: int = 64_000_000
@@ -86,7 +86,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     tools: Mapping[str, str] = {}
     """Rules by glob over tool names: `allow`, `ask` or `deny`; the last match decides."""
     read_only: ReadOnly = False
-    """Refuse tools that do not declare to be read-only; with `hinted`, those that declare not to be."""
+    """Refuse tools that are not declared as read-only; with `hinted`, only tools that are declared as not read-only."""
     instructions: bool = True
     """Give models the server's own instructions, as data."""
     hints: Mapping[str, Mapping[str, bool]] = {}
@@ -104,20 +104,20 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Unknown keys, preserved as written."""
 
     def hides_input(self, name: str) -> bool:
-        """Tell whether an input is hidden while the user types it."""
+        """Return whether an input is hidden while the user types it."""
         return self.inputs[name].get("password") is True
 
-    def shadowing(self, place: str) -> ServerDefinition:
-        """Return a copy marked as shadowing the user's server of the same name in the file `place`."""
-        return self.replace(source=msgspec.structs.replace(self.source, shadows=place))
+    def shadowing(self, file: str) -> ServerDefinition:
+        """Return a copy marked as shadowing the user's server of the same name in a file."""
+        return self.replace(source=msgspec.structs.replace(self.source, shadows=file))
 
     def replace(self, **changes: object) -> ServerDefinition:
         """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        reached = ("url", _bare(self.url or "")) if self.command is None else ("command", self.command)
-        return [("name", self.name), reached, ("source", str(self.source))]
+        target = ("url", _bare(self.url or "")) if self.command is None else ("command", self.command)
+        return [("name", self.name), target, ("source", str(self.source))]
 
     def __repr__(self) -> str:
         return f"ServerDefinition({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"

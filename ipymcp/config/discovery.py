@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.hosts import HOSTS, IMPORTED
-from ipymcp.config.parsing import entries, no_shape
+from ipymcp.config.parsing import entries, no_servers_error
 from ipymcp.config.paths import is_root, own_files
 from ipymcp.config.reading import load_if_there, read_each
 from ipymcp.errors import ConfigError
@@ -38,7 +38,7 @@ Stamp = tuple[int, int, int] | None
 """Modification time, size and inode of a file; None if it does not exist."""
 
 
-class FoundServer(Struct, frozen=True):
+class CandidateFile(Struct, frozen=True):
     """A file that may define servers."""
 
     path: Path
@@ -56,7 +56,7 @@ class Configuration(Struct, frozen=True):
     """Other definitions of a name, nearest first."""
     problems: tuple[ConfigError, ...]
     """Errors of unusable or ignored files, and of definitions without a name."""
-    files: tuple[FoundServer, ...]
+    files: tuple[CandidateFile, ...]
     """The files that were read."""
 
     @property
@@ -75,7 +75,7 @@ class Configuration(Struct, frozen=True):
         return (*(entry for entry in self.servers.values() if isinstance(entry, ConfigError)), *self.problems)
 
 
-def discover(files: Iterable[FoundServer]) -> Configuration:
+def discover(files: Iterable[CandidateFile]) -> Configuration:
     """Read the files that exist.
 
     Raises:
@@ -84,7 +84,7 @@ def discover(files: Iterable[FoundServer]) -> Configuration:
     servers: dict[str, ServerDefinition | ConfigError] = {}
     shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
     problems: list[ConfigError] = []
-    read: list[FoundServer] = []
+    read: list[CandidateFile] = []
     for file in files:
         try:
             found = _read(file)
@@ -105,14 +105,14 @@ def discover(files: Iterable[FoundServer]) -> Configuration:
             elif name not in servers:
                 servers[name] = entry
             else:
-                servers[name] = marked(servers[name], file)
+                servers[name] = mark_shadowing(servers[name], file)
                 if isinstance(entry, ServerDefinition):
                     shadowed[name] = (*shadowed.get(name, ()), entry)
     return Configuration(servers, shadowed, tuple(problems), tuple(read))
 
 
-def marked(entry: ServerDefinition | ConfigError, own: FoundServer) -> ServerDefinition | ConfigError:
-    """Mark a project's server as shadowing one of the user's own file; return any other entry unchanged."""
+def mark_shadowing(entry: ServerDefinition | ConfigError, own: CandidateFile) -> ServerDefinition | ConfigError:
+    """Return a project's server marked as shadowing one of the user's own file; return any other entry unchanged."""
     if isinstance(entry, ServerDefinition) and (entry.source.scope, own.scope) == ("project", "user"):
         return entry.shadowing(str(own.path))
     return entry
@@ -120,7 +120,7 @@ def marked(entry: ServerDefinition | ConfigError, own: FoundServer) -> ServerDef
 
 def candidates(
     folder: str, environ: Mapping[str, str] = os.environ, own: Sequence[str] | None = None
-) -> list[FoundServer]:
+) -> list[CandidateFile]:
     """Return every file that could define servers, existing or not, nearest first.
 
     Args:
@@ -130,21 +130,21 @@ def candidates(
     """
     named = environ.get("IPYMCP_CONFIG")
     users = dict.fromkeys(map(Path, own_files() if own is None else own))
-    found: dict[Path, FoundServer] = {}
+    found: dict[Path, CandidateFile] = {}
     if named:
         path = Path(os.path.abspath(os.path.join(folder, os.path.expanduser(named))))
-        found[path] = FoundServer(path, "named", str(path.parent))
-    for place in project_folders(folder):
-        for path in (Path(place, name) for name in PROJECT_FILES):
+        found[path] = CandidateFile(path, "named", str(path.parent))
+    for parent in project_folders(folder):
+        for path in (Path(parent, name) for name in PROJECT_FILES):
             if path not in users:
-                found.setdefault(path, FoundServer(path, "project", place))
+                found.setdefault(path, CandidateFile(path, "project", parent))
     for path in users:
-        found.setdefault(path, FoundServer(path, "user", str(path.parent)))
+        found.setdefault(path, CandidateFile(path, "user", str(path.parent)))
     return list(found.values())
 
 
 def stamp(path: Path) -> Stamp:
-    """Return the values by which a change of a file is noticed."""
+    """Return the values whose change shows that a file has changed."""
     try:
         status = path.stat()
     except OSError:
@@ -154,25 +154,25 @@ def stamp(path: Path) -> Stamp:
 
 def project_folders(folder: str) -> Iterator[str]:
     """Yield the folder and its parents up to the boundary of the project, nearest first; none for home."""
-    place, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
+    current, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
     try:
-        device = os.stat(place).st_dev
+        device = os.stat(current).st_dev
     except OSError:
         return
-    while place != home:
-        yield place
-        above = os.path.dirname(place)
-        if above == place or is_root(place):
+    while current != home:
+        yield current
+        parent = os.path.dirname(current)
+        if parent == current or is_root(current):
             return
         try:
-            if os.stat(above).st_dev != device:
+            if os.stat(parent).st_dev != device:
                 return
         except OSError:
             return
-        place = above
+        current = parent
 
 
-def _read(file: FoundServer) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
+def _read(file: CandidateFile) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
     """Return the servers of a file; None if it does not exist, or has only other settings."""
     is_named = file.scope == "named"
     document = load_if_there(file.path, owners=None if is_named else file_owners())
@@ -181,7 +181,7 @@ def _read(file: FoundServer) -> list[tuple[str, ServerDefinition | ConfigError]]
     source = Source(scope=file.scope, file=str(file.path), folder=file.folder)
     found = entries(document.data, source)
     if found is None and document.data and (is_named or file.path.name not in _MIXED):
-        raise no_shape(document.data, str(file.path))
+        raise no_servers_error(document.data, str(file.path))
     return found
 
 
@@ -209,11 +209,11 @@ def read_host(host: str, folder: str) -> HostServers:
     Raises:
         ConfigError: The host has no config file.
     """
-    places = IMPORTED[host]()
+    candidate_files = IMPORTED[host]()
     definitions: dict[str, ServerDefinition] = {}
     problems: list[ConfigError] = []
     files: list[Path] = []
-    for path in places:
+    for path in candidate_files:
         try:
             document = load_if_there(path)
         except ConfigError as error:
@@ -229,7 +229,7 @@ def read_host(host: str, folder: str) -> HostServers:
                 else:
                     definitions.setdefault(name, entry)
     if not files and not problems:
-        raise ConfigError(f"{host} has no servers here", hint=f"looked for {', '.join(map(str, places))}")
+        raise ConfigError(f"{host} has no servers here", hint=f"looked for {', '.join(map(str, candidate_files))}")
     return HostServers(definitions, tuple(problems), tuple(files))
 
 
@@ -253,7 +253,9 @@ class ConfigurationWatch:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._stamps: dict[Path, Stamp] = {}
+        """The watched files, as they were last read or reported."""
         self._named: set[Path] = set()
+        """The watched files that the user has named."""
 
     def read(self) -> Configuration:
         """Read the current configuration.
@@ -263,10 +265,8 @@ class ConfigurationWatch:
         """
         files = candidates(self.folder)
         kept = {path: self._stamps[path] for path in self._named if path in self._stamps}
-        self._stamps = {
-            **kept,
-            **{file.path: stamp(file.path) for file in files},
-        }  # before reading, so that no change is missed
+        # The stamps are taken before the files are read, so that no change is missed.
+        self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}
         return discover(files)
 
     def peek(self) -> Configuration:
@@ -285,9 +285,9 @@ class ConfigurationWatch:
         self._named.add(file)
         self._stamps[file] = stamp(file)
         real = os.path.realpath(file)
-        for one in candidates(self.folder):
-            if os.path.realpath(one.path) == real:
-                return Source(scope=one.scope, file=str(one.path), folder=one.folder)
+        for candidate in candidates(self.folder):
+            if os.path.realpath(candidate.path) == real:
+                return Source(scope=candidate.scope, file=str(candidate.path), folder=candidate.folder)
         return Source(scope="named", file=str(file), folder=str(file.parent))
 
     def read_named(self, source: Source) -> dict[str, ServerDefinition | ConfigError]:
@@ -295,11 +295,12 @@ class ConfigurationWatch:
         servers = read_each(source)
         for file in candidates(self.folder) if source.scope == "project" else ():
             if file.scope == "user" and str(file.path) != source.file:
-                servers |= {name: marked(servers[name], file) for name in discover([file]).servers if name in servers}
+                shared = [name for name in discover([file]).servers if name in servers]
+                servers |= {name: mark_shadowing(servers[name], file) for name in shared}
         return servers
 
-    def wrote(self, path: Path) -> None:
-        """Ignore the current change of a file, because ipymcp wrote it."""
+    def ignore_change(self, path: Path) -> None:
+        """Do not report the latest change of a file, because ipymcp made it."""
         self._stamps[path] = stamp(path)
 
     def changes(self) -> list[str]:
@@ -309,11 +310,11 @@ class ConfigurationWatch:
             now = stamp(path)
             if now != before:
                 self._stamps[path] = now
-                what = "is new" if before is None else "is gone" if now is None else "has changed"
-                then = "its servers stay until %mcp unload NAME"
+                change = "is new" if before is None else "is gone" if now is None else "has changed"
+                advice = "its servers stay until %mcp unload NAME"
                 if path not in self._named:
-                    then = "%mcp load brings the servers up to date"
+                    advice = "%mcp load brings the servers up to date"
                 elif now is not None:
-                    then = f"%mcp load {quoted(str(path))} brings the servers up to date"
-                lines.append(f"{path} {what}: {then}")
+                    advice = f"%mcp load {quoted(str(path))} brings the servers up to date"
+                lines.append(f"{path} {change}: {advice}")
         return lines

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.config.discovery import file_owners, project_folders
 from ipymcp.config.export import as_own
-from ipymcp.config.parsing import RawServer, definition_of, is_name, normal, shape_of
+from ipymcp.config.parsing import RawServer, definition_of, is_name, recognise_format, translated
 from ipymcp.config.paths import is_root
 from ipymcp.config.reading import load_if_there
 from ipymcp.errors import ConfigError
@@ -32,12 +32,12 @@ def put(definition: ServerDefinition, document: dict[str, Any], source: Source) 
     """Add a definition to a document and return it as it is read back."""
     document["mcpServers"][definition.name] = as_own(definition)
     _add_inputs(document, definition)
-    return standing(definition.name, document, source)
+    return read_back(definition.name, document, source)
 
 
 def _add_inputs(document: dict[str, Any], definition: ServerDefinition) -> None:
-    there = document.get("inputs")
-    inputs = cast("list[Mapping[str, Any]]", there) if isinstance(there, list) else []
+    existing = document.get("inputs")
+    inputs = cast("list[Mapping[str, Any]]", existing) if isinstance(existing, list) else []
     known = {one.get("id") for one in inputs}
     new = [dict(described) for name, described in definition.inputs.items() if name not in known]
     if new:
@@ -59,16 +59,16 @@ def changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return result
 
 
-def ours(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
-    """Return an entry, translated to our names if it uses another name for one of the values."""
+def translated_entry(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    """Return an entry, with our names for all keys if it uses another name for one of the values."""
     try:
-        own, names = normal(entry, "", source)
+        own, names = translated(entry, "", source)
     except ConfigError:  # perhaps the error that the change fixes
         return entry
     return own if names.keys() & values.keys() else entry
 
 
-def standing(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
+def read_back(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
     """Return a server of a document; raise `ConfigError` if it cannot be read back."""
     if not is_name(name):
         raise ConfigError(f"{name!r} is not a valid server name", hint="use visible characters")
@@ -92,8 +92,8 @@ def project_file(folder: str) -> Path:
     folders = list(project_folders(folder))
     if not folders:
         raise ConfigError(f"{folder} belongs to no project", hint="leave --project out: the user's own file is for all")
-    there = next((place for place in folders if os.path.lexists(os.path.join(place, "mcp.json"))), None)
-    return Path(there or (folders[-1] if is_root(folders[-1]) else folders[0]), "mcp.json")
+    existing = next((one for one in folders if os.path.lexists(os.path.join(one, "mcp.json"))), None)
+    return Path(existing or (folders[-1] if is_root(folders[-1]) else folders[0]), "mcp.json")
 
 
 def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) -> None:
@@ -105,7 +105,7 @@ def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) 
         private: Create a new file readable by the user alone.
 
     Raises:
-        ConfigError: The file cannot be read or written, is another host's, or has comments.
+        ConfigError: The file cannot be read or written, is in another host's format, or has comments.
     """
     file = Path(os.path.realpath(file.parent), file.name)
     try:
@@ -122,7 +122,7 @@ def editable(file: Path) -> tuple[str, dict[str, Any]]:
     """Return the text and document of one of ipymcp's own files; an empty document if it does not exist.
 
     Raises:
-        ConfigError: The file cannot be read, is another host's, or has comments.
+        ConfigError: The file cannot be read, is in another host's format, or has comments.
     """
     read = load_if_there(file, owners=file_owners())
     if read is None:
@@ -131,10 +131,10 @@ def editable(file: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigError(
             f"{file}: its comments would be lost", hint="change it in an editor; ipymcp reads it as it is"
         )
-    shape = shape_of(read.data, str(file))
+    document_format = recognise_format(read.data, str(file))
     document = dict(cast("Mapping[str, Any]", read.data))
-    if shape is not None and "mcpServers" not in document:
-        raise ConfigError(f"{file}: is another host's", hint="change it there; ipymcp reads it as it is")
+    if document_format is not None and "mcpServers" not in document:
+        raise ConfigError(f"{file}: is in another host's format", hint="change it there; ipymcp reads it as it is")
     document["mcpServers"] = dict(cast("Mapping[str, Any]", document.get("mcpServers", {})))
     return read.text, document
 

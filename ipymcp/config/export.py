@@ -80,10 +80,10 @@ def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) ->
         if definition.transport not in target.transports:
             notes.append(f"{definition.name}: {host} does not support {definition.transport} servers")
             continue
-        writing = _Writing(definition, target, host, folder)
-        table[definition.name] = writing.entry()
-        notes += writing.notes
-        inputs |= writing.inputs
+        exporter = _Exporter(definition, target, host, folder)
+        table[definition.name] = exporter.entry()
+        notes += exporter.notes
+        inputs |= exporter.inputs
     if not target.is_list:
         document: dict[str, Any] = {target.table: table}
     else:
@@ -93,7 +93,7 @@ def exported(definitions: Iterable[ServerDefinition], host: str, folder: str) ->
     return Exported(document, tuple(notes))
 
 
-class _Writing:
+class _Exporter:
     """Conversion of one definition to another host's format."""
 
     def __init__(self, definition: ServerDefinition, target: ConfigHost, host: str, folder: str) -> None:
@@ -124,10 +124,10 @@ class _Writing:
             if table:
                 named = [{"name": name, "value": text} for name, text in table.items()]
                 values[target.names.get(key, key)] = named if target.is_list else dict(table)
-        self._add_rest(values)
+        self._add_settings(values)
         return values
 
-    def _add_rest(self, values: dict[str, Any]) -> None:
+    def _add_settings(self, values: dict[str, Any]) -> None:
         own = as_own(self._definition.replace(extra={}))
         lost: list[str] = []
         for key in own.keys() - {"command", "args", "env", "url", "headers", "transport"}:

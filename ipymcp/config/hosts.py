@@ -1,4 +1,4 @@
-"""The other MCP hosts: where each keeps its config files, and how it writes servers.
+"""The other MCP hosts: the paths of their config files, and the format in which they define servers.
 
 One record per host is the source for reading (`parsing`), discovery and export. Reading needs no host for most
 documents: every host's names are understood in every file, so that a definition works wherever it is pasted.
@@ -63,7 +63,7 @@ class ConfigHost(Struct, frozen=True, kw_only=True):
     denied_tools: str = ""
     """The key of the list of disabled tools."""
     other_meanings: tuple[str, ...] = ()
-    """Keys that mean something else to ipymcp, and are kept aside."""
+    """Keys that mean something else to ipymcp, and are stored under the host's name instead."""
     marks: frozenset[str] = frozenset()
     """Keys that only this host's definitions have, and by which they are recognised in any file."""
 

@@ -1,6 +1,6 @@
 """Parsing of config documents to server definitions: document formats, the names of each host, and validation.
 
-Most formats are recognised by their keys, so that a definition works wherever it is pasted. Exceptions: Gemini uses
+A definition works in any document, because most formats are recognised by their keys. Exceptions: Gemini uses
 milliseconds and `$NAME`; VS Code allows numbers in `env`, and null for a variable to omit.
 
 {"mcpServers": {NAME: …}}                      ipymcp, Claude Desktop, Claude Code, Cursor, Cline, Gemini, Windsurf
@@ -41,8 +41,8 @@ _MAX_SECONDS = 1e9
 _MAX_SIZE = 2**53
 
 
-def found(value: object) -> str:
-    """Return an invalid value as an error shows it: masked and shortened, objects and long lists by their kind."""
+def shown(value: object) -> str:
+    """Return an invalid value for an error message: masked and shortened; only the kind of an object or long list."""
     if isinstance(value, Mapping):
         return "an object"
     try:
@@ -91,7 +91,7 @@ class ServerReader:
 
     def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
         """Return the error for a value of the wrong type."""
-        return self.error(f"expected {what}, got {found(value)}", key=key, hint=hint)
+        return self.error(f"expected {what}, got {shown(value)}", key=key, hint=hint)
 
     def text(self, key: str, *, hint: str) -> str | None:
         """Read a non-empty string or path object."""
@@ -100,14 +100,14 @@ class ServerReader:
             return None
         text = _text(value)
         if not text:
-            raise self.expected(key, "a text", value, hint=hint)
+            raise self.expected(key, "a string", value, hint=hint)
         return text
 
     def secret(self, key: str) -> str | None:
         """Read a non-empty string that errors must not show."""
         value = self.get(key)
         if value is not None and (not isinstance(value, str) or not value):
-            raise self.error("expected a text", key=key, hint=f'write "{key}": "…"')
+            raise self.error("expected a string", key=key, hint=f'write "{key}": "…"')
         return value
 
     def within(self, key: str, values: Mapping[str, Any]) -> ServerReader:
@@ -125,11 +125,11 @@ class ServerReader:
         texts = [_text(item) for item in items]
         for index, text in enumerate(texts):
             if text is None:
-                raise self.expected(f"{key}[{index}]", "a string", items[index], hint=_quote(items[index], hint))
+                raise self.expected(f"{key}[{index}]", "a string", items[index], hint=_quoting_hint(items[index], hint))
         return tuple(text for text in texts if text is not None)
 
     def table(self, key: str, *, hint: str) -> dict[str, str]:
-        """Read an object of strings. Errors show a value that may be secret by its kind only."""
+        """Read an object of strings. Errors show only the kind of a value that may be secret."""
         value = self.get(key)
         if value is None:
             return {}
@@ -140,8 +140,8 @@ class ServerReader:
             text = _text(item)
             if text is None:
                 is_hidden = looks_secret(name)
-                message = f"expected a string, got {_kind(item) if is_hidden else found(item)}"
-                raise self.error(message, key=f"{key}.{name}", hint=hint if is_hidden else _quote(item, hint))
+                message = f"expected a string, got {_kind(item) if is_hidden else shown(item)}"
+                raise self.error(message, key=f"{key}.{name}", hint=hint if is_hidden else _quoting_hint(item, hint))
             table[name] = text
         return table
 
@@ -184,12 +184,11 @@ class ServerReader:
 
 
 def _kind(value: object) -> str:
-
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
         return "a list"
-    return "a text" if isinstance(value, str) else "a number or a flag"
+    return "a string" if isinstance(value, str) else "a number or a boolean"
 
 
 def _text(value: object) -> str | None:
@@ -199,15 +198,22 @@ def _text(value: object) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _quote(value: object, hint: str) -> str:
+def _quoting_hint(value: object, hint: str) -> str:
     """Return the hint for a value that should be a string."""
     if isinstance(value, bool | int | float):
         return f'put it in quotes: "{json.dumps(value)}"'
     return hint
 
 
-_CLIENT = ("client_id", "client_secret", "token_endpoint_auth_method", "private_key", "signing_algorithm", "issuer")
-_KEYS = {
+_CLIENT = (
+    "client_id",
+    "client_secret",
+    "token_endpoint_auth_method",
+    "private_key",
+    "signing_algorithm",
+    "issuer",
+)
+_AUTH_KEYS = {
     "bearer": ("token",),
     "oauth": (*_CLIENT, "client_metadata_url", "redirect_uri", "scopes"),
     "client_credentials": (*_CLIENT, "scopes"),
@@ -216,7 +222,7 @@ _KEYS = {
         *("idp_token", "idp_token_type"),
     ),
 }
-_SHAPE = 'write {"type": "bearer", "token": "…"}, or "type": "oauth", "client_credentials" or "enterprise"'
+_AUTH_HINT = 'write {"type": "bearer", "token": "…"}, or "type": "oauth", "client_credentials" or "enterprise"'
 
 
 def auth(entry: ServerReader) -> Mapping[str, Any]:
@@ -229,13 +235,13 @@ def auth(entry: ServerReader) -> Mapping[str, Any]:
     if given is None:
         return {}
     if "command" in entry:
-        raise entry.error("a server with a command has no login", key="auth", hint="give it what it needs by env")
+        raise entry.error("a server with a command has no login", key="auth", hint="pass its credentials in env")
     if not isinstance(given, Mapping):
-        raise entry.error("expected an object", key="auth", hint=_SHAPE)
+        raise entry.error("expected an object", key="auth", hint=_AUTH_HINT)
     values = cast("Mapping[str, Any]", given)
     inner = entry.within("auth", values)
-    kind = inner.choice("type", _KEYS) or "oauth"
-    known = _KEYS[kind]
+    kind = inner.choice("type", _AUTH_KEYS) or "oauth"
+    known = _AUTH_KEYS[kind]
     for key in values:
         if key != "type" and key not in known:
             raise inner.error(f"is not supported by {kind!r}", key=key, hint=f"the keys are {', '.join(known)}")
@@ -252,7 +258,7 @@ def auth(entry: ServerReader) -> Mapping[str, Any]:
         else:
             read[key] = inner.secret(key)
     if kind == "bearer" and not read["token"]:
-        raise inner.error("is missing", key="token", hint=_SHAPE)
+        raise inner.error("is missing", key="token", hint=_AUTH_HINT)
     return {key: value for key, value in read.items() if value}
 
 
@@ -282,7 +288,7 @@ OTHER_NAMES = frozenset(
 _DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
 
 
-def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[str, Any], dict[str, str]]:
+def translated(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[str, Any], dict[str, str]]:
     """Translate a server's values to our names, and return them with the document's differing names.
 
     Args:
@@ -293,20 +299,20 @@ def normal(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[s
     Raises:
         ConfigError: Two keys contradict each other, or a value has the wrong type.
     """
-    reading = _Translation(dict(values), source)
+    translation = _Translation(dict(values), source)
     marked = [name for name, one in HOSTS.items() if not one.marks.isdisjoint(values)]
-    reading.flatten_transport()
+    translation.flatten_transport()
     for theirs, own in _RENAMED.items():
-        reading.rename(theirs, own)
-    reading.split_command()
-    reading.read_switch()
-    reading.read_tools()
-    reading.read_login()
+        translation.rename(theirs, own)
+    translation.split_command()
+    translation.read_switch()
+    translation.read_tools()
+    translation.read_login()
     for key in ("env", "headers"):
-        reading.read_pairs(key)
+        translation.read_pairs(key)
     for name in marked or filter(None, [host]):
-        reading.read_format(name, HOSTS[name])
-    return reading.values, reading.names
+        translation.read_format(name, HOSTS[name])
+    return translation.values, translation.names
 
 
 class _Translation(ServerReader):
@@ -326,7 +332,7 @@ class _Translation(ServerReader):
         if kept is not None and kept != value:
             spelled = self.names.get(own, own)
             hint = f'keep one of "{spelled}" and "{theirs}"'
-            raise self.error(f'it and "{spelled}" disagree', key=theirs, hint=hint)
+            raise self.error(f'contradicts "{spelled}"', key=theirs, hint=hint)
         self.values[own] = value
         self.names[own] = theirs
 
@@ -338,7 +344,7 @@ class _Translation(ServerReader):
             for key, value in cast("Mapping[str, Any]", inner).items():
                 if self.values.setdefault(key, value) != value:
                     hint = "keep one of the two"
-                    raise self.error(f'it and "{key}" disagree', key=f"transport.{key}", hint=hint)
+                    raise self.error(f'contradicts "{key}"', key=f"transport.{key}", hint=hint)
                 self.names[key] = f"transport.{key}"
         for key in ("type", "transport", "transportType"):
             word = self.values.get(key)
@@ -362,7 +368,7 @@ class _Translation(ServerReader):
         if "enabled" in self:
             disabled = not self.flag("enabled", default=True)
             if self.values.get("disabled") not in (None, disabled):
-                raise self.error('it and "disabled" disagree', key="enabled", hint='keep "disabled"')
+                raise self.error('contradicts "disabled"', key="enabled", hint='keep "disabled"')
             self.values["disabled"] = disabled
             self.names["disabled"] = "enabled"
         self.values.pop("enabled", None)
@@ -426,12 +432,12 @@ class _Translation(ServerReader):
                 hint = 'write {"name": "NAME", "value": "…"}'
                 raise self.expected(f"{key}[{index}]", "a name and a value", cast("object", item), hint=hint)
             if name in table:
-                raise self.error(f'"{name}" is there twice', key=f"{key}[{index}].name", hint="keep one of the two")
+                raise self.error(f'"{name}" is given twice', key=f"{key}[{index}].name", hint="keep one of the two")
             table[name] = pair["value"]
         self.values[key] = table
 
     def read_format(self, name: str, host: ConfigHost) -> None:
-        """Translate what only one host's definitions mean."""
+        """Translate values that have a special meaning in the definitions of one host."""
         for key in host.other_meanings:
             if key in self.values:
                 self.values[f"{name}.{key}"] = self.values.pop(key)
@@ -456,8 +462,8 @@ class _Translation(ServerReader):
             self.values[key] = {name: change(value) for name, value in cast("Mapping[str, Any]", table).items()}
 
 
-SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
-_REACHED = ("command", "url", "serverUrl", "httpUrl", "transport")
+FORMAT_HINT = 'the format is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
+_SERVER_KEYS = ("command", "url", "serverUrl", "httpUrl", "transport")
 """Keys by which an object is recognised as a server."""
 _TABLES = {
     table: next(name for name, host in HOSTS.items() if host.table == table)
@@ -481,13 +487,13 @@ class DocumentFormat(Struct, frozen=True):
 
     host: str
     """The host whose format it is; empty for the common one."""
-    written: tuple[RawServer | ConfigError, ...]
+    servers: tuple[RawServer | ConfigError, ...]
     """Each server, or its error."""
     inputs: Mapping[str, Mapping[str, Any]]
     """Inputs for `${input:ID}`, by id."""
 
 
-def shape_of(document: object, origin: str) -> DocumentFormat | None:
+def recognise_format(document: object, origin: str) -> DocumentFormat | None:
     """Recognise the format of a document; return None for an object without servers.
 
     Args:
@@ -498,79 +504,79 @@ def shape_of(document: object, origin: str) -> DocumentFormat | None:
         ConfigError: The document, or its table of servers, has the wrong type.
     """
     if not isinstance(document, Mapping):
-        raise ConfigError(f"{origin}: expected an object, got {found(document)}", hint=SHAPE)
+        raise ConfigError(f"{origin}: expected an object, got {shown(document)}", hint=FORMAT_HINT)
     table = cast("Mapping[str, Any]", document)
     inputs = _inputs(table)
     if "mcpServers" in table:
         folder = os.path.basename(os.path.dirname(origin))
         host = next((name for name, one in HOSTS.items() if one.folder and one.folder == folder), "")
-        return DocumentFormat(host, tuple(_written(table["mcpServers"], "mcpServers", origin)), inputs)
+        return DocumentFormat(host, tuple(_servers_in(table["mcpServers"], "mcpServers", origin)), inputs)
     for key, host in _TABLES.items():
         if key in table and key != "mcp" and not is_server(table[key]):
-            return DocumentFormat(host, tuple(_written(table[key], key, origin)), inputs)
+            return DocumentFormat(host, tuple(_servers_in(table[key], key, origin)), inputs)
     settings = cast("object", table.get("mcpSettings"))
     if isinstance(settings, Mapping) and "mcp_servers" in settings:
         listed = cast("Mapping[str, object]", settings)["mcp_servers"]
-        return DocumentFormat("jupyter-mcp-manager", tuple(_written(listed, "mcpSettings.mcp_servers", origin)), {})
+        return DocumentFormat("jupyter-mcp-manager", tuple(_servers_in(listed, "mcpSettings.mcp_servers", origin)), {})
     inner = table.get("mcp")
     if isinstance(inner, Mapping) and not is_server(cast("object", inner)):
         held = cast("Mapping[str, Any]", inner)
         if isinstance(held.get("servers"), Mapping) and not is_server(held["servers"]):
-            return DocumentFormat("vscode", tuple(_written(held["servers"], "mcp.servers", origin)), _inputs(held))
+            return DocumentFormat("vscode", tuple(_servers_in(held["servers"], "mcp.servers", origin)), _inputs(held))
         if not any(is_server(table[name]) for name in table if name != "mcp"):
-            return DocumentFormat("opencode", tuple(_written(held, "mcp", origin)), {})
+            return DocumentFormat("opencode", tuple(_servers_in(held, "mcp", origin)), {})
     if any(is_server(value) for value in table.values()):
-        return bare_shape(table, origin)
+        return bare_format(table, origin)
     return None
 
 
-def bare_shape(table: object, origin: str) -> DocumentFormat:
+def bare_format(table: object, origin: str) -> DocumentFormat:
     """Parse an object from name to definition.
 
     Raises:
         ConfigError: The value is not an object.
     """
-    return DocumentFormat("", tuple(_written(table, "", origin)), {})
+    return DocumentFormat("", tuple(_servers_in(table, "", origin)), {})
 
 
-def no_shape(document: Mapping[str, Any], origin: str) -> ConfigError:
-    """Return the error for an object without servers."""
+def no_servers_error(document: Mapping[str, Any], origin: str) -> ConfigError:
+    """Build the error for an object without servers."""
     keys = ", ".join(f'"{key}"' for key in list(document)[:_MENTIONED]) or "an empty object"
-    return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=SHAPE)
+    return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=FORMAT_HINT)
 
 
-def _written(table: object, path: str, origin: str) -> Iterator[RawServer | ConfigError]:
+def _servers_in(table: object, path: str, origin: str) -> Iterator[RawServer | ConfigError]:
     where = f"{origin}: {path}".removesuffix(": ")
     if isinstance(table, list) and path != "mcpServers":
-        yield from _listed(cast("Sequence[object]", table), path, origin)
+        yield from _servers_in_list(cast("Sequence[object]", table), path, origin)
         return
     if not isinstance(table, Mapping):
         wanted = "a list" if path.endswith("mcp_servers") else "an object"
-        raise ConfigError(f"{where}: expected {wanted}, got {found(cast('object', table))}", hint=SHAPE)
+        raise ConfigError(f"{where}: expected {wanted}, got {shown(cast('object', table))}", hint=FORMAT_HINT)
     for name, values in cast("Mapping[object, object]", table).items():
         key = f"{path}.{name}" if path else str(name)
         if not is_name(name):
-            yield ConfigError(f"{where}: expected a server's name, got {found(name)}", hint=SHAPE)
+            yield ConfigError(f"{where}: expected a server's name, got {shown(name)}", hint=FORMAT_HINT)
         elif not isinstance(values, Mapping):
-            yield ConfigError(f"{origin}: {key}: expected an object, got {found(values)}", hint=SHAPE)
+            yield ConfigError(f"{origin}: {key}: expected an object, got {shown(values)}", hint=FORMAT_HINT)
         else:
             yield RawServer(name, key, cast("Mapping[str, Any]", values))
 
 
-def _listed(table: Sequence[object], path: str, origin: str) -> Iterator[RawServer | ConfigError]:
+def _servers_in_list(table: Sequence[object], path: str, origin: str) -> Iterator[RawServer | ConfigError]:
     seen: set[str] = set()
     for index, item in enumerate(table):
         key = f"{path}[{index}]"
         if not isinstance(item, Mapping):
-            yield ConfigError(f"{origin}: {key}: expected an object, got {found(item)}", hint=SHAPE)
+            yield ConfigError(f"{origin}: {key}: expected an object, got {shown(item)}", hint=FORMAT_HINT)
             continue
         values = dict(cast("Mapping[str, Any]", item))
         name = values.pop("name", None)
         if not is_name(name):
-            yield ConfigError(f"{origin}: {key}.name: expected a server's name, got {found(name)}", hint=SHAPE)
+            yield ConfigError(f"{origin}: {key}.name: expected a server's name, got {shown(name)}", hint=FORMAT_HINT)
         elif name in seen:
             yield ConfigError(f'{origin}: {key}.name: "{name}" is defined twice', hint="keep one of the two")
-        elif values.keys() != {"disabled"}:  # jupyter-mcp-manager disables servers of other files so
+        elif values.keys() != {"disabled"}:  # jupyter-mcp-manager's way to disable a server of another file
             seen.add(name)
             yield RawServer(name, key, values)
 
@@ -585,7 +591,7 @@ def is_server(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     values = cast("Mapping[str, object]", value)
-    return any(isinstance(values.get(key), str | list | Mapping) for key in _REACHED)
+    return any(isinstance(values.get(key), str | list | Mapping) for key in _SERVER_KEYS)
 
 
 def _inputs(table: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -599,10 +605,10 @@ def _inputs(table: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 _TRANSPORTS: dict[str, Transport] = {"stdio": "stdio", "http": "http", "sse": "sse"}
-_PROGRAM = 'put the program in "command" and each of its arguments in "args"'
-_TABLE = 'write an object of texts, such as {"NAME": "value"}'
-_RULES = 'write rules by tool, such as {"*": "ask", "read_*": "allow"}'
-_HINTS = 'write hints by tool, such as {"read_*": {"readOnlyHint": true}}'
+_PROGRAM_HINT = 'put the program in "command" and each of its arguments in "args"'
+_TABLE_HINT = 'write an object of strings, such as {"NAME": "value"}'
+_RULES_HINT = 'write rules by tool, such as {"*": "ask", "read_*": "allow"}'
+_HINTS_HINT = 'write hints by tool, such as {"read_*": {"readOnlyHint": true}}'
 _HINT_NAMES = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -619,7 +625,7 @@ def definitions(document: object, source: Source, *, bare: bool = False) -> dict
     """
     read = entries(document, source, bare=bare)
     if read is None:
-        raise no_shape(cast("Mapping[str, Any]", document), str(source))
+        raise no_servers_error(cast("Mapping[str, Any]", document), str(source))
     found: dict[str, ServerDefinition] = {}
     for _, entry in read:
         if isinstance(entry, ConfigError):
@@ -638,17 +644,17 @@ def entries(
     Raises:
         ConfigError: The document as a whole cannot be used.
     """
-    shape = shape_of(document, str(source))
-    if shape is None and not bare:
+    document_format = recognise_format(document, str(source))
+    if document_format is None and not bare:
         return None
-    shape = shape or bare_shape(document, str(source))
+    document_format = document_format or bare_format(document, str(source))
     read: list[tuple[str, ServerDefinition | ConfigError]] = []
-    for written in shape.written:
+    for written in document_format.servers:
         if isinstance(written, ConfigError):
             read.append(("", written))
             continue
         try:
-            read.append((written.name, definition_of(written, shape.host, source, shape.inputs)))
+            read.append((written.name, definition_of(written, document_format.host, source, document_format.inputs)))
         except ConfigError as error:
             read.append((written.name, error))
     return read
@@ -668,10 +674,10 @@ def definition_of(
     Raises:
         ConfigError: A value is invalid.
     """
-    place = _at(source, key=written.key)
-    values, names = normal(written.values, host, place)
-    place = _at(place, names=names)
-    definition = _server(written.name, ServerReader(values, place), place)
+    own_source = msgspec.structs.replace(source, key=written.key)
+    values, names = translated(written.values, host, own_source)
+    own_source = msgspec.structs.replace(own_source, names=names)
+    definition = _server(written.name, ServerReader(values, own_source), own_source)
     if inputs:
         asked = {one.name for one in references(definition) if one.kind == "input"}
         used = {name: inputs[name] for name in inputs if name in asked}
@@ -679,21 +685,17 @@ def definition_of(
     return definition
 
 
-def _at(source: Source, **changes: Any) -> Source:
-    return msgspec.structs.replace(source, **changes)
-
-
 def _server(name: str, entry: ServerReader, source: Source) -> ServerDefinition:
-    command = entry.text("command", hint=_PROGRAM)
+    command = entry.text("command", hint=_PROGRAM_HINT)
     url = entry.text("url", hint="write the server's address, such as https://host/mcp")
-    headers = entry.table("headers", hint=_TABLE)
+    headers = entry.table("headers", hint=_TABLE_HINT)
     _check_remote(entry, url, headers)
     timeout = entry.seconds("timeout", 30.0)
     return ServerDefinition(
         name=name,
         command=command,
-        args=entry.texts("args", hint=_PROGRAM),
-        env=entry.table("env", hint=_TABLE),
+        args=entry.texts("args", hint=_PROGRAM_HINT),
+        env=entry.table("env", hint=_TABLE_HINT),
         env_file=entry.text("env_file", hint="write a file's path"),
         cwd=entry.text("cwd", hint="write a folder's path"),
         url=url,
@@ -727,7 +729,7 @@ def _read_only(entry: ServerReader) -> ReadOnly:
 
 
 def _rules(entry: ServerReader) -> dict[str, str]:
-    rules = entry.table("tools", hint=_RULES)
+    rules = entry.table("tools", hint=_RULES_HINT)
     inner = entry.within("tools", rules)
     for pattern in rules:
         inner.choice(pattern, ("allow", "ask", "deny"))
@@ -737,11 +739,11 @@ def _rules(entry: ServerReader) -> dict[str, str]:
 def _hints(entry: ServerReader) -> dict[str, dict[str, bool]]:
     given: object = entry.get("hints") or {}
     if not isinstance(given, Mapping):
-        raise entry.expected("hints", "an object of objects", given, hint=_HINTS)
+        raise entry.expected("hints", "an object of objects", given, hint=_HINTS_HINT)
     hints: dict[str, dict[str, bool]] = {}
     for pattern, named in cast("Mapping[str, object]", given).items():
         if not isinstance(named, Mapping):
-            raise entry.expected(f"hints.{pattern}", "an object", named, hint=_HINTS)
+            raise entry.expected(f"hints.{pattern}", "an object", named, hint=_HINTS_HINT)
         inner = entry.within(f"hints.{pattern}", cast("Mapping[str, Any]", named))
         unknown = [name for name in inner if name not in _HINT_NAMES]
         if unknown:
@@ -757,24 +759,26 @@ def _check_remote(entry: ServerReader, url: str | None, headers: Mapping[str, st
         try:
             check()
         except ConfigError as error:
-            raise entry.error(error.message, key=key, hint=error.hint or _TABLE) from None
+            raise entry.error(error.message, key=key, hint=error.hint or _TABLE_HINT) from None
 
 
 def _transport(entry: ServerReader, command: str | None, url: str | None) -> Transport:
     if command is None and url is None:
-        raise entry.error('expected "command" or "url", found neither', hint=SHAPE)
+        raise entry.error('expected "command" or "url", found neither', hint=FORMAT_HINT)
     if command is not None and url is not None:
         raise entry.error('expected "command" or "url", found both', hint='keep "command" for a local server')
     named: dict[str, Transport] = {
         key: _TRANSPORTS[word] for key in ("type", "transport") if (word := entry.choice(key, _TRANSPORTS))
     }
     if len(set(named.values())) > 1:
-        raise entry.error('"type" and "transport" disagree', hint='keep "type"')
+        raise entry.error('"type" and "transport" contradict each other', hint='keep "type"')
     transport = named.get("type") or named.get("transport") or ("http" if command is None else "stdio")
     if (transport == "stdio") != (command is not None):
-        reached = "url" if command is None else "command"
-        hint = f'leave "{next(iter(named))}" out: "{reached}" says it already'
-        raise entry.error(f'a server with a "{reached}" does not speak {transport}', key=next(iter(named)), hint=hint)
+        target = "url" if command is None else "command"
+        hint = f'leave "{next(iter(named))}" out: "{target}" implies the transport'
+        raise entry.error(
+            f'a server with a "{target}" cannot use the transport {transport}', key=next(iter(named)), hint=hint
+        )
     return transport
 
 
@@ -788,7 +792,6 @@ def _max_timeout(entry: ServerReader, timeout: float) -> float:
 
 
 def _restart(entry: ServerReader) -> bool:
-
     return entry.get("restart") != "no" and entry.flag("restart", default=True)
 
 

@@ -1,6 +1,7 @@
 """The table of programs that definitions run, and of variables that decide which code runs.
 
-One record per program is the source for what is agreed to (`binding`), warned about (`dangers`) and hinted at.
+There is one record per program, which the files of an agreement (`binding`), the warnings (`dangers`) and the hints of
+errors derive from.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ if TYPE_CHECKING:
 
 
 class Program(Struct, frozen=True):
-    """How a program finds what it runs. Regular expressions match a whole argument; they are compiled at first use."""
+    """A program, and the ways in which it runs other code.
+
+    Options are regular expressions that match a whole argument; they are compiled at first use.
+    """
 
     kind: Literal["", "python", "node", "container", "project tool", "wrapper", "other user"] = ""
     """`project tool`: runs commands from a project's settings; `wrapper`: runs another program, given by its arguments;
-    `other user`: runs it as another user."""
+    `other user`: runs another program as another user."""
     is_launcher: bool = False
     """Whether servers are usually started with it, so that `%mcp load` recognises it at the start of a command."""
     may_download: bool = False
@@ -31,19 +35,19 @@ class Program(Struct, frozen=True):
     install: str = ""
     """Advice for a missing program."""
     settings: tuple[str, ...] = ()
-    """Files in the working folder from which it takes what to run."""
+    """Files in the working folder that decide what it runs."""
     folder: str = ""
     """The folder of the programs that its arguments name."""
     runs_scripts: bool = False
     """Whether it runs the scripts of `package.json`."""
     shell_option: str = ""
-    """A shell's option that precedes code; case is ignored."""
+    """The option of a shell that precedes code; case is ignored."""
     code_option: str = ""
-    """Leading options with code."""
+    """Options before the first other argument that contain or precede code."""
     package_option: str = ""
-    """Options that name the package to run, whatever the command's own word is."""
+    """Options that name a package to run in addition to, or instead of, the command's argument."""
     side_option: str = ""
-    """Options, anywhere, that run code, or write files that are run later; case is ignored."""
+    """Options at any position that run code, or write files that are run later; case is ignored."""
 
 
 _NODE = "install Node.js, or name the program's full path"
@@ -264,7 +268,7 @@ _TRAFFIC = (
 
 
 def program_name(word: str) -> str:
-    """Return the program that a word may name, or the empty string."""
+    """Return the name of the program that a word may name, or the empty string."""
     if word.startswith("-") or re.match(r"https?://", word):
         return ""
     name = re.split(r"[/\\]", word)[-1].lower()
@@ -272,7 +276,7 @@ def program_name(word: str) -> str:
 
 
 def options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the leading options and the first other word, each with the index after it."""
+    """Yield the leading options and the first other word, each with the index of the next word."""
     skipped = False
     for place, word in enumerate(words, start=1):
         if skipped:
@@ -304,7 +308,7 @@ def evaluates(name: str, following: Sequence[str]) -> bool:
 
 
 def decides_code(variable: str) -> bool:
-    """Whether a variable can make programs run code, or sets where they look for it."""
+    """Whether a variable can make programs run code, or decides where they search for code."""
     return re.fullmatch(_DECIDING, _with_underscores(variable), re.I) is not None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipymcp.config.definition import Source
-from ipymcp.config.parsing import SHAPE, definitions, entries, no_shape
+from ipymcp.config.parsing import FORMAT_HINT, definitions, entries, no_servers_error
 from ipymcp.config.paths import missing_file, read_text
 from ipymcp.errors import ConfigError
 
@@ -28,7 +28,7 @@ _VISIBLE = r"[^\s]"
 
 
 def without_comments(text: str) -> str:
-    """Replace comments and trailing commas by spaces, so that lines and columns stay."""
+    """Replace comments and trailing commas by spaces, so that lines and columns do not change."""
     for pattern in (_COMMENT, _COMMA):
         text = re.sub(pattern, _blank, text)
     return text
@@ -63,7 +63,7 @@ def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
     document = load(Path(source.file)).data
     read = entries(document, source)
     if read is None:
-        raise no_shape(document, source.file)
+        raise no_servers_error(document, source.file)
     return dict(read)
 
 
@@ -113,7 +113,7 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
         ConfigError: The text is invalid. The message names line and column.
     """
     if not text.strip():
-        raise ConfigError(f"{origin}: is empty", hint=SHAPE)
+        raise ConfigError(f"{origin}: is empty", hint=FORMAT_HINT)
 
     def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         table: dict[str, Any] = {}
@@ -127,13 +127,15 @@ def decode(text: str, origin: str) -> tuple[Any, bool]:
         try:
             return loads(text, object_pairs_hook=once)
         except RecursionError:
-            raise ConfigError(f"{origin}: nested too deeply", hint=SHAPE) from None
+            raise ConfigError(f"{origin}: nested too deeply", hint=FORMAT_HINT) from None
         except json.JSONDecodeError:
             raise
         except ValueError as error:
             if "digits" not in str(error):
                 raise
-            raise ConfigError(f"{origin}: a number in it is too long", hint="write it as a text, or shorter") from None
+            raise ConfigError(
+                f"{origin}: a number in it is too long", hint="write it as a string, or shorter"
+            ) from None
 
     with contextlib.suppress(json.JSONDecodeError):
         return parse(text), True

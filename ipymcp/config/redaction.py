@@ -1,6 +1,6 @@
 """Secrets in definitions, and descriptions of definitions with secrets masked.
 
-A mask must not hide code: values that a shell would run are shown, whatever their name. Literals in other people's
+A mask must not hide code: values that a shell would run are shown, whatever their name is. Values in other people's
 files are shown unmasked, because they are not the user's secrets; in the user's own files likely secrets are masked.
 """
 
@@ -57,16 +57,16 @@ def _dots(secret: str, name: str = "") -> str:
 
 
 Hide: TypeAlias = "Callable[[str, str], str]"
-"""Returns what replaces a likely secret, given the name of its setting; the name is empty if it has none."""
+"""Returns the replacement of a likely secret, given the secret and the name of its setting, which may be empty."""
 
 
 def masked(text: str, name: str = "", hide: Hide = _dots) -> str:
-    """Replace likely secrets in a text; variables stay.
+    """Replace likely secrets in a string, except in variables.
 
     Args:
         text: The text as written.
         name: Name of the setting that has this value, if known.
-        hide: Returns the replacement of a secret: its length unless told.
+        hide: Returns the replacement of a secret; by default a label with its length.
     """
     if name and looks_secret(name):
         parts = re.split(_VARIABLE, text)
@@ -149,10 +149,10 @@ _PUBLIC_AUTH_KEYS = frozenset(
 
 def sensitive(definition: ServerDefinition) -> Iterator[str]:
     """Yield the secrets of a definition whose variables are expanded."""
-    yield from _of_headers(definition.headers)
+    yield from _header_secrets(definition.headers)
     yield from secret_variables(definition.env)
-    yield from _of_arguments(definition.args)
-    yield from _of_url(definition.url or "")
+    yield from _argument_secrets(definition.args)
+    yield from _url_secrets(definition.url or "")
     for key, value in definition.auth.items():
         if key not in _PUBLIC_AUTH_KEYS and isinstance(value, str):
             yield value
@@ -162,60 +162,62 @@ def secret_variables(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the values of variables with secret names, except file paths, and passwords in URLs."""
     for name, value in env.items():
         if looks_secret(name) and not (os.path.isabs(value) and os.path.exists(value)):
-            yield from _of_value(value)
+            yield from _value_secrets(value)
         else:
-            yield from _of_text(value)
+            yield from _text_secrets(value)
 
 
-def _of_headers(headers: Mapping[str, str]) -> Iterator[str]:
+def _header_secrets(headers: Mapping[str, str]) -> Iterator[str]:
     for name, value in headers.items():
         if not looks_secret(name) and not name.lower().endswith("authorization"):
             continue
-        yield from _of_value(value)
+        yield from _value_secrets(value)
 
 
-def _of_value(value: str) -> Iterator[str]:
-    """Yield a secret, also without its scheme: `Bearer …`, `Basic …`."""
+def _value_secrets(value: str) -> Iterator[str]:
+    """Yield a secret as it is, and without its scheme (`Bearer …`, `Basic …`)."""
     yield value
     scheme, has_scheme, credentials = value.partition(" ")
     if has_scheme:
         yield credentials.strip()
     if scheme.lower() == "basic":
-        yield from _of_basic(credentials)
+        yield from _basic_secrets(credentials)
 
 
-def _of_text(text: str) -> Iterator[str]:
+def _text_secrets(text: str) -> Iterator[str]:
     """Yield secrets in a value without a secret name: tokens with known prefixes, and passwords in URLs."""
     yield from (found[0] for found in SECRET_VALUE.finditer(text))
     if "://" in text:
-        yield from _of_url(text)
+        yield from _url_secrets(text)
 
 
-def _of_basic(credentials: str) -> Iterator[str]:
+def _basic_secrets(credentials: str) -> Iterator[str]:
     try:
         yield base64.b64decode(credentials, validate=True).decode().partition(":")[2]
     except ValueError:
         return
 
 
-def _of_arguments(args: Sequence[str]) -> Iterator[str]:
+def _argument_secrets(args: Sequence[str]) -> Iterator[str]:
     """Yield secrets in arguments: `--api-key VALUE`, `--api-key=VALUE`, `--header "Authorization: Bearer VALUE"`."""
     for argument in args:
         name, has_value, value = argument.partition("=")
-        yield from _of_text(value if "://" in value else argument)  # what has a `=` may be a header or a token, too
+        yield from _text_secrets(
+            value if "://" in value else argument
+        )  # what has a `=` may be a header or a token, too
         header = HEADER.fullmatch(argument)
         if header is None and "://" not in name:
             header = HEADER.fullmatch(value)
         if header is not None:
-            yield from _of_headers({header[1]: header[3]})
+            yield from _header_secrets({header[1]: header[3]})
         if has_value and looks_secret(name.lstrip("-")):
-            yield from _of_value(value)
+            yield from _value_secrets(value)
     for option, argument in itertools.pairwise(args):  # a secret may look like an option: -a1b2c3==
         if option.startswith("-") and "=" not in option and looks_secret(option.lstrip("-")):
-            yield from _of_value(argument)
+            yield from _value_secrets(argument)
 
 
-def _of_url(url: str) -> Iterator[str]:
+def _url_secrets(url: str) -> Iterator[str]:
     try:
         parts = urlsplit(url)
         query = parse_qsl(parts.query)
@@ -230,7 +232,7 @@ def _of_url(url: str) -> Iterator[str]:
 
 
 NOTHING: Final = "any file: what it runs can change"
-"""Phrase for a digest that covers no files, to follow `not bound to`."""
+"""Phrase after `not bound to` for an agreement that covers no files."""
 _MAX_NAMED = 12
 
 
@@ -239,10 +241,10 @@ def described(definition: ServerDefinition, *, masks: bool | None = None) -> lis
 
     Args:
         definition: The definition.
-        masks: Mask likely secrets; None masks those in the user's own files only.
+        masks: Whether to mask likely secrets; None masks them in the user's own files only.
     """
     is_masked = definition.source.scope == "user" if masks is None else masks
-    return [f"{name:<12}{text}" for name, text in _Shown(definition, is_masked).parts()]
+    return [f"{name:<12}{text}" for name, text in _Description(definition, is_masked).parts()]
 
 
 def bound_to(definition: ServerDefinition) -> str:
@@ -268,7 +270,7 @@ def wanted_secrets(definition: ServerDefinition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.name for one in references(definition) if one.kind == "secret"))
 
 
-class _Shown:
+class _Description:
     """Description of one definition."""
 
     def __init__(self, definition: ServerDefinition, is_masked: bool) -> None:
@@ -303,7 +305,7 @@ class _Shown:
             value = getattr(definition, key)
             if value:
                 yield key, self._json(value)
-        yield from (("gives", _given(one)) for one in references(definition) if one.kind != "place")
+        yield from (("gives", _granted(one)) for one in references(definition) if one.kind != "place")
         bound = bound_to(definition)
         if bound:
             yield ("not bound", f"to {NOTHING}") if bound == NOTHING else ("bound to:", bound)
@@ -325,11 +327,11 @@ class _Shown:
         return value
 
 
-def _given(reference: Reference) -> str:
-    what = {
+def _granted(reference: Reference) -> str:
+    value = {
         "variable": "this kernel's variable",
         "secret": "your secret",
-        "input": "what you are asked for as",
+        "input": "your input",
         "unknown": "(unknown variable)",
     }[reference.kind]
-    return f"{what} {reference.name or reference.text} to {reference.where}"
+    return f"{value} {reference.name or reference.text} to {reference.where}"

@@ -1,7 +1,7 @@
 """Variables in definitions: parsing, and expansion when a server starts.
 
     ${VAR}  ${VAR:-default}  ${env:VAR}  {env:VAR}     a variable of this kernel, else of the definition's own env,
-                                                       else what the user set for it in the panel
+                                                       else the value that the user set in the panel
     ${secret:NAME}  ${input:ID}                        a stored secret; a value that the user is asked for
     ${workspaceFolder}  ${workspaceFolderBasename}     the project's folder, else the notebook's; its last part
     ${userHome}  ${pathSeparator}  ${/}
@@ -122,12 +122,12 @@ def mapped(definition: ServerDefinition, change: Callable[[str, str], str]) -> S
 
 
 def has_variables(text: str) -> bool:
-    """Whether a text may contain variables; it is not parsed."""
+    """Whether a string may contain variables; it is not parsed."""
     return _OPENING.search(text) is not None
 
 
 def written_variables(text: str) -> list[str]:
-    """Return the variables of a text as written, in order, and `$${` for each literal `${`."""
+    """Return the variables of a string as written, in order, and `$${` for each literal `${`."""
     return [
         part.text if isinstance(part, Reference) else "$${"
         for part in _parts(text, "")
@@ -141,12 +141,12 @@ def in_folder(text: str, folder: str) -> str:
 
 
 def respelled(text: str, spell: Callable[[Reference], str], *, key: str = "", literal: str = "${") -> str:
-    """Replace each variable in a text.
+    """Replace each variable in a string.
 
     Args:
-        text: The text.
+        text: The string.
         spell: Returns the replacement.
-        key: Key of the text in its definition.
+        key: Key of the string in its definition.
         literal: Replacement for `$${`.
     """
     if "{" not in text:
@@ -251,7 +251,7 @@ def _place(name: str, folder: str) -> str:
 
 
 def _parts(text: str, key: str) -> list[str | Reference]:
-    """Split a text into plain strings, with `$${` read as `${`, and variables."""
+    """Split a string into variables and the plain text between them, in which `$${` becomes `${`."""
     parts: list[str | Reference] = []
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Meta, Struct
 
 CellAction: TypeAlias = Literal["read", "insert", "edit"]
 CellType: TypeAlias = Literal["code", "markdown", "raw"]
 _MAX_LENGTH = 1_000_000
+NO_PAGE: Final = "no page of JupyterLab or Notebook 7 is connected, so the notebook's cells cannot be accessed"
+"""The message of an error."""
 
 
 class Cell(Struct, frozen=True):

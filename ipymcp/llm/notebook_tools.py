@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ipymcp.errors import McpError
-from ipymcp.interaction.cells import CellType  # noqa: TC001 - the tools' schemas are made from it
+from ipymcp.interaction.cells import NO_PAGE, CellType
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.protocol.types import ToolDefinition
@@ -33,7 +33,6 @@ _MAX_OUTPUTS: Final = 4_000
 """Characters of one cell's outputs."""
 _VERSION_LENGTH: Final = 12
 _SOURCE: Final = "the outputs of the notebook's cells"
-_NO_PAGE: Final = "no page of JupyterLab or Notebook 7 is connected, so the notebook's cells cannot be accessed"
 
 
 class _Notebook(Struct, frozen=True):
@@ -95,7 +94,7 @@ class _CellFunctions:
     def _cells(self) -> NotebookCells:
         cells = self._host.cells
         if cells is None:
-            raise McpError(_NO_PAGE)
+            raise McpError(NO_PAGE)
         return cells
 
     async def _find(self, cell: str, version: str) -> Cell:

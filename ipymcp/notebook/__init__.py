@@ -1,1 +1,1 @@
-"""IPython and Jupyter: magics, completion, display."""
+"""The IPython extension: magics, Tab completion, displays in cells."""

@@ -1,7 +1,7 @@
-"""Apps in cells: the live page where there is a page to show it in, else a line that says how to get it.
+"""Apps in cells: the live app if the front end can show it, else a line about how to show it.
 
-The output has no more of the app than its number in this kernel. A front end asks the kernel for the page, so that a
-notebook file has nothing of a server's HTML, and an app comes back by itself in any page of the same kernel.
+The output contains only the app's number in this kernel. The front end requests the app's page from the kernel, so that
+a notebook file contains no HTML of a server, and any page of the same kernel shows the app again.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class CellApps:
 
     Args:
         ip: The IPython shell.
-        life: Identifier of this kernel run; the saved output of another run is not live.
+        run_id: The identifier of this kernel run; the saved output of another run is not live.
         panel: Returns the notebook's panel.
         host: The host of the apps.
     """
 
-    def __init__(self, ip: Any, life: str, panel: Callable[[], Panel], host: Host) -> None:
+    def __init__(self, ip: Any, run_id: str, panel: Callable[[], Panel], host: Host) -> None:
         self._ip = ip
-        self._life = life
+        self._run_id = run_id
         self._panel = panel
         self._apps = apps_of(host)
 
     def result(self, result: ToolResult) -> dict[str, Any]:
-        """MIME bundle of a result; its app is displayed above it."""
+        """The MIME bundle of a result. If the result has an app, the app is displayed first."""
         if result.app is not None and self.can_show():
             result.app.show()
         return result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
@@ -53,7 +53,7 @@ class CellApps:
         """Display an app in the current cell.
 
         Raises:
-            McpError: Apps are off, or there is no page.
+            McpError: Apps are disabled, or no page is connected.
         """
         if self._apps.mode() == "off":
             raise McpError("apps are off", hint='%config IPyMCP.apps = "show"')
@@ -62,7 +62,7 @@ class CellApps:
                 f"the app of {app.server}.{app.tool} cannot be shown here", hint="open the notebook in a browser"
             )
         self._apps.keep(app)
-        own = {"version": VERSION, "kernel": self._life, "app": app.number, "height": height, "mode": display_mode}
+        own = {"version": VERSION, "kernel": self._run_id, "app": app.number, "height": height, "mode": display_mode}
         name = one_line(visible(f"{app.server}.{app.tool}"))
         line = f"{name} has an app, which is shown while the kernel runs: run the cell again to get it back."
         live, metadata = self._widget(app, height, display_mode)

@@ -1,4 +1,4 @@
-"""A call as the user would type it, in Python and as a `%mcp` line; both make exactly that call."""
+"""A call as code that makes exactly that call: in Python, and as a `%mcp` line."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _MAGIC = "%mcp call "
 
 
 def python(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any], namespace: str) -> str:
-    """A call in Python.
+    """Write a call in Python.
 
     Args:
         host: The host of the server.
         entry: The tool.
         schema: The schema of the tool's arguments.
         arguments: Values by exact argument name.
-        namespace: The name that `mcp` is bound to; if empty, the code imports `mcp`.
+        namespace: The variable that `mcp` is bound to; if empty, the code imports `mcp`.
     """
     server = host.aliases()[entry.server]
     head = f"{namespace or 'mcp'}.{server}.{entry.alias}"
@@ -54,7 +54,7 @@ def python(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[
 
 
 def of_model(mcp: Mcp, call: ModelCall, names: Mapping[str, Any]) -> str:
-    """A model's call as Python for a cell; empty if a cell cannot make it.
+    """Write a model's call in Python; empty if a cell cannot make this call.
 
     Args:
         mcp: The notebook's servers.
@@ -77,7 +77,7 @@ def of_model(mcp: Mcp, call: ModelCall, names: Mapping[str, Any]) -> str:
 
 
 def magic(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any]) -> str:
-    """A call as a `%mcp` line, with `key=value` words if they are read back the same, else with JSON.
+    """Write a call as a `%mcp` line, with `key=value` arguments if these are parsed to the same values, else with JSON.
 
     Raises:
         McpError: No line can express the call.
@@ -86,7 +86,7 @@ def magic(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[s
     words = " ".join(f"{name}={_word(value)}" for name, value in arguments.items())
     body = json.dumps(arguments, ensure_ascii=False)
     for rest in (words, body, json.dumps(arguments)):
-        # As JSON, because Python's `==` treats 1 and True as equal.
+        # Compared as JSON, because Python's `==` treats 1 and True as equal.
         if rest.isprintable() and _as_json(_read(f"call {path} {rest}".rstrip(), schema)) == _as_json(dict(arguments)):
             return f"{_MAGIC}{path} {rest}".rstrip()
     raise McpError("no %mcp line can express this call", server=entry.server, tool=entry.name, hint="insert it as code")

@@ -1,14 +1,14 @@
 """Tab completion: servers, tools, argument names and values, in `%mcp` lines and in Python code.
 
-Names come from servers, project files and folders, which are untrusted. A name with invisible characters or line breaks
-is not offered; any other name is written in the open quotes, or in those it needs.
+Names come from servers, project files and folders, which are untrusted. Names with invisible characters or line breaks
+are not offered. Other names are written inside the open quotes, or in the quotes that they need.
 
-`context_at` determines from the text before the cursor which kind of name is typed there. Python code is lexed forwards
-once, for strings, comments and brackets only, because an apostrophe in a comment looks like a string when read
-backwards. The expression before the cursor is then read backwards with the brackets paired.
+`context_at` determines from the text before the cursor which kind of name is being typed. Python code is lexed once
+from the start, for strings, comments and brackets only, because an apostrophe in a comment looks like a string when
+read backwards. The expression before the cursor is then read backwards with the paired brackets.
 
-Candidates come from the catalogs as they are: nothing is started or evaluated. Only values of prompt and template
-arguments are requested from the server, for at most a second. Elsewhere IPython's own completers apply.
+Candidates come from the current catalogs: nothing is started or evaluated. Only values of prompt and template arguments
+are requested from the server, with a timeout of a second. IPython's own completers complete everything else.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def line_word(value: object, quote: str, *, is_argument: bool = False, is_open: 
         is_open: Whether the word continues after the completion.
     """
     text = value if isinstance(value, str) else json.dumps(value)
-    if not _is_seen(text):
+    if not _is_visible(text):
         return None
     if quote:
         if is_argument and quote == '"' and "$" in text:
-            return None  # a `$name` between double quotes is refused
+            return None  # `$name` between double quotes is an error
         if is_argument and quote == '"' and "{" in text:
             text = text.replace("{", "{{").replace("}", "}}")
         return text.replace(quote, quote * 2)
@@ -72,7 +72,7 @@ def line_argument(name: str) -> str | None:
     word = f"{name}="
     partial = tokenize_partial(word)
     is_key = partial is not None and not partial.words and partial.last.key == name
-    return word if is_key and _is_seen(name) and not name.startswith("-") else None
+    return word if is_key and _is_visible(name) and not name.startswith("-") else None
 
 
 def unquoted(partial: str, quote: str) -> str:
@@ -81,15 +81,15 @@ def unquoted(partial: str, quote: str) -> str:
 
 
 def code_value(value: object, quote: str) -> str | None:
-    """Write a key or value in Python code, after the open quote; None if that is impossible."""
+    """Write a key or value in Python code, inside the open quote if there is one; None if that is impossible."""
     if not isinstance(value, str):
         return None if quote else repr(value)
-    if not _is_seen(value):
+    if not _is_visible(value):
         return None
     return value.replace("\\", "\\\\").replace(quote, f"\\{quote}") if quote else repr(value)
 
 
-def _is_seen(text: str) -> bool:
+def _is_visible(text: str) -> bool:
     """Whether a text is fully visible on one line."""
     return text.isprintable() and unmasked_line(text) == text
 
@@ -100,34 +100,34 @@ class Step(Struct, frozen=True):
     name: str
     item: bool = False
     called: bool = False
-    """Whether the step is called, `.name(…)`; only the last step before an attribute may be."""
+    """Whether the step is called, `.name(…)`; only the last step before an attribute may be called."""
 
 
 class AttributeContext(Struct, frozen=True):
-    """A cursor in Python code, in an expression of the namespace."""
+    """The context of a cursor in Python code, in an expression that begins with the namespace."""
 
     kind: Literal["attribute", "key", "argument", "value"]
     path: tuple[Step, ...]
-    """The path before the cursor or of the called function: `mcp.fs["x"].aio(` is fs, ["x"], aio.
+    """The path before the cursor or of the called function: for `mcp.fs["x"].aio(` it is fs, ["x"], aio.
 
-    `.options(…)` returns the tool itself and is omitted."""
+    `.options(…)` is omitted, because it returns the tool itself."""
     partial: str
     start: int
     argument: str = ""
-    """The argument whose value is typed; empty for a positional one."""
+    """The argument whose value is being typed; empty for a positional argument."""
     given: tuple[str, ...] = ()
     """The keyword arguments already given."""
     positional: int = 0
-    """Number of positional arguments before the cursor's."""
+    """The number of positional arguments before the one at the cursor."""
     quote: str = ""
     """The quote that is open at the cursor."""
     literals: tuple[tuple[int | str, str], ...] = ()
-    """String literals among the arguments before the cursor's, by position or keyword."""
+    """String literals among the arguments before the one at the cursor, by position or keyword."""
 
 
 def attribute_context(text: str, namespace: str) -> AttributeContext | None:
     """The context at the end of `text`; None if the expression does not belong to `namespace`."""
-    return _Python(text, namespace).context() if namespace in text else None
+    return _CodeBeforeCursor(text, namespace).context() if namespace in text else None
 
 
 _TAIL = 20_000
@@ -150,7 +150,7 @@ _ARGUMENT = re.compile(r"\s*((?:[^\W\d]\w*)?)")
 _VALUE = re.compile(r"\s*([^\W\d]\w*)\s*=\s*(\w*)")
 
 
-class _Python:
+class _CodeBeforeCursor:
     """Python code before the cursor, lexed for open brackets, strings and comments."""
 
     def __init__(self, text: str, namespace: str) -> None:
@@ -158,16 +158,16 @@ class _Python:
         self.text = text[self.offset :]
         self.namespace = namespace
         self.opened: list[list[int]] = []
-        """Open brackets, outermost first: the position of each, then those of the commas directly inside it."""
+        """For each open bracket, outermost first, its position and the positions of the commas directly inside it."""
         self.pairs: dict[int, int] = {}
         """Positions of opening brackets, by position of their closing bracket."""
         self.string = -1
-        """The start of the string that is open at the cursor; -1 for none."""
+        """The start of the string that is open at the cursor; -1 if there is none."""
         self.comments: list[tuple[int, int]] = []
         self._lex()
 
     def _lex(self) -> None:
-        """Lex in one pass without a call per bracket: a long cell has thousands, and this runs on every Tab."""
+        """Lex in one pass, without a call per bracket: long cells have thousands, and this runs on every Tab."""
         text, opened, pairs = self.text, self.opened, self.pairs
         for match in _LEX.finditer(text):
             at = match.start()
@@ -200,14 +200,14 @@ class _Python:
         if dot < 0 or self.text[dot] != ".":
             return None
         path = self._path(dot, may_call=True)
-        return None if path is None else self._found("attribute", path, match.group())
+        return None if path is None else self._context("attribute", path, match.group())
 
     def _key(self) -> AttributeContext | None:
         bracket = self._skip_blanks(self.string) - 1
         if not self.opened or bracket != self.opened[-1][0] or self.text[bracket] != "[":
             return None
         path = self._path(bracket)
-        return None if path is None else self._found("key", path, self.text[self.string + 1 :])
+        return None if path is None else self._context("key", path, self.text[self.string + 1 :])
 
     def _call(self) -> AttributeContext | None:
         if not self.opened or self.text[self.opened[-1][0]] != "(":
@@ -222,7 +222,7 @@ class _Python:
         unnamed = [part.strip() for part, name in zip(before, given, strict=True) if name is None]
         kind, argument, partial = self._at_cursor(edges[-1] + 1)
         return kind and structs.replace(
-            self._found(kind, path, partial),
+            self._context(kind, path, partial),
             argument=argument,
             given=tuple(name for name in given if name),
             positional=sum(1 for part in unnamed if part and not part.startswith("*")),
@@ -244,7 +244,7 @@ class _Python:
             return "value", match[1], match[2]
         return None, "", ""
 
-    def _found(
+    def _context(
         self, kind: Literal["attribute", "key", "argument", "value"], path: tuple[Step, ...], partial: str
     ) -> AttributeContext:
         start = self.offset + len(self.text) - len(partial)
@@ -261,7 +261,7 @@ class _Python:
         return "".join(parts) + self.text[start:end]
 
     def _path(self, end: int, *, may_call: bool = False) -> tuple[Step, ...] | None:
-        """The steps of the expression that ends here, read backwards to the namespace; None for other expressions."""
+        """The steps of the expression that ends at `end`, read backwards to the namespace; None for any other."""
         steps: list[Step] = []
         while end > 0:
             end = self._skip_blanks(end)
@@ -310,17 +310,17 @@ def _literals(arguments: list[str]) -> tuple[tuple[int | str, str], ...]:
 
 
 Typed: TypeAlias = Kind | Literal["argument", "value", "option", "option-value", "name", "owner"]
-"""The kind of the typed word: a `Kind`, an argument's name or value, an option or one of its choices, and in a question
-a variable or the server of a resource."""
+"""The kind of the word being typed: a `Kind`, an argument's name or value, an option or one of its choices, and in a
+question a variable (`name`) or the server of a resource (`owner`)."""
 _LINE = re.compile(r"[ \t]*(?:(%%)mcp[ \t]|(?:[^\W\d][^=%#\n]*=[ \t]*)?%mcp[ \t])")
 _CONTINUED = re.compile(r"\\\n")
 
 
 class LineContext(Struct, frozen=True):
-    """A cursor in a `%mcp`, `x = %mcp` or `%%mcp` line."""
+    """The context of a cursor in a `%mcp`, `x = %mcp` or `%%mcp` line."""
 
     kind: Typed
-    """The kind of the word; for `tool` and `prompt` the word may still be the server's name."""
+    """The kind of the word. For `tool` and `prompt` the word may be incomplete, such as a server's name."""
     partial: str
     """The typed part of the word."""
     start: int
@@ -331,7 +331,7 @@ class LineContext(Struct, frozen=True):
     server: str = ""
     """The server before the resource, as typed."""
     argument: str = ""
-    """The argument, or the option, whose value is typed."""
+    """The argument, or the option, whose value is being typed."""
     given: tuple[tuple[str, str], ...] = ()
     """The arguments already given, with their values as typed."""
     quote: str = ""
@@ -346,14 +346,16 @@ def context_at(text: str, *, namespace: str = "mcp") -> LineContext | AttributeC
 
     Args:
         text: The cell up to the cursor.
-        namespace: The name that the notebook's host is bound to.
+        namespace: The variable that `mcp` is bound to.
     """
     start = _line_start(text)
     if (asked := _ask_context(text, start)) is not None:
         return asked
     line = _LINE.match(text, start)
     if line and not (line[1] and text[:start].strip()):
-        partial = tokenize_partial(_CONTINUED.sub("  ", text[line.end() :]))  # the same length: places stay right
+        partial = tokenize_partial(
+            _CONTINUED.sub("  ", text[line.end() :])
+        )  # of the same length, so that positions stay valid
         return None if partial is None else _line_context(partial, len(text))
     if text.lstrip().startswith("%%mcp"):
         return None
@@ -418,15 +420,15 @@ def _line_context(line: PartialLine, end: int) -> LineContext | None:
     typed = raw.removeprefix(last.quoted)
     if last.quoted and typed.endswith(last.quoted):
         return None  # the quote is closed: nothing is being typed
-    whole = _syntax_of(line.words)
-    if whole is None:
+    command = _syntax_of(line.words)
+    if command is None:
         return None
-    names = names_among(line.words[1:], whole.valued)
-    action = whole.actions.get(names[0].text) if names else None
-    syntax = action or whole
+    names = names_among(line.words[1:], command.options_with_value)
+    action = command.actions.get(names[0].text) if names else None
+    syntax = action or command
     names = names[1:] if action else names
     target = len(syntax.takes) - 1
-    owner = target - 1 if syntax.takes[1:] == ("variable",) else target  # `map` has its rows behind the tool
+    owner = target - 1 if syntax.takes[1:] == ("variable",) else target  # in `map`, the rows follow the tool
     named = names[owner:] if syntax.arguments and len(names) > target else []
     context = LineContext(
         kind="",
@@ -437,9 +439,9 @@ def _line_context(line: PartialLine, end: int) -> LineContext | None:
         server=names[0].text if owner > 0 and names else "",
         given=tuple((word.key, word.value) for word in named[1:] if word.key is not None),
         quote=last.quoted,
-        options=syntax.options if action or names else tuple(syntax.every.values()),
+        options=syntax.options if action or names else tuple(syntax.all_options.values()),
     )
-    option = _option_at(line, whole.valued)
+    option = _option_at(line, command.options_with_value)
     if line.in_command:
         return structs.replace(context, kind="file")
     if option is not None:
@@ -453,17 +455,17 @@ def _line_context(line: PartialLine, end: int) -> LineContext | None:
     if last.key is not None:
         return None
     kind = syntax.takes[min(len(names), target)] if syntax.takes else ""
-    actions = tuple(whole.actions) if not action and not names else ()
+    actions = tuple(command.actions) if not action and not names else ()
     if kind in ("tool", "prompt") and typed.startswith("!"):
         context = structs.replace(context, partial=typed[1:], start=context.start + 1)
     return structs.replace(context, kind=kind, actions=actions) if kind or actions else None
 
 
-def _option_at(line: PartialLine, valued: Mapping[str, Option]) -> Option | None:
-    """The option whose value is typed."""
-    if line.last.key is not None and line.last.key in valued:
-        return valued[line.last.key]
-    return valued.get(line.words[-1].raw) if line.words else None
+def _option_at(line: PartialLine, options: Mapping[str, Option]) -> Option | None:
+    """The option whose value is being typed."""
+    if line.last.key is not None and line.last.key in options:
+        return options[line.last.key]
+    return options.get(line.words[-1].raw) if line.words else None
 
 
 def candidates(text: str, mcp: Mcp, namespace: str, names: Iterable[str] = ()) -> tuple[str, list[str], str] | None:
@@ -472,11 +474,11 @@ def candidates(text: str, mcp: Mcp, namespace: str, names: Iterable[str] = ()) -
     Args:
         text: The cell up to the cursor.
         mcp: The notebook's servers.
-        namespace: The name that `mcp` is bound to.
+        namespace: The variable that `mcp` is bound to.
         names: The notebook's variables.
 
     Returns:
-        The typed part, the candidates and their kind for IPython; None if IPython's own completers apply.
+        The typed part, the candidates and their kind for IPython; None to leave the completion to IPython.
     """
     context = context_at(text, namespace=namespace)
     if context is None:
@@ -487,15 +489,14 @@ def candidates(text: str, mcp: Mcp, namespace: str, names: Iterable[str] = ()) -
             words, kind = (name for name in names if name.startswith("_") <= partial.startswith("_")), "instance"
         else:
             words, kind = _on_line(structs.replace(context, partial=partial), mcp)
-        # Without candidates the typed part itself is offered, so that IPython adds no names and files.
-        whole = [context.partial]
-        found = _beginning(partial, [*context.actions, *_without_secrets(words, kind)])
-        spelled = [_spelled(word, context) for word in found]
-        return context.partial, [word for word in spelled if word is not None] or whole, kind
+        # If there are no candidates, the typed part itself is offered, so that IPython adds no names and files.
+        found = _matching(partial, [*context.actions, *_without_secrets(words, kind)])
+        written = [_line_candidate(word, context) for word in found]
+        return context.partial, [word for word in written if word is not None] or [context.partial], kind
     words, kind = _in_call(context, mcp) if context.kind in ("argument", "value") else _in_path(context, mcp)
     if context.kind in ("key", "value"):
         words = [code_value(word, context.quote) for word in _without_secrets(words, kind)]
-    found = [word for word in _beginning(context.partial, words) if isinstance(word, str)]
+    found = [word for word in _matching(context.partial, words) if isinstance(word, str)]
     return context.partial, found or ([context.partial] if context.kind == "key" else []), kind
 
 
@@ -504,10 +505,11 @@ def _without_secrets(words: Iterable[object], kind: str) -> Iterable[object]:
     return words if kind not in ("value", "path") else (word for word in words if mask(str(word)) == str(word))
 
 
-def _beginning(partial: str, words: Iterable[object]) -> list[object]:
-    typed = {word if isinstance(word, str) else json.dumps(word): word for word in words if word is not None}
-    return [word for text, word in typed.items() if text.startswith(partial)] or [
-        word for text, word in typed.items() if text.casefold().startswith(partial.casefold())
+def _matching(partial: str, words: Iterable[object]) -> list[object]:
+    """The words that begin with the typed part; if there are none, ignoring case."""
+    texts = {word if isinstance(word, str) else json.dumps(word): word for word in words if word is not None}
+    return [word for text, word in texts.items() if text.startswith(partial)] or [
+        word for text, word in texts.items() if text.casefold().startswith(partial.casefold())
     ]
 
 
@@ -515,7 +517,7 @@ _OWN_KINDS = frozenset({"word", "option", "option-value", "setting", "target-hos
 """Kinds whose words come from ipymcp itself and need no quotes."""
 
 
-def _spelled(word: object, context: LineContext) -> str | None:
+def _line_candidate(word: object, context: LineContext) -> str | None:
     """Write a candidate for a `%mcp` line; None if that is impossible."""
     if isinstance(word, str) and (word in context.actions or context.kind in _OWN_KINDS):
         return word
@@ -553,17 +555,17 @@ def _keys(found: object) -> Iterable[object]:
 
 
 def _object_at(path: Sequence[Step], mcp: Mcp) -> object:
-    """The object at the end of a path, or its class; None if unknown. Nothing is started or called to find it."""
+    """The object at the end of a path, or its class; None if it is unknown. Nothing is started or called."""
     if not path:
         return mcp
     first, *rest = path
     found: object = None
-    if not _is_own_word(first):
+    if not _is_mcp_attribute(first):
         session = _session(first.name, mcp)
         found = mcp[session.name] if session is not None else None
         if session is not None and rest:
             step = rest.pop(0)
-            if not _is_reserved(step):
+            if not _is_server_attribute(step):
                 found = Tool if session.catalog.find(step.name) is not None else None
             elif rest:
                 name = rest.pop(0).name
@@ -579,18 +581,18 @@ def _object_at(path: Sequence[Step], mcp: Mcp) -> object:
     return None if rest else found
 
 
-def _is_own_word(step: Step) -> bool:
+def _is_mcp_attribute(step: Step) -> bool:
     """Whether a step is an attribute of `mcp` itself, not a server."""
     return step.name in RESERVED_HOST and not step.item
 
 
-def _is_reserved(step: Step) -> bool:
+def _is_server_attribute(step: Step) -> bool:
     """Whether a step is an attribute of a server itself, not a tool."""
     return step.name in RESERVED_SERVER and not step.item
 
 
 def _session(name: str, mcp: Mcp) -> ServerSession | None:
-    """The loaded server of a name or identifier."""
+    """The loaded server with this name or identifier."""
     host = host_of(mcp)
     exact = next((exact for exact, alias in host.aliases().items() if alias == name), name)
     return host.sessions.get(name) or host.sessions.get(exact)
@@ -599,8 +601,8 @@ def _session(name: str, mcp: Mcp) -> ServerSession | None:
 def _in_call(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str]:
     """Names or values of arguments in a call, and their kind for IPython; values are not yet quoted."""
     first, *rest = context.path
-    session = _session(first.name, mcp) if rest and not _is_own_word(first) else None
-    kind = rest.pop(0).name if rest and _is_reserved(rest[0]) else "tools"
+    session = _session(first.name, mcp) if rest and not _is_mcp_attribute(first) else None
+    kind = rest.pop(0).name if rest and _is_server_attribute(rest[0]) else "tools"
     if rest and rest[-1].name in ("aio", "submit") and not rest[-1].item and len(rest) > 1:
         rest.pop()
     callee = _callee(kind, session, rest[0].name, mcp) if session is not None and len(rest) == 1 else None
@@ -631,7 +633,14 @@ class _Callee(Struct, frozen=True):
     """The reference for suggestions of the server; None for a tool."""
 
     def values(self, argument: str, typed: str, others: Mapping[str, str], mcp: Mcp) -> Sequence[object]:
-        """Known or suggested values of an argument, by name or alias; `others` are the arguments already given."""
+        """Known values of an argument, or values that the server suggests.
+
+        Args:
+            argument: The argument's name or alias.
+            typed: The typed part of the value.
+            others: The values of the other arguments, by name or alias.
+            mcp: The notebook's servers.
+        """
         parameter = self._parameter(argument)
         if parameter is None:
             return ()
@@ -650,7 +659,7 @@ class _Callee(Struct, frozen=True):
     ) -> list[str]:
         ask, timeout = self.session.resources.suggestions, _SUGGESTION_TIMEOUT
         with contextlib.suppress(McpError, TimeoutError):
-            async with asyncio.timeout(timeout):  # includes sending: a server may be slow to read
+            async with asyncio.timeout(timeout):  # also limits the sending, because a server may be slow to read
                 return await ask(reference, argument, typed, others, timeout=timeout)
         return []
 
@@ -752,7 +761,7 @@ def _callee_on_line(context: LineContext, mcp: Mcp) -> _Callee | None:
 
 
 def _dotted(kind: Literal["tool", "prompt"], partial: str, mcp: Mcp) -> Iterator[str]:
-    """Servers as `server.`, and the tools or prompts of the typed server as `server.name`."""
+    """The servers as `server.`; after a typed server, its tools or prompts as `server.name`."""
     for name, session in host_of(mcp).sessions.items():
         if not partial.startswith(f"{name}."):
             yield f"{name}."
@@ -763,7 +772,7 @@ def _dotted(kind: Literal["tool", "prompt"], partial: str, mcp: Mcp) -> Iterator
 
 
 def _secrets(mcp: Mcp) -> Iterator[str]:
-    """Saved secrets and those that definitions refer to."""
+    """The names of saved secrets, and of secrets that definitions refer to."""
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import references
 
@@ -778,14 +787,14 @@ def _secrets(mcp: Mcp) -> Iterator[str]:
 
 def _paths(partial: str, folder: str, endings: tuple[str, ...] = ("",)) -> Iterator[str]:
     """Folders, and files with these endings, relative to the notebook's folder."""
-    above, slash, start = partial.rpartition("/")
-    where = os.path.join(folder, os.path.expanduser(above + slash))
+    parent, slash, start = partial.rpartition("/")
+    path = os.path.join(folder, os.path.expanduser(parent + slash))
     try:
-        entries = sorted(os.scandir(where), key=lambda entry: entry.name)
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
         if not entry.name.startswith(start) or (entry.name.startswith(".") and not start):
             continue
         if entry.is_dir() or entry.name.endswith(endings):
-            yield f"{above}{slash}{entry.name}{'/' if entry.is_dir() else ''}"
+            yield f"{parent}{slash}{entry.name}{'/' if entry.is_dir() else ''}"

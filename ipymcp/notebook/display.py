@@ -1,8 +1,8 @@
-"""A panel or a server's card in a cell: live where there are widgets, else a table.
+"""The panel or a server's card in a cell: a widget if the page supports widgets, else a table.
 
-The output also has a MIME type of its own, which JupyterLab's extension draws: it identifies the kernel run and is live
-in any page connected to it over the relay. A notebook executed by a program (nbclient, papermill) gets no widget, which
-would be dead in every page made from it and hide the table.
+The output also has a MIME type of ipymcp, which the JupyterLab extension renders. It identifies the kernel run, and is
+live in any page that is connected to that kernel by the relay. If a program (nbclient, papermill) executes the
+notebook, there is no widget, because it would not work in exported pages and would hide the table.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ class PanelDisplay:
 
     Args:
         ip: The IPython shell.
-        life: Identifier of this kernel run; the saved output of another run is not live.
+        run_id: The identifier of this kernel run; the saved output of another run is not live.
         panel: Returns the notebook's panel.
     """
 
-    def __init__(self, ip: Any, life: str, panel: Callable[[], Panel]) -> None:
+    def __init__(self, ip: Any, run_id: str, panel: Callable[[], Panel]) -> None:
         self._ip = ip
         self._panel = panel
-        self._own: dict[str, Any] = {"version": VERSION, "kernel": life}
+        self._own: dict[str, Any] = {"version": VERSION, "kernel": run_id}
 
     def panel(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """MIME bundle and metadata of the panel of all servers."""
+        """The MIME bundle and metadata of the panel with all servers."""
         return self._live(self._panel().mcp.servers._repr_mimebundle_())  # pyright: ignore[reportPrivateUsage]
 
     def card(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
-        """MIME bundle and metadata of the card of one server."""
+        """The MIME bundle and metadata of the card of one server."""
         return self._live(server._repr_mimebundle_(), server.name)  # pyright: ignore[reportPrivateUsage]
 
     def question(self, card: str, *, is_here: bool) -> dict[str, Any]:
-        """MIME bundle of the open question of a model's call, for JupyterLab's extension.
+        """The MIME bundle of the open question about a model's call, for the JupyterLab extension.
 
         Args:
-            card: The card of the call.
-            is_here: Whether the output is that card; others hide while the question is open.
+            card: The key of the card with the question.
+            is_here: Whether the output is that card; the cards of the question's other calls are hidden.
         """
         own = {**self._own, "card": card}
         return {_TYPE: own if is_here else {**own, "elsewhere": True}}
@@ -72,5 +72,5 @@ class PanelDisplay:
 
 
 def has_page(kernel: Any) -> bool:
-    """Whether there may be a page: programs that execute notebooks allow no input, nor does Voilà, which has one."""
+    """Whether a page may be connected: Voilà has pages; other programs that allow no input only execute notebooks."""
     return getattr(kernel, "_allow_stdin", True) or is_voila(os.environ)

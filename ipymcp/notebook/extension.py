@@ -1,8 +1,8 @@
 """The IPython extension (`%load_ext ipymcp`): the magic, the completer, the settings and the name `mcp`.
 
-A page on another machine than the kernel opens a comm (see `ipymcp.panel.channels`). The kernel's messages to it come
-from the background loop at once, but the page's messages would wait on the shell channel for the running cell. The page
-may therefore send them as requests on the control channel, which the kernel handles in a thread of its own.
+A page that cannot use the relay opens a comm (see `ipymcp.panel.channels`). The kernel sends its messages at once from
+the background loop, but the page's messages would have to wait on the shell channel for the running cell. The page may
+therefore send them as requests on the control channel, which the kernel handles in a separate thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ipymcp.errors import McpError
 from ipymcp.notebook import transform
 from ipymcp.notebook.apps import CellApps
 from ipymcp.notebook.display import PanelDisplay
-from ipymcp.notebook.progress import say
+from ipymcp.notebook.progress import print_notice
 from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.panel.cell_forms import CellForms
 from ipymcp.protocol.types import is_object
@@ -41,7 +41,7 @@ _REQUEST = "ipymcp_request"
 
 
 def _serve_control_requests(kernel: Any, comms: Any) -> bool:
-    """Handle comm messages on the control channel; False if the kernel cannot."""
+    """Handle comm messages on the control channel. Returns False if the kernel does not support that."""
     handlers = getattr(kernel, "control_handlers", None)
     if handlers is None or getattr(kernel, "control_thread", None) is None:
         return False
@@ -53,7 +53,7 @@ def _serve_control_requests(kernel: Any, comms: Any) -> bool:
             return
         known = comms.comms.get(comm)
         if known is not None and known.target_name != _TARGET:
-            return  # its owner expects messages on the main thread
+            return  # the owner of that comm expects messages on the main thread
         if known is None:
             comms.comm_open(stream, ident, _shell_message(message, comm, {}, target_name=_TARGET))
         comms.comm_msg(stream, ident, _shell_message(message, comm, content["data"]))
@@ -68,7 +68,7 @@ def _shell_message(message: dict[str, Any], comm: str, data: Any, **more: str) -
 
 
 def _matcher(settings: IPyMCP) -> Callable[[Any], Any]:
-    """The matcher for IPython's completer (its second API, since IPython 8.6)."""
+    """The matcher for IPython's completer (version 2 of its API, since IPython 8.6)."""
     from IPython.core import completer
 
     api: Any = completer
@@ -81,13 +81,13 @@ def _matcher(settings: IPyMCP) -> Callable[[Any], Any]:
             from ipymcp.notebook.completion import candidates
 
             found = candidates("\n".join(lines), ipymcp.host(), settings.namespace or "mcp", _variables())
-        except Exception:  # an exception would break Tab for all completers
+        except Exception:  # an exception would disable all completers
             found = None
         if found is None:
             return {"completions": [], "suppress": False}
         partial, words, kind = found
         return {
-            # IPython would process all words before it drops the rest.
+            # IPython would process all words before it limits their number.
             "completions": [api.SimpleCompletion(text=word, type=kind) for word in words[: api.MATCHES_LIMIT]],
             "matched_fragment": partial,
             "suppress": True,
@@ -98,7 +98,7 @@ def _matcher(settings: IPyMCP) -> Callable[[Any], Any]:
 
 
 def _variables() -> list[str]:
-    """The variables that the user made."""
+    """The names of the user's variables."""
     from IPython import get_ipython
 
     shell: Any = get_ipython()
@@ -109,7 +109,7 @@ _ATTRIBUTE = "_ipymcp_extension"
 _SERVER = ("ipymcp.api.servers", "Server")
 _RESULT = ("ipymcp.results.tool_result", "ToolResult")
 _TARGET = "ipymcp"
-"""Comm target of pages."""
+"""The comm target for pages."""
 
 
 class Extension:
@@ -127,10 +127,10 @@ class Extension:
         self._panel_lock = threading.Lock()
         self._relay: Relay | None = None
         self._has_control = False
-        self._life = uuid.uuid4().hex
-        self.display = PanelDisplay(ip, self._life, lambda: self.panel)
+        self._run_id = uuid.uuid4().hex
+        self.display = PanelDisplay(ip, self._run_id, lambda: self.panel)
         self.settings = IPyMCP(parent=ip)
-        self.apps = CellApps(ip, self._life, lambda: self.panel, host_of(ipymcp.host()))
+        self.apps = CellApps(ip, self._run_id, lambda: self.panel, host_of(ipymcp.host()))
         self._apply_settings()
         if self.settings.model or self.settings.replay != "off":
             self._set_model()
@@ -156,12 +156,12 @@ class Extension:
             self._has_control = _serve_control_requests(ip.kernel, comms)
         self.bind()
         host = host_of(ipymcp.host())
-        host.guard.notify, host.history.cell = say, partial(_cell, ip)
+        host.guard.notify, host.history.cell = print_notice, partial(_cell, ip)
         apps = apps_of(host)
         apps.display, apps.mode, apps.can_show = self.apps.show, lambda: self.settings.apps, self.apps.can_show
         host.questions.cell_forms = CellForms(ip, lambda: self.panel)
         if is_harmfully_patched():
-            say(
+            print_notice(
                 "nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
                 " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)"
             )
@@ -185,7 +185,7 @@ class Extension:
             comms.unregister_target(_TARGET, self._open_comm)
             getattr(ip.kernel, "control_handlers", {}).pop(_REQUEST, None)
             for comm in [one for one in comms.comms.values() if one.target_name == _TARGET]:
-                comm.close()  # the page sees that the extension is gone
+                comm.close()  # notifies the page that the extension was unloaded
         if self._panel is not None:
             self._panel.close()
         self._unbind()
@@ -206,7 +206,7 @@ class Extension:
         if not name:
             return
         if self.ip.user_ns.get(name, mcp) is not mcp:
-            say(f"the name {name!r} is already in use; write: from ipymcp import mcp as …")
+            print_notice(f"the name {name!r} is already in use; write: from ipymcp import mcp as …")
             return
         self.ip.push({name: mcp}, interactive=False)
         self._bound = name
@@ -218,7 +218,7 @@ class Extension:
 
     @property
     def panel(self) -> Panel:
-        """The notebook's panel, created when a cell or a view of the relay first needs it."""
+        """The notebook's panel, created when a cell or a view first needs it."""
         if self._panel is None:
             from ipymcp.notebook import call_code
             from ipymcp.panel.commands import COMMANDS
@@ -229,7 +229,7 @@ class Extension:
                     context = PanelContext(
                         mode=lambda: self.settings.panel,
                         namespace=lambda: self._bound or "",
-                        kernel=self._life,
+                        kernel=self._run_id,
                         code=call_code,
                         has_control=self._has_control,
                         has_visitors=is_voila(os.environ),
@@ -244,12 +244,12 @@ class Extension:
         elif change["name"] in ("model", "sampling_tokens", "replay"):
             self._set_model()
         elif change["name"] == "panel" and self._panel is not None:
-            self._panel.tell_mode()
+            self._panel.send_mode()
         else:
             self._apply_settings()
 
     def _apply_settings(self) -> None:
-        """Apply the settings that need no more than an assignment."""
+        """Apply the settings that only have to be assigned."""
         settings: Any = self.settings
         host = host_of(ipymcp.host())
         McpError.full_tracebacks = settings.tracebacks
@@ -262,31 +262,31 @@ class Extension:
     def _set_model(self) -> None:
         settings: Any = self.settings
         chosen = settings.model or None, settings.sampling_tokens, settings.replay
-        late = " ".join(map(quoted, set_model(ipymcp.host(), *chosen)))
-        if late:
-            say(f"{late}: takes effect after a restart: %mcp restart {late}")
+        outdated = " ".join(map(quoted, set_model(ipymcp.host(), *chosen)))
+        if outdated:
+            print_notice(f"{outdated}: takes effect after a restart: %mcp restart {outdated}")
 
     def _open_comm(self, comm: object, _: object) -> None:
-        """Serve a panel to a page whose Jupyter server has no relay to this kernel."""
+        """Serve the panel to a page that cannot use the relay."""
         from ipymcp.panel.channels import serve_comm
 
         serve_comm(self.panel, comm)
 
     def _before_cell(self, *_: object) -> None:
-        """Bind the name again after `%reset`; let an interrupt of this cell reach the threads of libraries."""
+        """Bind the name again after `%reset`, and let an interrupt of this cell reach the threads of libraries."""
         host_of(ipymcp.host()).loop.awaiting.begin_cell()
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
     def _after_cell(self, *_: object) -> None:
-        """Print notices that arose outside of a cell."""
+        """Print notices that were added outside of a cell."""
         host_of(ipymcp.host()).loop.awaiting.end_cell()
         for notice in host_of(ipymcp.host()).notices.take():
-            say(notice)
+            print_notice(notice)
         self._start_relay()
 
     def _start_relay(self) -> None:
-        """Start the relay, so that JupyterLab's sidebar finds this kernel."""
+        """Start the relay's socket, so that JupyterLab's sidebar can connect to this kernel."""
         if self._relay is None and hasattr(self.ip, "kernel"):
             from ipymcp.panel.channels import Relay
 
@@ -296,7 +296,7 @@ class Extension:
 
 
 def load(ip: Any) -> None:
-    """Load the extension into a shell; does nothing if it is loaded."""
+    """Load the extension into a shell, unless it is already loaded."""
     if getattr(ip, _ATTRIBUTE, None) is None:
         extension = Extension(ip)
         extension.install()
@@ -323,7 +323,7 @@ def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | 
 
 
 def _shown(line: str, *, local_ns: Mapping[str, Any] | None = None) -> None:
-    """Run %mcp in the middle of a cell and display its value, which IPython would not."""
+    """Run %mcp in the middle of a cell and display its value, which IPython does not display there."""
     from IPython import display
 
     value = _magic(line, local_ns=local_ns)
@@ -338,7 +338,7 @@ for _each in (_magic, _shown):
 
 
 def _show_coroutine(coroutine: CoroutineType[Any, Any, Any], printer: Any, _: bool) -> None:
-    """Say that a coroutine of ipymcp needs await; print others as usual."""
+    """Print a hint for a coroutine of ipymcp that was not awaited; print others as usual."""
     if str((coroutine.cr_frame.f_globals if coroutine.cr_frame else {}).get("__name__")).startswith("ipymcp."):
         printer.text("not called: this is a coroutine, write await before it (or leave out .aio)")
     else:

@@ -1,13 +1,13 @@
 """The syntax of `%mcp` lines: words, options and subcommands.
 
 - Words are separated by blanks. A word may be `key=value`; the key is the part before the first `=`.
-- Quotes count only where a value starts: at the start of a word, or right after `key=`. A quoted value ends at the next
-  such quote; the quote itself is written twice inside (`'it''s'`). A backslash is always literal.
-- In an unquoted value, brackets balance, so blanks inside `{}`, `[]` and `()` belong to the word. Strings inside
+- Quotes are only special where a value starts: at the start of a word, or right after `key=`. A quoted value ends at
+  the next such quote; inside, the quote itself is written twice (`'it''s'`). A backslash is always literal.
+- In an unquoted value, brackets are balanced, and blanks inside `{}`, `[]` and `()` belong to the word. Strings inside
   brackets are JSON or Python strings, in which a backslash escapes. An unmatched closing bracket is text.
 - A word that begins with `{` takes the rest of the line unchanged: the raw arguments of a call.
 - ` #` after a blank begins a comment. One `;` at the very end is dropped and makes the line silent.
-- The first bare `--` ends the words; a command follows, in which brackets mean nothing and quotes work as above.
+- The first bare `--` ends the words. A command follows, in which brackets are not special and quotes work as above.
 
 Options may appear anywhere among the words; a quoted word or a negative number is never an option.
 """
@@ -49,7 +49,7 @@ class LineError(ValueError):
 
     Args:
         message: The problem, in one line.
-        position: Index of the problem in the line.
+        position: The index of the problem in the line.
     """
 
     def __init__(self, message: str, position: int) -> None:
@@ -78,7 +78,7 @@ class Word(Struct, frozen=True):
 
     @property
     def is_body(self) -> bool:
-        """Whether this is the raw rest of a line that begins with `{`."""
+        """Whether this is the raw rest of a line, which begins with `{`."""
         return self.raw.startswith("{")
 
 
@@ -87,7 +87,7 @@ class MagicLine(Struct, frozen=True):
 
     words: tuple[Word, ...]
     command: tuple[Word, ...] | None = None
-    """The words after the first bare `--`; None without one."""
+    """The words after the first bare `--`; None if there is none."""
     silent: bool = False
     """Whether the line ended in `;`."""
 
@@ -102,7 +102,7 @@ class PartialLine(Struct, frozen=True):
 
     words: tuple[Word, ...]
     last: Word
-    """The word at the cursor, perhaps empty, its quote or bracket perhaps still open."""
+    """The word at the cursor. It may be empty, or have an open quote or bracket."""
     in_command: bool
     """Whether the cursor is after a bare `--`."""
 
@@ -153,7 +153,7 @@ def tokenize_partial(line: str) -> PartialLine | None:
 
 
 class _Scanner:
-    """Reader of the words of a line."""
+    """Reads the words of a line."""
 
     def __init__(self, line: str) -> None:
         self.line = line
@@ -179,7 +179,7 @@ class _Scanner:
             value, stop = self._quoted(at, quoted)
         else:
             is_body = key is None and line[at] == "{" and not self.in_command
-            stop = self._plain(at, to_end=is_body)
+            stop = self._unquoted_end(at, to_end=is_body)
             value = line[at:stop]
         self.position = stop
         return Word(line[start:stop], start, stop, value, key, quoted)
@@ -213,7 +213,7 @@ class _Scanner:
             )
         return line[at + 1 : close].replace(quote * 2, quote), close + 1
 
-    def _plain(self, at: int, *, to_end: bool) -> int:
+    def _unquoted_end(self, at: int, *, to_end: bool) -> int:
         """The end of the unquoted value that starts here; with `to_end`, blanks do not end it."""
         opened: list[int] = []
         while at < len(self.line):
@@ -250,8 +250,8 @@ class _Scanner:
                 closed,
             )
 
-    def _not_closed(self, at: int, what: str) -> LineError:
-        return LineError(f"the {what} opened at column {at + 1} is not closed: {self._snippet(at)}", at)
+    def _not_closed(self, at: int, kind: str) -> LineError:
+        return LineError(f"the {kind} opened at column {at + 1} is not closed: {self._snippet(at)}", at)
 
     def _snippet(self, at: int) -> str:
         return cut(self.line[at:].rstrip(), _SNIPPET)
@@ -261,9 +261,9 @@ Kind: TypeAlias = (
     Literal["server", "configured", "loadable", "tool", "tool-name", "resource", "prompt", "setting", "call", "secret"]
     | Literal["trusted", "source-host", "target-host", "word", "variable", "folder", "file", ""]
 )
-"""The kind of thing that a word names. `server`: a loaded server; `configured`: also one in a discovered file;
-`loadable`: also a config file; `setting`: a key of a definition; `word`: a subcommand; `variable`: a Python name;
-empty: unknown or new."""
+"""The kind of a word. `server`: a loaded server; `configured`: also a server in a discovered file; `loadable`: also a
+config file; `setting`: a key of a definition; `word`: a subcommand; `variable`: a Python name; empty: unknown or
+new."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
 _VALUE = re.compile(r"""(?:=|\s+)(?:"(?:[^"]|"")*"|'(?:[^']|'')*'|\S+)""")
@@ -275,12 +275,12 @@ class Option(Struct, frozen=True):
 
     Args:
         name: The name with its dashes: `--timeout` or `-n`.
-        value: The placeholder of its value in messages, such as `S`; empty for a flag.
-        help: Its description below the subcommand's help; empty where that help explains it.
-        choices: The allowed values; empty for any.
+        value: The placeholder for the value in messages, such as `S`; empty for a flag.
+        help: The description below the subcommand's help; empty if that help explains the option.
+        choices: The allowed values; empty if any value is allowed.
         number: Whether the value must be a non-negative number.
         repeats: Whether the option may be repeated.
-        takes: The kind of its value.
+        takes: The kind of the value.
     """
 
     name: str
@@ -324,12 +324,13 @@ class Syntax(Struct, frozen=True):
         usage: The usage line shown in errors: `stop NAME… | --all`.
         options: The options.
         at_least: Minimum number of names.
-        missing: The message for fewer.
+        missing: The message if there are fewer.
         at_most: Maximum number of names; None for no limit.
         instead: A flag that replaces the names: exactly one of the two must be given.
-        takes: The kinds of the names by position; the last kind is for all further names.
-        arguments: Whether `key=value` arguments may follow for the last of those positions.
-        actions: Words allowed in first position, each with the syntax of the rest; without `takes`, one is required.
+        takes: The kinds of the names by position; the last kind applies to all further names.
+        arguments: Whether `key=value` arguments may follow, for the name in the last of those positions.
+        actions: The words allowed in first position, each with the syntax of the rest; required unless `takes` is
+            given.
         synonyms: Alternative words for actions.
     """
 
@@ -345,15 +346,15 @@ class Syntax(Struct, frozen=True):
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def every(self) -> dict[str, Option]:
+    def all_options(self) -> dict[str, Option]:
         """All options by name, including those of the actions."""
         of_actions = (option for action in self.actions.values() for option in action.options)
         return {option.name: option for option in (*self.options, *of_actions)}
 
     @property
-    def valued(self) -> dict[str, Option]:
+    def options_with_value(self) -> dict[str, Option]:
         """All options that take a value, by name."""
-        return {name: option for name, option in self.every.items() if option.value}
+        return {name: option for name, option in self.all_options.items() if option.value}
 
     def parse(self, words: Sequence[Word]) -> Parsed:
         """Parse a subcommand's words, without the subcommand itself.
@@ -363,11 +364,11 @@ class Syntax(Struct, frozen=True):
                 is wrong.
         """
         end = words[-1].end if words else 0
-        first = next(iter(names_among(words, self.valued)), None) if self.actions else None
+        first = next(iter(names_among(words, self.options_with_value)), None) if self.actions else None
         if first is not None and first.text in self.synonyms:
-            meant = structs.replace(first, value=self.synonyms[first.text])
-            words = [meant if word is first else word for word in words]
-            first = meant
+            action = structs.replace(first, value=self.synonyms[first.text])
+            words = [action if word is first else word for word in words]
+            first = action
         if first is None or (self.takes and first.text not in self.actions):
             return self._parse(words, end)
         if first.text not in self.actions:
@@ -419,8 +420,8 @@ class Syntax(Struct, frozen=True):
 
     def _check_count(self, parsed: Parsed, names: Sequence[Word], end: int) -> None:
         if self.instead is not None and parsed.has(self.instead) == bool(names):
-            which = "not both" if names else "one of the two"
-            raise LineError(f"give names or {self.instead}, {which}; usage: %mcp {self.usage}", end)
+            correction = "not both" if names else "one of the two"
+            raise LineError(f"give names or {self.instead}, {correction}; usage: %mcp {self.usage}", end)
         if len(names) < self.at_least:
             raise LineError(f"{self.missing} usage: %mcp {self.usage}", end)
         if self.at_most is not None and len(names) > self.at_most:
@@ -428,15 +429,15 @@ class Syntax(Struct, frozen=True):
             raise LineError(f"{surplus.raw} is one too many; usage: %mcp {self.usage}", surplus.start)
 
 
-def names_among(words: Sequence[Word], valued: Collection[str]) -> list[Word]:
-    """The words of an unfinished line that are neither options nor values of the options in `valued`."""
+def names_among(words: Sequence[Word], options_with_value: Collection[str]) -> list[Word]:
+    """The words of an unfinished line that are neither options nor values of the options in `options_with_value`."""
     names: list[Word] = []
     is_value = False
     for word in words:
         if is_value:
             is_value = False
         elif _looks_like_option(word):
-            is_value = word.raw in valued
+            is_value = word.raw in options_with_value
         else:
             names.append(word)
     return names
@@ -450,7 +451,7 @@ def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
     """Split a line into its leading options and the unchanged text after them."""
     end = 0
     while match := _LEADING.match(line, end):
-        option = syntax.every.get(match[1])
+        option = syntax.all_options.get(match[1])
         value = _VALUE.match(line, match.end()) if option is None or option.value else None
         if option is None and not match[1].startswith("--"):
             break
@@ -468,14 +469,14 @@ class MagicRequest(Struct, frozen=True):
     """The words parsed by the command's syntax; empty if the command parses them itself."""
     line: MagicLine
     cell: str | None
-    """The cell's body under `%%mcp`."""
+    """The body of a `%%mcp` cell; None for a `%mcp` line."""
     mcp: Mcp
     display: PanelDisplay
     ip: Any
     """The IPython shell."""
     settings: IPyMCP
     namespaces: tuple[Mapping[str, Any], ...]
-    """The namespaces for names of the notebook, nearest first."""
+    """The namespaces in which names of the notebook are looked up, innermost first."""
     text: str = ""
     """The text after the options, if the command takes text."""
 
@@ -526,7 +527,7 @@ class Command(Struct, frozen=True):
     @property
     def help(self) -> str:
         """The usage, the text and the options."""
-        options = [option for option in self.syntax.every.values() if option.help]
+        options = [option for option in self.syntax.all_options.values() if option.help]
         width = max((len(f"{option.name} {option.value}") for option in options), default=0)
         rows = [
             textwrap.fill(

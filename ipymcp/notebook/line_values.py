@@ -3,13 +3,13 @@ r"""Values typed in `%mcp` lines and cells, with Python expressions evaluated in
 - `key=$name`, unquoted and an identifier, is the notebook's object.
 - An unquoted or double-quoted value with `{expr}` is filled like an f-string, unless it is JSON.
 - An unquoted value that is a whole Python dict with string keys, `{"limit": n}`, is that dict, not an f-string.
-- `$name` with anything else in the value, `path=$folder/a.txt` or `"$name"`, is an error that suggests
-  `{folder}/a.txt`; otherwise the text would be sent silently.
-- Single quotes disable all of this.
+- `$name` together with other text, `path=$folder/a.txt` or `"$name"`, is an error that suggests `{folder}/a.txt`,
+  because otherwise the text would be sent without a warning.
+- In single quotes, all of this is plain text.
 
 A body, and the raw `{…}` of a line, is parsed as JSON first, then as a Python expression with the notebook's names,
-then as JSON5. Python comes before JSON5 because JSON5 silently drops the backslash of `"C:\data"`.
-Only where a dict has bare words as keys, `{limit: 5}`, does JSON5 come first: in Python they would be variables.
+then as JSON5. Python is tried before JSON5 because JSON5 silently drops the backslash of `"C:\data"`.
+JSON5 is tried first only if a dict has bare words as keys, `{limit: 5}`, which would be variables in Python.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Namespaces = Sequence[Mapping[str, object]]
-"""Mappings of names to objects, nearest first: the function's locals, then the notebook's names."""
+"""Mappings of names to objects, innermost first: the function's locals, then the notebook's names."""
 
 _FILE = "<%mcp>"
 AS_TEXT = "single quotes send the text as it is"
@@ -47,7 +47,7 @@ _CONVERSIONS = {"r": repr, "s": str, "a": ascii}
 
 
 def parse_expression(source: str) -> ast.Expression:
-    r"""Parse without Python's warnings about `\d`. Raises SyntaxError or ValueError (a null byte)."""
+    r"""Parse an expression without Python's warnings about `\d`. Raises SyntaxError, or ValueError for a null byte."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source, _FILE, mode="eval")
@@ -56,7 +56,7 @@ def parse_expression(source: str) -> ast.Expression:
 def evaluate(
     tree: ast.Expression, source: str, namespaces: Namespaces, *, argument: str | None = None, located: bool = False
 ) -> object:
-    """Evaluate an expression, in which JSON's `true` and `null` are defined unless the notebook defines them.
+    """Evaluate an expression. JSON's `true`, `false` and `null` are defined, unless the notebook defines these names.
 
     Args:
         tree: The expression.
@@ -66,7 +66,7 @@ def evaluate(
         located: Whether an error's message begins with the line and column.
 
     Raises:
-        ArgumentError: A name is unknown, or the expression raised; the cause is kept.
+        ArgumentError: A name is unknown, or the expression raised an exception, which is the error's cause.
     """
     names = dict(_JSON_WORDS)
     for namespace in reversed(namespaces):
@@ -116,7 +116,7 @@ def _node_of(tree: ast.Expression, name: str | None) -> ast.Name | None:
 
 
 def _place(tree: ast.Expression, error: Exception) -> str:
-    """The location of an error: that of the unknown name, else the line that ran."""
+    """The location of an error: that of the unknown name, else the line that raised."""
     node = _node_of(tree, error.name) if isinstance(error, NameError) else None
     if node:
         return f"line {node.lineno}, column {node.col_offset + 1}: "
@@ -129,7 +129,7 @@ def _place(tree: ast.Expression, error: Exception) -> str:
 
 
 class _Template(Struct, frozen=True):
-    """A value with `{expr}`; not an f-string, which before Python 3.12 cannot contain its own quotes."""
+    """A value with `{expr}`; not a real f-string, which cannot contain its own quotes before Python 3.12."""
 
     text: str
     namespaces: Namespaces
@@ -168,7 +168,7 @@ class _Template(Struct, frozen=True):
         if self.text.startswith("!", at):
             convert = _CONVERSIONS.get(self.text[at + 1 : at + 2])
             if convert is None:
-                raise self._error(at, "after ! only r, s or a can stand")
+                raise self._error(at, "after ! only r, s or a is allowed")
             value, at = convert(value), at + 2
         spec = ""
         if self.text.startswith(":", at):
@@ -204,7 +204,7 @@ class _Template(Struct, frozen=True):
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
             raise self._error(opened, reason) from error
         if isinstance(tree.body, ast.Constant) and isinstance(tree.body.value, str):
-            raise self._error(opened, "a string is nothing to fill in: build the value in a cell and pass $name")
+            raise self._error(opened, "a string needs no braces: build the value in a cell and pass $name")
         return evaluate(tree, "{" + source + "}", self.namespaces, argument=self.argument)
 
     def _error(self, at: int, reason: str) -> ArgumentError:
@@ -213,18 +213,18 @@ class _Template(Struct, frozen=True):
 
 
 _EMBEDDED = re.compile(r"""\$\{(?P<braced>[^\W\d]\w*)\} | \{\{ | \{[^{}]*\} | \$(?P<name>[^\W\d]\w*)""", re.VERBOSE)
-"""`${name}` and `$name`; other braces hold Python expressions and are skipped."""
+"""Matches `${name}` and `$name`, and skips other braces, which contain Python expressions."""
 
 
 class TypedText(Struct, frozen=True):
-    """Typed text, which the argument's schema interprets."""
+    """Typed text that the argument's schema interprets."""
 
     text: str
     quoted: bool = False
     """Whether the text was quoted; it is then a string unless the schema says otherwise."""
 
 
-class Object(Struct, frozen=True):
+class NotebookObject(Struct, frozen=True):
     """An object of the notebook."""
 
     value: object
@@ -238,21 +238,21 @@ def parse_arguments(
     Args:
         words: The words of the arguments.
         namespaces: The notebook's names.
-        schema: The schema that interprets unquoted text; without one, text stays text.
+        schema: The schema that interprets unquoted text; None to keep it as text.
 
     Raises:
-        LineError: A word has no key, or a key comes twice.
+        LineError: A word has no key, or a key is given twice.
         ArgumentError: A value refers to an unknown name, or an expression fails.
     """
     names = [] if schema is None else [each.name for each in schema.parameters]
     arguments: dict[str, object] = {}
     for index, word in enumerate(words):
         if word.key is None:
-            raise LineError(_no_pair(words, index, names), word.start)
+            raise LineError(_not_a_pair(words, index, names), word.start)
         if word.key in arguments:
             raise LineError(f"{word.key} is given twice", word.start)
         value = read_value(word, namespaces)
-        if isinstance(value, Object):
+        if isinstance(value, NotebookObject):
             arguments[word.key] = value.value
         elif schema is None or value.quoted:
             arguments[word.key] = value.text
@@ -261,12 +261,12 @@ def parse_arguments(
     return arguments
 
 
-def _no_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
+def _not_a_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
     """Describe the problem of a word that is not `key=value`, with a correction."""
     word, problem = words[index], f"{words[index].raw} is not key=value"
-    before, behind = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
+    before, after = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
     name, colon, value = word.raw.partition(":")
-    if word.raw.startswith("=") or (behind is not None and behind.raw.startswith("=")):
+    if word.raw.startswith("=") or (after is not None and after.raw.startswith("=")):
         key = word.raw if not word.raw.startswith("=") else before.raw if before is not None else "NAME"
         return f"{problem}: write {key}=VALUE, without blanks around the ="
     if colon and name in names:
@@ -278,7 +278,7 @@ def _no_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
     return f"{problem}: write {missing}={word.raw}" if missing else problem
 
 
-def read_value(word: Word, namespaces: Namespaces) -> TypedText | Object:
+def read_value(word: Word, namespaces: Namespaces) -> TypedText | NotebookObject:
     """Read one word's value with the notebook's names.
 
     Args:
@@ -286,13 +286,13 @@ def read_value(word: Word, namespaces: Namespaces) -> TypedText | Object:
         namespaces: The notebook's names.
 
     Raises:
-        ArgumentError: A name is unknown (the hint suggests near ones), or an expression fails.
+        ArgumentError: A name is unknown (the hint has similar names), or an expression fails.
     """
     value, is_plain = word.value, not word.quoted
     if word.quoted == "'":
         return TypedText(value, quoted=True)
     if is_plain and value.startswith("$") and value[1:].isidentifier():
-        return Object(look_up(value[1:], namespaces, word.key))
+        return NotebookObject(look_up(value[1:], namespaces, word.key))
     if _is_json(value):
         return TypedText(value, quoted=not is_plain)
     _refuse_embedded(word)
@@ -300,7 +300,7 @@ def read_value(word: Word, namespaces: Namespaces) -> TypedText | Object:
         return TypedText(value, quoted=not is_plain)
     tree = _string_keyed_dict(value) if is_plain else None
     if tree is not None:
-        return Object(evaluate(tree, value, namespaces, argument=word.key))
+        return NotebookObject(evaluate(tree, value, namespaces, argument=word.key))
     return TypedText(fill(value, namespaces, word.key), quoted=not is_plain)
 
 
@@ -320,15 +320,15 @@ def _refuse_embedded(word: Word) -> None:
 
 
 def parse_body(text: str, namespaces: Namespaces) -> dict[str, object]:
-    """Parse a call's arguments from JSON, a Python dict expression or JSON5; an empty body has none.
+    """Parse a call's arguments from JSON, a Python dict expression or JSON5. An empty body has no arguments.
 
     Args:
         text: The cell's body, or the raw rest of a line.
         namespaces: The notebook's names.
 
     Raises:
-        ArgumentError: The body is none of the three (the message has the location), refers to an unknown name, or is
-            not a mapping from argument names.
+        ArgumentError: The body is in none of these formats (the message has the location), refers to an unknown name,
+            or is not a mapping with argument names as keys.
     """
     if not text.strip():
         return {}
@@ -351,13 +351,13 @@ def _read_body(text: str, namespaces: Namespaces) -> object:
     except ValueError as error:
         json_error = error
     try:
-        # Leading newlines stay, so that an error has the body's line number; an indent would be a syntax error.
+        # Leading newlines are kept for the line numbers of errors; indentation would be a syntax error.
         tree = parse_expression(text[: len(text) - len(text.lstrip())].rstrip(" \t") + text.strip())
     except (SyntaxError, ValueError) as error:
         found, value = _read_json5(text)
         if found:
             return value
-        raise _unreadable(json_error, error, is_long=len(text) > JSON5_MAX_BYTES) from error
+        raise _body_error(json_error, error, is_long=len(text) > JSON5_MAX_BYTES) from error
     if _has_bare_keys(tree.body):
         found, value = _read_json5(text)
         if found:
@@ -374,7 +374,7 @@ def _is_json(value: str) -> bool:
 
 
 def _read_json5(text: str) -> tuple[bool, object]:
-    """Whether the text is JSON5, and its value; as in config files, long texts are not tried."""
+    """Whether the text is JSON5, and its value. As in config files, long texts are not parsed."""
     with contextlib.suppress(ValueError, RecursionError):
         return True, json.loads(without_comments(text))
     if len(text) > JSON5_MAX_BYTES:
@@ -406,13 +406,13 @@ def _has_bare_keys(node: ast.expr) -> bool:
     """Whether a dict display, nested or not, has a bare word as a key."""
     if isinstance(node, ast.Dict):
         return any(isinstance(key, ast.Name) for key in node.keys) or any(map(_has_bare_keys, node.values))
-    if isinstance(node, ast.BinOp):  # to Python, `// a comment` of JSON5 is a division
+    if isinstance(node, ast.BinOp):  # Python parses a JSON5 comment, `// text`, as a division
         return _has_bare_keys(node.left)
     return isinstance(node, ast.List) and any(map(_has_bare_keys, node.elts))
 
 
-def _unreadable(json_error: ValueError, python_error: SyntaxError | ValueError, *, is_long: bool) -> ArgumentError:
-    """The error of the parser that came farthest, whose format was probably intended."""
+def _body_error(json_error: ValueError, python_error: SyntaxError | ValueError, *, is_long: bool) -> ArgumentError:
+    """The error of the parser that got farthest, because its format was probably intended."""
     line, column, reason = 1, 1, str(json_error)
     if isinstance(json_error, json.JSONDecodeError):
         line, column, reason = json_error.lineno, json_error.colno, json_error.msg

@@ -1,7 +1,7 @@
-"""Progress of calls and starting servers in a cell; one line remains.
+"""Progress of calls and of starting servers in a cell.
 
-A notebook updates a display in place, a terminal rewrites a line. Other threads than the main one show nothing, because
-their output could land in the wrong cell.
+In a notebook a display is updated, in a terminal a line is rewritten; its last state remains. Only the main thread
+shows progress, because the output of other threads could appear in the wrong cell.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
 
 
-def say(text: str) -> None:
+def print_notice(text: str) -> None:
     """Print a notice to the cell's stderr."""
     print(one_line(f"ipymcp: {text}"), file=sys.stderr)  # noqa: T201 - meant for the cell
 
 
-SHOW_AFTER = 0.5
-"""Seconds that a call must run before its progress is shown."""
-REDRAW_EVERY = 0.1
+SHOW_DELAY = 0.5
+"""Seconds after the start of a call before its progress is shown."""
+REDRAW_INTERVAL = 0.1
 MAX_SERVERS = 100
-"""Maximum servers shown one by one; of further ones only the number is shown."""
+"""Maximum number of servers in the display; for others only their number is shown."""
 _BAR = 20
 
 
 class ProgressLine:
-    """A part of the cell's output that can be rewritten."""
+    """A part of the cell's output that can be replaced."""
 
     def __init__(self, ip: Any) -> None:
         self._is_notebook = hasattr(ip, "kernel")
@@ -79,7 +79,7 @@ class CellPresenter:
 
     Args:
         ip: The shell.
-        settings: `quiet` switches it off.
+        settings: The settings; `quiet` disables progress.
     """
 
     def __init__(self, ip: Any, settings: IPyMCP) -> None:
@@ -90,16 +90,16 @@ class CellPresenter:
     def progress(self, call: RunningCall) -> None:
         """Show the progress of a call."""
         now = time.monotonic()
-        if self._settings.quiet or now - call.started < SHOW_AFTER or not _is_main_thread():
+        if self._settings.quiet or now - call.started < SHOW_DELAY or not _is_main_thread():
             return
         line, drawn = self._shown.get(call.number) or (ProgressLine(self._ip), 0.0)
-        if now - drawn >= REDRAW_EVERY:
+        if now - drawn >= REDRAW_INTERVAL:
             line.show(*_bar(call, ended=False))
             drawn = now
         self._shown[call.number] = line, drawn
 
     def finished(self, call: RunningCall) -> None:
-        """Replace the progress of a finished call with one line."""
+        """Replace the progress bar of a finished call by one line."""
         line, _ = self._shown.pop(call.number, (None, 0.0))
         if line is not None:
             line.show(*_bar(call, ended=True))
@@ -131,7 +131,7 @@ class LoadDisplay:
         if isinstance(event, ServerChanged) and event.server in self._names:
             self._details[event.server] = event.detail
             now = time.monotonic()
-            if self._in_place and (len(self._names) <= MAX_SERVERS or now - self._drawn >= REDRAW_EVERY):
+            if self._in_place and (len(self._names) <= MAX_SERVERS or now - self._drawn >= REDRAW_INTERVAL):
                 self._drawn = now
                 self._draw()
 
@@ -139,7 +139,7 @@ class LoadDisplay:
         """Show the final states.
 
         Args:
-            raised: The server whose failure is raised next; its message is not shown here.
+            raised: The server whose failure is raised as an error, so that its message is not shown here.
         """
         self._raised = raised
         self._draw()

@@ -26,43 +26,45 @@ class IPyMCP(Configurable):
     nested_loop = Enum(
         ("off", "handlers", "always"),
         "off",
-        help="Where your coroutine functions for servers (mcp.on_sampling, mcp.on_elicitation) run: on a loop of"
-        " ipymcp's (off), or on the kernel's, by nest_asyncio where a call blocks that (handlers); always: calls wait"
-        " by nesting the kernel's loop, too, so that your tasks go on meanwhile.",
+        help="Where your coroutine functions for servers (mcp.on_sampling, mcp.on_elicitation) run: off: on a loop of"
+        " ipymcp; handlers: on the kernel's loop, with nest_asyncio if a call blocks it; always: calls, too, wait by"
+        " nesting the kernel's loop, so that your tasks continue.",
     ).tag(config=True)
     pins = Enum(
         ("models", "all", "off"),
         "models",
-        help="For whom a tool whose definition has changed is out of reach until %mcp pins accept.",
+        help="Whose calls of a tool are blocked after its definition has changed, until %mcp pins accept: those of"
+        " models, all, or none (off).",
     ).tag(config=True)
     doubts = Bool(
         True,
-        help="Ask about a tool that may change something, even where it is allowed, once a model has read what may be"
-        " anybody's words: the result of a tool that is not said to stay with its own data.",
+        help="Ask about calls of tools that may change something, even if a rule allows them, once the model has read"
+        " untrusted content: the result of a tool that is not declared to use only its server's own data.",
     ).tag(config=True)
     history = Enum(
         ("sizes", "values", "off"),
         "sizes",
-        help="What is kept of calls, for %mcp history: the sizes of arguments and results, themselves, or nothing.",
+        help="The data of calls that is stored for %mcp history: the sizes of arguments and results, these values,"
+        " too, or nothing.",
     ).tag(config=True)
     panel = Enum(
         ("full", "run", "view"),
-        help="What the panel may do: everything; call tools, read and answer; or only look."
+        help="What the panel may do: everything (full); call tools, read and answer (run); or only show (view)."
         " Unless set, full, and run under Voilà.",
     ).tag(config=True)
     model = Unicode(
         "",
-        help="The model that %mcp ask asks: provider:name, such as openai:gpt-5. Of several,"
-        " separated by commas, the next is asked if one fails before it has said or done anything.",
+        help="The model that %mcp ask asks: provider:name, such as openai:gpt-5. With several names,"
+        " separated by commas, the next model is asked if one fails before it has written or called anything.",
     ).tag(config=True)
     sampling_tokens = Int(
-        100_000, help="How many tokens of that model a server may cost that asks for its words (sampling)."
+        100_000, help="Token budget of each server for sampling requests, which that model answers."
     ).tag(config=True)
     replay = Enum(
         ("off", "auto", "only"),
         "off",
-        help="Where answers of %mcp ask come from: mcp-answers.json beside the notebook if prompt, model, tools"
-        " and results are as recorded, else from the model and into that file (auto); only from it (only); off.",
+        help="Whether answers of %mcp ask are recorded in mcp-answers.json beside the notebook: auto replays an answer"
+        " if prompt, model, tools and results are as recorded, else asks and records; only never asks; off.",
     ).tag(config=True)
     registry = Unicode(
         "https://registry.modelcontextprotocol.io",
@@ -71,17 +73,18 @@ class IPyMCP(Configurable):
     apps = Enum(
         ("show", "ask", "off"),
         "show",
-        help="Interactive pages of tools (MCP Apps): show them, ask about each of a server's pages first, or never.",
+        help="Interactive pages of tools (MCP Apps): show them, ask before each page is shown for the first time, or"
+        " never show them.",
     ).tag(config=True)
-    quiet = Bool(False, help="Show no progress of calls and no lines while servers load.").tag(config=True)
+    quiet = Bool(False, help="Show no progress of calls and of loading servers.").tag(config=True)
 
     @validate("apps", "pins", "history", "doubts", "panel", "registry", "replay", "sampling_tokens")
-    def _only_by_the_user(self, proposal: dict[str, Any]) -> Any:
+    def _refuse_models(self, proposal: dict[str, Any]) -> Any:
         refuse_models(f"set IPyMCP.{proposal['trait'].name}")
         return proposal["value"]
 
     @default("panel")
-    def _usual_panel(self) -> str:
+    def _default_panel(self) -> str:
         return "run" if is_voila(os.environ) else "full"
 
     def update_config(self, config: Any) -> None:
@@ -106,6 +109,6 @@ class IPyMCP(Configurable):
 
 
 def is_voila(environment: Mapping[str, str]) -> bool:
-    """Whether a kernel with these variables was started by Voilà, whose visitors are not the notebook's author."""
+    """Whether a kernel with these environment variables was started by Voilà, whose users are not the author."""
     software = environment.get("SERVER_SOFTWARE", "").lower()
     return software.startswith("voila") or "VOILA_KERNEL_ID" in environment or "VOILA_PREHEAT" in environment

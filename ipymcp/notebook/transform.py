@@ -1,14 +1,14 @@
 """Input transformer that protects `%mcp` lines from IPython's help syntax.
 
-IPython takes any line that ends in `?` for a question about its last word, before it looks for magics:
-`%mcp tools fs.*?` would print nothing and `%mcp call s.t q=what?` would describe `what`. With this transformer every
-`%mcp …` and `x = %mcp …` line reaches the magic whole. `%mcp?` alone, with no blank after the name, stays IPython's.
-`%%mcp …?` needs nothing: IPython cuts cell magics off before it looks for help.
+IPython treats any line that ends in `?` as a request for help about its last word, before it looks for magics:
+`%mcp tools fs.*?` would print nothing and `%mcp call s.t q=what?` would describe `what`. With this transformer the
+magic receives every `%mcp …` and `x = %mcp …` line unchanged. `%mcp?` without a blank after the name is left to
+IPython. `%%mcp …?` needs no transformation, because IPython removes cell magics before it looks for help.
 
-A line that ends in `;` shows no result: the call ends in `;` too, where IPython looks for it.
+A line that ends in `;` shows no result. The call then also ends in `;`, where IPython looks for it.
 
-IPython displays the value of a cell's last line only. A line in the middle of a cell, or in a block, becomes a call of
-the magic `mcp_shown`, which displays its value itself and returns None.
+IPython only displays the value of a cell's last line. A line in the middle of a cell, or in a block, becomes a call of
+the magic `mcp_shown`, which displays the value itself and returns None.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _INDENTS = (tokenize.INDENT, tokenize.DEDENT)
 
 
 class McpLine(TokenTransformBase):
-    """Turns a `%mcp …` or `name = %mcp …` line into its call, as IPython's own transformers would without the `?`."""
+    """Replaces a `%mcp …` or `name = %mcp …` line by its call, as IPython's own transformers would without the `?`."""
 
-    priority = 4  # IPython's help has 5; a lower number wins where both start
+    priority = 4  # before IPython's help, whose priority is 5
 
     def __init__(self, start: tuple[int, int], percent: tuple[int, int]) -> None:
         super().__init__(start)
@@ -50,13 +50,13 @@ class McpLine(TokenTransformBase):
         for line in tokens_by_line:
             tokens = [token for token in line if token.type not in _INDENTS]
             at = _percent(tokens)
-            # A left side that goes over several lines cannot be put back together here: IPython's own may have it.
+            # An assignment target of several lines is left to IPython's own transformers.
             if at is not None and tokens[0].start[0] == tokens[at].start[0]:
                 return cls(tokens[0].start, tokens[at].start)
         return None
 
     def transform(self, lines: list[str]) -> list[str]:
-        """The lines with that one replaced."""
+        """The lines of the cell with the `%mcp` line replaced."""
         first, column = self.first_line, self.percent_col
         last = find_end_of_continued_line(lines, first)
         line = assemble_continued_line(lines, (first, column), last)
@@ -75,15 +75,15 @@ def _is_code(line: str) -> bool:
 
 
 def install(ip: InteractiveShell) -> None:
-    """Put the transformer into a shell; a second time, as after a reload, replaces it."""
+    """Add the transformer to a shell, in place of that of an earlier load."""
     remove(ip)
     _transformers(ip).append(McpLine)
 
 
 def remove(ip: InteractiveShell) -> None:
-    """Take the transformer out of a shell again."""
+    """Remove the transformer from a shell."""
     transformers = _transformers(ip)
-    # By name: after %reload_ext the installed class is another object than this module's.
+    # Compared by name, because after %reload_ext the installed class is not this module's class object.
     transformers[:] = [kind for kind in transformers if (kind.__module__, kind.__qualname__) != _NAME]
 
 
@@ -95,7 +95,7 @@ def _transformers(ip: InteractiveShell) -> list[type[Any]]:
 
 
 def _percent(tokens: Sequence[TokenInfo]) -> int | None:
-    """Index of the `%` of `%mcp ` in a logical line: first, or right after the first `=` outside brackets."""
+    """The index of the token `%` of `%mcp `: the first token, or the one after the first `=` outside brackets."""
     at = 0
     if tokens and tokens[0].string != "%":
         at = _after_assignment(tokens)

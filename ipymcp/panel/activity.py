@@ -1,7 +1,7 @@
-"""Calls as the panel's list of activity shows them: running, finished, and everything that is known of one of them.
+"""Calls in the panel's list of activity, running and finished, and the details of one call.
 
-The history in the database has the sizes of arguments and results, or both with `history = "values"`. The history in
-memory also has the values of the latest calls of this kernel.
+The history in the database has the sizes of arguments and results, and their values with `history = "values"`. The
+history in memory also has the values of the latest calls of this kernel.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ class PastCall(Struct, kw_only=True):
 
     Attributes:
         number: Its number in this kernel; None for the call of another kernel.
-        origin: Who made it.
-        arguments: JSON; None if it is not known.
+        origin: The maker of the call: `user`, `panel`, `model` or `app`.
+        arguments: JSON; None if they are not known.
         is_exact: Whether these are the arguments as they were sent: neither masked, nor cut, nor those of a map's first
             call.
         result: JSON; None if there is none, or it is not known.
+        error: The error of a failed call.
+        questions: The questions that the user was asked, with the answers.
     """
 
     server: str
@@ -59,7 +61,7 @@ class PastCall(Struct, kw_only=True):
         """The arguments as they were sent.
 
         Raises:
-            McpError: They are not known.
+            McpError: The exact arguments are not known.
         """
         if self.arguments is None or not self.is_exact:
             raise McpError(
@@ -104,15 +106,15 @@ async def find_call(panel: Panel, view: View, message: PastCallFields) -> PastCa
     """Find a call.
 
     Raises:
-        UnknownName: It is neither running nor in the history.
-        PolicyError: The view may not see more of it than its row.
+        UnknownName: The call is neither running nor in the history.
+        PolicyError: The view may only see the row of the call.
     """
     found = _running(panel, message.call) or _kept(panel, message)
     if found is None:
-        entry = await panel.host.history.entry(message.row or 0)  # which writes what has just ended
+        entry = await panel.host.history.entry(message.row or 0)  # also writes the calls that have just finished
         found = _kept(panel, message)
-        if found is None and entry is not None and not view.permissions.is_visitor:  # of any of the author's notebooks
-            found = _stored(entry)
+        if found is None and entry is not None and not view.permissions.is_visitor:
+            found = _stored(entry)  # may be a call of another notebook of the author
     if found is None:
         raise UnknownName("this call is no longer known", hint="the history keeps calls for 30 days")
     if not view.permissions.may_open(found.origin):
@@ -182,7 +184,7 @@ def _stored(entry: HistoryEntry) -> PastCall:
 
 
 async def details(panel: Panel, view: View, call: PastCall) -> CallDetails:
-    """Everything that is known of a call."""
+    """All known details of a call."""
     value, variable = _value(panel, call)
     number = call.number if value is not None and view.permissions.may("rows") else None
     return await asyncio.to_thread(_details, call, value, variable, number)
@@ -229,7 +231,7 @@ def _details(call: PastCall, value: Any, variable: str | None, number: int | Non
 def _indented(text: str) -> str:
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:  # cut
+    except ValueError:  # the JSON was cut
         return text
 
 
@@ -237,7 +239,7 @@ def keep(panel: Panel, call: PastCall) -> str:
     """Keep a call's result in `mcp.results`; return the expression for it.
 
     Raises:
-        McpError: The result is not known any more.
+        McpError: The result was not kept.
     """
     number, results = call.number, panel.mcp.results
     if number is not None and number not in results and call.result is not None:

@@ -1,4 +1,4 @@
-"""Commands of views that add servers, and that change those of ipymcp's own files."""
+"""Commands of views that add servers, and that change the servers in ipymcp's own files."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ async def _search(panel: Panel, view: View, message: SearchFields) -> RegistryPa
 
 
 def _row(entry: Entry, registry: str) -> RegistryRow:
-    is_verified = verified(entry.name, registry)
+    publisher = verified(entry.name, registry)
     return RegistryRow(
         name=entry.name,
         title=entry.title or entry.short_name,
         description=entry.description,
         version=entry.version,
-        publisher=is_verified or entry.publisher,
-        is_verified=bool(is_verified),
+        publisher=publisher or entry.publisher,
+        is_verified=bool(publisher),
         status="" if entry.status == "active" else ": ".join(filter(None, (entry.status, entry.status_message))),
         is_deleted=entry.status == "deleted",
         website=entry.website,
@@ -77,7 +77,7 @@ def _row(entry: Entry, registry: str) -> RegistryRow:
 
 
 def _way(way: Way) -> RunnableWay:
-    missing = f"there is no program {way.missing!r} here" if way.missing and not way.problem else ""
+    missing = f"the program {way.missing!r} is not installed" if way.missing and not way.problem else ""
     return RunnableWay(
         label=one_line(way.label),
         runs="" if way.problem else one_line(way.preview()),
@@ -92,8 +92,8 @@ def _way(way: Way) -> RunnableWay:
 @ADDING.command(TryFields, "try")
 async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     if message.trial in view.trials:
-        raise Malformed("that trial has begun")
-    trying = view.trials[message.trial] = asyncio.ensure_future(_tried(panel, message))
+        raise Malformed("this trial has already started")
+    trying = view.trials[message.trial] = asyncio.ensure_future(_try_out(panel, message))
     try:
         trial = _outcome(await trying)
     except BaseException as error:
@@ -107,8 +107,8 @@ async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     return trial
 
 
-async def _tried(panel: Panel, message: TryFields) -> Addition:
-    addition = await _defined(panel, message)
+async def _try_out(panel: Panel, message: TryFields) -> Addition:
+    addition = await _addition(panel, message)
     try:
         await addition.try_out()
     except BaseException:
@@ -117,7 +117,7 @@ async def _tried(panel: Panel, message: TryFields) -> Addition:
     return addition
 
 
-async def _defined(panel: Panel, message: TryFields) -> Addition:
+async def _addition(panel: Panel, message: TryFields) -> Addition:
     name = message.name.strip() or None
     if message.by == "registry":
         way = None if message.way is None else str(message.way + 1)
@@ -129,17 +129,17 @@ async def _defined(panel: Panel, message: TryFields) -> Addition:
         values = config_edits.unmasked(values, original[0])
         return await from_values(panel.host, message.replaces, values, message.keep, replaces=True)
     if name is None and message.by != "json":
-        name = _usual_name(message.by, values)
+        name = _default_name(message.by, values)
         taken = {*panel.host.sessions, *panel.host.discovery.peek().servers}
         name = next(one for one in (name, *(f"{name}_{n}" for n in range(2, 100))) if one not in taken)
     return await from_values(panel.host, name, values, message.keep)
 
 
 def _values(message: TryFields) -> Mapping[str, Any]:
-    """The definition, or the document, that the user has typed.
+    """The definition, or the JSON document, that the user has typed.
 
     Raises:
-        ConfigError: It is invalid.
+        ConfigError: The text is invalid.
     """
     if message.by == "url":
         lines = [line.partition(":") for line in message.headers.splitlines() if line.strip()]
@@ -166,8 +166,8 @@ def _values(message: TryFields) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value)
 
 
-def _usual_name(kind: str, values: Mapping[str, Any]) -> str:
-    """A name for a server without one, from its URL or its command."""
+def _default_name(kind: str, values: Mapping[str, Any]) -> str:
+    """A name for a server from its URL or its command."""
     if kind == "url":
         from ipymcp.api.load_request import url_definition
 
@@ -206,10 +206,10 @@ async def _drop(panel: Panel, view: View, message: TrialFields) -> None:
 async def _keep(panel: Panel, view: View, message: TrialFields) -> AddedServer:
     trying = view.trials.get(message.trial)
     if trying is None or not trying.done():
-        raise Malformed("there is no such trial")
+        raise Malformed("this trial does not exist or has not finished")
     addition = trying.result()
     await addition.save()
-    view.trials.pop(message.trial, None)  # a second click may have waited for the same end
+    view.trials.pop(message.trial, None)  # absent if a second click has kept it meanwhile
     return AddedServer(name=addition.definition.name, cell=addition.cell(panel.context.namespace()))
 
 

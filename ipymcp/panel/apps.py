@@ -1,4 +1,4 @@
-"""Commands of views that show apps: opening a page, the user's agreement to it, and the page's requests."""
+"""Commands of views that show apps: opening a page, the user's consent to it, and the requests of the page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
     elif pin.hash != page_hash:
         asks = "changed"
     if asks == "first" and mode == "show" and not may_agree:
-        asks = None  # without what it declares, no one need agree
+        asks = None  # the page is shown without the access that it declares, which needs no consent
     if asks is None and pin is None:
         pin = AppPin(page_hash)
         if not page.needs:
@@ -76,8 +76,8 @@ async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
 
 def _opened(app: OpenApp, page: AppPage, pin: AppPin, head: OpenedApp, *, is_known: bool) -> OpenedApp:
     granted = page.needs if pin.is_granted else PageNeeds()
-    kinds = {"connect": granted.connect, "resource": granted.resource, "frame": granted.frame, "base": granted.base}
-    query = {name: ",".join(origins) for name, origins in kinds.items() if origins}
+    origins = {"connect": granted.connect, "resource": granted.resource, "frame": granted.frame, "base": granted.base}
+    query = {name: ",".join(urls) for name, urls in origins.items() if urls}
     query |= {"eval": "1"} if pin.allows_eval else {}
     head.is_granted = pin.is_granted
     head.html = None if is_known else sound(page.html)
@@ -97,34 +97,34 @@ async def _agree(panel: Panel, view: View, message: AgreeFields) -> None:
     page = await app.page()
     page_hash = await asyncio.to_thread(lambda: page.hash)
     if page_hash != message.hash:
-        raise McpError("the page has changed meanwhile", hint="open the app again")
+        raise McpError("the page has changed since you were asked", hint="open the app again")
     await apps.pins.keep(app.digest, app.server, app.uri, AppPin(page_hash, message.grants, message.eval))
 
 
 @APPS.command(AppRequestFields, "app_request")
 async def _request(panel: Panel, view: View, message: AppRequestFields) -> AppReply:
     app = apps_of(panel.host).find(message.app)
-    answering = asyncio.ensure_future(app.answer(message.method, sound(message.params)))
-    under_way = app.requests.setdefault(message.page, set())
-    under_way.add(answering)
+    request = asyncio.ensure_future(app.answer(message.method, sound(message.params)))
+    requests = app.requests.setdefault(message.page, set())
+    requests.add(request)
     try:
-        return AppReply(result=sound(await answering))
+        return AppReply(result=sound(await request))
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) and task.cancelling():
             raise
-        return AppReply(error="the page is gone", code=_FAILED)
+        return AppReply(error="the page was closed", code=_FAILED)
     except RpcError as error:
         shown = view.permissions.shown_error(error)
         return AppReply(error=one_line(shown.message), code=error.code or _FAILED)
     except McpError as error:
         return AppReply(error=one_line(view.permissions.shown_error(error).message), code=_FAILED)
     finally:
-        under_way.discard(answering)
+        requests.discard(request)
 
 
 @APPS.command(LeaveAppFields, "app_leave")
 async def _leave(panel: Panel, view: View, message: LeaveAppFields) -> None:
-    # A question about a call of a page that is gone would keep others waiting.
+    # A question about a call of a closed page would keep other questions waiting.
     for request in apps_of(panel.host).find(message.app).requests.pop(message.page, ()):
         request.cancel()
 

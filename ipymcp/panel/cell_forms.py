@@ -1,7 +1,7 @@
 """Questions as forms in the output of the waiting cell, where no panel is open.
 
-Whether a page draws widgets, and can answer while a cell blocks the kernel, shows only when one is displayed. If no
-message arrives from it, it is removed, and this and all later questions use a prompt.
+Only an attempt shows whether a page draws widgets and can answer while a cell blocks the kernel. If no message arrives
+from a displayed form, the form is removed, and this and all later questions use a prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.question_routing import QuestionHandle
 
 
-_WITHOUT_WIDGETS: Final = "ipymcp has a question. If no form appears here, a prompt follows in a moment."
+_FALLBACK_TEXT: Final = "ipymcp has a question. If no form appears here, a prompt follows in a moment."
 _FIRST_MESSAGE_TIMEOUT: Final = 2.0
 """Seconds for the first message of a page that draws widgets."""
 _HELLO_TIMEOUT: Final = 15.0
@@ -46,10 +46,10 @@ class CellForms:
         self._ip = ip
         self._panel = panel
         self._unseen: set[bool] = set()
-        """Whether the kernel was blocked when a form was not seen; such forms are not tried again."""
+        """Values of `is_blocked` of the callers whose forms were not seen; no form is tried again for these."""
 
     async def draw(self, kind: QuestionKind, caller: WaitingCaller) -> CellForm | None:
-        """Display a form, on the background loop; None if it would not be seen or its answer could not arrive.
+        """Display a form, on the background loop; None if the user would not see it, or its answer could not arrive.
 
         Raises:
             CallerGone: The caller no longer waits.
@@ -87,7 +87,7 @@ class CellForms:
         )
 
     def _display(self) -> CellForm:
-        """Display a form; runs in the waiting cell, which its output belongs to."""
+        """Display a form; runs in the waiting cell, so that the output belongs to this cell."""
         form = CellForm(self._panel(), self._ip.display_pub)
         form.show()
         return form
@@ -141,7 +141,7 @@ class CellForm:
         """Display the form; an interrupt removes it."""
         bundle, metadata = self._widget._repr_mimebundle_()
         try:
-            self._publish({**bundle, "text/plain": _WITHOUT_WIDGETS}, metadata)
+            self._publish({**bundle, "text/plain": _FALLBACK_TEXT}, metadata)
         except BaseException:
             self.end()
             raise

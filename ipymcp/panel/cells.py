@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ipymcp.errors import McpError
+from ipymcp.interaction.cells import NO_PAGE
 from ipymcp.panel.messages import CellRequest, Malformed
 
 if TYPE_CHECKING:
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from ipymcp.panel.messages import CellFields, Channel, ToView
 
 
-_TIMEOUT: Final = 10.0
+_REPLY_TIMEOUT: Final = 10.0
 """Seconds for the page's reply."""
 
 
 class CellsView(Protocol):
     """A view that reads and changes the notebook's cells."""
 
-    carrier: Channel
+    channel: Channel
 
-    def say(self, message: ToView) -> None:
+    def send(self, message: ToView) -> None:
         """Queue a message."""
         ...
 
@@ -34,7 +35,7 @@ class PanelCells:
     """The cells of the notebook that the panel belongs to; on the background loop.
 
     Args:
-        views: Returns the views that have the cells.
+        views: Returns the views that read and change the cells.
     """
 
     def __init__(self, views: Callable[[], Iterable[CellsView]]) -> None:
@@ -45,18 +46,18 @@ class PanelCells:
     async def ask(
         self, do: CellAction, cell: str = "", source: str = "", was: str = "", type: CellType = "code"
     ) -> list[Cell]:
-        """Read or change cells, as `NotebookCells.ask` says."""
-        views = [view for view in self._views() if view.carrier.serves(blocked=True, running=True)]
+        """Read or change cells, as described at `NotebookCells.ask`."""
+        views = [view for view in self._views() if view.channel.delivers_answers(blocked=True, running=True)]
         if not views:
-            raise McpError("no page of JupyterLab or Notebook 7 is connected, so the notebook's cells are out of reach")
+            raise McpError(NO_PAGE)
         number = next(self._numbers)
         reply = self._open[number] = asyncio.get_running_loop().create_future()
         try:
-            views[-1].say(CellRequest(id=number, do=do, cell=cell, source=source, was=was, type=type))
-            async with asyncio.timeout(_TIMEOUT):
+            views[-1].send(CellRequest(id=number, do=do, cell=cell, source=source, was=was, type=type))
+            async with asyncio.timeout(_REPLY_TIMEOUT):
                 return await reply
         except TimeoutError:
-            raise McpError(f"the page did not answer within {_TIMEOUT:.0f} s") from None
+            raise McpError(f"the page did not answer within {_REPLY_TIMEOUT:.0f} s") from None
         finally:
             del self._open[number]
 
@@ -64,11 +65,11 @@ class PanelCells:
         """Handle the page's reply.
 
         Raises:
-            Malformed: Nothing was asked.
+            Malformed: No request waits for this reply.
         """
         waiting = self._open.get(reply.request)
         if waiting is None or waiting.done():
-            raise Malformed("this is no longer asked")
+            raise Malformed("no request waits for this reply")
         if reply.problem:
             waiting.set_exception(McpError(reply.problem))
         else:

@@ -1,12 +1,12 @@
 """Channels between the kernel and views: comms, and the socket that the Jupyter server relays.
 
-Messages arrive on a thread of the kernel and are handed to the background loop, which also sends messages to views. A
-comm has no flow control: it buffers whatever the page does not read. A view is therefore asked now and then how far it
-has read, and receives nothing while too much is unread.
+Messages arrive on a thread of the kernel and are passed to the background loop, which also sends messages to views. A
+comm has no flow control: it buffers everything that the page does not read. The kernel therefore requests the view's
+read position at intervals, and sends nothing while too much is unread.
 
 The background loop serves the socket, so that it works while a cell blocks the kernel. Both sides send one JSON message
 per line. Until the first view connects, only the socket exists; `ipymcp.storage.kernel_socket` describes the file that
-announces it to the Jupyter server.
+announces the socket to the Jupyter server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from ipymcp.files import PRIVATE, make_folder, write_file
 from ipymcp.panel.messages import Malformed, Mark
-from ipymcp.storage.kernel_socket import PREFIX, VERSION, file_of, here, sweep
+from ipymcp.storage.kernel_socket import PREFIX, VERSION, file_of, machine_id, sweep
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from ipymcp.runtime.oauth_redirects import Redirects
 
 
-_MARK_EVERY = 250_000
+_MARK_BYTES = 250_000
 """Bytes between two requests for the view's read position."""
 _MAX_UNREAD = 2_000_000
 """Maximum unread bytes of one view."""
-_SERVES_WHILE_AWAITING = (7, 4)
+_FIRST_WITH_AWAITING = (7, 4)
 """The first ipykernel that handles comm messages while a cell awaits."""
 
 
@@ -68,53 +68,54 @@ class CommChannel:
         self._sent = self._marked = self._read = 0
         self._has_room = asyncio.Event()
         if hasattr(comm(), "_reply_subshell_for"):
-            # Else a click would wait for the main shell, where we last published, and for the cell that runs there.
+            # Otherwise ipykernel handles a message in the shell that published last, which is the main shell, so that
+            # a click would wait for the cell that runs there.
             comm()._reply_subshell_for = _own_shell
 
     # -- on the background loop ---------------------------------------------------------------------------------------
 
-    async def carry(self, line: bytes) -> None:
+    async def send_line(self, line: bytes) -> None:
         """Send a message at once; wait until the view has read most of what was sent."""
         if self._comm() is None:
             raise ConnectionError("the comm is closed")
         self._send(msgspec.json.decode(line))
         self._sent += len(line)
-        if self._sent - self._marked > _MARK_EVERY:
+        if self._sent - self._marked > _MARK_BYTES:
             self._marked = self._sent
             self._send(msgspec.to_builtins(Mark(sent=self._sent)))
         while self._sent - self._read > _MAX_UNREAD:
-            self._has_room = asyncio.Event()  # the loop may be another than before
+            self._has_room = asyncio.Event()  # the loop may have been replaced
             await self._has_room.wait()
 
-    def serves(self, *, blocked: bool, running: bool) -> bool:
-        """Whether answers arrive: over the control channel, on a subshell, or since 7.4 while a cell awaits."""
+    def delivers_answers(self, *, blocked: bool, running: bool) -> bool:
+        """Whether answers arrive: over the control channel, on a subshell, or while a cell awaits."""
         return (
             self._has_control
             or self._is_on_subshell
             or not running
-            or (not blocked and version_info[:2] >= _SERVES_WHILE_AWAITING)
+            or (not blocked and version_info[:2] >= _FIRST_WITH_AWAITING)
         )
 
-    def left(self) -> None:
-        """Do nothing: the view may say hello again."""
+    def detach(self) -> None:
+        """Do nothing: the view may send a hello again."""
 
-    def was_read(self, count: int) -> None:
-        """Send more once the view has read most of what was sent."""
+    def acknowledge(self, count: int) -> None:
+        """Let `send_line` continue if the view has read most of what was sent."""
         self._read = max(self._read, min(count, self._sent))
         self._has_room.set()
 
-    def begins(self, hello: ViewHello) -> None:
+    def restart(self, hello: ViewHello) -> None:
         """Treat everything sent so far as read or lost."""
         self._has_control = hello.control and self._panel.context.has_control
-        self.was_read(self._sent)
+        self.acknowledge(self._sent)
 
-    def _take(self, content: object) -> None:
+    def _handle(self, content: object) -> None:
         """Handle a message; on the background loop, since messages arrive on several threads."""
         if self._view is None:
             self._view = self._panel.attach(self)
         self._panel.receive(self._view, content)
 
-    def _go(self) -> None:
+    def _detach_view(self) -> None:
         if self._view is not None:
             self._panel.detach(self._view)
 
@@ -125,12 +126,12 @@ class CommChannel:
         if self._panel.is_closed:
             return
         self._is_on_subshell = threading.current_thread() is not threading.main_thread()
-        self._panel.host.loop.call(self._take, content)
+        self._panel.host.loop.call(self._handle, content)
 
-    def gone(self) -> None:
-        """Detach the view: its comm is closed."""
+    def close(self) -> None:
+        """Detach the view because its comm is closed."""
         if self._panel.host.loop.is_running:
-            self._panel.host.loop.call(self._go)
+            self._panel.host.loop.call(self._detach_view)
 
 
 def serve_comm(panel: Panel, comm: Any) -> None:
@@ -138,16 +139,16 @@ def serve_comm(panel: Panel, comm: Any) -> None:
     is_open = True
     channel = CommChannel(panel, lambda: comm if is_open else None, comm.send)
 
-    def closed(_: object) -> None:
+    def on_close(_: object) -> None:
         nonlocal is_open
         is_open = False
-        channel.gone()
+        channel.close()
 
-    def received(message: dict[str, Any]) -> None:
+    def on_message(message: dict[str, Any]) -> None:
         channel.receive(message["content"]["data"])
 
-    comm.on_msg(received)
-    comm.on_close(closed)
+    comm.on_msg(on_message)
+    comm.on_close(on_close)
 
 
 def _own_shell(_: object, default: object) -> object:
@@ -157,13 +158,13 @@ def _own_shell(_: object, default: object) -> object:
 _MAX_LINE = 8_000_000
 _MAX_VIEWS = 32
 _CLOSE_DELAY = 0.1
-"""Seconds for a view to read why it is disconnected."""
-_TIMEOUT = 5.0
-"""Seconds for a view to say hello."""
+"""Seconds for a view to read the reason before it is disconnected."""
+_HELLO_TIMEOUT = 5.0
+"""Seconds for the hello of a new view."""
 
 
 class Relay:
-    """A server of views over a Unix socket, where the system has these and the kernel has a connection file.
+    """Serves views over a Unix socket, if the system has Unix sockets and the kernel has a connection file.
 
     Args:
         panel: Returns the notebook's panel.
@@ -174,7 +175,7 @@ class Relay:
         self._panel = panel
         self._host = host
         self.is_started = False
-        """Whether serving has begun, or is impossible; False again once the background loop has stopped."""
+        """Whether serving has started or is impossible; False again after the background loop has stopped."""
         self._socket: KernelSocket | None = None
         self._count = 0
 
@@ -194,10 +195,10 @@ class Relay:
 
     async def _serve(self) -> None:
         try:
-            self._socket = kernel_socket = await asyncio.to_thread(_announced_socket)
+            self._socket = kernel_socket = await asyncio.to_thread(_create_socket)
             if kernel_socket is None:
                 return
-            server = await asyncio.start_unix_server(self._greet, sock=kernel_socket.socket, limit=_MAX_LINE)
+            server = await asyncio.start_unix_server(self._serve_view, sock=kernel_socket.socket, limit=_MAX_LINE)
             await asyncio.to_thread(kernel_socket.announce)
         except OSError as error:
             self._host.notices.add(f"the sidebar cannot reach this kernel: {error}")
@@ -209,13 +210,13 @@ class Relay:
                 self.close()
                 self.is_started = False
 
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_view(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count += 1
         try:
             if self._count <= _MAX_VIEWS:
                 await _RelayConnection(self._panel(), self._host.redirects, reader, writer).serve()
         except (OSError, TimeoutError):
-            pass  # the view is gone, or never said hello
+            pass  # the view has disconnected, or did not send a hello
         finally:
             self._count -= 1
             writer.close()
@@ -238,7 +239,7 @@ class _RelayConnection:
         """Serve the view until it disconnects."""
         view = self._panel.attach(self)
         try:
-            async with asyncio.timeout(_TIMEOUT):
+            async with asyncio.timeout(_HELLO_TIMEOUT):
                 while not view.is_greeted and await self._read_message(view):
                     await asyncio.sleep(0)  # let the loop handle the message
             while await self._read_message(view):
@@ -250,35 +251,35 @@ class _RelayConnection:
         """Read and handle one line; False at the end."""
         try:
             line = await self._reader.readline()
-        except ValueError:  # too long: the next line cannot be found
+        except ValueError:  # the line is too long, and its end cannot be found
             view.refuse(Malformed(f"a message is over {_MAX_LINE:,} bytes"))
             await asyncio.sleep(_CLOSE_DELAY)
             return False
         if not line.endswith(b"\n"):
             return False
-        message = _decoded(line)
-        if (answer := self._redirects.heard(message)) is not None:  # from the Jupyter server, not from the view
+        message = _decode(line)
+        if (answer := self._redirects.reply_to(message)) is not None:  # from the Jupyter server, not from the view
             self._writer.write(json.dumps(answer).encode() + b"\n")
         else:
             self._panel.receive(view, message)
         return True
 
-    async def carry(self, line: bytes) -> None:
-        """Send a line, and wait until the peer has read most of it."""
+    async def send_line(self, line: bytes) -> None:
+        """Send a line, and wait until the peer has read most of what was sent."""
         self._writer.write(line + b"\n")
         await self._writer.drain()
 
-    def begins(self, hello: ViewHello) -> None:
+    def restart(self, hello: ViewHello) -> None:
         """Do nothing: a socket has flow control."""
 
-    def was_read(self, count: int) -> None:
-        """Do nothing, for the same reason."""
+    def acknowledge(self, count: int) -> None:
+        """Do nothing: a socket has flow control."""
 
-    def serves(self, *, blocked: bool, running: bool) -> bool:
+    def delivers_answers(self, *, blocked: bool, running: bool) -> bool:
         """Return True: the socket does not depend on the main thread."""
         return True
 
-    def left(self) -> None:
+    def detach(self) -> None:
         """Close the connection."""
         if self._writer.transport.get_write_buffer_size():  # the view does not read: closing would wait for it
             self._writer.transport.abort()
@@ -286,7 +287,7 @@ class _RelayConnection:
             self._writer.close()
 
 
-def _decoded(line: bytes) -> Any:
+def _decode(line: bytes) -> Any:
     """Decode a message; None if it is not JSON."""
     try:
         return json.loads(line)
@@ -294,7 +295,7 @@ def _decoded(line: bytes) -> Any:
         return None
 
 
-def _announced_socket() -> KernelSocket | None:
+def _create_socket() -> KernelSocket | None:
     """Create the socket; None if Jupyter did not start this kernel."""
     try:
         from ipykernel.connect import get_connection_file
@@ -322,7 +323,7 @@ class KernelSocket(Struct, frozen=True):
 
     def announce(self) -> None:
         """Write the file, once the socket is served."""
-        kernel = {"pid": self.pid, "started": time.time(), "socket": self.socket.getsockname(), "machine": here()}
+        kernel = {"pid": self.pid, "started": time.time(), "socket": self.socket.getsockname(), "machine": machine_id()}
         text = json.dumps({**kernel, "version": VERSION, "ipymcp": __version__})
         write_file(self.file, text, PRIVATE, durable=False)
 

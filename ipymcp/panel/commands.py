@@ -133,7 +133,7 @@ async def _validate(panel: Panel, view: View, message: CallFields) -> FieldError
 
 
 def _errors(panel: Panel, entry: ToolEntry, arguments: JsonObject) -> list[FieldError]:
-    """The errors of a form's values: those of any call, then formats, which a schema only suggests."""
+    """The errors that the schema finds in a form's values; if none, the values that do not match their `format`."""
     found = factory_of(panel.mcp).schema(entry).problems(arguments)
     if found:
         return [FieldError(path=[*one.path], message=visible(one.problem)) for one in found]
@@ -145,7 +145,7 @@ def _errors(panel: Panel, entry: ToolEntry, arguments: JsonObject) -> list[Field
 async def _call(panel: Panel, view: View, message: CallFields) -> StartedCall:
     session = panel.host.find(message.server)
     if session.client is None:
-        await _woken(panel, view, message)
+        await _ready_session(panel, view, message)
     _, entry = _entry(panel, message)
     factory = factory_of(panel.mcp)
     checked = await asyncio.to_thread(factory.schema(entry).check, sound(message.arguments))
@@ -159,15 +159,15 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
     """Make a call and send its outcome to the view."""
     try:
         await call.run_on_loop()
-        shown = await _kept(panel, view, call.number, await asyncio.to_thread(call.result), preview)
-        view.say(FinishedCall(call=call.number, ok=True, preview=shown))
-    except Exception as error:  # a bug of ours must not leave the view waiting
-        view.say(FailedCall(call=call.number, ok=False, error=view.problem(error)))
+        shown = await _keep_result(panel, view, call.number, await asyncio.to_thread(call.result), preview)
+        view.send(FinishedCall(call=call.number, ok=True, preview=shown))
+    except Exception as error:  # even a bug in ipymcp must not leave the view waiting
+        view.send(FailedCall(call=call.number, ok=False, error=view.problem(error)))
     finally:
         panel.calls.pop(call.number, None)
 
 
-async def _kept(
+async def _keep_result(
     panel: Panel, view: View, number: int, value: Value, show: Callable[[Any, str | None, int], Preview]
 ) -> Preview:
     """Keep a value in `mcp.results` and return its preview."""
@@ -200,7 +200,7 @@ async def _row(panel: Panel, view: View, message: RowsFields) -> TableRecord:
 
 @_command(FileFields, "file")
 async def _file(panel: Panel, view: View, message: FileFields) -> FilePart:
-    """Return a part of the file; the view asks for one after the other, and the file is made for the first."""
+    """Return a part of the file. The view requests the parts in order, and the first request creates the file."""
     result, kind, offset = message.result, message.format, message.offset
     if view.file is None or (view.file.result, view.file.format) != (result, kind) or not offset:
         table = await _table(panel, result)
@@ -216,10 +216,10 @@ async def _file(panel: Panel, view: View, message: FileFields) -> FilePart:
 
 
 async def _table(panel: Panel, number: int) -> RecordTable:
-    """The table of a result that a view was shown.
+    """The table of a result that was shown in a view.
 
     Raises:
-        UnknownName: No view was shown this result, it is no longer kept, or it is not a table.
+        UnknownName: The result was not shown in a view, is no longer kept, or is not a table.
     """
     table = panel.tables.pop(number, None)
     if number not in panel.previewed or number not in panel.mcp.results:
@@ -235,8 +235,8 @@ async def _table(panel: Panel, number: int) -> RecordTable:
     return table
 
 
-async def _woken(panel: Panel, view: View, message: ServerFields) -> ServerSession:
-    """Find a server and wait until it is ready; start a lazy one.
+async def _ready_session(panel: Panel, view: View, message: ServerFields) -> ServerSession:
+    """Find a server and wait until it is ready; a lazy server is started.
 
     Raises:
         PolicyError: The server needs trust, which the view may not grant.
@@ -244,7 +244,7 @@ async def _woken(panel: Panel, view: View, message: ServerFields) -> ServerSessi
     session = panel.host.find(message.server)
     is_limited = not view.permissions.may_answer("trust")
     if session.is_lazy and is_limited and not await panel.host.guard.trust.allows(session.definition):
-        raise PolicyError("needs an agreement that this panel may not give", server=session.name)
+        raise PolicyError("needs trust, which this panel may not grant", server=session.name)
     await session.awake()
     return session
 
@@ -260,14 +260,14 @@ async def _code(panel: Panel, view: View, message: CodeFields) -> CallText:
 
 @_command(ServerFields, "resources")
 async def _resources(panel: Panel, view: View, message: ServerFields) -> ResourceRows:
-    session = await _woken(panel, view, message)
-    catalog = await session.resources.look("resources", "templates")
+    session = await _ready_session(panel, view, message)
+    catalog = await session.resources.refresh("resources", "templates")
     resources = [
-        ResourceRow(**_about(one), uri=one.uri, mime=shown_text(one.mimeType), size=one.size)
+        ResourceRow(**_names(one), uri=one.uri, mime=shown_text(one.mimeType), size=one.size)
         for one in catalog.resources.values()
     ]
     templates = [
-        TemplateRow(**_about(one), template=one.uriTemplate, parameters=_parameters(session.name, one))
+        TemplateRow(**_names(one), template=one.uriTemplate, parameters=_parameters(session.name, one))
         for one in catalog.templates.values()
     ]
     return ResourceRows(resources=resources, templates=templates)
@@ -280,19 +280,19 @@ def _parameters(server: str, definition: TemplateDefinition) -> list[StringParam
 
 @_command(ReadFields, "read")
 async def _read(panel: Panel, view: View, message: ReadFields) -> Preview:
-    session = await _woken(panel, view, message)
+    session = await _ready_session(panel, view, message)
     uri = message.uri
     if message.template is not None:
-        uri = await _expanded(session, message.template, sound(message.arguments))
+        uri = await _expand_template(session, message.template, sound(message.arguments))
     if uri is None:
         raise Malformed("'read' needs 'uri' or 'template'")
     result = await Resource(panel.host, session.name, uri).read.aio()
-    return await _kept(panel, view, panel.host.calls.next_number(), result, preview)
+    return await _keep_result(panel, view, panel.host.calls.next_number(), result, preview)
 
 
-async def _expanded(session: ServerSession, written: str, arguments: dict[str, Any]) -> str:
+async def _expand_template(session: ServerSession, written: str, arguments: dict[str, Any]) -> str:
     """Expand a resource template (RFC 6570)."""
-    catalog = await session.resources.look("templates")
+    catalog = await session.resources.refresh("templates")
     definition = next((one for one in catalog.templates.values() if one.uriTemplate == written), None)
     if definition is None:
         raise UnknownName(f"there is no template {written!r}", server=session.name)
@@ -302,11 +302,11 @@ async def _expanded(session: ServerSession, written: str, arguments: dict[str, A
 
 @_command(ServerFields, "prompts")
 async def _prompts(panel: Panel, view: View, message: ServerFields) -> list[PromptRow]:
-    session = await _woken(panel, view, message)
-    catalog = await session.resources.look("prompts")
+    session = await _ready_session(panel, view, message)
+    catalog = await session.resources.refresh("prompts")
     return [
         PromptRow(
-            **_about(one.definition) | {"name": one.name},
+            **_names(one.definition) | {"name": one.name},
             arguments=[
                 StringParameter(name=each.name, description=shown_text(each.description), required=bool(each.required))
                 for each in one.definition.arguments or ()
@@ -318,26 +318,26 @@ async def _prompts(panel: Panel, view: View, message: ServerFields) -> list[Prom
 
 @_command(PromptFields, "prompt")
 async def _prompt(panel: Panel, view: View, message: PromptFields) -> Preview:
-    session = await _woken(panel, view, message)
+    session = await _ready_session(panel, view, message)
     name = message.prompt
-    entry = session.catalog.find_prompt(name) or (await session.resources.look("prompts")).find_prompt(name)
+    entry = session.catalog.find_prompt(name) or (await session.resources.refresh("prompts")).find_prompt(name)
     if entry is None:
         hint = nearest(name, session.catalog.prompts) or f"%mcp prompts {quoted(session.name)}"
         raise UnknownName(f"there is no prompt {name!r}", server=session.name, hint=hint)
     result = await prompt(panel.host, entry).aio(**sound(message.arguments))
-    return await _kept(panel, view, panel.host.calls.next_number(), result, prompt_preview)
+    return await _keep_result(panel, view, panel.host.calls.next_number(), result, prompt_preview)
 
 
 _SUGGEST_TIMEOUT = 2.0
-"""Seconds that a server may take: what comes later is for other text than the user has typed by then."""
+"""Seconds for the server's suggestions: later ones would not match the text that the user has typed by then."""
 _MAX_SUGGESTIONS = 100
 _MAX_SUGGESTION = 1_000
-"""Characters; nothing longer, and nothing that looks other than it is, can be chosen from a list."""
+"""Maximum characters; longer suggestions, and those with hidden characters or line breaks, are dropped."""
 
 
 @_command(SuggestFields, "suggest")
 async def _suggest(panel: Panel, view: View, message: SuggestFields) -> list[str]:
-    """Ask the server for values (`completion/complete`); none if it has none, or fails."""
+    """Request suggestions from the server (`completion/complete`); an empty list if the request fails."""
     session = panel.host.find(message.server)
     if session.client is None:
         return []
@@ -351,8 +351,10 @@ async def _suggest(panel: Panel, view: View, message: SuggestFields) -> list[str
             )
     except (McpError, TimeoutError):
         return []
-    plain = [text for text in found if len(text) <= _MAX_SUGGESTION and visible(text) == text and "\n" not in text]
-    return plain[:_MAX_SUGGESTIONS]
+    suggestions = [
+        text for text in found if len(text) <= _MAX_SUGGESTION and visible(text) == text and "\n" not in text
+    ]
+    return suggestions[:_MAX_SUGGESTIONS]
 
 
 def _entry(panel: Panel, message: ToolFields) -> tuple[ServerSession, ToolEntry]:
@@ -360,7 +362,7 @@ def _entry(panel: Panel, message: ToolFields) -> tuple[ServerSession, ToolEntry]
     return session, panel.host.entry(session, message.tool)
 
 
-def _about(definition: Any) -> dict[str, Any]:
+def _names(definition: Any) -> dict[str, Any]:
     return {
         "name": visible(definition.name),
         "title": shown_text(definition.title),
@@ -369,11 +371,11 @@ def _about(definition: Any) -> dict[str, Any]:
 
 
 _REPLY_TIMEOUT = 1.0
-"""Seconds that a reply waits for a server to start or stop; later its row shows the outcome."""
+"""Seconds that a reply waits for a server to start or stop; after that the server's row shows the outcome."""
 
 
-async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
-    """Run a coroutine; raise an early failure, let longer work continue in the background."""
+async def _run_briefly(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
+    """Run a coroutine and raise an early failure; longer work continues in the background."""
 
     async def act() -> None:
         await coroutine
@@ -387,60 +389,60 @@ async def _soon(coroutine: Coroutine[Any, Any, object], panel: Panel) -> None:
 
 
 def _ignore_failure(task: asyncio.Task[None]) -> None:
-    """Retrieve a late exception: the server's state and log show it."""
+    """Retrieve a late exception, so that asyncio does not report it; the server's state and log show it."""
     if not task.cancelled():
         task.exception()
 
 
 @_command(ServerFields, "start", "enable", "trust", "login")  # a start asks for trust and a login if it needs them
 async def _start(panel: Panel, view: View, message: ServerFields) -> None:
-    await _soon(panel.mcp.start.aio(panel.host.find(message.server).name), panel)
+    await _run_briefly(panel.mcp.start.aio(panel.host.find(message.server).name), panel)
 
 
 @_command(ValueFields, "set_value")
 async def _set_value(panel: Panel, view: View, message: ValueFields) -> None:
-    """Set the value that a server's start lacked, and start it again."""
+    """Set the value that was missing when a server was started, and start the server again."""
     session = panel.host.find(message.server)
     missing, store = missing_value(session), panel.host.store
     if missing is None or missing[1] != message.name:
-        raise UnknownName(f"{message.name!r} is not what is missing", server=session.name)
+        raise UnknownName(f"{message.name!r} is not the missing value", server=session.name)
     kind, name = missing
     if kind == "secret":
         await asyncio.to_thread(store.secrets.set, name, message.value)
     else:
         arguments = session.definition, name, session.digest, message.value
         await asyncio.to_thread(store.inputs.set_variable, *arguments)
-    await _soon(panel.mcp.start.aio(session.name), panel)
+    await _run_briefly(panel.mcp.start.aio(session.name), panel)
 
 
 @_command(ServerFields, "stop")
 async def _stop(panel: Panel, view: View, message: ServerFields) -> None:
-    await _soon(panel.mcp.stop.aio(panel.host.find(message.server).name), panel)
+    await _run_briefly(panel.mcp.stop.aio(panel.host.find(message.server).name), panel)
 
 
 @_command(ServerFields, "restart")
 async def _restart(panel: Panel, view: View, message: ServerFields) -> None:
-    await _soon(panel.mcp.restart.aio(panel.host.find(message.server).name), panel)
+    await _run_briefly(panel.mcp.restart.aio(panel.host.find(message.server).name), panel)
 
 
 @_command(ServerFields, "unload")
 async def _unload(panel: Panel, view: View, message: ServerFields) -> None:
-    await _soon(panel.mcp.unload.aio(panel.host.find(message.server).name), panel)
+    await _run_briefly(panel.mcp.unload.aio(panel.host.find(message.server).name), panel)
 
 
 @_command(NoFields, "start_all")
 async def _start_all(panel: Panel, view: View, message: NoFields) -> None:
-    await _soon(panel.host.start(_enabled(panel)), panel)
+    await _run_briefly(panel.host.start(_enabled(panel)), panel)
 
 
 @_command(NoFields, "stop_all")
 async def _stop_all(panel: Panel, view: View, message: NoFields) -> None:
-    await _soon(panel.host.stop(_enabled(panel)), panel)
+    await _run_briefly(panel.host.stop(_enabled(panel)), panel)
 
 
 @_command(NoFields, "restart_all")
 async def _restart_all(panel: Panel, view: View, message: NoFields) -> None:
-    await _soon(panel.host.restart(_enabled(panel)), panel)
+    await _run_briefly(panel.host.restart(_enabled(panel)), panel)
 
 
 @_command(NoFields, "refresh")
@@ -456,7 +458,7 @@ def _enabled(panel: Panel) -> list[str]:
 
 @_command(ServerFields, "disable")
 async def _disable(panel: Panel, view: View, message: ServerFields) -> None:
-    await _soon(panel.host.stop([panel.host.find(message.server).name], State.DISABLED), panel)
+    await _run_briefly(panel.host.stop([panel.host.find(message.server).name], State.DISABLED), panel)
 
 
 @_command(SwitchFields, "enable_tools")
@@ -470,7 +472,7 @@ async def _disable_tools(panel: Panel, view: View, message: SwitchFields) -> Non
 
 
 def _switch(panel: Panel, message: SwitchFields, *, on: bool) -> None:
-    """Enable or disable tools: all of them, or none if one is unknown."""
+    """Enable or disable tools; none is changed if one is unknown."""
     entries = [_entry(panel, one)[1] for one in message.tools]
     patterns = [glob.escape(f"{entry.server}.{entry.name}") for entry in entries]
     panel.host.guard.policy.filters.set(*patterns, allowed=on)
@@ -478,7 +480,7 @@ def _switch(panel: Panel, message: SwitchFields, *, on: bool) -> None:
 
 @_command(LoadFields, "load")
 async def _load(panel: Panel, view: View, message: LoadFields) -> None:
-    await _soon(panel.mcp.load.aio(*message.what), panel)
+    await _run_briefly(panel.mcp.load.aio(*message.what), panel)
 
 
 @_command(NoFields, "known")
@@ -495,15 +497,15 @@ async def _known(panel: Panel, view: View, message: NoFields) -> list[UnloadedSe
 async def _used(panel: Panel, view: View, message: NoFields) -> UsedServers:
     host = panel.host
     known = await host.store.known.used_in(host.notebook) if host.notebook is not None else []
-    gone = [one for one in known if one.name not in host.sessions]
-    if not gone:
+    unloaded = [one for one in known if one.name not in host.sessions]
+    if not unloaded:
         return UsedServers(names=[], what=[], line="", typed=[])
     found = (await asyncio.to_thread(host.discovery.peek)).definitions
     demo = await host.guard.trust.digest(demo_definition())
     by_name: list[str] = []
     by_file: dict[str, list[str]] = {}
     typed: list[str] = []
-    for one in gone:
+    for one in unloaded:
         definition = found.get(one.name)
         if one.digest == demo or (definition is not None and definition.source.file == one.file):
             by_name.append(one.name)
@@ -513,7 +515,7 @@ async def _used(panel: Panel, view: View, message: NoFields) -> UsedServers:
             typed.append(one.name)
     what = by_name + [word for file, names in by_file.items() for word in (file, *names)]
     line = " ".join(["%mcp load", *map(quoted, what)]) if what else ""
-    return UsedServers(names=[one.name for one in gone], what=what, line=line, typed=typed)
+    return UsedServers(names=[one.name for one in unloaded], what=what, line=line, typed=typed)
 
 
 @_command(ServerFields, "memory")
@@ -536,7 +538,7 @@ def _measure(pid: int) -> MemoryUse:
             except psutil.Error:  # it has just exited
                 continue
     except psutil.Error as error:
-        raise McpError(f"its process {pid} is gone") from error
+        raise McpError(f"its process {pid} has exited") from error
     return MemoryUse(bytes=sum(sizes), processes=len(sizes))
 
 
@@ -547,7 +549,7 @@ async def _logs(panel: Panel, view: View, message: FollowFields) -> None:
         return
     name = panel.host.find(message.server).name
     view.readers["logs", name] = LogReader(name, panel.host, panel.numbers, message.since)
-    view.look()
+    view.wake_if_changed()
 
 
 @_command(FollowFields, "protocol")
@@ -559,7 +561,7 @@ async def _protocol(panel: Panel, view: View, message: FollowFields) -> None:
     name = panel.host.find(message.server).name
     recorder = panel.recorders.setdefault(name, MessageRecorder(message.since or 0))
     view.readers["protocol", name] = MessageReader(name, panel.host, recorder, message.since)
-    view.look()
+    view.wake_if_changed()
 
 
 @_command(HistoryFields, "history")
@@ -594,7 +596,7 @@ async def _keep(panel: Panel, view: View, message: PastCallFields) -> CallText:
 async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
     call = panel.host.calls.running.get(message.call) or panel.calls.get(message.call)
     if call is None:
-        raise UnknownName(f"no call {message.call} is running", hint="it may be over")
+        raise UnknownName(f"no call {message.call} is running", hint="it may have finished")
     call.cancel()
 
 

@@ -17,10 +17,7 @@ from msgspec import Meta, Struct, ValidationError
 from ipymcp.config.definition import Transport
 from ipymcp.errors import McpError
 from ipymcp.interaction.cells import Cell, CellAction, CellType
-from ipymcp.interaction.questions import (
-    PageReply,
-    QuestionKind,
-)
+from ipymcp.interaction.questions import PageReply, QuestionKind
 from ipymcp.protocol.recording import MessageKind
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results.records import FileFormat
@@ -51,7 +48,7 @@ class ViewHello(FromView, tag_field="kind", tag="hello"):
     version: int
     client: str = "cell"
     wants: list[str] | None = None
-    """The parts of the state; all if absent. A part that this kernel does not know is ignored."""
+    """The parts of the state that the view wants; all if absent. Unknown parts are ignored."""
     server: str | None = None
     """The only server to show."""
     callback: str | None = None
@@ -63,7 +60,7 @@ class ViewHello(FromView, tag_field="kind", tag="hello"):
 
 
 class Bye(FromView, tag_field="kind", tag="bye"):
-    """The view was closed. It may say hello again."""
+    """The view was closed. It may send a hello again."""
 
 
 class Acknowledgement(FromView, tag_field="kind", tag="read"):
@@ -109,27 +106,27 @@ class SearchFields(FromView):
 
 
 class TryFields(FromView):
-    """A server to define and to start."""
+    """A server to define and start."""
 
     trial: int
-    """The view's number for it."""
+    """The view's number for the trial."""
     by: Literal["registry", "command", "url", "json"]
     what: Annotated[str, Meta(min_length=1, max_length=100_000)]
     """The name in the registry, the command line, the URL, or the definition."""
     keep: Keep
     name: str = ""
-    """The name of the server; empty for one made from what it runs."""
+    """The name of the server; empty to derive it from the command or URL."""
     version: str | None = None
     way: int | None = None
-    """The index of the way to run a server of the registry."""
+    """The index of the `RunnableWay` in the registry's entry."""
     headers: Annotated[str, Meta(max_length=100_000)] = ""
-    """Lines `Name: value`, for a URL."""
+    """HTTP headers for a URL, as lines `Name: value`."""
     replaces: Text | None = None
-    """The server of ipymcp's own files that is edited."""
+    """The server to edit, which one of ipymcp's own files defines."""
 
 
 class TrialFields(FromView):
-    """A server that is tried."""
+    """A command about a trial, by the view's number."""
 
     trial: int
 
@@ -159,7 +156,7 @@ class CallFields(ToolFields):
 
 
 class CodeFields(CallFields, kw_only=True):
-    """A call to write as code."""
+    """A call to convert to code."""
 
     form: CodeForm
 
@@ -200,17 +197,17 @@ class SuggestFields(ServerFields, kw_only=True):
     argument: Text
     typed: Annotated[str, Meta(max_length=10_000)] = ""
     others: dict[str, str] = {}
-    """The other values."""
+    """The values of the other arguments."""
 
 
 class ResultFields(FromView):
-    """A command about the table of a result that the panel has shown."""
+    """A command about the table of a result, by the number of the result."""
 
     result: int
 
 
 class RowsFields(ResultFields, kw_only=True):
-    """Rows of a result's table, which is sorted as a whole."""
+    """Rows of a result's table. The whole table is sorted, not only these rows."""
 
     first: Annotated[int, Meta(ge=0)] = 0
     sort: int | None = None
@@ -226,9 +223,10 @@ class FileFields(ResultFields, kw_only=True):
 
 
 class FollowFields(ServerFields):
-    """A log, or a server's messages, to follow from now on or no longer."""
+    """A command to start or stop following a server's log or messages."""
 
     on: bool
+    """Whether to start."""
     since: int | None = None
     """The number of the last line or message that the view has."""
 
@@ -237,7 +235,7 @@ class HistoryFields(FromView):
     """A selection of finished calls."""
 
     words: str | None = None
-    """A part of `server.tool`."""
+    """Text to find in `server.tool`."""
     outcome: Outcome | None = None
     everywhere: bool = False
     """Whether to include the calls of other notebooks."""
@@ -266,9 +264,9 @@ class CellFields(FromView):
 
     request: int
     cells: Annotated[list[Cell], Meta(max_length=100_000)] = msgspec.field(default_factory=list[Cell])
-    """All cells, or the one that was inserted or edited."""
+    """All cells, or only the inserted or edited one."""
     problem: Annotated[str, Meta(max_length=1_000)] = ""
-    """Why it was not done."""
+    """The reason that the request failed; empty if it succeeded."""
 
 
 ToKernel: TypeAlias = ViewHello | Bye | Acknowledgement | Intent
@@ -282,7 +280,7 @@ class ToView(Struct):
 
 
 class Problem(ToView):
-    """An error and how to fix it."""
+    """An error, with a hint how to fix it."""
 
     message: str
     hint: str | None = None
@@ -294,10 +292,10 @@ class StartProgress(ToView):
 
     attempt: int
     attempts: int
-    """How many attempts there are at most."""
+    """Maximum attempts."""
     since: float
     line: str | None
-    """The last line that the program wrote."""
+    """The last line that the program wrote to stderr."""
 
 
 class ServerRow(ToView):
@@ -315,7 +313,7 @@ class ServerRow(ToView):
     """The command line or URL."""
     source: str
     own: bool
-    """Whether a file of ipymcp's own defines it, so that it can be edited and removed."""
+    """Whether one of ipymcp's own files defines the server, so that it can be edited and removed."""
     since: float | None
     pid: int | None
     calls: int
@@ -324,10 +322,10 @@ class ServerRow(ToView):
     prompts: int | None
     disabled_tools: int
     tools_version: int
-    """Changes with the server's tools or their policy."""
+    """A number that changes with the server's tools or their policy."""
     error: Problem | None
     missing: str | None
-    """The name of a variable or secret of the definition that has no value, which `set_value` sets."""
+    """The name of a variable or secret of the definition without a value; `set_value` sets it."""
     starting: StartProgress | None
     instructions: str | None
     capabilities: list[str]
@@ -362,7 +360,7 @@ class Badge(ToView):
 
 
 class ToolRow(ToView, omit_defaults=True):
-    """A tool. Only the command `tool` returns its schemas."""
+    """A tool. Only the command `tool` returns the schemas."""
 
     server: str
     name: str
@@ -421,7 +419,7 @@ class TableRecord(ToView):
 
 
 class ResultTable(ToView):
-    """The first page of a result's table, and the number of the result for the others."""
+    """The first page of a result's table, and the number of the result to request other pages."""
 
     result: int
     page: TablePage
@@ -434,9 +432,9 @@ class FilePart(ToView):
 
     data: str
     size: int
-    """The bytes of the whole file."""
+    """Size of the whole file in bytes."""
     next: int | None
-    """The offset of the next part."""
+    """The offset of the next part; None after the last part."""
 
 
 class Preview(ToView):
@@ -456,7 +454,7 @@ class Preview(ToView):
 
 
 class QuestionHead(ToView):
-    """The fields that a question has beside those of its page. A view gets only questions that it may answer."""
+    """The fields of a question that its page does not have. A view only receives questions that it may answer."""
 
     id: str
     kind: QuestionKind
@@ -475,7 +473,7 @@ class StateRows(ToView):
 
 
 class StateChanges(ToView, omit_defaults=True):
-    """The changed rows by row keys; None for a row that is gone."""
+    """The changed rows by row keys; None for a removed row."""
 
     servers: dict[str, ServerRow | None] = {}
     calls: dict[str, CallRow | None] = {}
@@ -501,19 +499,19 @@ class StringParameter(ToView):
 
 
 class UsedServers(ToView):
-    """The servers that this notebook has loaded before, and that are not loaded now."""
+    """The servers that this notebook loaded earlier and that are not loaded now."""
 
     names: list[str]
     what: list[str]
-    """The arguments of a `load` of those that can be loaded again: not those that were typed in a cell."""
+    """The arguments for `load` of the servers that can be loaded again, which are not defined in a cell."""
     line: str
-    """The same as a `%mcp load` line; empty if there are none."""
+    """The same as a `%mcp load` line; empty if no server can be loaded again."""
     typed: list[str]
-    """The names of those that were typed in a cell."""
+    """The names of the servers that are defined in a cell."""
 
 
 class OfferRow(ToView, kw_only=True):
-    """The fields of resources, templates and prompts."""
+    """The common fields of resources, templates and prompts."""
 
     name: str
     title: str | None = None
@@ -552,14 +550,14 @@ class HistoryRow(CallSummary, frozen=True, kw_only=True):
     """A finished call."""
 
     call: int | None = None
-    """Number of the call, if this kernel made it recently."""
+    """The number of the call, if this kernel made it recently."""
 
 
 class CallDetails(ToView):
-    """Details of one call that its row does not have."""
+    """The details of one call that its row does not contain."""
 
     arguments: str | None = None
-    """JSON; None if it is not known."""
+    """JSON; None if they are not known."""
     result: Preview | None = None
     error: Problem | None = None
     questions: list[str] = []
@@ -575,9 +573,9 @@ class RunnableWay(ToView):
     runs: str
     """The command or the URL, with the names of its inputs in braces."""
     problem: str | None
-    """The reason that it cannot be run here, and what to do."""
+    """The reason that this way is not possible here, and what to do."""
     inputs: list[str]
-    """The names of the values that it requires."""
+    """The names of the values that the user must enter."""
 
 
 class RegistryRow(ToView):
@@ -590,14 +588,14 @@ class RegistryRow(ToView):
     publisher: str
     is_verified: bool
     status: str
-    """Why it should not be added, or cannot; empty for an active one."""
+    """The reason that the server cannot or should not be added; empty for an active server."""
     is_deleted: bool
     website: str
     ways: list[RunnableWay]
 
 
 class RegistryPage(ToView):
-    """Servers of the registry, and the cursor for more."""
+    """Servers of the registry, and the cursor for the next page."""
 
     registry: str
     entries: list[RegistryRow]
@@ -606,7 +604,7 @@ class RegistryPage(ToView):
 
 
 class TrialTool(ToView):
-    """A tool of a server that is tried."""
+    """A tool of a server in a trial."""
 
     name: str
     description: str | None
@@ -617,7 +615,7 @@ class Trial(ToView):
 
     name: str
     place: str
-    """The file that will define it, or the notebook."""
+    """The file that will define the server, or the notebook."""
     runs: str
     tools: list[TrialTool]
     problem: Problem | None
@@ -633,7 +631,7 @@ class AddedServer(ToView):
 
 
 class OwnDefinition(ToView):
-    """A server's definition in a file of ipymcp's, as JSON with secrets masked."""
+    """A server's definition in one of ipymcp's own files, as JSON with masked secrets."""
 
     text: str
     keep: Keep
@@ -648,7 +646,7 @@ class UnloadedServer(ToView):
 
 
 class FieldError(ToView):
-    """An error of one value of a form."""
+    """The error of one value of a form."""
 
     path: list[str | int]
     message: str
@@ -661,7 +659,7 @@ class FieldErrors(ToView):
 
 
 class StartedCall(ToView):
-    """The number of a call, whose result follows."""
+    """The number of a started call; a `result` message follows."""
 
     call: int
 
@@ -673,7 +671,7 @@ class CallText(ToView):
 
 
 class MemoryUse(ToView):
-    """The resident memory of a server's processes."""
+    """The resident memory of a server's processes, in bytes."""
 
     bytes: int
     processes: int
@@ -701,7 +699,7 @@ class Snapshot(ToView, tag_field="kind", tag="snapshot"):
 
 
 class Patch(ToView, tag_field="kind", tag="patch"):
-    """The changes since the snapshot or patch with the number before."""
+    """The changes since the previous snapshot or patch, whose number is lower by one."""
 
     seq: int
     set: StateChanges
@@ -716,7 +714,7 @@ class SuccessReply(ToView, tag_field="kind", tag="reply"):
 
 
 class FailureReply(ToView, tag_field="kind", tag="reply"):
-    """The reply to an intent that failed, or to a message that is malformed."""
+    """The reply to a failed intent or to a malformed message."""
 
     id: int | None
     ok: Literal[False]
@@ -785,15 +783,15 @@ class CellRequest(ToView, tag_field="kind", tag="cells"):
     id: int
     do: CellAction
     cell: str
-    """The cell to edit, or to insert below; empty to insert below the one that runs."""
+    """The cell to edit, or to insert below; empty to insert below the running cell."""
     source: str
     was: str
-    """The source that the edited cell has."""
+    """The source of the cell to edit as it was read; a cell that has changed since is not edited."""
     type: CellType
 
 
 class Mark(ToView, tag_field="kind", tag="mark"):
-    """The number of bytes sent over a channel without backpressure; the view replies with `read`."""
+    """The number of bytes sent so far over a channel without flow control; the view replies with `read`."""
 
     sent: int
 
@@ -824,76 +822,76 @@ class AppFields(FromView):
 
 
 class CloseAppFields(AppFields):
-    """The end of an app, or of one of its views."""
+    """A command to close an app or one of its views."""
 
     removed: bool = False
-    """Whether only the view's output was removed."""
+    """Whether only the view is closed, because its output was removed."""
 
 
 class OpenAppFields(AppFields):
     """A request for the page of an app."""
 
     known: Texts = []
-    """Hashes of the pages that the view has."""
+    """Hashes of the pages that the view already has."""
 
 
 class AgreeFields(AppFields):
-    """The user's answer about a page."""
+    """The user's consent to show a page."""
 
     hash: Text
-    """The page that the user was asked about."""
+    """The hash of the page that the user was asked about."""
     grants: bool
-    """Whether it gets what it declares that it needs."""
+    """Whether the page gets the access that it declares."""
     eval: bool = False
-    """Whether its scripts may also compile text."""
+    """Whether its scripts may also use `eval`."""
 
 
 class LeaveAppFields(AppFields):
-    """The end of a page."""
+    """A notice that one of the pages of an app was closed."""
 
     page: Text
-    """Identifies the page, of those that show the app."""
+    """An identifier of the page."""
 
 
 class AppRequestFields(LeaveAppFields):
-    """A request of a page."""
+    """A JSON-RPC request of a page."""
 
     method: Text
     params: JsonObject
 
 
 class OpenedApp(ToView, kw_only=True):
-    """A page to show, or what to ask the user before it is shown."""
+    """A page to show, or the reason that the user must agree first."""
 
     server: str
     tool: str
     title: str
     hash: str
     asks: Literal["first", "changed"] | None
-    """Why the user has to agree first."""
+    """The reason that the user must agree first; None if no consent is needed."""
     may_agree: bool
     """Whether this view may agree."""
     domains: list[str]
-    """The origins that it declares."""
+    """The origins that the page declares."""
     permissions: list[str]
-    """The browser's features that it declares."""
+    """The browser features that the page declares."""
     is_granted: bool = False
-    """Whether it has these."""
+    """Whether the user has granted these origins and features."""
     html: str | None = None
-    """The page; None if the view has it, or the user has to agree first."""
+    """The HTML of the page; None if the view has it, or if the user must agree first."""
     frame: str = ""
-    """The document to show it in."""
+    """The HTML of the frame that shows the page."""
     query: str = ""
-    """The same document's query at the Jupyter server."""
+    """The query string for the same frame at the Jupyter server."""
     allow: str = ""
-    """The frame's permissions."""
+    """The `allow` attribute of the frame."""
     has_border: bool | None = None
     connect: list[str] = []
     """Granted origins of requests."""
     resource: list[str] = []
     """Granted origins of scripts, styles, images, fonts and media."""
     definition: JsonObject = {}
-    """The tool."""
+    """The definition of the tool."""
     input: Any = None
     """The arguments of the call."""
     result: Any = None
@@ -901,7 +899,7 @@ class OpenedApp(ToView, kw_only=True):
 
 
 class AppReply(ToView):
-    """The answer to a request of a page."""
+    """The response to a request of a page."""
 
     result: Any = None
     error: str = ""
@@ -942,7 +940,7 @@ def decode(message: object) -> ToKernel | None:
         if kind != "hello" or version == VERSION:
             raise
         version = version if isinstance(version, int) else 0
-        return ViewHello(version=version, client="cell")  # the other fields may mean something else there
+        return ViewHello(version=version, client="cell")  # the other fields may differ in that version
 
 
 def read(message: JsonObject, form: type[F], name: str) -> F:
@@ -992,22 +990,22 @@ def finite(number: float | None) -> float | None:
 class Channel(Protocol):
     """A channel to a view."""
 
-    async def carry(self, line: bytes) -> None:
-        """Send an encoded message; wait until there is room for the next."""
+    async def send_line(self, line: bytes) -> None:
+        """Send an encoded message; wait until the next one can be sent."""
         ...
 
-    def begins(self, hello: ViewHello) -> None:
-        """Handle that the view starts over: it has read or lost everything sent so far."""
+    def restart(self, hello: ViewHello) -> None:
+        """Handle a hello: the view has read or lost everything sent so far."""
         ...
 
-    def was_read(self, count: int) -> None:
+    def acknowledge(self, count: int) -> None:
         """Handle the number of bytes that the view has read."""
         ...
 
-    def serves(self, *, blocked: bool, running: bool) -> bool:
+    def delivers_answers(self, *, blocked: bool, running: bool) -> bool:
         """Whether answers arrive while a cell is running, or blocks the kernel's main thread."""
         ...
 
-    def left(self) -> None:
+    def detach(self) -> None:
         """Handle that the view was detached."""
         ...

@@ -65,7 +65,7 @@ class ViewCommand(Struct, frozen=True):
 
     Attributes:
         fields: The type of its fields.
-        act: Runs it and returns the value of the reply.
+        act: Runs the command and returns the value of the reply.
     """
 
     fields: type[Struct]
@@ -73,7 +73,7 @@ class ViewCommand(Struct, frozen=True):
 
 
 class ResultFile(Struct, frozen=True):
-    """A result's table as a file."""
+    """The table of a result as a file."""
 
     result: int
     format: FileFormat
@@ -90,7 +90,7 @@ class ViewCommands(dict[str, ViewCommand]):
     def command(
         self, fields: type[F], *names: str
     ) -> Callable[[Callable[[Panel, View, F], Awaitable[R]]], Callable[[Panel, View, F], Awaitable[R]]]:
-        """Add a function under names; used as a decorator."""
+        """Return a decorator that adds a function under these names."""
 
         def add(act: Callable[[Panel, View, F], Awaitable[R]]) -> Callable[[Panel, View, F], Awaitable[R]]:
             self.update({name: ViewCommand(fields, act) for name in names})
@@ -111,11 +111,11 @@ class View:
 
     Args:
         panel: The panel.
-        carrier: The channel to the view.
+        channel: The channel to the view.
     """
 
-    def __init__(self, panel: Panel, carrier: Channel) -> None:
-        self.carrier = carrier
+    def __init__(self, panel: Panel, channel: Channel) -> None:
+        self.channel = channel
         self.is_greeted = False
         self.has_cells = False
         """Whether the view reads and changes the notebook's cells."""
@@ -128,13 +128,13 @@ class View:
         self._bytes = 0
         self._intents: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
-        self._calls_over = panel.host.history.added
+        self._finished_calls = panel.host.history.added
         self.readers: dict[tuple[str, str], Reader] = {}
-        """Readers of what the view follows, by command and server."""
+        """Readers of the logs and messages that the view follows, by command and server."""
         self.file: ResultFile | None = None
         """The file that the view is downloading."""
         self.trials: dict[int, asyncio.Task[Addition]] = {}
-        """The servers that the view tries, by the view's number for each; the result of a task runs already."""
+        """Trials of servers by the view's number for each; the server of a finished task is running."""
 
     @property
     def permissions(self) -> Permissions:
@@ -162,7 +162,7 @@ class View:
             case Intent():
                 self._begin(decoded, message)
             case Acknowledgement():
-                self.carrier.was_read(decoded.sent)
+                self.channel.acknowledge(decoded.sent)
             case Bye():
                 self._panel.detach(self)
             case None:
@@ -173,18 +173,18 @@ class View:
         self._version = hello.version
         self.has_cells = hello.cells
         self.callback = hello.callback
-        self.carrier.begins(hello)
+        self.channel.restart(hello)
         self._snapshot.begin(hello)
         self.is_greeted = True
-        self.tell()
-        self._panel.greeted()
+        self.send_hello()
+        self._panel.start_watching()
 
-    def tell(self) -> None:
+    def send_hello(self) -> None:
         """Send the kernel's identity and the view's current permissions."""
         if self.is_greeted:
-            self._snapshot.look_again()
+            self._snapshot.invalidate()
             context, permissions = self._panel.context, self.permissions
-            self.say(
+            self.send(
                 KernelHello(
                     version=VERSION,
                     ipymcp=__version__,
@@ -200,7 +200,7 @@ class View:
         if not self.is_greeted:
             return self.refuse(Malformed("say hello first"), intent.id)
         if len(self._intents) >= _MAX_INTENTS:
-            text = f"{_MAX_INTENTS} intents are under way: wait for their replies"
+            text = f"{_MAX_INTENTS} intents are running: wait for their replies"
             return self.refuse(Malformed(text), intent.id)
         task = self._panel.spawn(self._do(intent, message))
         self._intents.add(task)
@@ -218,19 +218,19 @@ class View:
         except Exception as error:
             self.refuse(error, intent.id)
         else:
-            self.say(SuccessReply(id=intent.id, ok=True, value=value))
+            self.send(SuccessReply(id=intent.id, ok=True, value=value))
 
     def refuse(self, error: Exception, number: int | None = None) -> None:
         """Reply that an intent has failed, or that a message is malformed."""
-        self.say(FailureReply(id=number, ok=False, error=self.problem(error)))
+        self.send(FailureReply(id=number, ok=False, error=self.problem(error)))
 
     def problem(self, error: Exception) -> Problem:
-        """Describe an error to the view; one that is not an `McpError` is a fault of ours."""
-        known = error if isinstance(error, McpError) else McpError(f"a fault of ipymcp: {error!r}")
+        """Describe an error to the view. An error that is not an `McpError` is a bug in ipymcp."""
+        known = error if isinstance(error, McpError) else McpError(f"a bug in ipymcp: {error!r}")
         return problem(self.permissions.shown_error(known))
 
     async def end_trial(self, number: int) -> None:
-        """End a trial, whether it is being asked about, starts or runs; nothing of it is kept."""
+        """End a trial and discard its server, whether the trial waits for an answer, is starting or is running."""
         trying = self.trials.pop(number, None)
         if trying is not None:
             trying.cancel()
@@ -240,7 +240,7 @@ class View:
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def say(self, message: ToView) -> None:
+    def send(self, message: ToView) -> None:
         """Queue a message; messages are sent once and in order."""
         line = encode(message)
         self._waiting.append(line)
@@ -249,15 +249,16 @@ class View:
             self._panel.detach(self)
         self._wake.set()
 
-    def look(self) -> None:
-        """Wake the sender if there is something new; called at most ten times a second."""
-        has_history = self._calls_over != self._panel.host.history.added
-        if self.is_greeted and (self._snapshot.is_old or has_history or any(map(_has_news, self.readers.values()))):
+    def wake_if_changed(self) -> None:
+        """Wake the sender if there is an update to send; called about ten times a second."""
+        has_history = self._finished_calls != self._panel.host.history.added
+        has_lines = any(reader.has_news for reader in self.readers.values())
+        if self.is_greeted and (self._snapshot.is_old or has_history or has_lines):
             self._wake.set()
 
     async def run(self) -> None:
         """Send messages and updates until the view is detached."""
-        self._wake = asyncio.Event()  # the loop may be another than before
+        self._wake = asyncio.Event()  # the loop may have been replaced
         self._wake.set()
         while True:
             await self._wake.wait()
@@ -265,27 +266,27 @@ class View:
             while self._waiting:
                 line = self._waiting.popleft()
                 self._bytes -= len(line)
-                await self.carrier.carry(line)
+                await self.channel.send_line(line)
             if self.is_greeted:
                 await self._send_update()
 
     async def _send_update(self) -> None:
         if update := self._snapshot.update(self.permissions):
-            await self.carrier.carry(encode(update))
-        over = self._panel.host.history.added
-        if over != self._calls_over:
-            self._calls_over = over
-            await self.carrier.carry(encode(HistoryUpdate(over=over)))
+            await self.channel.send_line(encode(update))
+        finished = self._panel.host.history.added
+        if finished != self._finished_calls:
+            self._finished_calls = finished
+            await self.channel.send_line(encode(HistoryUpdate(over=finished)))
         for reader in [*self.readers.values()]:
             if batch := reader.read():
-                await self.carrier.carry(encode(batch))
+                await self.channel.send_line(encode(batch))
 
     def drop_forbidden(self) -> None:
-        """Stop what the view follows and may not follow any more."""
+        """Drop the readers of logs and messages that the view may no longer follow."""
         self.readers = {key: reader for key, reader in self.readers.items() if self.permissions.may(key[0])}
 
-    def closed(self) -> None:
-        """Release everything that belongs to the view, which was detached."""
+    def release(self) -> None:
+        """Release everything that belongs to the detached view."""
         for task in self._intents:
             task.cancel()
         for number in [*self.trials]:
@@ -295,10 +296,6 @@ class View:
         self.is_greeted = False
         self.readers.clear()
         self.file = None
-
-
-def _has_news(reader: Reader) -> bool:
-    return reader.has_news
 
 
 _INTERVAL = 0.1
@@ -320,22 +317,22 @@ class CallCode(Protocol):
         """The call as a `%mcp` line.
 
         Raises:
-            McpError: No line can express it.
+            McpError: No line can express the call.
         """
         ...
 
 
 class PanelContext(Struct, frozen=True):
-    """The notebook as its panel knows it.
+    """The functions and properties of the notebook that its panel needs.
 
     Attributes:
         mode: Returns the current mode of the panel.
-        namespace: Returns the name that `mcp` is bound to; empty if it is not bound.
+        namespace: Returns the name that `mcp` is bound to; empty if there is none.
         kernel: Identifier of this kernel run; a restart changes it.
         code: Writes calls as code.
         has_control: Whether views may also use the control channel.
         has_visitors: Whether the page is open to people other than the notebook's author, as under Voilà.
-        publisher: The shell's publisher of displays, for cells that wait for an answer; None to show nothing there.
+        publisher: The shell's display publisher, for cells that wait for an answer; None to show nothing there.
     """
 
     mode: Callable[[], Mode]
@@ -360,7 +357,7 @@ class Panel:
 
     Args:
         mcp: The notebook's servers.
-        context: The notebook as the panel knows it.
+        context: The functions and properties of the notebook.
         commands: The commands that views may send, by name.
     """
 
@@ -372,16 +369,16 @@ class Panel:
         self.calls: dict[int, Call[Any]] = {}
         """Running calls made by views, by number."""
         self.previewed: set[int] = set()
-        """Numbers of the results that views were shown: of no others a view gets more."""
+        """Numbers of the results that were shown in views; only of these a view can get more rows."""
         self.tables: OrderedDict[int, RecordTable] = OrderedDict()
-        """The tables that views looked at last, by the numbers of their results."""
+        """The tables that views used last, by the numbers of their results."""
         self.views: dict[View, asyncio.Task[None]] = {}
         self.shown = PanelState(self.host, self._is_own)
         self.numbers = LogNumbers()
         self.recorders: dict[str, MessageRecorder] = {}
         """Recorders of the servers whose messages a view follows."""
         self.questions = PanelQuestions(
-            self.host.loop, self.shown, self._answering, self._is_own, publisher=context.publisher
+            self.host.loop, self.shown, self._channels_for, self._is_own, publisher=context.publisher
         )
         self.cells = PanelCells(
             lambda: [view for view in self.views if view.has_cells and view.permissions.may("cells")]
@@ -395,9 +392,9 @@ class Panel:
 
     # -- from any thread ----------------------------------------------------------------------------------------------
 
-    def attach(self, carrier: Channel) -> View:
+    def attach(self, channel: Channel) -> View:
         """Attach a view; its messages are passed to `receive`."""
-        view = View(self, carrier)
+        view = View(self, channel)
         self.host.loop.call(self._attach, view)
         return view
 
@@ -405,10 +402,10 @@ class Panel:
         """Handle a message from a view."""
         self.host.loop.call(self._handle, view, message)
 
-    def tell_mode(self) -> None:
+    def send_mode(self) -> None:
         """Send the changed permissions to all views."""
         if self.host.loop.is_running:
-            self.host.loop.call(self._tell_mode)
+            self.host.loop.call(self._send_mode)
 
     def close(self) -> None:
         """Close all widgets, so that they show that the extension was unloaded; called on the kernel's thread."""
@@ -423,25 +420,25 @@ class Panel:
         return self.host.loop.spawn(coroutine, "ipymcp-panel")
 
     def detach(self, view: View) -> None:
-        """Detach a view that is gone or does not read its messages."""
+        """Detach a view that was closed or does not read its messages."""
         task = self.views.pop(view, None)
         if task is not None:
             task.cancel()
-            view.closed()
-            view.carrier.left()
+            view.release()
+            view.channel.detach()
             self.stop_recording()
             self.questions.drop_unanswerable()
 
     def stop_recording(self) -> None:
-        """Stop and forget the recordings of messages that no view follows."""
+        """Stop and discard the recordings of messages that no view follows."""
         followed = {server for view in self.views for verb, server in view.readers if verb == "protocol"}
         for server in self.recorders.keys() - followed:
             recorder, session = self.recorders.pop(server), self.host.sessions.get(server)
             if session is not None and session.recorder is recorder:
                 session.record(None)
 
-    def greeted(self) -> None:
-        """Start watching for changes, because a view has said hello."""
+    def start_watching(self) -> None:
+        """Start watching for changes, unless this has started; called after the hello of a view."""
         if self._watching is None or self._watching.done():
             self._watching = self.spawn(self._watch())
 
@@ -452,18 +449,18 @@ class Panel:
     def _is_own(self, call: object) -> bool:
         return any(call is one for one in [*self.calls.values()])
 
-    def _answering(self, kind: QuestionKind) -> list[Channel]:
-        """The channels of the views that may answer such a question."""
-        return [view.carrier for view in [*self.views] if view.can_answer(kind)]
+    def _channels_for(self, kind: QuestionKind) -> list[Channel]:
+        """The channels of the views that may answer questions of a kind."""
+        return [view.channel for view in [*self.views] if view.can_answer(kind)]
 
     def permissions(self) -> Permissions:
         """Current permissions of views with this version of the protocol."""
         mode = self.context.mode()
         return Permissions(mode, self.context.has_visitors and mode != "full")
 
-    def _tell_mode(self) -> None:
+    def _send_mode(self) -> None:
         for view in [*self.views]:
-            view.tell()
+            view.send_hello()
             view.drop_forbidden()
         self.stop_recording()
         self.questions.drop_unanswerable()
@@ -479,9 +476,9 @@ class Panel:
         task = self.views.get(view)
         if task is None and not is_hello(message):
             return  # the view was detached
-        if task is None or task.done():  # the view is back, or the loop was restarted
+        if task is None or task.done():  # the view has reconnected, or the loop was restarted
             self.views[view] = self.spawn(self._run(view))
-            self.greeted()
+            self.start_watching()
         view.handle(message)
 
     async def _run(self, view: View) -> None:
@@ -495,7 +492,7 @@ class Panel:
         with contextlib.ExitStack() as stack:
             stack.callback(unsubscribe)
             while any(view.is_greeted for view in self.views):
-                self.shown.look()
+                self.shown.update()
                 for view in [*self.views]:
-                    view.look()
+                    view.wake_if_changed()
                 await asyncio.sleep(_INTERVAL)

@@ -29,7 +29,7 @@ RUN_VERBS: Final = frozenset(
 HIDDEN_FROM_VISITORS: Final = frozenset({"logs", "code", "repeat_code", "keep_result", "cells"})
 _RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})
 _RUN_ANSWERS: Final[frozenset[ApprovalAnswer]] = frozenset({"once", "answer", "no"})
-"""Answers that hold no longer than one model answer."""
+"""Answers that are valid for at most one model answer."""
 
 
 class Permissions(Struct, frozen=True):
@@ -37,8 +37,8 @@ class Permissions(Struct, frozen=True):
 
     Attributes:
         mode: The mode of the panel; `view` for a view with another protocol version.
-        is_visitor: Whether the person is not the notebook's author, and must not see details of the machine.
-        is_our_version: Whether the view has this protocol version.
+        is_visitor: Whether the user is not the notebook's author, and must not see details of the machine.
+        is_our_version: Whether the view has the kernel's protocol version.
     """
 
     mode: Mode

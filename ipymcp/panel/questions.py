@@ -1,6 +1,6 @@
 """Questions to the user in the panel, and the line in a cell that waits for an answer.
 
-A question blocks a thread of its own until a view answers it, the last view that could is gone, or it is withdrawn.
+A question blocks a thread of its own until a view answers it, it is withdrawn, or no view remains that may answer it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REDIRECT_INTERVAL: Final = 0.3
 
 
 class _OpenPage(Struct, eq=False):
-    """A page that the views show."""
+    """A page of a question that the views show."""
 
     id: str
     kind: QuestionKind
@@ -52,7 +52,7 @@ class _OpenPage(Struct, eq=False):
 
 
 class WaitingLine:
-    """A line in the output of a cell that waits for an answer in the panel; removed with the answer.
+    """A line in the output of a cell that waits for an answer in the panel. The answer removes it.
 
     Args:
         publisher: The shell's display publisher.
@@ -91,10 +91,10 @@ class PanelQuestions:
 
     Args:
         loop: The background loop.
-        state: The rows that views are shown.
+        state: The rows that the views show.
         channels: Returns the channels of the views that may answer questions of a kind.
-        is_own: Whether its argument is a call that a view made.
-        publisher: The shell's display publisher; None if waiting cells show nothing.
+        is_own: Returns whether its argument is a call that a view made.
+        publisher: The shell's display publisher; None to show nothing in waiting cells.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class PanelQuestions:
         """Whether a view may answer, and its answer arrives while the caller waits."""
         running = caller is not None and not self._is_own(subject)
         blocked = running and caller is not None and caller.is_blocked
-        return any(channel.serves(blocked=blocked, running=running) for channel in self._channels(kind))
+        return any(channel.delivers_answers(blocked=blocked, running=running) for channel in self._channels(kind))
 
     def begin(
         self, question: Question[A], caller: WaitingCaller | None, next_may_start: Callable[[], object]
     ) -> PanelQuestionHandle[A]:
-        """Prepare to ask a question, with a line in the waiting cell."""
+        """Prepare to ask a question, with a line in the output of the waiting cell."""
         return PanelQuestionHandle(self, question, caller, next_may_start)
 
     def waiting_line(self, caller: WaitingCaller | None) -> WaitingLine | None:
@@ -143,7 +143,7 @@ class PanelQuestions:
         Raises:
             PolicyError: The view may not answer such questions.
             UnknownName: The page is not open.
-            Malformed: This is not a reply to the page.
+            Malformed: The page cannot have this reply.
         """
         opened = self._open.get(answer.question)
         if opened is None:
@@ -179,13 +179,13 @@ class PanelQuestions:
         if self._open.pop(opened.id, None) is not None:
             opened.reply.set_result(reply or PageReply())
             if self._loop.is_running:
-                self._loop.call(self._state.withdraw, opened.id)
+                self._loop.call(self._state.remove_question, opened.id)
             else:  # the loop is being stopped, and must not start again
-                self._state.withdraw(opened.id)
+                self._state.remove_question(opened.id)
 
     def _show(self, opened: _OpenPage) -> None:
         if not opened.reply.done():
-            self._state.ask(opened.row())
+            self._state.add_question(opened.row())
 
 
 class PanelQuestionHandle(Generic[A]):
@@ -194,8 +194,8 @@ class PanelQuestionHandle(Generic[A]):
     Args:
         questions: The questions of the panel.
         question: The question.
-        caller: The caller whose cell shows a line meanwhile; None for no line.
-        next_may_start: Called once the question only waits for a browser.
+        caller: The caller whose cell shows a line while it waits; None for no line.
+        next_may_start: Called when the question only waits for a browser, so that the next one may be asked.
         ended: Called at the end with the summary of question and answer, if anything was asked.
     """
 

@@ -68,8 +68,8 @@ _MAX_LINES = 500
 _MAX_CHARACTERS = 100_000
 """Maximum characters of one batch."""
 _MAX_METHOD = 200
-_FLOODED = 0.3
-"""Seconds between batches when lines were dropped: no one reads thousands of lines a second."""
+_FLOOD_INTERVAL = 0.3
+"""Seconds between batches while lines are dropped: no one reads thousands of lines a second."""
 
 
 class LogNumbers:
@@ -87,15 +87,15 @@ class LogNumbers:
 
 
 class Reader(Protocol):
-    """Follows something for a view."""
+    """Reads the new lines of a log, or the new messages of a server, for a view."""
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to read."""
+        """Whether there is anything new to read."""
         ...
 
     def read(self) -> LogBatch | MessageBatch | None:
-        """Return what is new; None for nothing."""
+        """Return the new lines or messages; None if there are none."""
         ...
 
 
@@ -126,7 +126,7 @@ class LogReader:
         return self._last is None or self._numbers.first(self._server, session.log) + session.log.total != self._last
 
     def read(self) -> LogBatch | None:
-        """Return the newest of the new lines, and how many were dropped; None for none."""
+        """Return the last of the new lines, and the number of dropped ones; None if there are none."""
         session = self._host.sessions.get(self._server)
         if session is None or not self.has_news:
             return None
@@ -144,12 +144,12 @@ class LogReader:
             level, text = visible(line.level), visible(line.text)
             shown.append(LogRow(n=number, time=line.time, level=level, source=line.source, text=text))
         dropped = unread - len(shown)
-        self._not_before = time.monotonic() + _FLOODED if dropped else 0.0
+        self._not_before = time.monotonic() + _FLOOD_INTERVAL if dropped else 0.0
         return LogBatch(server=self._server, lines=shown[::-1], dropped=dropped)
 
 
 class MessageReader:
-    """Reader that follows the JSON-RPC messages of one server, over reloads of the server.
+    """Reader that follows the JSON-RPC messages of one server, also after the server is reloaded.
 
     Args:
         server: The server's name.
@@ -174,7 +174,7 @@ class MessageReader:
         return self._recorder.total != self._last and time.monotonic() >= self._not_before
 
     def read(self) -> MessageBatch | None:
-        """Return the newest of the new messages, and how many were dropped; None for none."""
+        """Return the last of the new messages, and the number of dropped ones; None if there are none."""
         if not self.has_news:
             return None
         messages = self._recorder.tail(_MAX_LINES)
@@ -188,7 +188,7 @@ class MessageReader:
             shown.append(_message_row(message))
         self._last = max(total if not messages else messages[-1].number, first)
         dropped = self._last - first - len(shown)
-        self._not_before = time.monotonic() + _FLOODED if dropped else 0.0
+        self._not_before = time.monotonic() + _FLOOD_INTERVAL if dropped else 0.0
         return MessageBatch(server=self._server, lines=shown[::-1], dropped=dropped)
 
 
@@ -213,17 +213,15 @@ _MAX_IMAGE = 4_000_000
 """Maximum characters of an image, in base64 for binary formats."""
 _MAX_LINKS = 100
 _IMAGES = ("image/png", "image/jpeg", "image/gif")
-
-
 _PAGE_ROWS = 50
 _MAX_COLUMNS = 50
 _MAX_CELL = 100
-"""Characters of a cell of a page."""
+"""Maximum characters of a table cell."""
 _MAX_RECORD_MEMBERS = 500
 _MAX_LINE = 60
-"""Characters of JSON in one line."""
+"""Maximum characters of JSON on one line; longer JSON is indented."""
 _MAX_VALUE = 20_000
-"""Characters of a value of one row."""
+"""Maximum characters of a value of one row."""
 
 
 def preview(result: ToolResult | ResourceResult, variable: str | None, number: int | None = None) -> Preview:
@@ -302,7 +300,7 @@ def table_record(record: dict[str, Any]) -> TableRecord:
 
 
 def _json_text(value: object) -> str:
-    """A value as JSON, in one line if that is short."""
+    """A value as JSON, on one line if it is short."""
     line, is_whole = json_head(value, _MAX_LINE)
     return line if is_whole else json_head(value, _MAX_VALUE + masks.longest, indent=2)[0]
 
@@ -368,23 +366,23 @@ _BUTTON: Final = re.compile(
 )
 _TAB: Final = re.compile(r"%mcp (logs|tools|resources|prompts|history)\b.*")
 _STATES: Final = re.compile(r"%mcp( shows.*)?")
-_WORTHLESS: Final = re.compile(r"\bIPYMCP_\w+=|\.result\b|\btimeout=")
-"""Hints that do not apply to a panel, which shows whole results and can ask the user."""
+_INAPPLICABLE: Final = re.compile(r"\bIPYMCP_\w+=|\.result\b|\btimeout=")
+"""Hints that do not apply to a panel, because it shows whole results and can ask the user."""
 _CODE: Final = re.compile(r"%%?\w|\bmcp\.\w")
-_AND: Final = "; "
-_OFFERED: Final = frozenset({"", "see Logs", "press Start", "press Restart"})
+_SEPARATOR: Final = "; "
+_REPEATED: Final = frozenset({"", "see Logs", "press Start", "press Restart"})
 """Hints that repeat the buttons below the error of a server."""
 _TABS: Final = {"history": "Activity", "resources": "Tools", "prompts": "Tools"}
 
 
 def panel_hint(error: McpError) -> str | None:
-    """Reword an error's hint for a panel: a button where there is one, else the code to type."""
+    """Adapt an error's hint to a panel: name the button or tab where there is one, else the code to type."""
     clauses = [_clause(one.strip(), error) for one in _CLAUSES.split(error.hint or "")]
-    return _AND.join(dict.fromkeys(filter(None, clauses))) or None
+    return _SEPARATOR.join(dict.fromkeys(filter(None, clauses))) or None
 
 
 def _clause(text: str, error: McpError) -> str:
-    if _WORTHLESS.search(text):
+    if _INAPPLICABLE.search(text):
         return ""
     code = text[text.index("%") :] if "%" in text else ""
     before = text[: len(text) - len(code)]
@@ -454,7 +452,7 @@ def server_row(session: ServerSession, alias: str, disabled: int, tools_version:
 
 
 def is_own(definition: ServerDefinition) -> bool:
-    """Whether a server is defined in a file that ipymcp writes: the user's own, or a project's `mcp.json`."""
+    """Whether a server is defined in a file that ipymcp writes: the user's own file, or a project's `mcp.json`."""
     source = definition.source
     place = os.path.join(source.folder or "", "mcp.json")
     return source.scope == "user" or (source.scope == "project" and source.file == place)
@@ -474,7 +472,7 @@ def problem(error: McpError) -> Problem:
 
 
 def missing_value(session: ServerSession) -> tuple[Literal["variable", "secret"], str] | None:
-    """The kind and the name of the value that the last start of a server lacked."""
+    """The kind and the name of the value that was missing when a server was last started."""
     error = session.status.error
     return error.missing if isinstance(error, ConfigError) else None
 
@@ -485,8 +483,8 @@ def call_row(call: RunningCall) -> CallRow:
     shown = None
     if progress is not None:
         message = visible(progress.message[:_MAX_ABOUT]) if progress.message else None
-        number, total = finite(progress.progress) or 0, finite(progress.total)
-        shown = CallProgress(progress=number, total=total, message=message)
+        value, total = finite(progress.progress) or 0, finite(progress.total)
+        shown = CallProgress(progress=value, total=total, message=message)
     return CallRow(
         id=call.number,
         server=call.session.name,
@@ -566,11 +564,12 @@ def _count(session: ServerSession, client: Client | None, kind: str) -> int | No
 
 
 def _error(session: ServerSession) -> Problem | None:
-    """The error behind the server's state; the failure of a call is not one."""
+    """The error that explains the server's state; not the error of a call."""
     if session.status.error is not None:
         shown = problem(session.status.error)
-        clauses = (shown.hint or "").split(_AND) if missing_value(session) is None else []  # there is a field for it
-        return replace(shown, hint=_AND.join(each for each in clauses if each not in _OFFERED) or None)
+        has_field = missing_value(session) is not None  # the field replaces the hint
+        clauses = [] if has_field else (shown.hint or "").split(_SEPARATOR)
+        return replace(shown, hint=_SEPARATOR.join(each for each in clauses if each not in _REPEATED) or None)
     if session.status.last_error and (session.state.record.is_troubled or session.state is State.RESTARTING):
         return Problem(message=visible(session.status.last_error))
     return None
@@ -586,8 +585,8 @@ def _starting(session: ServerSession) -> StartProgress | None:
     return StartProgress(attempt=attempt, attempts=attempts, since=status.moving_since, line=line)
 
 
-def shown_text(text: str | None, longest: int = _MAX_TEXT) -> str | None:
-    """Return a text of a server for display, shortened; None for an empty one."""
+def shown_text(text: str | None, limit: int = _MAX_TEXT) -> str | None:
+    """Return a text of a server for display, shortened to `limit` characters; None for an empty text."""
     if not text:
         return None
-    return visible(cut(text, longest))
+    return visible(cut(text, limit))

@@ -53,13 +53,13 @@ class ViewSnapshot:
         return self._wants_all or self._sent_version != self._shown.version
 
     def begin(self, hello: ViewHello) -> None:
-        """Send a complete snapshot next, of what the view wants."""
+        """Send a complete snapshot next, of the parts that the view wants."""
         self.parts = _PARTS if hello.wants is None else tuple(part for part in _PARTS if part in hello.wants)
         self._server = hello.server
         self._wants_all = True
 
-    def look_again(self) -> None:
-        """Compare all rows at the next update: the view's permissions may have changed."""
+    def invalidate(self) -> None:
+        """Compare all rows at the next update, because the view's permissions may have changed."""
         self._sent_version = -1
 
     def update(self, permissions: Permissions) -> Snapshot | Patch | None:
@@ -71,7 +71,7 @@ class ViewSnapshot:
         if permissions != self._permissions:
             self._permissions, self._wants_all = permissions, True
         if self._wants_all:
-            self._shown.look()
+            self._shown.update()
         elif not self.is_old:
             return None
         now, before = self._scoped(permissions), self._sent
@@ -115,7 +115,7 @@ def _difference(before: dict[str, Row], now: dict[str, Row]) -> dict[str, Row | 
     return changed | {key: None for key in before if key not in now}
 
 
-_SHOW_AFTER = 0.1
+_SHOW_DELAY = 0.1
 """Seconds that a call must run before it is shown."""
 _MAX_CALLS = 200
 
@@ -139,28 +139,28 @@ class PanelState:
         self._tools: dict[str, tuple[tuple[Any, ...], int]] = {}
         """Inputs of each server's tool list, and the version number of the list."""
         self._tools_versions = 0
-        self._looked: dict[str, Client] = {}
+        self._listed: dict[str, Client] = {}
         """Connections whose resources and prompts were listed, by server."""
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Update the rows of servers and calls."""
-        self._look_at_servers()
-        self._look_at_calls()
+        self._update_servers()
+        self._update_calls()
 
-    def ask(self, question: QuestionRow) -> None:
+    def add_question(self, question: QuestionRow) -> None:
         """Show a question."""
         self._put("questions", question["id"], question)
 
-    def withdraw(self, question: str) -> None:
-        """Remove a question."""
+    def remove_question(self, question: str) -> None:
+        """Remove a question, by its id."""
         self._keep("questions", self.rows["questions"].keys() - {question})
 
     def handle(self, event: Event) -> None:
         """List resources and prompts again after a server has changed them."""
         if isinstance(event, ListChanged):
-            self._looked.pop(event.server, None)
+            self._listed.pop(event.server, None)
 
-    def _look_at_servers(self) -> None:
+    def _update_servers(self) -> None:
         host = self._host
         sessions = host.sessions
         shown: dict[str, Any] = self.rows["servers"]
@@ -174,11 +174,11 @@ class PanelState:
                 session.status.error, session.status.last_error, rules, tools_version,
                 session.status.moving_since and (session.status.attempt, session.log.total),
             )  # fmt: skip
-            if self._is_news("servers", name, key):
+            if self._has_changed("servers", name, key):
                 disabled = self._count_disabled(session, rules)
                 self._put("servers", name, server_row(session, alias, disabled, tools_version))
-            if session.client is not None and self._looked.get(name) is not session.client:
-                self._looked[name] = session.client
+            if session.client is not None and self._listed.get(name) is not session.client:
+                self._listed[name] = session.client
                 self._host.loop.spawn(_list_offers(session, session.client), f"ipymcp-panel-{session.name}")
         self._keep("servers", sessions.keys())
 
@@ -202,8 +202,8 @@ class PanelState:
             self._disabled[session.name] = known
         return known[2]
 
-    def _look_at_calls(self) -> None:
-        latest = time.monotonic() - _SHOW_AFTER
+    def _update_calls(self) -> None:
+        latest = time.monotonic() - _SHOW_DELAY
         running = {str(call.number): call for call in list(self._host.calls.running.values())[:_MAX_CALLS]}
         running = {
             number: call
@@ -211,11 +211,11 @@ class PanelState:
             if call.started <= latest and (call.options.batch is None or call.options.batch.number == call.number)
         }
         for number, call in running.items():
-            if self._is_news("calls", number, (call, call.progress)):
+            if self._has_changed("calls", number, (call, call.progress)):
                 self._put("calls", number, call_row(call))
         self._keep("calls", running.keys())
 
-    def _is_news(self, part: Part, name: str, key: tuple[Any, ...]) -> bool:
+    def _has_changed(self, part: Part, name: str, key: tuple[Any, ...]) -> bool:
         if self._keys.get((part, name)) == key:
             return False
         self._keys[part, name] = key
@@ -232,7 +232,7 @@ class PanelState:
             del self.rows[part][name]
             self._keys.pop((part, name), None)
             if part == "servers":
-                self._looked.pop(name, None)
+                self._listed.pop(name, None)
                 self._disabled.pop(name, None)
                 self._tools.pop(name, None)
         self.version += bool(gone)
@@ -244,4 +244,4 @@ async def _list_offers(session: ServerSession, client: Client) -> None:
         kinds.append("prompts")
     if kinds:
         with contextlib.suppress(McpError):  # logged already
-            await session.resources.look(*kinds)
+            await session.resources.refresh(*kinds)

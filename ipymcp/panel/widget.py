@@ -1,4 +1,4 @@
-"""The panel in a cell: an anywidget that carries messages over its comm.
+"""The panel in a cell: an anywidget whose comm transports the messages.
 
 Each widget contains only a stub of a few hundred bytes. The page requests the panel's code once, as the buffer of a
 message, so that saved notebooks do not contain it.
@@ -31,14 +31,14 @@ class PanelWidget(anywidget.AnyWidget):
     Args:
         panel: The notebook's panel.
         server: The only server to show; empty for all.
-        asks: Whether to show questions only.
-        app: The app to show.
+        asks: Whether to show only questions.
+        app: The app to show, as the trait of this name; None for a panel.
     """
 
     _esm = _STATIC.joinpath("stub.js").read_text("utf-8")
     library = Unicode(help="Digest of the panel's code.").tag(sync=True)
-    server = Unicode(help="The server of a card; empty for a panel of all servers.").tag(sync=True)
-    asks = Bool(help="Whether to show questions only.").tag(sync=True)
+    server = Unicode(help="The server that a card shows; empty for a panel of all servers.").tag(sync=True)
+    asks = Bool(help="Whether to show only questions.").tag(sync=True)
     app = Dict(None, allow_none=True, help="The app to show: its number, height and display mode.").tag(sync=True)
     layout = AnyTrait(None, help="None: ipywidgets' layout would be a second model of the same size.").tag(sync=True)
 
@@ -47,26 +47,26 @@ class PanelWidget(anywidget.AnyWidget):
     ) -> None:
         super().__init__(library=_library()[0], server=server, asks=asks, app=app)
         widget: Any = self  # ipywidgets has no types
-        self._tell = widget.send
+        self._send_to_page = widget.send
         self._channel = CommChannel(panel, lambda: widget.comm, widget.send)
         widget.on_msg(self._handle)
-        widget.comm.on_close(self._gone)
+        widget.comm.on_close(self._on_close)
         panel.widgets.add(self)
 
     def _handle(self, _: object, content: object, buffers: object) -> None:
         kind = content.get("kind") if is_object(content) else None
         if kind == "library":
-            self._tell({"kind": "library"}, [_library()[1]])
+            self._send_to_page({"kind": "library"}, [_library()[1]])
         else:
             self._channel.receive(content)
 
     def end(self) -> None:
         """Close the widget and its channel."""
-        self._channel.gone()
+        self._channel.close()
         super().close()
 
-    def _gone(self, _: object) -> None:
-        self._channel.gone()
+    def _on_close(self, _: object) -> None:
+        self._channel.close()
 
 
 @functools.cache

@@ -1,15 +1,16 @@
-/* The document around an app's page: it holds the page in a frame of another opaque origin, and checks what it sends. */
+/* The document around an app's page: it holds the page in a frame of another opaque origin, and checks its messages. */
 (() => {
   "use strict";
   const MAX_CHARACTERS = 10_000_000;
   const MAX_PER_SECOND = 1_000;
   const MAX_DEPTH = 100;
-  /* The first script of the page: only its parent and its own frames may send it messages, and blocked loads are told.
-   * No policy covers WebRTC, so it goes. A frame in the page would have it again, from `srcdoc` or `javascript:`: such
-   * frames are removed before they load, wherever they are; so there are no shadow trees but those that it watches. */
+  /* The first script of the page. It lets only the parent and the page's own frames send messages to the page, and
+   * reports blocked loads. No policy covers WebRTC, so its interfaces are deleted. A nested frame from `srcdoc` or a
+   * `javascript:` URL would have them again: such frames are removed before they load, anywhere in the page. For the
+   * same reason, shadow trees can only be made by `attachShadow`, so that each of them is watched. */
   const GUARD = `<script>((hasFrames) => {
     const host = parent;
-    const told = (uri, by) => host.postMessage({ ipymcp: "blocked", uri: String(uri).slice(0, 300), by }, "*");
+    const report = (uri, by) => host.postMessage({ ipymcp: "blocked", uri: String(uri).slice(0, 300), by }, "*");
     const { apply, deleteProperty, ownKeys } = Reflect;
     for (const name of ownKeys(window)) if (/^(webkit)?RTC/.test(String(name))) deleteProperty(window, name);
     const { remove, hasAttribute, getAttribute, attachShadow } = Element.prototype;
@@ -26,7 +27,7 @@
         for (let i = 0; found[i]; i++) {
           if (isKept(found[i])) continue;
           apply(remove, found[i], []);
-          told("about:srcdoc", "frame-src");
+          report("about:srcdoc", "frame-src");
         }
       };
       const options = { __proto__: null, childList: true, subtree: true, attributes: hasFrames };
@@ -42,7 +43,7 @@
     for (const owner of [Document, Document.prototype, Element.prototype, ShadowRoot.prototype])
       for (const name of ownKeys(owner))
         if (/^(?!insertAdjacent|get|inner|outer).*HTML/.test(String(name))) deleteProperty(owner, name);
-    Document.prototype.write = Document.prototype.writeln = () => told("document.write", "script-src");
+    Document.prototype.write = Document.prototype.writeln = () => report("document.write", "script-src");
     const isOwn = (source) => {
       for (let each = source, up = 0; each && up < 9; each = each.parent, up++) {
         if (each === window) return true;
@@ -55,9 +56,9 @@
       if (isTrusted && source !== host && !(source && isOwn(source))) event.stopImmediatePropagation();
     }, true);
     addEventListener("securitypolicyviolation", ({ blockedURI, effectiveDirective, sample }) => {
-      /* Libraries compile an empty function to see whether they may. */
-      const isTry = blockedURI === "eval" && /^\\(function anonymous\\(\\s*\\) \\{\\s*\\}\\)$/.test(sample);
-      if (!isTry) told(blockedURI, effectiveDirective);
+      /* Libraries compile an empty function to test whether evaluation is allowed: that is not reported. */
+      const isTest = blockedURI === "eval" && /^\\(function anonymous\\(\\s*\\) \\{\\s*\\}\\)$/.test(sample);
+      if (!isTest) report(blockedURI, effectiveDirective);
     });
     addEventListener("keydown", (event) => {
       const leave = () => event.defaultPrevented || host.postMessage({ ipymcp: "escape" }, "*");
@@ -95,7 +96,7 @@
     if (allow) inner.setAttribute("allow", allow);
     inner.title = title;
     const doctype = DOCTYPE.exec(html)?.[0] ?? "";
-    /* The name of an attribute cannot be written in any other way. */
+    /* A shadow tree that is declared in HTML would not be watched. The attribute's name has no other spelling. */
     const rest = html.slice(doctype.length).replace(/shadowrootmode/gi, "data-$&");
     inner.srcdoc = doctype + GUARD.replace("HAS_FRAMES", String(Boolean(frames))) + rest;
     inner.addEventListener("load", () => ++loads > 1 && stop("left"));

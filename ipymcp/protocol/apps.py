@@ -1,7 +1,7 @@
 """MCP Apps: the metadata of tools and pages, and the content security policy of a page.
 
-Source: MCP extension `io.modelcontextprotocol/ui`, SEP-1865 (2026-01-26). Everything here comes from a server: what is
-not of the expected shape counts as absent, and a domain that is not plainly one as not declared.
+Source: MCP extension `io.modelcontextprotocol/ui`, SEP-1865 (2026-01-26). All of this comes from a server: a value that
+does not have the expected shape counts as absent, and so does a domain that is not plainly an origin.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class AppPage(Struct, frozen=True):
 
     Attributes:
         html: The document.
-        needs: What it declares that it needs.
-        has_border: Whether it asks for a border, or for none.
+        needs: The needs that the page declares.
+        has_border: Whether the page requests a border; None if it does not say.
     """
 
     html: str
@@ -124,7 +124,7 @@ class AppPage(Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        """SHA-256, in hex, of the document and of what it declares."""
+        """SHA-256, in hex, of the document and the needs that it declares."""
         declared = "\n".join(map(repr, (self.needs.connect, self.needs.resource, self.needs.frame, self.needs.base)))
         text = f"{declared}\n{self.needs.permissions!r}\n{self.html}"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -136,7 +136,7 @@ def read_page(result: Raw | bytes, uri: str, listed: Raw | bytes = b"") -> AppPa
     Args:
         result: The JSON of the result.
         uri: The resource.
-        listed: The `_meta` of the resource in `resources/list`, which counts where the content has none of its own.
+        listed: The `_meta` of the resource in `resources/list`, which counts if the content has none of its own.
 
     Raises:
         ValueError: The resource is not a page.
@@ -163,7 +163,7 @@ def read_page(result: Raw | bytes, uri: str, listed: Raw | bytes = b"") -> AppPa
 
 
 def has_own_meta(result: Raw | bytes) -> bool:
-    """Whether the content of `resources/read` says itself what its page needs."""
+    """Whether the content of `resources/read` itself declares the needs of its page."""
     contents = types.decode(result, types.ReadResourceResult).contents
     return any(is_object(item := types.loads(raw)) and bool(_ui(item.get("_meta"))) for raw in contents)
 
@@ -192,7 +192,7 @@ def _origins(declared: Any) -> tuple[str, ...]:
 
 
 def origin(domain: Any) -> str:
-    """A declared domain as an origin for a content security policy; empty if it is not plainly one."""
+    """A declared domain as an origin for a content security policy; empty if it is not of the form `_DOMAIN`."""
     text = domain.strip().lower().removesuffix("/") if isinstance(domain, str) else ""
     return text if _DOMAIN.fullmatch(text) else ""
 
@@ -207,9 +207,9 @@ def content_policy(needs: PageNeeds, *, allows_eval: bool = False, is_header: bo
     The policy forbids it to leave its document, too: navigations of the inner frame are subject to `frame-src`.
 
     Args:
-        needs: What the user has granted.
+        needs: The needs that the user has granted.
         allows_eval: Whether scripts may compile text.
-        is_header: Whether it is a header, which may also sandbox the document.
+        is_header: Whether the policy is for a header, which may also sandbox the document.
     """
     resource = "".join(f" {one}" for one in needs.resource)
     code = " 'unsafe-eval'" if allows_eval else ""
@@ -236,12 +236,10 @@ def frame_document(policy: str = "") -> str:
     """The document around a page, which receives the page through a port and checks the page's messages.
 
     Args:
-        policy: Its content security policy; empty where a header has it.
+        policy: Its content security policy; empty if a header contains it.
     """
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">' if policy else ""
-    head = (
-        f'<meta charset="utf-8">{meta}<meta http-equiv="x-dns-prefetch-control" content="off"><style>{_STYLE}</style>'
-    )
+    head = f'<meta charset="utf-8">{meta}{_NO_PREFETCH}<style>{_STYLE}</style>'
     return f"<!doctype html><html><head>{head}</head><body><script>{_script()}</script></body></html>"
 
 

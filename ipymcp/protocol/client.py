@@ -50,7 +50,7 @@ _MAX_UNREAD = 64_000_000
 
 
 class Client:
-    """The protocol half of a session.
+    """The client of one connection, which exchanges MCP messages over a transport.
 
     Args:
         transport: A transport that is not open yet.
@@ -137,7 +137,7 @@ class Client:
             lost=self._connection_lost,
         )
         await self._transport.open(receiver)
-        await self._settle(era)
+        await self._negotiate(era)
         if self.era.kind == "stateless":
             self.interceptors.on_result("input_required", self._rounds.begin)
             self.interceptors.on_error(_HEADER_MISMATCH, self._renew_headers)
@@ -149,23 +149,23 @@ class Client:
             self._peer.intercept = self.tasks.intercept
 
     async def shake_hands(self) -> None:
-        """Repeat the handshake after the server has lost the session; everything known about it may have changed."""
+        """Repeat the handshake after the server has lost the session; all that is known of the server may change."""
         self._dispatcher.withdraw_all()
-        await self._settle("legacy")
+        await self._negotiate("legacy")
         self._listener.tools_changed()
         self._listener.resources_changed()
         self._listener.prompts_changed()
         self._listener.subscriptions_lost()
 
-    async def _settle(self, era: EraChoice) -> None:
-        settled = await negotiate(self._ask, self._identity, self._answers.declared, era)
-        self.era = settled.era
-        self.era_was_answered = settled.was_answered
-        self.capabilities = settled.capabilities
-        self.server_info = settled.server_info
-        self.instructions = settled.instructions
-        self.tasks.settle(settled.era, settled.capabilities)
-        if settled.era.kind == "handshake":
+    async def _negotiate(self, era: EraChoice) -> None:
+        result = await negotiate(self._ask, self._identity, self._answers.declared, era)
+        self.era = result.era
+        self.era_was_answered = result.was_answered
+        self.capabilities = result.capabilities
+        self.server_info = result.server_info
+        self.instructions = result.instructions
+        self.tasks.configure(result.era, result.capabilities)
+        if result.era.kind == "handshake":
             self.notify("notifications/initialized")
 
     def declare(self, capability: str) -> bool:
@@ -175,7 +175,7 @@ class Client:
             capability: The capability that may have changed.
 
         Returns:
-            False if it changed and this connection cannot say so, because capabilities were fixed by the handshake.
+            False if it has changed and cannot be declared any more, because the handshake fixed the capabilities.
         """
         if self.era.kind == "stateless":
             if self._answers.declare():
@@ -189,7 +189,7 @@ class Client:
         if self.era.kind == "handshake" and is_object(roots) and roots.get("listChanged"):
             self.notify("notifications/roots/list_changed")
 
-    # -- requests------------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, body: bytes = b"{}", *, timeout: float | None = None) -> Raw:
         """Send a request from the loop thread and wait for its result.
@@ -197,7 +197,7 @@ class Client:
         Args:
             method: Method name, such as `tools/list`.
             body: JSON object of the params without `_meta`.
-            timeout: Seconds, not counting the time in which the server waits for the host.
+            timeout: Seconds, not counting the time in which the server waits for an answer of the host.
 
         Raises:
             CallTimeout: No response in time.
@@ -301,7 +301,7 @@ class Client:
         return True
 
     def cancel_request(self, pending: PendingRequest, reason: str) -> None:
-        """Cancel the request last sent for this pending at the server."""
+        """Cancel, at the server, the message that was last sent for a pending request."""
         if not self._recovery.is_open and self._recovery.drop(pending.id):
             return
         if pending.method != "initialize" and not self._transport.abort(pending.id):
@@ -329,13 +329,13 @@ class Client:
         """Send a request of the negotiation. Cancelling the future abandons the request without a notification."""
         pending, future = jsonrpc.send_request(self.ask, method, params)
 
-        def over(done: asyncio.Future[Raw]) -> None:
+        def on_done(done: asyncio.Future[Raw]) -> None:
             if not done.cancelled():
                 done.exception()
             elif self._peer.claim(pending):
                 self._transport.abort(pending.id)
 
-        future.add_done_callback(over)
+        future.add_done_callback(on_done)
         return future
 
     def _send_request(self, pending: PendingRequest, extra: bytes = b"") -> None:
@@ -418,7 +418,7 @@ class Client:
         elif stream is not None and self._peer.claim(stream.pending):
             stream.pending.settle(error=ConnectionLost("the server ended the subscription"))
 
-    # -- calls of several requests -------------------------------------------------------------------------------------
+    # -- requests that are sent again ---------------------------------------------------------------------------------
 
     def send_again(self, pending: PendingRequest, extra: bytes) -> bool:
         """Send a request with a new id and more params; False if it is no longer pending."""

@@ -31,6 +31,7 @@ _NAMED_BY = {
     **{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"},
     **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
 }
+"""The member of a method's params that is mirrored into `Mcp-Name`."""
 _ONE_SCHEMA = frozenset(
     {
         "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -185,8 +186,8 @@ def _text(value: object, header: str) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int):
         if abs(value) > _SAFE_INTEGER:
-            what = f"{value} does not fit the header Mcp-Param-{header}"
-            raise CallError(what, hint=f"it carries integers up to {_SAFE_INTEGER:,} only")
+            message = f"{value} does not fit the header Mcp-Param-{header}"
+            raise CallError(message, hint=f"the header carries only integers up to {_SAFE_INTEGER:,}")
         return str(value)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value)

@@ -41,12 +41,13 @@ class ResponseInterceptors:
         self._results: dict[str, Callable[[PendingRequest, Raw], None]] = {}
         self._errors: dict[int, Callable[[PendingRequest, RpcError], bool]] = {}
         self._tool_error: Callable[[PendingRequest, Raw], bool] | None = None
-        self._words: tuple[bytes, ...] = ()
+        self._markers: tuple[bytes, ...] = ()
+        """Bytes that occur in every response with a handler."""
 
     def on_result(self, result_type: str, handler: Callable[[PendingRequest, Raw], None]) -> None:
         """Register a handler for results of this `resultType`. The handler fails or renews the request."""
         self._results[result_type] = handler
-        self._words = (*self._words, types.encode(result_type))
+        self._markers = (*self._markers, types.encode(result_type))
 
     def on_error(self, code: int, handler: Callable[[PendingRequest, RpcError], bool]) -> None:
         """Register a handler for errors of this code. It returns whether it failed or renewed the request."""
@@ -55,11 +56,11 @@ class ResponseInterceptors:
     def on_tool_error(self, handler: Callable[[PendingRequest, Raw], bool]) -> None:
         """Register a handler for tool errors. It returns whether it failed or renewed the request."""
         self._tool_error = handler
-        self._words = (*self._words, *_TOOL_ERROR)
+        self._markers = (*self._markers, *_TOOL_ERROR)
 
     def has_none(self, line: bytes | bytearray) -> bool:
-        """Tell whether a result certainly needs no handler; from any thread."""
-        return not self._words or _is_plainly_complete(line) or not any(word in line for word in self._words)
+        """Return whether a result certainly needs no handler; from any thread."""
+        return not self._markers or _is_plainly_complete(line) or not any(marker in line for marker in self._markers)
 
     def intercept(self, pending: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Pass a response to its handler; see `Intercept`."""
@@ -91,7 +92,7 @@ class _Answer(Struct):
 
 
 def _is_plainly_complete(line: bytes | bytearray) -> bool:
-    """Tell whether a large result says so where JSON writers put it: first or last."""
+    """Return whether a large result has the type `complete` near its beginning or end, where JSON writers put it."""
     return len(line) > _LARGE and any(_COMPLETE.search(end) for end in (line[:_ENDS], line[-_ENDS:]))
 
 
@@ -124,7 +125,7 @@ class InputRounds:
 
     Args:
         client: The client.
-        peer: Has the pending requests.
+        peer: The peer with the pending requests.
         answers: Answers requests from the server.
         background: Runs the tasks.
     """
@@ -216,8 +217,8 @@ class InputRounds:
             try:
                 params = self._answers.check(request.method, request.params)
             except RpcError as error:
-                what = f"the server sent an input request that is not allowed: {error.message}"
-                raise CallError(what, hint=_SERVER_FAULT) from None
+                message = f"the server sent an input request that is not allowed: {error.message}"
+                raise CallError(message, hint=_SERVER_FAULT) from None
             checked.append(_Request(key, request.method, params))
         return checked
 

@@ -193,7 +193,7 @@ class Peer:
         return identifier
 
     def is_pending(self, pending: PendingRequest) -> bool:
-        """Tell whether the request is still pending."""
+        """Return whether the request is still pending."""
         return self._pending.get(pending.id) is pending
 
     def find(self, identifier: int | str | float | None) -> PendingRequest | None:
@@ -332,8 +332,8 @@ class Peer:
         elif identifier in self._abandoned:
             self._abandoned.remove(identifier)
         elif len(result) or len(error):
-            what = excerpt(bytes(error)) if len(error) else "a result"
-            self._warn(f"an answer to no request in flight (id {message.id!r}): {what}")
+            content = excerpt(bytes(error)) if len(error) else "a result"
+            self._warn(f"an answer to no request in flight (id {message.id!r}): {content}")
         else:
             self._warn(f"not a JSON-RPC message: {excerpt(line)}")
 
@@ -427,16 +427,17 @@ class Retry:
 
     def __init__(self) -> None:
         self.rounds = 0
+        """Number of input rounds so far."""
         self.headers_renewed = False
+        """Whether the request was already sent again with other headers."""
         self.work: asyncio.Task[None] | None = None
         """The task that prepares the next request; None once that is sent."""
 
 
 POLL_INTERVAL, _MIN_INTERVAL, _MAX_INTERVAL = 1.0, 0.05, 10.0
 """Seconds between two status requests: the default, and the range that a server may choose from."""
-
-
 _MAX_SHOWN = 200
+"""Maximum length of a task's message when it is displayed, in characters."""
 
 
 class TaskState(Struct, rename={"id": "taskId", "message": "statusMessage"}):

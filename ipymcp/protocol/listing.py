@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from ipymcp.errors import ProtocolError, RpcError
 from ipymcp.protocol import types
 from ipymcp.protocol.jsonrpc import METHOD_NOT_FOUND, excerpt
-from ipymcp.protocol.negotiation import shaped
+from ipymcp.protocol.negotiation import decode_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float 
             if error.code == METHOD_NOT_FOUND:
                 return Listed(items, ttl)
             raise
-        page = shaped(raw, listing.page, listing.method)
+        page = decode_result(raw, listing.page, listing.method)
         items += _items(client, listing, page.items)
         if page.ttlMs is not None:
             seconds = max(0.0, page.ttlMs / 1000)
@@ -142,7 +142,7 @@ async def read_resource(client: Requester, uri: str, *, timeout: float | None) -
         McpError: See `Client.request`.
     """
     raw, had_input = await client.exchange("resources/read", types.encode({"uri": uri}), timeout=timeout)
-    result = shaped(raw, types.ReadResourceResult, "resources/read")
+    result = decode_result(raw, types.ReadResourceResult, "resources/read")
     return Read(raw, 0.0 if had_input else max(0.0, (result.ttlMs or 0.0) / 1000))
 
 
@@ -155,7 +155,7 @@ async def get_prompt(client: Requester, name: str, arguments: Mapping[str, str],
     """
     body = types.encode({"name": name, "arguments": arguments} if arguments else {"name": name})
     raw = await client.request("prompts/get", body, timeout=timeout)
-    shaped(raw, types.GetPromptResult, "prompts/get")
+    decode_result(raw, types.GetPromptResult, "prompts/get")
     return raw
 
 

@@ -72,7 +72,7 @@ async def negotiate(
         HttpError: The server responded with an HTTP error, also to the handshake if that was tried.
         ConnectionLost: The connection closed.
     """
-    return await _Negotiation(ask, identity, capabilities).settle(choice)
+    return await _Negotiation(ask, identity, capabilities).run(choice)
 
 
 class _Negotiation:
@@ -83,7 +83,7 @@ class _Negotiation:
         self._identity = identity
         self._capabilities = capabilities
 
-    async def settle(self, choice: EraChoice) -> NegotiationResult:
+    async def run(self, choice: EraChoice) -> NegotiationResult:
         if choice == "legacy":
             return await self._handshake()
         discover = asyncio.ensure_future(self._discover())
@@ -99,10 +99,10 @@ class _Negotiation:
 
     async def _modern(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         await asyncio.wait({discover})
-        settled = self._read_probe(discover)
-        if settled is None:
+        result = self._read_probe(discover)
+        if result is None:
             raise ProtocolError("the server does not support the stateless era", hint=eras.OTHER_ERA)
-        return settled
+        return result
 
     async def _first_of_both(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         initialize = self._initialize()
@@ -110,9 +110,9 @@ class _Negotiation:
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                settled = self._read_probe(discover) if discover in done else None
-                if settled is not None:
-                    return settled
+                result = self._read_probe(discover) if discover in done else None
+                if result is not None:
+                    return result
                 if initialize in done and initialize.exception() is None:
                     break
             return _read_initialize(initialize.result())
@@ -156,7 +156,7 @@ class _Negotiation:
     def _read_probe(self, discover: asyncio.Future[Raw]) -> NegotiationResult | None:
         """Read the response to the probe; None if the handshake has to be tried."""
         try:
-            result = shaped(discover.result(), types.DiscoverResult, "server/discover")
+            result = decode_result(discover.result(), types.DiscoverResult, "server/discover")
         except ProtocolError:  # the server answers unknown methods with arbitrary results
             return None
         except HttpError as error:
@@ -183,15 +183,15 @@ class _Negotiation:
 
 
 def _read_initialize(raw: Raw) -> NegotiationResult:
-    result = shaped(raw, types.InitializeResult, "initialize")
+    result = decode_result(raw, types.InitializeResult, "initialize")
     if result.protocolVersion not in eras.HANDSHAKE_VERSIONS:
-        what = f"the server answered with the unknown protocol version {result.protocolVersion!r}"
-        raise ProtocolError(what, hint=_OUR_VERSIONS)
+        message = f"the server answered with the unknown protocol version {result.protocolVersion!r}"
+        raise ProtocolError(message, hint=_OUR_VERSIONS)
     era = eras.handshake(result.protocolVersion)
     return NegotiationResult(era, result.capabilities, result.serverInfo, result.instructions)
 
 
-def shaped(raw: Raw, kind: type[T], method: str) -> T:
+def decode_result(raw: Raw, kind: type[T], method: str) -> T:
     """Decode a result.
 
     Raises:
@@ -200,8 +200,8 @@ def shaped(raw: Raw, kind: type[T], method: str) -> T:
     try:
         return types.decode(raw, kind)
     except ValueError as error:
-        what = f"the response to {method} is malformed ({error})"
-        raise ProtocolError(what, hint="a fault of the server") from error
+        message = f"the response to {method} is malformed ({error})"
+        raise ProtocolError(message, hint="a fault of the server") from error
 
 
 def _no_common_version(supported: list[str]) -> ProtocolError:
@@ -292,9 +292,9 @@ class SessionRecovery:
                 self._resend(message)
 
     def _fail(self, reason: str, hint: str | None) -> None:
-        what = f"the server forgot this session, and reopening it failed: {reason}"
+        text = f"the server forgot this session, and reopening it failed: {reason}"
         for message in self._end(is_open=False):
-            self._undelivered(message.id or 0, ConnectionLost(what, hint=hint))
+            self._undelivered(message.id or 0, ConnectionLost(text, hint=hint))
 
     def _end(self, *, is_open: bool) -> list[OutboundMessage]:
         with self._lock:

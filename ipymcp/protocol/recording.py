@@ -141,12 +141,12 @@ def _described(line: bytes | bytearray) -> tuple[MessageKind, int | str | float 
 
 
 def without_secrets(text: str) -> str:
-    """Mask the known secrets in JSON, and the values of members whose names say that they are secret."""
+    """Mask the known secrets in JSON, and the values of members whose names indicate a secret."""
     return _INNER_MEMBER.sub(_masked, _MEMBER.sub(_masked, masks(text)))
 
 
 def _masked(member: re.Match[str]) -> str:
-    """Replace the value of a member whose name says that it is a secret."""
+    """Replace the value of a member whose name indicates a secret."""
     name = member[1]
     if name in _CONFIDENTIAL or (looks_secret(name) and name not in _PUBLIC):
         quote = '\\"' if member.re is _INNER_MEMBER else '"'

@@ -35,6 +35,9 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 BUSY = -32000
 CAPABILITIES = {"elicitation/create": "elicitation", "roots/list": "roots", "sampling/createMessage": "sampling"}
+"""The client capability that permits each method."""
+ROUND_METHODS = frozenset({"prompts/get", "resources/read", "tools/call"})
+"""Our requests for which a server may require input from the user (2026-07-28, patterns/mrtr)."""
 
 
 class Responder(Protocol):
@@ -78,7 +81,7 @@ class RequestAnswers:
         return self.declared != before
 
     def is_outdated(self, capability: str) -> bool:
-        """Tell whether the responder's capability differs from the declared one."""
+        """Return whether the responder's capability differs from the declared one."""
         return self._responder.capabilities().get(capability) != self.declared.get(capability)
 
     def check(self, method: str, params: Raw) -> dict[str, Any]:
@@ -112,7 +115,7 @@ class RequestAnswers:
     def _check_sampling(self, params: Raw) -> None:
         request = types.decode(params, _Sampling)
         if (request.tools is not None or request.toolChoice is not None) and "tools" not in self.declared["sampling"]:
-            raise ValueError("tools, which were not declared")
+            raise ValueError("tools were not declared")
 
     async def answer(self, method: str, params: dict[str, Any], pending: PendingRequest | None) -> Raw:
         """Answer a checked request as JSON, with the timeout of the call it belongs to paused.
@@ -298,11 +301,11 @@ _MAX_LENGTH = 1000
 
 
 class UnexpectedRequests:
-    """Detects requests of stateless-era servers to the client, and has the session reopened. Belongs to the loop.
+    """Detects requests to the client by servers of the stateless era, and reopens the session. Belongs to the loop.
 
     Args:
         peer: The connection's peer, for its pending requests.
-        listener: Notified that the session needs a handshake.
+        listener: The listener to notify that the session needs a handshake.
     """
 
     def __init__(self, peer: Peer, listener: Listener) -> None:
@@ -322,8 +325,11 @@ class UnexpectedRequests:
             if pending
             else [waiting for waiting in self._peer.all_pending() if waiting.method in ROUND_METHODS]
         )
-        what = f"asked for {method} without a handshake"
-        self._fail(candidates, f"the server {what}", f"it {what.replace('asked', 'asks')}")
+        self._fail(
+            candidates,
+            f"the server asked for {method} without a handshake",
+            f"it asks for {method} without a handshake",
+        )
 
     def error(self, pending: PendingRequest, error: RpcError) -> bool:
         """Handle an error -32600; False if it has another cause."""
@@ -357,6 +363,3 @@ class _Text(Struct):
 
 class _ToolError(Struct):
     content: list[_Text] = []
-
-
-ROUND_METHODS = frozenset({"prompts/get", "resources/read", "tools/call"})

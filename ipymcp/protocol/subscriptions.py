@@ -161,7 +161,7 @@ def changing_lists(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def announces(capabilities: Mapping[str, Any], kind: str) -> bool:
-    """Tell whether a server declares `listChanged` for `tools`, `resources` or `prompts`."""
+    """Return whether a server declares `listChanged` for `tools`, `resources` or `prompts`."""
     declared = capabilities.get(kind)
     return is_object(declared) and bool(declared.get("listChanged"))
 
@@ -198,14 +198,14 @@ class ListenStreams:
         """Track a stream until it ends; `give_up` cancels its request at the server."""
         self._open[stream.pending.id] = stream
 
-        def over(done: asyncio.Future[Raw]) -> None:
+        def on_done(done: asyncio.Future[Raw]) -> None:
             self._open.pop(stream.pending.id, None)
             if done.cancelled() or done.exception() is None:
                 give_up(stream.pending, "no longer listening")
             if not stream.acknowledged.done():
                 stream.acknowledged.cancel()
 
-        stream.ended.add_done_callback(over)
+        stream.ended.add_done_callback(on_done)
 
     def find(self, identifier: object) -> ListenStream | None:
         """Find the stream with this request id."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TIMEOUT = 30.0
 """Timeout of one request about a task, in seconds."""
 _FAILURES = 5
-"""Consecutive failed polls after which the call fails."""
+"""Maximum number of consecutive failed polls; after more the call fails."""
 _GONE = "the server keeps a task only for some time"
 
 
@@ -39,8 +39,8 @@ class _Created(Struct):
     task: TaskState
 
 
-def takes_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
-    """Tell whether a server of the handshake era supports tool calls as tasks."""
+def supports_tasks(capabilities: Mapping[str, Any], version: str) -> bool:
+    """Return whether a server of the handshake era supports tool calls as tasks."""
     declared: object = capabilities.get("tasks") if version >= "2025-11-25" else None
     for name in ("requests", "tools", "call"):
         declared = declared.get(name) if is_object(declared) else None
@@ -52,7 +52,7 @@ class Tasks:
 
     Args:
         client: The client.
-        peer: Has the pending requests.
+        peer: The peer with the pending requests.
         rounds: Answers the input requests of tasks.
         background: Runs the polling.
         running: Running calls by task id, filled here; requests from the server may refer to a task.
@@ -77,10 +77,10 @@ class Tasks:
         self.are_supported = False
         """Whether calls may become tasks."""
 
-    def settle(self, era: Era, capabilities: Mapping[str, Any]) -> None:
-        """Learn from the negotiation whether calls may become tasks, and of which form."""
+    def configure(self, era: Era, capabilities: Mapping[str, Any]) -> None:
+        """Set the form of tasks, and whether calls may become tasks, by the result of the negotiation."""
         self.is_stateless = era.kind == "stateless"
-        self.are_supported = self.is_stateless or takes_tasks(capabilities, era.version)
+        self.are_supported = self.is_stateless or supports_tasks(capabilities, era.version)
 
     def intercept(self, pending: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Handshake era: follow the task if a response created one; see `Intercept`."""
@@ -97,7 +97,7 @@ class Tasks:
         """Stateless era: handle a result whose `resultType` is `task`."""
         try:
             if pending.method != "tools/call":
-                raise ValueError(f"{pending.method} cannot be one")
+                raise ValueError(f"{pending.method} cannot be a task")
             state = types.decode(result, TaskState)
         except ValueError as error:
             hint = "a fault of the server"
@@ -126,7 +126,7 @@ class Tasks:
         return pending.task.id if self._client.give_up(pending, "left") else None
 
     def changed(self, identifier: str) -> None:
-        """Poll a task that the server says has changed."""
+        """Poll a task that the server announced as changed."""
         if identifier in self._changes:
             self._changes[identifier].set()
 
@@ -143,25 +143,25 @@ class Tasks:
         identifier = state.id
         self._running[identifier] = pending
         self._changes[identifier] = asyncio.Event()
-        watch = _TaskPoller(
+        poller = _TaskPoller(
             self._client, self._rounds, pending, self._changes[identifier], is_stateless=self.is_stateless
         )
         try:
-            result = await watch.run(state if is_known else None, identifier)
+            result = await poller.run(state if is_known else None, identifier)
             self._peer.settle(pending.id, result=result)
         except ConnectionLost as error:
-            error.hint = error.hint or f"its task may go on: .task({identifier!r}) of the server picks it up"
+            error.hint = error.hint or f"its task may continue: .task({identifier!r}) of the server waits for it again"
             self._peer.settle(pending.id, error=error)
         except McpError as error:
             self._peer.settle(pending.id, error=error)
-            if watch.refused:  # the task would wait forever
+            if poller.was_refused:  # the task would wait forever
                 await self._cancel(identifier)
         except asyncio.CancelledError:
             if identifier not in self._detached:
                 self._background.spawn(self._cancel(identifier), f"ipymcp-cancel-{pending.id}")
             raise
         finally:
-            watch.close()
+            poller.close()
             self._detached.discard(identifier)
             self._changes.pop(identifier, None)
             self._running.pop(identifier, None)
@@ -192,8 +192,9 @@ class _TaskPoller:
         self._began = time.monotonic()
         self._work: dict[str, asyncio.Task[Any]] = {}
         """Running answers by input request key; in the handshake era the pending `tasks/result` by `result`."""
-        self._asked: set[str] = set()
-        self.refused = False
+        self._known_keys: set[str] = set()
+        """The keys of the input requests that are answered or being answered."""
+        self.was_refused = False
         """Whether an input request was refused."""
 
     def close(self) -> None:
@@ -232,7 +233,7 @@ class _TaskPoller:
             raise CallCancelled(f"its task was cancelled{_because(state)}")
         if not self._is_stateless:
             if state.is_over or state.status == "input_required":
-                self._want_result(state.id)
+                self._request_result(state.id)
             done = self._work.get("result")
             return await done if done is not None and (state.is_over or done.done()) else None
         if state.status == "completed":
@@ -247,8 +248,8 @@ class _TaskPoller:
             self._answer(state.id, state.inputRequests)
         return None
 
-    def _want_result(self, identifier: str) -> None:
-        """Handshake era: request the result, because the server sends its input requests only meanwhile."""
+    def _request_result(self, identifier: str) -> None:
+        """Handshake era: request the result, because the server sends input requests only while this is pending."""
         if "result" not in self._work:
             body = types.encode({"taskId": identifier})
             work = asyncio.ensure_future(self._client.request("tasks/result", body))
@@ -257,9 +258,9 @@ class _TaskPoller:
 
     def _answer(self, identifier: str, requests: Mapping[str, Raw]) -> None:
         """Stateless era: answer new input requests; the server repeats each until it is answered."""
-        new = {key: raw for key, raw in requests.items() if key not in self._asked}
+        new = {key: raw for key, raw in requests.items() if key not in self._known_keys}
         if new:
-            self._asked.update(new)
+            self._known_keys.update(new)
             work = asyncio.ensure_future(self._gather(identifier, new))
             work.add_done_callback(lambda _: self._changes.set())
             self._work[next(iter(new))] = work
@@ -268,7 +269,7 @@ class _TaskPoller:
         try:
             responses = await self._rounds.answer_all(self._pending, requests)
         except CallError:
-            self.refused = True
+            self.was_refused = True
             raise
         body = types.encode({"taskId": identifier, "inputResponses": responses})
         await self._client.request("tasks/update", body, timeout=_TIMEOUT)

@@ -20,12 +20,12 @@ from msgspec import Raw, Struct, field
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell whether decoded JSON is an object."""
+    """Return whether decoded JSON is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Tell whether decoded JSON is an array."""
+    """Return whether decoded JSON is an array."""
     return isinstance(value, list)
 
 

@@ -1,4 +1,4 @@
-"""Access control of a host: trust, policy, consent and pins, and what is saved of each."""
+"""Access control of a host: trust, policy, consent and pins, and the storage of their decisions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AccessControl:
     Args:
         loop: The background loop.
         questions: Asks the user.
-        database: Stores the decisions.
+        database: Returns the database that stores the decisions.
     """
 
     def __init__(self, loop: BackgroundLoop, questions: QuestionRouter, database: Callable[[], Database]) -> None:
@@ -53,14 +53,16 @@ class AccessControl:
         self.untrusted = UntrustedContent()
         """Recent content of open-world tools, resources and prompts."""
         self.notify: Callable[[str], None] = _silently
-        """Shows a notice of one line to a user who calls."""
+        """Shows a one-line notice to a user who calls a tool."""
         self._loop = loop
         self._questions = questions
         self._database = database
         self.findings: dict[str, tuple[Finding, ...]] = {}
         """Findings of the scan, by server."""
-        self._read = float("-inf")
+        self._refreshed = float("-inf")
+        """When the saved rules were last read, on the clock of `time.monotonic`."""
         self._notified: set[str] = set()
+        """Notices that were already shown."""
 
     @cached_property
     def trust(self) -> Trust:
@@ -83,14 +85,14 @@ class AccessControl:
         return Approvals(self.policy, self.remembered, self._questions.ask)
 
     def remembered(self) -> SavedRules:
-        """The rules that outlive the kernel."""
+        """The rules that are saved beyond the kernel."""
         from ipymcp.security.rules import SavedRules
 
         return SavedRules(self._database())
 
     async def refresh(self) -> None:
         """Read the saved rules, on the background loop."""
-        self._read = time.monotonic()
+        self._refreshed = time.monotonic()
         self.policy.remember(await self.remembered().rules())
         await self.pinning.refresh()
 
@@ -100,15 +102,16 @@ class AccessControl:
         """Check whether a call may be made; from any thread, without waiting.
 
         Returns:
-            A coroutine function that asks the user on the background loop, if that is needed; its argument is told the
-            question with its answer. It returns the arguments to send instead, if the user changed them.
+            A coroutine function that asks the user for consent, on the background loop, or None if none is needed. Its
+            argument is called with a summary of the question and its answer. It returns the arguments to send instead,
+            if the user changed them.
 
         Raises:
             PolicyError: The call is not allowed.
         """
-        if time.monotonic() - self._read > _MAX_AGE and self._loop.is_running:
-            self._read = time.monotonic()
-            self._loop.call(self._refresh_soon)
+        if time.monotonic() - self._refreshed > _MAX_AGE and self._loop.is_running:
+            self._refreshed = time.monotonic()
+            self._loop.call(self._spawn_refresh)
         rights = session.rights
         self._check_visibility(entry, options.caller)
         verdict = self.policy.check(entry, rights, options.caller, options.turn, options.conversation, options.batch)
@@ -134,7 +137,7 @@ class AccessControl:
         return None
 
     def is_denied(self, session: ServerFacts, entry: ToolEntry, caller: Caller = "user") -> bool:
-        """Whether a tool is not for a caller, or policy denies it, whatever the user answers."""
+        """Whether a tool is not offered to a caller, or the policy denies it without asking the user."""
         if not _is_for(entry, caller):
             return True
         return self.policy.verdict(entry, session.rights, caller).decision == "deny"
@@ -142,7 +145,7 @@ class AccessControl:
     def instructions_of(self, session: ServerFacts) -> str:
         """The instructions of a running server that models may be given; empty if there are none.
 
-        They are held back if they have changed, or come, after the server was pinned.
+        They are held back if they have changed, or were added, since the server was pinned.
         """
         from ipymcp.security.pins import INSTRUCTIONS
 
@@ -154,15 +157,15 @@ class AccessControl:
 
     def _check_visibility(self, entry: ToolEntry, caller: Caller) -> None:
         if not _is_for(entry, caller):
-            whom = "apps of its server" if caller == "model" else "models"
-            raise PolicyError(f"is for {whom} only", server=entry.server, tool=entry.name)
+            allowed = "apps of its server" if caller == "model" else "models"
+            raise PolicyError(f"is for {allowed} only", server=entry.server, tool=entry.name)
 
     def trusts(self, definition: ServerDefinition) -> bool:
-        """Whether a definition may run without a question, in any thread but the loop's."""
+        """Whether a definition may run without asking the user; not on the loop's own thread."""
         return self._loop.run(self.trust.allows(definition))
 
     def on_behalf(self, entry: ToolEntry, options: CallOptions) -> CallOptions:
-        """The options of a call with the caller on whose behalf the current code runs.
+        """Complete the options of a call with the model on whose behalf the current code runs, if any.
 
         Raises:
             PolicyError: The code of a model calls a tool that the model was not given.
@@ -182,13 +185,13 @@ class AccessControl:
         )
 
     def received(self, source: str, conversation: Conversation | None, content: bytes | memoryview) -> None:
-        """Record untrusted content, in a conversation or for the user; from any thread."""
+        """Record untrusted content that a conversation, or the user if None, has received; thread-safe."""
         self.untrusted.add(source, content)
         if conversation is not None:
             conversation.received(source)
 
-    def heard(self, source: str, content: bytes | memoryview) -> None:
-        """Record untrusted content that came without a call, for the caller on whose behalf the current code runs."""
+    def received_outside_call(self, source: str, content: bytes | memoryview) -> None:
+        """Record untrusted content that the current code has received without a call of a tool; thread-safe."""
         actor = current_actor()
         self.received(source, actor.conversation if actor is not None else None, content)
 
@@ -201,7 +204,7 @@ class AccessControl:
             instructions: Its instructions for models; empty for none.
 
         Raises:
-            PolicyError: The server is starting, and is not as the lock file says.
+            PolicyError: The server is starting, and differs from the lock file.
         """
         from ipymcp.security.pins import INSTRUCTIONS, described_instructions
         from ipymcp.security.scanner import scan
@@ -223,7 +226,7 @@ class AccessControl:
             session.log.add("host", "warning", f"the scan found: {finding}")
         self.findings[session.name] = found
 
-    def _refresh_soon(self) -> None:
+    def _spawn_refresh(self) -> None:
         self._loop.spawn(self.refresh(), "ipymcp-policy")
 
     def _notify_once(self, verdict: Verdict) -> None:

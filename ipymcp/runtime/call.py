@@ -54,12 +54,12 @@ class RunningCall(Protocol):
     """A call in progress, or a map of many calls.
 
     Attributes:
-        number: Names it in this notebook.
+        number: The number of the call in this notebook.
         tool: The tool's exact name.
-        arguments: A JSON object; of a map, the first row's.
-        questions: What the user was asked for it, with the answers.
-        options: How it is called.
-        started: Start on the clock of `time.monotonic`.
+        arguments: The arguments as a JSON object; for a map, those of its first row.
+        questions: The questions that the user was asked about the call, with the answers.
+        options: The options of the call.
+        started: The time of the start, on the clock of `time.monotonic`.
         cell: The execution count of the calling cell.
     """
 
@@ -83,20 +83,20 @@ class RunningCall(Protocol):
 
     @property
     def task(self) -> TaskState | None:
-        """The task that it has become, if it has."""
+        """The state of the task that the call has become; None if it is not a task."""
         ...
 
     def cancel(self) -> bool:
-        """Give it up, from any thread. False if it was over already."""
+        """Cancel the call; thread-safe. False if it was over already."""
         ...
 
     def end_if_late(self) -> None:
-        """Give it up if its time has passed."""
+        """Fail the call with a timeout if its deadline has passed."""
         ...
 
 
 class Presenter(Protocol):
-    """Shows the user a call that takes long. Called where the caller waits."""
+    """Shows the user a call that takes long. Used in the thread or task that waits for the call."""
 
     def progress(self, call: RunningCall) -> None:
         """The call reported progress."""
@@ -108,20 +108,21 @@ class Presenter(Protocol):
 
 
 class CallOptions(msgspec.Struct, frozen=True):
-    """How one call is made.
+    """The options of one call.
 
     Attributes:
-        timeout: Seconds without progress after which it is given up.
-        max_timeout: Seconds after which it is given up, progress or not.
-        on_progress: Called with each `Progress`, where the caller waits; a coroutine function runs on its own loop.
-        as_task: Whether to ask for a task, of a server of the handshake era.
-        caller: On whose behalf: what a model or an app wants to call the user is asked about.
-        turn: Names the model's answer that it is a part of, so that one consent may cover all of that.
-        model: The model that makes it.
-        conversation: That the answer is a part of.
-        card: Shows it, and is told what the user is asked about it.
-        origin: Where it is made, if not in a cell: `panel`.
-        batch: The map that it belongs to.
+        timeout: Seconds without progress after which the call fails.
+        max_timeout: Seconds after which the call fails, even with progress.
+        on_progress: Called with each `Progress` in the thread or task that waits for the call; a coroutine function
+            runs on the loop of the user's handlers.
+        as_task: Whether to request a task from a server of the handshake era.
+        caller: The caller on whose behalf the call is made. Calls of models and apps may need the user's consent.
+        turn: Identifies the model's answer that the call belongs to, so that one consent can cover all its calls.
+        model: The model that makes the call.
+        conversation: The conversation that the model's answer belongs to.
+        card: Displays the call and the questions about it.
+        origin: The place where the call is made, if not a cell: `panel`.
+        batch: The map that the call belongs to.
     """
 
     timeout: float = 30.0
@@ -144,7 +145,7 @@ class CallOptions(msgspec.Struct, frozen=True):
         caller: Caller | None = None,
         turn: str | None = None,
     ) -> CallOptions:
-        """With what is given instead of what was; a longer `timeout` also moves the last deadline."""
+        """Copy the options with the given values; `max_timeout` becomes at least `timeout`."""
         options = msgspec.structs.replace(self, caller=caller or self.caller, turn=self.turn if turn is None else turn)
         if timeout is not None:
             options = msgspec.structs.replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
@@ -166,7 +167,10 @@ class CallServices(msgspec.Struct, eq=False):
 
 if TYPE_CHECKING:
     Consent: TypeAlias = Callable[[Callable[[str], None]], Coroutine[Any, Any, bytes | None]]
-    """Asks the user whether a call may be made; its argument is told the question with its answer."""
+    """Asks the user whether a call may be made. Its argument is called with a summary of the question and its answer.
+
+    Returns the arguments to send instead, if the user changed them.
+    """
 
 
 class Hooks(Protocol):
@@ -178,7 +182,7 @@ class Hooks(Protocol):
         ...
 
     async def before(self, call: Call[Any]) -> Consent | None:
-        """Run the function before a call, and return the question to the user, if there has to be one.
+        """Run the function before a call, and return the question to the user, if one is needed.
 
         Raises:
             McpError: The call must not be made.
@@ -196,48 +200,49 @@ class Hooks(Protocol):
 
 T = TypeVar("T")
 MAX_QUEUED = 64_000_000
-"""Bytes that may wait for a server to read them; who wants to send more waits."""
+"""Maximum number of bytes that a server has not read yet; further calls wait before they are sent."""
 _QUEUE_POLL = 0.05
 _DIRECT_READ_TIMEOUT = 0.005
-"""Seconds for which a thread reads for itself. Whoever waits longer than that does not mind waking two threads."""
-_OWING_POLL = 0.25
-_MISSED = 3
-"""Questions about a task that may go unanswered before it is given up."""
+"""Seconds for which the calling thread reads the answer itself. Waking two threads is cheap beside a longer call."""
+_PAUSE_POLL = 0.25
+"""Seconds until the deadline is computed again while the timeout is paused."""
+_MAX_MISSED_POLLS = 3
+"""Number of polls of a task that may go unanswered before its call times out."""
 _INTERRUPTED = "the user interrupted it"
 
 
 class Call(Generic[T]):
-    """One call, running or done.
+    """One call of a tool, running or done.
 
     Args:
-        number: Names it in this notebook.
+        number: The number of the call in this notebook.
         session: The server.
         tool: The tool's exact name.
-        arguments: A JSON object.
-        options: How.
-        convert: Makes the answer's JSON a value, or raises what the caller is to see.
-        services: The host's.
-        consent: Asks the user, before it is sent, whether it may be.
-        receiver: Is told what the server said, once, where that may be anybody's words.
-        hooks: The user's functions before and after it.
+        arguments: The arguments as a JSON object.
+        options: The options of the call.
+        convert: Converts the JSON of the result to a value, or raises the error that the caller sees.
+        services: The services of the host.
+        consent: Asks the user for consent before the call is sent.
+        receiver: Records the server's answer, once; for answers that may contain untrusted content.
+        hooks: The user's functions before and after the call.
     """
 
     __slots__ = (
-        "_asking",
+        "_after_task",
+        "_awaits_resend",
         "_client",
-        "_concluding",
         "_consent",
         "_convert",
         "_hooks",
-        "_is_waiting",
         "_last_activity",
         "_listeners",
-        "_owing",
+        "_open_pauses",
         "_paused_for",
         "_paused_since",
         "_pending",
+        "_permission_task",
         "_receiver",
-        "_repeating",
+        "_resend_lock",
         "_services",
         "_span",
         "arguments",
@@ -272,64 +277,66 @@ class Call(Generic[T]):
         self.tool = tool
         self.arguments = arguments
         self.is_edited = False
-        """Whether the user changed the arguments in the question."""
+        """Whether the user changed the arguments when asked for consent."""
         self.options = options
         self.progress: Progress | None = None
         """The last progress reported."""
         self.done = False
         self.was_sent = False
-        """Whether the server may have received it."""
+        """Whether the server may have received the call."""
         self.started = self._last_activity = time.monotonic()
-        self._owing = 0
+        self._open_pauses = 0
+        """Number of `pause_timeout` blocks that are entered now."""
         self._paused_for = self._paused_since = 0.0
         self._convert = convert
         self._services = services
         self._pending = PendingRequest(self._deliver)
-        self._repeating: threading.RLock | None = None
-        """Lock of a call that is sent again, held while it is sent or given up."""
-        self._is_waiting = False
-        """Whether it is to be sent again once the session is open."""
+        self._resend_lock: threading.RLock | None = None
+        """Set once the call has to be sent a second time; held while it is sent or given up."""
+        self._awaits_resend = False
+        """Whether the call has to be sent again and waits for the session's next connection."""
         self._client: Client | None = None
         self._consent = consent
-        self._asking: asyncio.Task[bytes | None] | None = None
-        """Asks for the user's consent, while that is open."""
+        self._permission_task: asyncio.Task[bytes | None] | None = None
+        """Runs the user's function before the call and asks for consent; None when that is over."""
         self._receiver = receiver
         self._hooks = hooks
-        self._concluding: asyncio.Task[T] | None = None
+        self._after_task: asyncio.Task[T] | None = None
         """Runs the user's function after the call, on the background loop."""
         self._span: Any = None
-        """The call's span, where OpenTelemetry records it."""
+        """The call's OpenTelemetry span, if one is recorded."""
         self.cell = services.history.calling_cell(options)
         """The execution count of the calling cell."""
         self.questions: tuple[str, ...] = ()
-        """Questions that the user was asked for it, with the answers."""
+        """The questions that the user was asked about the call, with the answers."""
         self._listeners: list[Callable[[Progress | None], None]] = []
+        """Called from any thread: with each progress, then once with None when the call is over."""
 
     def __repr__(self) -> str:
         state = "done" if self.done else "running"
         return one_line(f"<Call {self.number} {self.session.name}.{self.tool}, {state}>")
 
-    # -- three ways to wait -------------------------------------------------------------------------------------------
+    # -- ways to send the call and to wait for it ---------------------------------------------------------------------
 
     def run(self) -> T:
-        """Send it and wait for it in this thread. An interrupt cancels it.
+        """Send the call and wait for its result in this thread. An interrupt cancels the call.
 
         Raises:
-            KeyboardInterrupt: The user interrupted; the server was told.
-            McpError: It failed.
+            KeyboardInterrupt: The user interrupted the call.
+            McpError: The call failed.
         """
         self._services.loop.refuse_own_thread()
         if self._services.client_handlers.nested_loop == "always" and asyncio._get_running_loop() is not None:
             return run_nested(self.arun())
-        if self._is_asked_about:
-            self._services.loop.run(self._ask())
+        if self._needs_permission:
+            self._services.loop.run(self._get_permission())
         waiter = Waiter()
-        with Interrupts(waiter.queue) as interrupts, self._services.loop.places.blocked(waiter, self):
+        with Interrupts(waiter.queue) as interrupts, self._services.loop.callers.blocked(waiter, self):
             self._listeners.append(partial(self._wake, waiter))
             try:
                 while not self._has_room():
                     waiter.wait(_at(time.monotonic() + _QUEUE_POLL), interrupts)
-                self._begin_and_attend()
+                self._begin_and_read()
                 if not waiter.wait(self.deadline, interrupts):
                     self._expire()
             except BaseException as error:
@@ -337,38 +344,36 @@ class Call(Generic[T]):
                 raise
             finally:
                 self._present_end()
-        return self._concluded()
+        return self._final_result()
 
     async def arun(self) -> T:
-        """Send it and await it. Cancelling the task cancels the call.
+        """Send the call and await its result. Cancelling the task cancels the call.
 
         Raises:
-            McpError: It failed.
+            McpError: The call failed.
         """
         loop = asyncio.get_running_loop()
         if loop is self._services.loop.loop:
-            raise LoopError("a call made on ipymcp's own loop", hint="make it from your own")
-        if self._is_asked_about:
-            await self._services.loop.arun(self._ask())
+            raise LoopError("a call cannot be awaited on ipymcp's own loop", hint="await it on a loop of yours")
+        if self._needs_permission:
+            await self._services.loop.arun(self._get_permission())
         future: asyncio.Future[None] = loop.create_future()
         context = contextvars.copy_context()
 
-        def heard(progress: Progress | None) -> None:
-            told = settle if progress is None else partial(context.run, partial(on_progress, progress))
-            self._services.loop.tell(loop, told)
-
-        def settle() -> None:
-            if not future.done():
-                future.set_result(None)
+        def listener(progress: Progress | None) -> None:
+            if progress is None:
+                self._services.loop.call_on(loop, partial(_resolve, future))
+            else:
+                self._services.loop.call_on(loop, partial(context.run, partial(on_progress, progress)))
 
         def on_progress(progress: Progress) -> None:
             try:
-                self._tell_progress(progress)
-            except Exception as error:  # the caller's own function failed: so does the caller's await
+                self._report_progress(progress)
+            except Exception as error:  # an error of the user's `on_progress` ends the await
                 if not future.done():
                     future.set_exception(error)
 
-        self._listeners.append(heard)
+        self._listeners.append(listener)
         try:
             while not self._has_room():
                 await asyncio.sleep(_QUEUE_POLL)
@@ -382,42 +387,42 @@ class Call(Generic[T]):
             raise
         finally:
             self._present_end()
-        return await self._aconcluded()
+        return await self._afinal_result()
 
     def submit(self) -> Call[T]:
-        """Send it and do not wait for the answer; `result`, `await` and `cancel` are for later.
+        """Send the call and return without waiting for its result: use `result()`, `await` or `cancel()` later.
 
-        It waits only for the user's consent, where that is needed, and for a server that has 64 MB unread before it.
+        Sending waits for the user's consent, if needed, and while the server has 64 MB of earlier messages unread.
         """
-        if self._is_asked_about:
-            self._services.loop.run(self._ask())
-        if self._hooks is not None:
-            self.when_over(self._conclude_soon)
+        if self._needs_permission:
+            self._services.loop.run(self._get_permission())
+        if self._has_after_hook:
+            self.when_over(self._spawn_after_hook)
         if not self._has_room():
             self._services.loop.refuse_own_thread()
             waiter = Waiter()
             while not self._has_room():
                 waiter.wait(_at(time.monotonic() + _QUEUE_POLL))
         if self.options.on_progress is not None:
-            self._listeners.append(self._tell_submitted)
+            self._listeners.append(self._on_submitted_progress)
         try:
             with Interrupts():
                 self._begin()
                 self._services.loop.start_beat()
-        except KeyboardInterrupt as error:  # nobody will ever hold this call
+        except KeyboardInterrupt as error:  # the caller never gets this call
             with Interrupts():
                 self._abandon(error)
             raise
         return self
 
     async def run_on_loop(self) -> None:
-        """On the background loop: send it, and wait until it is over. `result` has the outcome then.
+        """On the background loop: send the call and wait until it is over; `result` then returns at once.
 
         Raises:
-            McpError: It could not be sent.
+            McpError: The call could not be sent.
         """
-        if self._is_asked_about:
-            await self._ask()
+        if self._needs_permission:
+            await self._get_permission()
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
         ended = asyncio.Event()
@@ -425,32 +430,32 @@ class Call(Generic[T]):
         self._begin()
         self._services.loop.start_beat()
         await ended.wait()
-        if self._hooks is not None and self._hooks.has_after:
-            with contextlib.suppress(McpError):  # it is the outcome
-                await self._conclude()
+        if self._has_after_hook:
+            with contextlib.suppress(McpError):  # `result` raises it
+                await self._run_after_hook()
 
     @checked(timeout=TIMEOUT.or_none)
     def result(self, timeout: float | None = None) -> T:
-        """Wait for a submitted call.
+        """Wait for the result of a submitted call.
 
         Args:
-            timeout: Seconds to wait at most; the call goes on when they have passed.
+            timeout: Maximum number of seconds to wait; the call continues after that.
 
         Raises:
-            TimeoutError: It is still running.
-            KeyboardInterrupt: The user interrupted the waiting; the call goes on.
-            McpError: It failed.
+            TimeoutError: The call is still running.
+            KeyboardInterrupt: The user interrupted the wait; the call continues.
+            McpError: The call failed.
         """
         if not self.done:
             self._services.loop.refuse_own_thread()
             waiter = Waiter()
-            self._listen(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
+            self._add_listener(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
             end = None if timeout is None else time.monotonic() + timeout
-            with self._services.loop.places.blocked(waiter, self), self._goes_on_when_interrupted():
+            with self._services.loop.callers.blocked(waiter, self), self._continuing_when_interrupted():
                 is_over = waiter.wait(None if end is None else _at(end))
             if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
-        return self._concluded()
+        return self._final_result()
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._await().__await__()
@@ -459,35 +464,32 @@ class Call(Generic[T]):
         loop = asyncio.get_running_loop()
         if not self.done:
             future: asyncio.Future[None] = loop.create_future()
-
-            def settle() -> None:
-                if not future.done():
-                    future.set_result(None)
-
-            self._listen(lambda progress: None if progress else self._services.loop.tell(loop, settle))
-            with self._services.loop.awaiting.entered(subject=self), self._goes_on_when_interrupted():
+            resolve = partial(_resolve, future)
+            self._add_listener(lambda progress: None if progress else self._services.loop.call_on(loop, resolve))
+            with self._services.loop.awaiting.entered(subject=self), self._continuing_when_interrupted():
                 await future
-        return await self._aconcluded()
+        return await self._afinal_result()
 
     @contextlib.contextmanager
-    def _goes_on_when_interrupted(self) -> Generator[None]:
+    def _continuing_when_interrupted(self) -> Generator[None]:
+        """Say in the error of an interrupted wait that the call continues."""
         try:
             yield
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
             waiting = f"waiting for call {self.number} ({self.session.name}.{self.tool}) was interrupted"
-            render_briefly(error, waiting, f"the call goes on: %mcp cancel {self.number} ends it")
+            render_briefly(error, waiting, f"the call continues: %mcp cancel {self.number} cancels it")
             raise
 
     def cancel(self) -> bool:
-        """Give it up and tell the server, from any thread.
+        """Cancel the call and notify the server; thread-safe.
 
         Returns:
-            False if it was over already.
+            False if the call was over already.
         """
-        asking = self._asking
-        if asking is not None:
-            self._asking = None  # now: the answer may be on its way
-            self._services.loop.call(asking.cancel)
+        permission = self._permission_task
+        if permission is not None:
+            self._permission_task = None  # at once: the task may be ending, and then ignores its cancellation
+            self._services.loop.call(permission.cancel)
             return True
         with Interrupts():
             return self._give_up("the user cancelled it", self._cancelled())
@@ -497,77 +499,82 @@ class Call(Generic[T]):
 
     @property
     def task(self) -> TaskState | None:
-        """The task that it has become, if it has: `.id`, `.status`, `.message`, as the server last told of it."""
+        """The task that the call has become, as the server last reported it: `.id`, `.status`, `.message`.
+
+        None for a call that is not a task.
+        """
         return self._pending.task
 
     def leave(self) -> str:
-        """Stop waiting for a call that has become a task. The task goes on.
+        """Stop waiting for a call that has become a task. The task continues.
 
         Returns:
-            The task's id: `mcp.servers[NAME].task(id)` picks it up again.
+            The task's id, with which `mcp.servers[NAME].task(id)` waits for it again.
 
         Raises:
-            CallError: It is no task (yet), or is over.
+            CallError: The call is over, or has not become a task.
         """
         with Interrupts():
             task = self._client.tasks.detach(self._pending) if self._client is not None else None
             if task is not None:
-                self._pending.settle(error=_left(self, task))
+                hint = f"its task continues: {_task_expression(self, task)}"
+                self._pending.settle(error=CallCancelled(f"call {self.number} was ended by leave()", hint=hint))
                 return task
-        is_over = "is over" if self.done else "has not become a task"
-        hint = (
-            "call.result() has its outcome" if self.done else "only tasks go on without anybody: call.cancel() ends it"
-        )
-        raise self._explain(CallError(f"call {self.number} {is_over}", hint=hint))
+        if self.done:
+            error = CallError(f"call {self.number} is over", hint="call.result() has its outcome")
+        else:
+            hint = "call.leave() is only for tasks; call.cancel() cancels the call"
+            error = CallError(f"call {self.number} has not become a task", hint=hint)
+        raise self._explain(error)
 
     def deadline(self) -> float:
-        """When it is given up, on `time.monotonic`'s clock; progress moves it.
+        """The time at which the call fails, on the clock of `time.monotonic`; progress moves it.
 
-        While the host owes the server an answer the clock stands still: then it is to be asked again, soon.
+        While the timeout is paused it is always a moment in the near future, at which it has to be computed again.
         """
-        if self._owing:
-            return time.monotonic() + _OWING_POLL
+        if self._open_pauses:
+            return time.monotonic() + _PAUSE_POLL
         timeout = self.options.timeout
-        if self._pending.task is not None:  # it is silent between two questions
-            timeout = max(timeout, _MISSED * self._pending.task.interval)
+        if self._pending.task is not None:  # the server sends nothing between two polls
+            timeout = max(timeout, _MAX_MISSED_POLLS * self._pending.task.interval)
         return min(self._last_activity + timeout, self.started + self._paused_for + self.options.max_timeout)
 
     @contextlib.contextmanager
     def pause_timeout(self) -> Generator[None]:
-        """While the host owes the server an answer, on the background loop: the call's clock stands still."""
-        if not self._owing:
+        """On the background loop: pause the timeout, while the server waits for an answer of the user or the host."""
+        if not self._open_pauses:
             self._paused_since = time.monotonic()
-        self._owing += 1
+        self._open_pauses += 1
         try:
             yield
         finally:
             self._last_activity = time.monotonic()
-            if self._owing == 1:
+            if self._open_pauses == 1:
                 self._paused_for += self._last_activity - self._paused_since
-            self._owing -= 1
+            self._open_pauses -= 1
 
     def note_question(self, summary: str) -> None:
-        """Record a question that the user was asked for the call, with its answer and without secrets."""
+        """Record a question that the user was asked about the call, with its answer and without secrets."""
         self.questions = (*self.questions, summary)
 
     def when_over(self, function: Callable[[], object]) -> None:
         """Run a function on the background loop once the call is over."""
-        self._listen(lambda progress: None if progress else self._services.loop.call(function))
+        self._add_listener(lambda progress: None if progress else self._services.loop.call(function))
 
-    def is_at(self, pending: PendingRequest) -> bool:
-        """Whether that is its request on the wire."""
+    def has_request(self, pending: PendingRequest) -> bool:
+        """Whether a pending request is the one that this call has sent."""
         return pending is self._pending
 
-    # -- one life -----------------------------------------------------------------------------------------------------
+    # -- from the user's consent to the outcome -----------------------------------------------------------------------
 
-    async def _ask(self) -> None:
-        """Run the user's function and wait for the user's consent; its time counts from then on."""
-        asking = self._asking = asyncio.ensure_future(self._obtain())
+    async def _get_permission(self) -> None:
+        """Run the user's function before the call and ask for consent; the call's time starts after that."""
+        permission = self._permission_task = asyncio.ensure_future(self._request_permission())
         try:
-            edited = await asking
+            edited = await permission
             if edited is not None:
                 self.arguments, self.is_edited = edited, True
-            if self._asking is not asking:  # cancelled while the answer came
+            if self._permission_task is not permission:  # `cancel` was called while the answer arrived
                 raise self._cancelled()
         except (McpError, asyncio.CancelledError) as error:
             self.done = True
@@ -578,31 +585,36 @@ class Call(Generic[T]):
                 failure = CallInterrupted(_INTERRUPTED)
             else:
                 failure = self._cancelled()
-            self._services.history.add(CallRecord.of(self, self._pending.result, failure))
+            self._record(failure)
             raise error if isinstance(failure, CallInterrupted) else failure from None
         finally:
-            self._asking = None
+            self._permission_task = None
         self.started = self._last_activity = time.monotonic()
 
     @property
-    def _is_asked_about(self) -> bool:
-        """Whether something has to agree to it before it is sent: a function of the user, or the user."""
+    def _needs_permission(self) -> bool:
+        """Whether a function of the user, or the user, may have to permit the call before it is sent."""
         return self._consent is not None or self._hooks is not None
 
-    async def _obtain(self) -> bytes | None:
+    async def _request_permission(self) -> bytes | None:
+        """Run the user's function, then ask the user; return the arguments that the user changed, if any."""
         if self._hooks is not None:
             self._consent = await self._hooks.before(self)
         if self._consent is not None:
             return await self._consent(self.note_question)
         return None
 
-    async def _conclude(self) -> T:
-        """Run the user's function after the call, once, on the background loop."""
-        if self._concluding is None:
-            self._concluding = asyncio.ensure_future(self._run_after())
-        return await asyncio.shield(self._concluding)
+    @property
+    def _has_after_hook(self) -> bool:
+        return self._hooks is not None and self._hooks.has_after
 
-    async def _run_after(self) -> T:
+    async def _run_after_hook(self) -> T:
+        """On the background loop: run the user's function after the call, once; return the result for the caller."""
+        if self._after_task is None:
+            self._after_task = asyncio.ensure_future(self._apply_after_hook())
+        return await asyncio.shield(self._after_task)
+
+    async def _apply_after_hook(self) -> T:
         assert self._hooks is not None
         try:
             result, error = await asyncio.to_thread(self._outcome), None
@@ -610,42 +622,47 @@ class Call(Generic[T]):
             result, error = None, failure
         return await self._hooks.after(self, result, error)
 
-    def _conclude_soon(self) -> None:
-        async def conclude() -> None:
-            with contextlib.suppress(McpError):  # whoever waits for the outcome is told
-                await self._conclude()
+    def _spawn_after_hook(self) -> None:
+        async def run() -> None:
+            with contextlib.suppress(McpError):  # `result` and `await` raise it
+                await self._run_after_hook()
 
-        if self._hooks is not None and self._hooks.has_after:
-            self._services.loop.spawn(conclude(), f"ipymcp-after-{self.number}")
+        self._services.loop.spawn(run(), f"ipymcp-after-{self.number}")
 
-    def _concluded(self) -> T:
-        if self._hooks is None or not self._hooks.has_after:
+    def _final_result(self) -> T:
+        """The result for the caller, after the user's function if there is one."""
+        if not self._has_after_hook:
             return self._outcome()
-        done = self._concluding
-        return done.result() if done is not None and done.done() else self._services.loop.run(self._conclude())
+        task = self._after_task
+        return task.result() if task is not None and task.done() else self._services.loop.run(self._run_after_hook())
 
-    async def _aconcluded(self) -> T:
-        if self._hooks is None or not self._hooks.has_after:
+    async def _afinal_result(self) -> T:
+        if not self._has_after_hook:
             return self._outcome()
-        return await self._services.loop.arun(self._conclude())
+        return await self._services.loop.arun(self._run_after_hook())
 
     def _has_room(self) -> bool:
+        """Whether the server has read enough of the earlier messages that this call can be sent.
+
+        Raises:
+            McpError: There is no connection, or the call's time has passed.
+        """
         client = self._client
         if client is None:
             try:
                 client = self._client = self.session.require()
             except McpError as error:
-                self._services.history.add(CallRecord.of(self, self._pending.result, error))
+                self._record(error)
                 raise
         if not client.queued or client.queued + len(self.arguments) <= MAX_QUEUED:
             return True
         if self.deadline() <= time.monotonic():
             self.done = True
             error = CallTimeout(
-                f"not sent: the server has not read what was sent before within {self.options.timeout:g} s",
-                hint=f"{self._longer(self.options.timeout)}, or %mcp restart {quoted(self.session.name)}",
+                f"not sent: the server did not read the earlier messages within {self.options.timeout:g} s",
+                hint=f"{self._longer_hint(self.options.timeout)}, or %mcp restart {quoted(self.session.name)}",
             )
-            self._services.history.add(CallRecord.of(self, self._pending.result, error))
+            self._record(error)
             raise self._explain(error)
         return False
 
@@ -671,19 +688,20 @@ class Call(Generic[T]):
     def _send(self, client: Client) -> None:
         client.call_tool(self._pending, self.tool, self.arguments, as_task=self.options.as_task)
 
-    def _begin_and_attend(self) -> None:
-        """Send it and read the answer in this thread, if that comes soon and nobody else reads."""
-        turn = self._client.lease_reads() if self._client is not None else None
+    def _begin_and_read(self) -> None:
+        """Send the call, and read the answer in this thread if it comes soon and no other thread reads."""
+        lease = self._client.lease_reads() if self._client is not None else None
         try:
             self._begin()
-            if turn is not None and self._client is not None:
-                self._client.read_directly(self._pending, turn, _DIRECT_READ_TIMEOUT)
+            if lease is not None and self._client is not None:
+                self._client.read_directly(self._pending, lease, _DIRECT_READ_TIMEOUT)
         finally:
-            if turn is not None:
-                turn.give_back()
+            if lease is not None:
+                lease.give_back()
 
     def _deliver(self, progress: Progress | None) -> None:
-        if progress is None and self._is_repeated():
+        """Take progress, or with None the outcome, from the pending request; from any thread."""
+        if progress is None and self._try_resend():
             return
         if progress is None:
             self._finish(self._pending.error)
@@ -693,30 +711,34 @@ class Call(Generic[T]):
             self._last_activity = time.monotonic()
         for listener in tuple(self._listeners):
             listener(progress)
-        if progress is None:  # call and pending know each other: without this only the collector would free them
+        if progress is None:  # breaks the reference cycle of call and pending request
             self._pending.deliver = _ignore
             self._listeners.clear()
 
-    def _is_repeated(self) -> bool:
-        """Have a call sent again that needs a handshake, where it can have changed nothing; false for any other."""
+    def _try_resend(self) -> bool:
+        """Send a call again that failed because the session needs a handshake, if a second call is harmless.
+
+        Returns:
+            False if the call is not sent again.
+        """
         error = self._pending.error
-        if not isinstance(error, HandshakeNeeded) or not error.is_reopening or self._repeating is not None:
+        if not isinstance(error, HandshakeNeeded) or not error.is_reopening or self._resend_lock is not None:
             return False
         entry = self.session.catalog.tools.get(self.tool)
-        said = hints(entry, self.session.rights) if entry is not None else {}
-        if said.get("readOnlyHint") is not True and said.get("idempotentHint") is not True:
+        declared = hints(entry, self.session.rights) if entry is not None else {}
+        if declared.get("readOnlyHint") is not True and declared.get("idempotentHint") is not True:
             return False
-        self._repeating, self._is_waiting = threading.RLock(), True
-        self._services.loop.spawn(self._repeat(self._repeating, error), f"ipymcp-repeat-{self.number}")
+        self._resend_lock, self._awaits_resend = threading.RLock(), True
+        self._services.loop.spawn(self._resend(self._resend_lock, error), f"ipymcp-resend-{self.number}")
         return True
 
-    async def _repeat(self, lock: threading.RLock, error: HandshakeNeeded) -> None:
-        """Send it once more, on the session's next connection. Its deadlines stay as they are."""
+    async def _resend(self, lock: threading.RLock, error: HandshakeNeeded) -> None:
+        """Send the call once more, on the session's next connection. Its deadlines do not change."""
         await self.session.settled()
         with lock:
-            if not self._is_waiting:
+            if not self._awaits_resend:
                 return  # given up meanwhile
-            self._is_waiting, self._pending.error = False, None
+            self._awaits_resend, self._pending.error = False, None
             try:
                 self._client = self.session.require()
                 self._send(self._client)
@@ -729,12 +751,16 @@ class Call(Generic[T]):
         self._services.running.pop(self.number, None)
         if self._span is not None:
             end_span(self._span, self._pending.id, self._pending.result, error)
+        self._record(error)
+
+    def _record(self, error: McpError | None) -> None:
         self._services.history.add(CallRecord.of(self, self._pending.result, error))
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
-        with self._repeating or contextlib.nullcontext():
-            if self._is_waiting:
-                self._is_waiting = False
+        """Fail the call and notify the server; False if the call was over already."""
+        with self._resend_lock or contextlib.nullcontext():
+            if self._awaits_resend:
+                self._awaits_resend = False
             elif self._client is None or not self._client.give_up(self._pending, reason):
                 return False
         kind = CallInterrupted if reason == _INTERRUPTED else CallCancelled
@@ -742,39 +768,40 @@ class Call(Generic[T]):
         return True
 
     def _abandon(self, error: BaseException) -> None:
+        """Give the call up because the wait for it ended with an error."""
         interrupted = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
-        was_told = self._give_up(_INTERRUPTED if interrupted else "the host gave up")
+        was_given_up = self._give_up(_INTERRUPTED if interrupted else "the host gave up")
         if interrupted:
-            told = ", and the server was told to stop" if was_told else ""
-            render_briefly(error, f"{self.session.name}.{self.tool} was interrupted{told}")
+            suffix = ", and the server was told to stop" if was_given_up else ""
+            render_briefly(error, f"{self.session.name}.{self.tool} was interrupted{suffix}")
 
     def _expire(self) -> None:
-        """Fail the call with a timeout. A task goes on at the server: it may take longer than any caller waits."""
+        """Fail the call with a timeout. A task continues on the server: it may take longer than any caller waits."""
         error = self._timed_out()
         task = self._client.tasks.detach(self._pending) if self._client is not None else None
         if task is None:
             self._give_up("no answer in time", error)
         else:
-            error.hint = f"its task goes on: {_picking_up(self, task)}"
+            error.hint = f"its task continues: {_task_expression(self, task)}"
             self._pending.settle(error=error)
 
     def _timed_out(self) -> CallTimeout:
         total = time.monotonic() - self.started - self._paused_for
         if total >= self.options.max_timeout:
             return CallTimeout(
-                f"no answer within {self.options.max_timeout:g} s", hint=self._longer(self.options.max_timeout)
+                f"no answer within {self.options.max_timeout:g} s", hint=self._longer_hint(self.options.max_timeout)
             )
         silence = "and no progress " if self.progress else ""
         return CallTimeout(
-            f"no answer {silence}within {self.options.timeout:g} s", hint=self._longer(self.options.timeout)
+            f"no answer {silence}within {self.options.timeout:g} s", hint=self._longer_hint(self.options.timeout)
         )
 
-    def _longer(self, seconds: float) -> str:
-        """How to make the same call with more time."""
+    def _longer_hint(self, seconds: float) -> str:
+        """The hint that shows the same call with twice the time."""
         return f"give it longer: {expression(self.session.name, self.tool)}.options(timeout={2 * seconds:g})(…)"
 
     def end_if_late(self) -> None:
-        """Give it up if its time has passed; for calls that nobody waits for in a thread."""
+        """Fail the call with a timeout if its deadline has passed; for calls that block no thread."""
         if not self.done and self.deadline() <= time.monotonic():
             self._expire()
 
@@ -803,22 +830,22 @@ class Call(Generic[T]):
 
     # -- progress -----------------------------------------------------------------------------------------------------
 
-    def _listen(self, listener: Callable[[Progress | None], None]) -> None:
+    def _add_listener(self, listener: Callable[[Progress | None], None]) -> None:
         self._listeners.append(listener)
-        if self.done:  # it may have been over before we listened
+        if self.done:  # perhaps before the listener was added
             listener(None)
 
     def _wake(self, waiter: Waiter, progress: Progress | None) -> None:
-        waiter.put(Waiter.DONE if progress is None else partial(self._tell_progress, progress))
+        waiter.put(Waiter.DONE if progress is None else partial(self._report_progress, progress))
 
-    def _tell_progress(self, progress: Progress) -> None:
-        """Report progress where the caller waits: to the caller's function and to the user."""
-        self._tell_function(progress)
+    def _report_progress(self, progress: Progress) -> None:
+        """In the thread or task of the caller: report progress to the caller's function and to the user."""
+        self._call_on_progress(progress)
         presenter = self._services.presenter
         if presenter is not None:
             presenter.progress(self)
 
-    def _tell_function(self, progress: Progress) -> None:
+    def _call_on_progress(self, progress: Progress) -> None:
         function = self.options.on_progress
         if function is None:
             return
@@ -827,9 +854,9 @@ class Call(Generic[T]):
         else:
             function(progress)
 
-    def _tell_submitted(self, progress: Progress | None) -> None:
+    def _on_submitted_progress(self, progress: Progress | None) -> None:
         if progress is not None:
-            self._services.handlers.call(self._tell_function, progress)
+            self._services.handlers.call(self._call_on_progress, progress)
 
     def _present_end(self) -> None:
         presenter = self._services.presenter
@@ -837,16 +864,18 @@ class Call(Generic[T]):
             presenter.finished(self)
 
 
-def _left(call: Call[Any], task: str) -> CallCancelled:
-    return CallCancelled(f"call {call.number} was left", hint=f"its task goes on: {_picking_up(call, task)}")
-
-
-def _picking_up(call: Call[Any], task: str) -> str:
+def _task_expression(call: Call[Any], task: str) -> str:
+    """The expression with which a user waits for a task again."""
     return f"mcp.servers[{call.session.name!r}].task({task!r})"
 
 
 def _at(moment: float) -> Callable[[], float]:
     return lambda: moment
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _ignore(progress: Progress | None) -> None: ...

@@ -69,7 +69,7 @@ class CallFactory:
         self._services.presenter = presenter
 
     def next_number(self) -> int:
-        """A number that no call has, for something stored beside the results of calls."""
+        """Reserve a number that no call has, for a value that is stored together with the results of calls."""
         return next(self._numbers)
 
     def new(
@@ -99,7 +99,7 @@ class CallFactory:
             options = self._guard.on_behalf(entry, options)
             consent = self._guard.permit(session, entry, options, arguments)
         except PolicyError as error:
-            self._services.history.refused(session.name, entry.name, arguments, options, error)
+            self._services.history.add_refused(session.name, entry.name, arguments, options, error)
             raise
         source = f"{session.name}.{entry.name}"
         receiver = partial(self._guard.received, source, options.conversation) if is_untrusted else None
@@ -146,7 +146,10 @@ class CallFactory:
         return call
 
     def end_late(self) -> bool:
-        """End the calls whose time has passed and whose callers block no thread; False if no call is in progress."""
+        """Fail the calls whose deadline has passed; False if no call is in progress. Called at every beat of the loop.
+
+        A caller that blocks a thread watches the deadline itself as well.
+        """
         calls = list(self.running.values())
         for call in calls:
             call.end_if_late()

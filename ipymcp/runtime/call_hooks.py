@@ -30,7 +30,7 @@ _is_in_hook: ContextVar[bool] = ContextVar("ipymcp_hook", default=False)
 
 
 class HookedCall(Struct):
-    """A call of a tool, as the functions of `mcp.before_call` and `mcp.after_call` see it.
+    """A call of a tool, as passed to the functions of `mcp.before_call` and `mcp.after_call`.
 
     Attributes:
         server: The server's name.
@@ -55,12 +55,12 @@ class HookedCall(Struct):
 
 
 class CallHooks:
-    """The functions before and after one call; run on the background loop.
+    """The user's functions before and after one call. Used on the background loop.
 
     Args:
-        handlers: Has the functions, and runs them.
+        handlers: The handlers that contain the functions, and run them.
         entry: The tool.
-        consent: Returns the question to ask about a call with other arguments, if the user has to agree to it.
+        consent: Checks the policy for the final arguments; returns the function that asks for consent, if needed.
     """
 
     def __init__(self, handlers: ClientHandlers, entry: ToolEntry, consent: Callable[[bytes], Consent | None]) -> None:
@@ -72,7 +72,7 @@ class CallHooks:
 
     @staticmethod
     def of(handlers: ClientHandlers, entry: ToolEntry, consent: Callable[[bytes], Consent | None]) -> CallHooks | None:
-        """The functions for a call; None if there are none, or one of them makes the call itself."""
+        """The functions for a call; None if none are set, or if one of them makes the call."""
         is_hooked = handlers.before_call is not None or handlers.after_call is not None
         return CallHooks(handlers, entry, consent) if is_hooked and not _is_in_hook.get() else None
 
@@ -82,10 +82,10 @@ class CallHooks:
         return self._after is not None
 
     async def before(self, call: Call[Any]) -> Consent | None:
-        """Run the function before a call, with its arguments and then the policy for what it made of them.
+        """Run the function before a call, and check the policy for the arguments that it leaves.
 
         Returns:
-            The question to the user, if there has to be one.
+            The function that asks the user for consent, if that is needed.
 
         Raises:
             PolicyError: The function or the policy refuses the call.
@@ -107,7 +107,7 @@ class CallHooks:
         return self._consent(call.arguments)
 
     async def after(self, call: Call[Any], result: Any, error: McpError | None) -> Any:
-        """Run the function after a call, and return the result that takes the place of the first.
+        """Run the function after a call, and return the result for the caller: the function's, or the original one.
 
         Raises:
             McpError: The error of the call, or of the function.
@@ -123,7 +123,7 @@ class CallHooks:
         return result if changed is None else self._result(changed, result)
 
     def _result(self, value: Any, before: Any) -> ToolResult:
-        """A value of the user's function as a result.
+        """Convert the value that the user's function returned to a result.
 
         Raises:
             CallError: It cannot be written as JSON.
@@ -171,7 +171,7 @@ class CallHooks:
             done = "not made" if place == "before_call" else "made, but its result is withheld"
             raise CallError(
                 f"{done}: {name}() of mcp.{place} raised {type(error).__name__}: {text}",
-                hint=f"mend it, or mcp.{place}(None) removes it",
+                hint=f"fix it, or remove it with mcp.{place}(None)",
                 **where,
             ) from error
 

@@ -23,7 +23,7 @@ Warn = Callable[[str], None]
 
 
 class ToolEntry(Struct, frozen=True, gc=False):
-    """One tool: its exact name, the name a user types, and the server's definition."""
+    """One tool: its exact name, its alias, which is a Python identifier, and the server's definition."""
 
     server: str
     name: str
@@ -48,7 +48,7 @@ class ToolEntry(Struct, frozen=True, gc=False):
 
 
 class PromptEntry(Struct, frozen=True, gc=False):
-    """One prompt: the server's definition and the name a user types."""
+    """One prompt: its alias, which is a Python identifier, and the server's definition."""
 
     server: str
     alias: str
@@ -92,29 +92,29 @@ class Catalog(Struct, frozen=True):
         return self.prompts.get(name) or self.prompt_aliases.get(name)
 
     def with_tools(self, server: str, found: Iterable[ToolDefinition], warn: Warn) -> Catalog:
-        """The catalog with other tools. Of two tools of one name the first is kept, and `warn` is called."""
+        """Copy the catalog with other tools. Of tools with the same name the first is kept; `warn` is called."""
         first = _by_name(found, lambda tool: tool.name, "tool", warn)
         typed = aliases(first, RESERVED_SERVER)
         tools = {name: ToolEntry(server, name, typed[name], definition) for name, definition in first.items()}
         return replace(self, tools=tools, aliases={entry.alias: entry for entry in tools.values()})
 
     def with_resources(self, found: Iterable[ResourceDefinition], warn: Warn) -> Catalog:
-        """The catalog with other resources."""
+        """Copy the catalog with other resources."""
         return replace(self, resources=_by_name(found, lambda resource: resource.uri, "resource", warn))
 
     def with_templates(self, found: Iterable[TemplateDefinition], warn: Warn) -> Catalog:
-        """The catalog with other templates."""
+        """Copy the catalog with other templates."""
         return replace(self, templates=_by_name(found, lambda template: template.uriTemplate, "template", warn))
 
     def with_prompts(self, server: str, found: Iterable[PromptDefinition], warn: Warn) -> Catalog:
-        """The catalog with other prompts."""
+        """Copy the catalog with other prompts."""
         first = _by_name(found, lambda prompt: prompt.name, "prompt", warn)
         typed = aliases(first, RESERVED_PROMPTS)
         prompts = {name: PromptEntry(server, typed[name], definition) for name, definition in first.items()}
         return replace(self, prompts=prompts, prompt_aliases={entry.alias: entry for entry in prompts.values()})
 
     def filled(self, other: Catalog) -> Catalog:
-        """The catalog with the lists of another one where it has none."""
+        """Copy the catalog; lists that are empty in it are those of another catalog."""
         own = {name: value for name in Catalog.__struct_fields__ if (value := getattr(self, name))}
         return replace(other, **own)
 
@@ -123,7 +123,7 @@ EMPTY = Catalog()
 
 
 def remembered(server: str, definitions: Mapping[str, Iterable[Any]]) -> Catalog:
-    """The catalog that a server had when it last ran, from its stored definitions. Faults in them were logged then."""
+    """The catalog of a server's last run, from its stored definitions. Faults in them were logged then."""
     catalog = EMPTY.with_tools(server, definitions.get("tools", ()), _silently)
     catalog = catalog.with_resources(definitions.get("resources", ()), _silently)
     catalog = catalog.with_templates(definitions.get("templates", ()), _silently)

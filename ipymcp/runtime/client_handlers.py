@@ -72,13 +72,16 @@ class ClientHandlers:
         self.elicitation: Callable[[Any], Any] | None = None
         """Answers a server's questions instead of the user."""
         self.before_call: Callable[[Any], Any] | None = None
-        """Sees each call before the policy does; may change its arguments or refuse it."""
+        """Called with each call before the policy checks it; may change its arguments or refuse it."""
         self.after_call: Callable[[Any], Any] | None = None
-        """Sees each result or error; may replace it."""
+        """Called with each result or error; may replace it."""
         self._default_roots = [as_root(folder)]
         self._roots: list[dict[str, str]] | None = None
         self.nested_loop: NestedMode = "off"
-        """When coroutine functions run on the caller's loop, nested if that is blocked, instead of on our own."""
+        """The cases in which the user's coroutine functions run on the caller's loop instead of our own.
+
+        On a loop that a synchronous call blocks, they run nested.
+        """
 
     def capabilities(self) -> dict[str, Any]:
         """The `ClientCapabilities` to declare."""
@@ -102,7 +105,7 @@ class ClientHandlers:
             tools: Whether it accepts sampling requests with tools.
 
         Returns:
-            The servers that learn of the change only after a restart.
+            The names of the servers for which the change takes effect only after a restart.
         """
         setattr(self, kind, handler)
         if kind == "sampling":
@@ -138,14 +141,14 @@ class ClientHandlers:
 
     @property
     def roots(self) -> list[dict[str, str]]:
-        """The folders that servers are given, in the protocol's form."""
+        """The roots that servers are given by default, in the form of the protocol."""
         return self._default_roots if self._roots is None else self._roots
 
     def set_roots(self, roots: Roots | None) -> None:
-        """Give servers these folders, or with None the default ones, from any thread.
+        """Set the roots of all servers; None restores the default. Thread-safe.
 
         Raises:
-            ArgumentError: As `as_roots`; the folders stay as they were.
+            ArgumentError: The roots are invalid, as for `as_roots`, and are not changed.
         """
         self._roots = None if roots is None else as_roots(roots)
         for client in self._clients().values():
@@ -153,10 +156,10 @@ class ClientHandlers:
                 client.roots_changed()
 
     def roots_for(self, definition: ServerDefinition, folder: str) -> list[dict[str, str]]:
-        """The folders for one server: those that the user set, else those in its command, else the notebook's.
+        """The roots of one server: those that the user set, else folders in its command, else the notebook's folder.
 
-        A server that is started with folders replaces them by the roots (server-filesystem does): given others, it
-        would refuse the folders it was started for.
+        Some servers replace the folders of their command by the roots (server-filesystem does): with other roots, such
+        a server would refuse the folders of its command.
 
         Args:
             definition: The expanded definition of the server.
@@ -185,13 +188,13 @@ def _folder(argument: str, base: str) -> str | None:
 
 
 def as_root(folder: str) -> dict[str, str]:
-    """A folder in the protocol's form."""
+    """A folder as a `Root` of the protocol."""
     path = Path(os.path.abspath(os.path.expanduser(folder)))
     return {"uri": path.as_uri(), "name": path.name or str(path)}
 
 
 def as_roots(given: object) -> list[dict[str, str]]:
-    """Folders that the user names, in the protocol's form.
+    """Folders that the user names, as `Root` objects of the protocol.
 
     Args:
         given: A path, a `file://` URI, a mapping with `uri` and perhaps `name`, or several of these. Relative paths
@@ -229,9 +232,9 @@ def _folder_of(uri: str) -> str:
     """The folder that a `file://` URI names.
 
     Raises:
-        ArgumentError: The URI is of another kind, or no existing folder of this machine.
+        ArgumentError: The URI is of another kind, or names no existing folder of this machine.
     """
-    from urllib.request import url2pathname  # with all of urllib's HTTP: not at %load_ext
+    from urllib.request import url2pathname  # imports all of urllib's HTTP: not at %load_ext
 
     try:
         scheme, host, path, query, fragment = urlsplit(uri)
@@ -244,12 +247,14 @@ def _folder_of(uri: str) -> str:
 
 
 def _existing(given: str, path: str) -> str:
-    """Check that a path is a folder's."""
+    """Check that a path names an existing folder, and return it."""
     if os.path.isdir(path):
         return path
-    what = "is not a folder" if os.path.exists(path) else "does not exist"
-    hint = "name the folder that it is in" if os.path.exists(path) else f"a relative path starts at {os.getcwd()}"
-    raise ArgumentError(f"mcp.roots: {given[:_SHOWN]!r} {what}", hint=hint)
+    if os.path.exists(path):
+        problem, hint = "is not a folder", "name the folder that it is in"
+    else:
+        problem, hint = "does not exist", f"a relative path starts at {os.getcwd()}"
+    raise ArgumentError(f"mcp.roots: {given[:_SHOWN]!r} {problem}", hint=hint)
 
 
 def _no_root(given: object) -> ArgumentError:

@@ -45,7 +45,9 @@ class ConnectionOwner(ResourceOwner, Protocol):
 
 
 class Connection:
-    """One connection of a session: the client, its transport, and the listener of both. Belongs to the loop.
+    """One connection of a session: the transport, the client on it, and the handler of their events.
+
+    Belongs to the loop.
 
     Args:
         session: The session; its status follows what happens to the connection.
@@ -71,16 +73,18 @@ class Connection:
         self._context = context
         self._log = session.log
         self._log_start = session.log.total
+        """The number of log lines when the connection began."""
         self._subscription: ListenStream | None = None
         """Stateless era: the stream that announces changes of lists."""
         self._tools_stale = asyncio.Event()
+        """Set when the tools have to be listed again."""
         self._tools_awaited = asyncio.Event()
         """Set when the tools have to be listed without a pause."""
         self._tools_waiters: list[asyncio.Future[None]] = []
         """Done when the tools have been listed the next time, or could not be."""
         self._tools_expire_at = float("inf")
-        self._check_soon = asyncio.Event()
-        """Set when the next health check is due sooner."""
+        self._interval_changed = asyncio.Event()
+        """Set when the interval of the health checks becomes shorter."""
         self._is_checking = False
 
     @property
@@ -97,7 +101,7 @@ class Connection:
         """Whether the program ended in a way that another start would not change."""
         return cannot_improve(self.transport.exit_code, self._log.last_stderr(_MAX_SCANNED, since=self._log_start))
 
-    # -- one life -----------------------------------------------------------------------------------------------------
+    # -- from the start to the end ------------------------------------------------------------------------------------
 
     async def open(self, era: EraChoice, *, is_fixed: bool) -> None:
         """Connect, negotiate the protocol and list the tools. Errors are those of `Client.open` and `load_tools`.
@@ -113,7 +117,11 @@ class Connection:
         await self.load_tools(timeout=None)
 
     async def live(self) -> str:
-        """Keep lists, subscriptions and health up to date until the connection ends; return the reason of its end."""
+        """Keep lists and subscriptions up to date and check the server until the connection ends.
+
+        Returns:
+            The reason of the end.
+        """
         reason = "the server was stopped"
         timing = self._context.timing
         tasks = [
@@ -122,7 +130,7 @@ class Connection:
             self._spawn(self.resources.prefetch(timing.prefetch_delay), "resources"),
         ]
         if self._subscription is not None:
-            tasks.append(self._spawn(self._hold_subscription(self._subscription), "listen"))
+            tasks.append(self._spawn(self._keep_subscription(self._subscription), "listen"))
         if self._session.definition.url is not None:
             tasks.append(self._spawn(self._watch_health(), "health"))
         try:
@@ -163,8 +171,8 @@ class Connection:
         else:
             self.mark_ready()
 
-    def suspect(self) -> None:
-        """Check the server after a call has timed out."""
+    def check_soon(self) -> None:
+        """Check the server in a task, because a call has timed out."""
         if self.is_live and not self._is_checking:
             self._is_checking = True
             self._spawn(self._check_once(), "check")
@@ -180,35 +188,35 @@ class Connection:
         calls = self._session.calls
         while True:
             is_away = self._session.status.state is State.UNREACHABLE
-            self._check_soon.clear()
+            self._interval_changed.clear()
             with contextlib.suppress(TimeoutError):
                 interval = self._context.timing.unreachable if is_away else self._session.definition.health_interval
                 async with asyncio.timeout(interval):
-                    await self._check_soon.wait()
+                    await self._interval_changed.wait()
                     continue
             was_idle, calls = self._session.calls == calls, self._session.calls
             if is_away or was_idle:
                 await self.check()
 
     def mark_unreachable(self, reason: str) -> None:
-        """Take note that the server cannot be reached now; calls are tried all the same."""
+        """Record that the server cannot be reached now; calls are still tried."""
         status = self._session.status
         if self.is_live and status.state is not State.UNREACHABLE:
             status.unreachable_since = time.time()
             status.last_error = mask(reason)
             self._log.add("host", "warning", reason)
             status.move(State.UNREACHABLE, reason)
-            self._check_soon.set()
+            self._interval_changed.set()
 
     def mark_needs_auth(self, error: AuthError) -> None:
-        """Take note that a login is missing; calls are tried all the same."""
+        """Record that a login is needed; calls are still tried."""
         status = self._session.status
         if self.is_live and status.state is not State.NEEDS_AUTH:
             status.last_error = error.message
             status.move(State.NEEDS_AUTH, error.message)
 
     def mark_ready(self) -> None:
-        """Take note that the server answers again."""
+        """Record that the server answers, if it was unreachable or needed a login."""
         status = self._session.status
         if not self.is_live or not status.state.record.is_troubled or status.is_logging_in:
             return
@@ -222,17 +230,17 @@ class Connection:
 
     @property
     def has_changed_tools(self) -> bool:
-        """Whether the server has announced other tools that are not listed yet; from any thread."""
+        """Whether the server has announced a change of its tools that is not listed yet; thread-safe."""
         return self._tools_stale.is_set()
 
     def expire_tools(self) -> None:
-        """List the tools again if their `ttl` has passed; from any thread."""
+        """List the tools again if their time to live has passed; thread-safe."""
         if time.monotonic() >= self._tools_expire_at:
             self._tools_expire_at = float("inf")
             self._context.loop.call(self._tools_stale.set)
 
     async def refresh_tools(self) -> None:
-        """List the tools again now; wait for that, but not for long and no longer than the connection lives."""
+        """List the tools again now, and wait for them for a limited time and only while the connection lives."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tools_waiters.append(waiter)
         self._tools_awaited.set()
@@ -249,7 +257,7 @@ class Connection:
 
         Raises:
             McpError: The tools could not be listed.
-            PolicyError: The server is starting, and is not as the lock file says.
+            PolicyError: The server is starting, and differs from the lock file.
         """
         session, context = self._session, self._context
         definitions = await self.client.list_tools(timeout=timeout)
@@ -270,7 +278,7 @@ class Connection:
         context.events.emit(ToolsChanged(session.name, added, removed))
 
     async def _keep_tools_fresh(self) -> None:
-        """List the tools again when they changed, once for a flood of announcements."""
+        """List the tools again when they have changed, once for many announcements in a short time."""
         timing = self._context.timing
         pause, refreshed = timing.refresh, float("-inf")
         while True:
@@ -295,12 +303,12 @@ class Connection:
                         waiter.set_result(None)
             refreshed = time.monotonic()
 
-    async def _hold_subscription(self, stream: ListenStream) -> None:
-        """Stateless era: open the subscription again when the server ends it."""
+    async def _keep_subscription(self, stream: ListenStream) -> None:
+        """Stateless era: open the subscription again whenever the server ends it."""
         timing = self._context.timing
         delay = timing.listen_again
         while True:
-            begun = time.monotonic()
+            opened = time.monotonic()
             try:
                 await stream.ended
             except RpcError as error:
@@ -308,7 +316,7 @@ class Connection:
                 return
             except ConnectionLost:
                 pass
-            if time.monotonic() - begun >= timing.healthy_after:
+            if time.monotonic() - opened >= timing.healthy_after:
                 delay = timing.listen_again
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_LISTEN_DELAY)
@@ -353,7 +361,7 @@ class Connection:
         self._log.add_stderr(lines)
 
     def unreachable(self, reason: str) -> None:
-        """Take note of a failed connection attempt."""
+        """Record a failed connection attempt."""
         if self.is_live:
             self.mark_unreachable(reason)
         else:
@@ -374,7 +382,7 @@ class Connection:
         self.ended.set_result(f"{reason}: the session was reopened with a handshake; call the tool again")
 
     def lost(self, reason: str) -> None:
-        """Take note that the connection has ended; the session's owner task decides how to proceed."""
+        """Record that the connection has ended; the session's owner task decides how to proceed."""
         if self.is_live:
             self._session.client = None
             self._session.status.move(State.RESTARTING, reason)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 TransportKind = Literal["stdio", "http", "sse"]
 _NO_SUCH_TRANSPORT = frozenset({400, 404, 405})
-"""HTTP status of the response to a POST by a server that only supports legacy SSE."""
+"""HTTP statuses with which a server that only supports legacy SSE responds to a POST."""
 
 
 class Connector:
@@ -87,7 +87,7 @@ class Connector:
         return connection
 
     async def _open_in_known_era(self, kind: TransportKind, start: Start) -> Connection:
-        """Open a connection in the era of the definition or of the last connection; else find out the era."""
+        """Open a connection in the era of the definition or of the last connection; else negotiate the era."""
         era = self._definition.era
         if kind == "sse":
             return await self._open(kind, "legacy", start)
@@ -112,9 +112,9 @@ class Connector:
         return connection
 
     async def _negotiate_era(self, kind: TransportKind, start: Start) -> Connection:
-        """Ask for the era; a program that ends or refuses the handshake after that is started again without asking.
+        """Ask the server for its era; start a program that then ends or refuses the handshake again without asking.
 
-        Some bridges take any first message for the opening of their session.
+        Some bridges treat any first message as the handshake of their session.
         """
         try:
             return await self._open(kind, "auto", start)
@@ -122,7 +122,7 @@ class Connector:
             connection = self._session.connection
             if kind != "stdio" or (connection is not None and connection.is_hopeless()):
                 raise
-            self._log(f"it did not survive the request for its era ({error.message}); trying only the handshake")
+            self._log(f"it ended after the request for its era ({error.message}); trying only the handshake")
             return await self._open(kind, "legacy", start)
 
     async def _open(self, kind: TransportKind, era: EraChoice, start: Start) -> Connection:
@@ -162,10 +162,10 @@ class Connector:
 
 
 class Start:
-    """A slot among the servers that start at the same time, held while this is entered.
+    """A start in progress: an async context manager that holds one of the slots for simultaneous starts.
 
     Args:
-        slots: Limits how many servers start at once.
+        slots: The free slots.
     """
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
@@ -191,7 +191,7 @@ class Start:
 
     @contextlib.asynccontextmanager
     async def paused(self) -> AsyncGenerator[None]:
-        """Release the slot and stop the clock while the user logs in."""
+        """Release the slot and pause the timeout while the user logs in or enters values."""
         loop, timeout = asyncio.get_running_loop(), self._timeout
         end = timeout.when() if timeout is not None else None
         left = end - loop.time() if end is not None else None
@@ -282,7 +282,7 @@ async def expand_definition(
 
     Args:
         session: The session.
-        pause: Entered while the user is asked.
+        pause: Returns a context manager that is entered while the user is asked.
         context: The host's services.
 
     Raises:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ServerChanged(msgspec.Struct, frozen=True):
-    """A server has entered another state, or there is news about its current one."""
+    """A server has entered another state, or the details of its current state have changed."""
 
     server: str
     state: str
@@ -39,7 +39,7 @@ class ServerUnloaded(msgspec.Struct, frozen=True):
 
 
 class ListChanged(msgspec.Struct, frozen=True):
-    """A server announced that its resources or prompts changed; views that show them list them again."""
+    """A server announced that its resources or prompts have changed; views that show them request them again."""
 
     server: str
     kind: Literal["resources", "prompts"]
@@ -49,7 +49,7 @@ Event: TypeAlias = ServerChanged | ServerUnloaded | ToolsChanged | ListChanged
 
 
 class Events:
-    """The host's subscribers."""
+    """Delivers events to the host's subscribers."""
 
     def __init__(self) -> None:
         self._subscribers: tuple[Callable[[Event], None], ...] = ()

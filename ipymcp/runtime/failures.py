@@ -23,28 +23,24 @@ from ipymcp.errors import (
 )
 from ipymcp.interaction.questions import domain, is_web_address
 from ipymcp.protocol.types import is_array, is_object
-from ipymcp.runtime.process_env import forgotten_variable
+from ipymcp.runtime.process_env import missing_variable
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
 
-_TOO_MANY = 429
-_VISIT_FIRST = -32042
-"""The call needs the user to have been at an address (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
-
-
-_NOT_THERE = (
+_TOO_MANY_REQUESTS = 429
+_URL_ELICITATION_REQUIRED = -32042
+"""The user has to visit a URL before the call (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
+_FATAL_OUTPUT = (
     r"^\s*(?:\w+\.)*(?:ModuleNotFoundError|ImportError|SyntaxError): |No module named |Cannot find (?:module|package) "
     r"|ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|^npm (?:error|ERR!) code E(?:404|TARGET|INVALIDTAGNAME)"
     r"|^error: unrecognized|[Uu]nknown option|[Nn]o such option|unrecognized arguments?\b|^\s*[Uu]sage: "
 )
 """Output of programs that lack a module or do not accept their command line."""
-_SHELLS_REFUSALS = frozenset({126, 127})
+_COMMAND_FAILED = frozenset({126, 127})
 """Exit codes of a shell that cannot run or find a command."""
-
-
 _MISSING_MODULE = r"No module named '?([\w.]+)"
 
 
@@ -57,24 +53,24 @@ def cannot_improve(exit_code: int | None, stderr: tuple[str, ...]) -> bool:
     """
     if exit_code is None or exit_code == 0:
         return False
-    return exit_code in _SHELLS_REFUSALS or any(re.search(_NOT_THERE, line) for line in stderr)
+    return exit_code in _COMMAND_FAILED or any(re.search(_FATAL_OUTPUT, line) for line in stderr)
 
 
 def start_failure(error: McpError, definition: ServerDefinition, exit_code: int | None = None) -> McpError:
     """The error for a failed start."""
     if exit_code == 0 and isinstance(error, ConnectionLost):
         return StartError(
-            "the program ended at once, with exit code 0, and never spoke MCP: it does not look like an MCP server",
+            "the program ended at once, with exit code 0, and sent no MCP message: it does not look like an MCP server",
             hint=f"check its command; %mcp logs {quoted(definition.name)} has what it wrote",
         )
     if isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
         return error
-    what = "did not start" if definition.command is not None else "could not be opened"
-    return StartError(f"{what}: {error.message}", hint=error.hint)
+    problem = "did not start" if definition.command is not None else "could not be opened"
+    return StartError(f"{problem}: {error.message}", hint=error.hint)
 
 
 def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first: bool = False) -> bool:
-    """Whether a start that failed so may succeed when it is tried again.
+    """Whether a start that failed with this error may succeed when it is tried again.
 
     Args:
         error: The error of the start.
@@ -84,9 +80,9 @@ def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first
     if is_first and (exit_code == 0 or hasattr(error.__cause__, "may_pass")):
         return False
     if isinstance(error, HttpError):
-        return error.status == _TOO_MANY or error.status >= 500
+        return error.status == _TOO_MANY_REQUESTS or error.status >= 500
     if isinstance(error, ConnectionLost):
-        return bool(getattr(error.__cause__, "may_pass", True))  # an HTTP transport's `Unreachable`, if it is one
+        return bool(getattr(error.__cause__, "may_pass", True))  # the cause may be `Unreachable` of an HTTP transport
     return isinstance(error, RpcError)
 
 
@@ -102,7 +98,7 @@ def explain(error: McpError, definition: ServerDefinition, stderr: tuple[str, ..
     error.server = error.server or definition.name
     if error.hint:  # lower layers do not know the server's name
         error.hint = error.hint.replace("%mcp start NAME", f"%mcp start {quoted(definition.name)}")
-    if isinstance(error, RpcError) and error.code == _VISIT_FIRST and error.hint is None:
+    if isinstance(error, RpcError) and error.code == _URL_ELICITATION_REQUIRED and error.hint is None:
         _name_addresses(error)
     if not isinstance(error, ServerError) or isinstance(error, (CommandNotFound, TrustError)) or error.stderr:
         return error
@@ -116,9 +112,9 @@ def explain(error: McpError, definition: ServerDefinition, stderr: tuple[str, ..
 
 
 def _name_addresses(error: RpcError) -> None:
-    """Name the URLs to visit, with their domains, in the message; the user visits them and calls again."""
-    asked = error.data.get("elicitations") if is_object(error.data) else None
-    urls = [each.get("url") for each in asked if is_object(each)] if is_array(asked) else []
+    """Add the URLs that the user has to visit before calling again, with their domains, to the message."""
+    required = error.data.get("elicitations") if is_object(error.data) else None
+    urls = [each.get("url") for each in required if is_object(each)] if is_array(required) else []
     shown = [f"{url} (at {domain(url)})" for url in urls if isinstance(url, str) and is_web_address(url)]
     if shown:
         error.message = f"{error.message.rstrip('.')}: visit {' and '.join(shown)}"
@@ -129,7 +125,7 @@ def _hint(error: ServerError, definition: ServerDefinition) -> str:
     name = quoted(definition.name)
     if isinstance(error, AuthError):
         return f"%mcp start {name}"
-    variable = forgotten_variable(definition, error.stderr)
+    variable = missing_variable(definition, error.stderr)
     if variable:
         in_file = f'"env": {{"{variable}": "${{{variable}}}"}} in its definition'
         return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"

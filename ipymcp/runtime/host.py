@@ -1,6 +1,6 @@
 """The host: all servers of one notebook, and the services that they share.
 
-Coroutines run on the background loop unless they say otherwise. Everything else may be called from any thread.
+Coroutines run on the background loop unless documented otherwise. All other methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Host:
         self.notices = UserNotices()
         self.store = Store(self.notices.add)
         """The storage that outlives the kernel."""
-        self.questions = QuestionRouter(self.loop.places)
+        self.questions = QuestionRouter(self.loop.callers)
         self.cells: NotebookCells | None = None
         """The notebook's cells; None if no page has connected yet."""
         self.client_handlers = ClientHandlers(self.folder, self.handler_loop, self.questions, self._clients)
-        self.history = History(lambda: self.store.database, self._later, notebook or self.folder)
+        self.history = History(lambda: self.store.database, self._call_later, notebook or self.folder)
         self.guard = AccessControl(self.loop, self.questions, lambda: self.store.database)
         self.redirects = Redirects()
         self.registry_address = ""
@@ -128,22 +128,22 @@ class Host:
             definitions: The servers.
             wait: Whether to wait until each server is ready or has failed.
             trusted: Whether the user has seen the definitions and agreed to them.
-            again: Whether to ask again about servers that the user has refused, or refused a secret.
+            again: Whether to ask again about servers, or secrets for them, that the user has refused.
             lock: The tools that the servers must have.
-            originals: By name, the original definitions of servers that were changed in a cell; these must be trusted.
+            originals: The original definitions, by name, of servers that were changed in a cell; these need trust.
 
         Raises:
             PolicyError: The lock has no such server.
         """
         definitions = list(definitions)
-        self.guard.pinning.hold_to(lock, [one.name for one in definitions])
+        self.guard.pinning.lock_servers([one.name for one in definitions], lock)
         await self.guard.refresh()
         originals = originals or {}
         wanted = [originals.get(one.name, one) for one in definitions if not one.disabled]
-        await self.guard.trust.consider(wanted, agreed=trusted, again=again)
+        await self.guard.trust.ask_if_needed(wanted, agreed=trusted, again=again)
         for one in definitions:
             if one.name in originals:
-                await self.guard.trust.vary(originals[one.name], one)
+                await self.guard.trust.allow_variant(originals[one.name], one)
         sessions = await asyncio.shield(self.loop.spawn(self._load_all(definitions), "ipymcp-load"))
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))
@@ -152,7 +152,7 @@ class Host:
     async def start(self, names: Sequence[str]) -> list[ServerSession]:
         """Start servers, and wait until each is ready or has failed."""
         sessions = [self.find(name) for name in names]
-        await self.guard.trust.consider(session.definition for session in sessions)
+        await self.guard.trust.ask_if_needed(session.definition for session in sessions)
         for session in sessions:
             session.start()
         await asyncio.gather(*(session.settled() for session in sessions))
@@ -184,7 +184,7 @@ class Host:
         return await asyncio.gather(*(self._load(*one) for one in prepared))
 
     async def _prepare(self, definition: ServerDefinition) -> tuple[ServerDefinition, str, Definitions]:
-        """A definition, its digest and, if it is lazy, its last known catalog, compared to its pins."""
+        """Return a definition, its digest and, if it is lazy, its last known catalog after comparing it to its pins."""
         digest = await self.guard.trust.digest(definition)
         if definition.disabled or not definition.lazy:
             return definition, digest, {}
@@ -221,7 +221,7 @@ class Host:
         return session
 
     async def _adopt(self, session: ServerSession) -> None:
-        """Load a server that runs already, in place of one of the same name."""
+        """Load a server that already runs, in place of one of the same name."""
         old = self.sessions.get(session.name)
         self.store.known.loaded(session.definition, session.digest)
         self.sessions = {**self.sessions, session.name: session}
@@ -321,7 +321,7 @@ class Host:
             self.loop.run(session.settled())
 
     def wake(self, session: ServerSession) -> None:
-        """Like `settle`, for a server that is about to be used: start a lazy one."""
+        """Like `settle`, but start a lazy server first; for a server that is about to be used."""
         if session.is_lazy or not session.is_settled:
             self.loop.run(session.awake())
 
@@ -344,7 +344,7 @@ class Host:
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
-    def _later(self, delay: float, function: Callable[[], None]) -> bool:
+    def _call_later(self, delay: float, function: Callable[[], None]) -> bool:
         if not self.loop.is_running:  # in a forked child
             return False
         self.loop.call(self.loop.loop.call_later, delay, function)
@@ -416,8 +416,7 @@ def _end_with_process(host: Host) -> None:
             alive.close_in_fork()
 
     atexit.register(at_exit)
-    weakref.finalize(
-        host, atexit.unregister, at_exit
-    ).atexit = False  # otherwise it would run first and unregister the function
+    unregister = weakref.finalize(host, atexit.unregister, at_exit)
+    unregister.atexit = False  # otherwise it would run first and unregister the function
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=in_child)

@@ -1,4 +1,4 @@
-"""Blocked threads and awaiting tasks that wait for the background loop, so that an interrupt always ends the wait.
+"""Interruptible waits of threads and tasks for the background loop.
 
 While the main thread waits, SIGINT only sets a flag and wakes the waiter; `KeyboardInterrupt` is raised at one point.
 Raised anywhere else, it would truncate frames and leave locks held: without this, interrupts in quick succession broke
@@ -22,8 +22,9 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from ipymcp.errors import CallCancelled, render_briefly
@@ -54,43 +55,45 @@ class Interrupts:
         queue: The queue of the waiter to wake; None for a short block of code that must not be interrupted.
     """
 
-    __slots__ = ("_due", "_mine", "_previous", "_queue", "_users_turn")
+    __slots__ = ("_is_installed", "_is_pending", "_previous", "_queue", "_runs_users_code")
 
     def __init__(self, queue: SimpleQueue[Any] | None = None) -> None:
         self._queue = queue
-        self._due = False
-        self._mine = False
-        self._users_turn = False
+        self._is_pending = False
+        """Whether a SIGINT has arrived and is not handled yet."""
+        self._is_installed = False
+        self._runs_users_code = False
         self._previous: Any = None
+        """The handler that this one replaces while it is installed."""
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             previous = get_signal(signal.SIGINT)
             if callable(previous) or previous == signal.SIG_DFL:
                 self._previous = previous
-                self._mine = True
+                self._is_installed = True
                 set_signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._mine:
-            self._mine = False
+        if self._is_installed:
+            self._is_installed = False
             set_signal(signal.SIGINT, self._previous)
         if not isinstance(error, KeyboardInterrupt):
-            self.act_if_due()
+            self.handle_pending()
 
-    def act_if_due(self) -> None:
-        """Handle a deferred SIGINT now.
+    def handle_pending(self) -> None:
+        """Handle a deferred SIGINT, if there is one.
 
         Raises:
-            KeyboardInterrupt: In most cases.
+            KeyboardInterrupt: SIGINT has arrived, and the previous handler raises this, as most do.
         """
-        if self._due:
-            self._due = False
+        if self._is_pending:
+            self._is_pending = False
             try:
-                self._act()
+                self._handle()
             except KeyboardInterrupt as error:
                 render_briefly(error, INTERRUPTED)
                 raise
@@ -98,23 +101,23 @@ class Interrupts:
     def run_users_code(self, function: Callable[[], None]) -> None:
         """Run the user's code, which may be interrupted at any point."""
         try:
-            self._users_turn = self._mine
+            self._runs_users_code = self._is_installed
             function()
         except KeyboardInterrupt as error:
             render_briefly(error, INTERRUPTED)
             raise
         finally:
-            self._users_turn = False
+            self._runs_users_code = False
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._users_turn:
-            self._act()
+        if self._runs_users_code:
+            self._handle()
             return
-        self._due = True
+        self._is_pending = True
         if self._queue is not None:
             self._queue.put(_INTERRUPTED)
 
-    def _act(self) -> None:
+    def _handle(self) -> None:
         """Call the previous signal handler, with two exceptions.
 
         A handler that asks a running loop to cancel a task (ipykernel's in a cell with an await, asyncio's own) has no
@@ -126,7 +129,7 @@ class Interrupts:
 
 
 class Waiter:
-    """The wait of one thread. Others `put` functions for it to run meanwhile, and `DONE` at the end."""
+    """The wait of one thread. Other threads `put` functions to run in it meanwhile, and `DONE` at the end."""
 
     DONE: Final = object()
 
@@ -143,8 +146,9 @@ class Waiter:
         """Wait for `DONE`.
 
         Args:
-            deadline: Gets the time to give up, on `time.monotonic`'s clock; called again when that time has passed.
-            interrupts: Deferred interrupts that are already entered; None to enter them here.
+            deadline: Returns the time to give up, on the clock of `time.monotonic`; called again at that time, because
+                the deadline may have moved.
+            interrupts: The `Interrupts` that the caller has entered; None to enter one here.
 
         Returns:
             False if the deadline passed.
@@ -156,7 +160,7 @@ class Waiter:
             with Interrupts(self.queue) as entered:
                 return self.wait(deadline, entered)
         while True:
-            interrupts.act_if_due()
+            interrupts.handle_pending()
             timeout = None if deadline is None else deadline() - time.monotonic()
             if timeout is not None and timeout <= 0:
                 return False
@@ -193,16 +197,17 @@ class WaitingCallers:
     """The threads and tasks that wait now."""
 
     def __init__(self) -> None:
-        self.known: dict[int, WaitingCaller] = {}
+        self.active: dict[int, WaitingCaller] = {}
+        """By the id of the object, oldest first."""
 
     def __iter__(self) -> Iterator[WaitingCaller]:
         """The main thread's callers first, then by age, oldest first.
 
-        Callers of a thread that waits for something else meanwhile, and so cannot run functions, are left out.
+        Callers whose thread is blocked by a later wait, and so cannot run functions, are left out.
         """
         available: list[WaitingCaller] = []
         blocked: set[threading.Thread] = set()
-        for caller in reversed([*self.known.values()]):
+        for caller in reversed([*self.active.values()]):
             if caller.thread not in blocked:
                 available.append(caller)
             if caller.is_blocked:
@@ -221,46 +226,47 @@ class WaitingCallers:
 
 
 class WaitingCaller:
-    """One thread or task that waits; entered during the wait."""
+    """One thread or task that waits; a context manager for the duration of the wait."""
 
-    __slots__ = ("_given_up", "_left", "_places", "is_blocked", "is_main", "loop", "subject", "thread")
+    __slots__ = ("_callers", "_cleanups", "_has_ended", "is_blocked", "is_main", "loop", "subject", "thread")
 
     def __init__(
-        self, places: WaitingCallers, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
+        self, callers: WaitingCallers, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
     ) -> None:
-        self._places = places
-        self._given_up: list[Action] = []
-        self._left = False
+        self._callers = callers
+        self._cleanups: list[Action] = []
+        """Called when the wait ends."""
+        self._has_ended = False
         self.subject = subject
-        """The call that is waited for, if it is one."""
+        """The call that is waited for, if any."""
         self.loop = loop
-        """The loop of that thread, if one runs there."""
+        """The event loop that runs in the thread, if any."""
         self.is_blocked = is_blocked
-        """Whether that loop stands still meanwhile."""
+        """Whether the wait blocks the thread, and the loop that runs in it."""
         self.thread = threading.current_thread()
         self.is_main = self.thread is threading.main_thread()
 
     def __enter__(self) -> WaitingCaller:
-        self._places.known[id(self)] = self
+        self._callers.active[id(self)] = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        del self._places.known[id(self)]
-        self._left = True
-        while self._given_up:
-            self._given_up.pop(0)()
+        del self._callers.active[id(self)]
+        self._has_ended = True
+        while self._cleanups:
+            self._cleanups.pop(0)()
 
     def post(self, task: Action, give_up: Action | None = None) -> None:
-        """Run a function in the waiting thread or task, soon; from any thread.
+        """Run a function in the waiting thread or task, soon; thread-safe.
 
         Args:
             task: The function.
             give_up: Called when the wait ends, which may be before, during or after the function runs.
         """
         if give_up is not None:
-            self._given_up.append(give_up)
+            self._cleanups.append(give_up)
         self._put(task)
-        if self._left and give_up is not None:
+        if self._has_ended and give_up is not None:
             give_up()
 
     def _put(self, task: Action) -> None:
@@ -269,12 +275,12 @@ class WaitingCaller:
 
 
 class _BlockedThread(WaitingCaller):
-    """A thread that blocks."""
+    """A thread that a wait blocks."""
 
     __slots__ = ("_waiter",)
 
-    def __init__(self, places: WaitingCallers, waiter: Waiter, subject: object) -> None:
-        super().__init__(places, subject, asyncio._get_running_loop(), is_blocked=True)
+    def __init__(self, callers: WaitingCallers, waiter: Waiter, subject: object) -> None:
+        super().__init__(callers, subject, asyncio._get_running_loop(), is_blocked=True)
         self._waiter = waiter
 
     def _put(self, task: Action) -> None:
@@ -282,9 +288,9 @@ class _BlockedThread(WaitingCaller):
 
 
 def in_task(task: asyncio.Task[Any] | None, function: Action) -> None:
-    """Run a function on behalf of a task: an interrupt cancels the task, as the kernel's own handler would.
+    """Run a function on behalf of a task, from a callback of its loop: an interrupt cancels the task.
 
-    Raised through a loop's callback, `KeyboardInterrupt` would end the loop, which is the kernel's.
+    A `KeyboardInterrupt` that leaves the callback would end the loop, which may be the kernel's.
     """
     try:
         with interruptible():
@@ -317,7 +323,7 @@ T = TypeVar("T")
 class LoopRunner(Protocol):
     """The background loop as the threads and tasks that wait for it use it."""
 
-    places: WaitingCallers
+    callers: WaitingCallers
 
     def run(self, coroutine: Coroutine[Any, Any, T], waiter: Waiter | None = ...) -> T:
         """Run a coroutine on the loop, and block this thread until it ends."""
@@ -327,7 +333,7 @@ class LoopRunner(Protocol):
         """Call a function on the loop, soon."""
         ...
 
-    def tell(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    def call_on(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
         """Call a function on another loop, soon."""
         ...
 
@@ -337,11 +343,11 @@ class LoopRunner(Protocol):
 
 
 class ThreadCalls:
-    """The calls that other libraries make in threads of theirs.
+    """The calls that other libraries make in their own threads.
 
     An interrupt cancels the calls in threads that the cell has started, because its code probably waits for them. An
-    older thread belongs to something else, such as an app's server. In a script, threads count that are newer than the
-    tools.
+    older thread belongs to something else, such as an app's server. In a script, there are no cells: an interrupt
+    cancels the calls in threads that are newer than the tools.
 
     Args:
         background: The loop that makes the calls.
@@ -350,42 +356,46 @@ class ThreadCalls:
     def __init__(self, background: LoopRunner) -> None:
         self._background = background
         self._callers: WeakSet[Any] = WeakSet()
+        """The objects that make calls in threads."""
         self._waiting: dict[int, tuple[threading.Thread, Waiter, str]] = {}
-        self._older: WeakSet[threading.Thread] | None = None
+        """The calls in progress: thread, waiter, and the name of the tool."""
+        self._older_threads: WeakSet[threading.Thread] | None = None
+        """The threads that are not interrupted; None while an interrupt cancels nothing."""
         self._interrupted: WeakSet[threading.Thread] = WeakSet()
+        """The threads whose further calls in this cell are cancelled."""
         self._is_in_cell = False
 
     @property
     def is_watching(self) -> bool:
         """Whether an interrupt would cancel calls now."""
-        return self._older is not None and len(self._callers) > 0
+        return self._older_threads is not None and len(self._callers) > 0
 
     def watch(self, caller: object) -> None:
-        """Cancel calls from now on, as long as this exists."""
+        """Cancel calls from now on, as long as an object exists that makes them; the object is held weakly."""
         self._callers.add(caller)
-        if self._older is None:
-            self._older = WeakSet(threading.enumerate())
+        if self._older_threads is None:
+            self._older_threads = WeakSet(threading.enumerate())
 
     def begin_cell(self) -> None:
-        """A cell begins."""
+        """Cancel the calls of threads that are started from now on."""
         self._is_in_cell = True
-        self._older = WeakSet(threading.enumerate()) if len(self._callers) else None
+        self._older_threads = WeakSet(threading.enumerate()) if len(self._callers) else None
 
     def end_cell(self) -> None:
-        """The cell is over."""
+        """Cancel no more calls, as the cell is over."""
         self._is_in_cell = False
-        self._older = None
+        self._older_threads = None
         self._interrupted = WeakSet()
 
     def run(self, coroutine: Coroutine[Any, Any, T], name: str) -> T:
         """Run a coroutine on the background loop and wait for it in this thread.
 
         Args:
-            coroutine: Ours.
-            name: The tool's, for the error.
+            coroutine: The coroutine.
+            name: The name of the tool, for the error message.
 
         Raises:
-            CallCancelled: The main thread was interrupted meanwhile, or before in the same cell.
+            CallCancelled: The main thread was interrupted, now or earlier in the same cell.
             KeyboardInterrupt: This is the main thread, and it was interrupted.
         """
         thread, waiter = threading.current_thread(), Waiter()
@@ -393,43 +403,33 @@ class ThreadCalls:
         try:
             if thread in self._interrupted:  # joining this thread would wait for all queued calls
                 coroutine.close()
-                raise _cancelled(name)
+                _raise_cancelled(name)
             return self._background.run(coroutine, waiter)
         finally:
             del self._waiting[id(waiter)]
 
     def cancel(self) -> bool:
-        """Cancel the calls, from the handler of a signal. False if there are none."""
-        older = self._older
+        """Cancel the calls in threads that are not older; called by a signal handler. False if there are none."""
+        older = self._older_threads
         if older is None:
             return False
         if self._is_in_cell:
-            self._interrupted = WeakSet(one for one in threading.enumerate() if one not in older)
-        waiting = [one for one in tuple(self._waiting.values()) if one[0] not in older]
-        for _, waiter, name in waiting:
-            waiter.put(_Raising(name))
-        return bool(waiting)
+            self._interrupted = WeakSet(thread for thread in threading.enumerate() if thread not in older)
+        waits = [(waiter, name) for thread, waiter, name in tuple(self._waiting.values()) if thread not in older]
+        for waiter, name in waits:
+            waiter.put(partial(_raise_cancelled, name))
+        return bool(waits)
 
 
-class _Raising:
-    """Raised in a waiting thread to end its wait."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self) -> None:
-        raise _cancelled(self._name)
-
-
-def _cancelled(name: str) -> CallCancelled:
-    return CallCancelled(f"{name} was cancelled by an interrupt")
+def _raise_cancelled(name: str) -> NoReturn:
+    raise CallCancelled(f"{name} was cancelled by an interrupt")
 
 
 def _nothing() -> None: ...
 
 
 class AwaitingTask(WaitingCaller):
-    """One task that awaits the background loop; its user can be asked questions there.
+    """One task on another loop that awaits something of the background loop.
 
     Args:
         awaiting: The registry of awaiting tasks.
@@ -440,7 +440,7 @@ class AwaitingTask(WaitingCaller):
     __slots__ = ("_awaiting", "_context", "give_up", "task")
 
     def __init__(self, awaiting: AwaitingTasks, give_up: Callable[[], object], subject: object) -> None:
-        super().__init__(awaiting.background.places, subject, asyncio.get_running_loop(), is_blocked=False)
+        super().__init__(awaiting.background.callers, subject, asyncio.get_running_loop(), is_blocked=False)
         self._awaiting = awaiting
         self._context = contextvars.copy_context()
         self.give_up = give_up
@@ -457,11 +457,11 @@ class AwaitingTask(WaitingCaller):
 
     def _put(self, task: Callable[[], None]) -> None:
         assert self.loop is not None
-        self._awaiting.background.tell(self.loop, lambda: self._context.run(in_task, self.task, task))
+        self._awaiting.background.call_on(self.loop, lambda: self._context.run(in_task, self.task, task))
 
 
 class AwaitingTasks:
-    """The tasks on other loops that wait for the background loop.
+    """The tasks on other loops that await something of the background loop.
 
     Args:
         background: The background loop.
@@ -472,30 +472,30 @@ class AwaitingTasks:
         self.threads = ThreadCalls(background)
         self._waits: dict[int, AwaitingTask] = {}
         self._previous: Any = None
-        """The handler that ours was installed over."""
+        """The SIGINT handler that ours has replaced; None while ours is not installed."""
 
     def begin_cell(self) -> None:
         """Pass interrupts of this cell to the threads it starts, if tools exist that may run in threads."""
-        if threading.current_thread() is not threading.main_thread():  # a subshell's
+        if threading.current_thread() is not threading.main_thread():  # the cell runs in a subshell of the kernel
             return
         self.threads.begin_cell()
-        self._take_sigint_for_threads()
+        self._install_handler_for_threads()
 
     def end_cell(self) -> None:
         """Stop handling SIGINT for threads."""
         if threading.current_thread() is not threading.main_thread():
             return
         self.threads.end_cell()
-        self._give_sigint_back()
+        self._restore_handler()
 
     def watch_threads(self, caller: object) -> None:
-        """Pass interrupts to the calls that other threads make with these tools, as long as the tools exist.
+        """Pass interrupts to the calls that an object makes in other threads, as long as the object exists.
 
         Args:
             caller: The object that makes the calls; held weakly.
         """
         self.threads.watch(caller)
-        self._take_sigint_for_threads()
+        self._install_handler_for_threads()
 
     def entered(self, give_up: Callable[[], object] = _nothing, subject: object = None) -> AwaitingTask:
         """Context manager for an await, on the loop of the awaiting task. Arguments as for `AwaitingTask`."""
@@ -506,13 +506,13 @@ class AwaitingTasks:
         self._waits[id(wait)] = wait
         self.background.start_beat()
         if self._previous is None and wait.is_main and get_signal(signal.SIGINT) is signal.default_int_handler:
-            self._take_sigint()
+            self._install_handler()
 
     def remove(self, wait: AwaitingTask) -> None:
         """Remove a task that no longer awaits."""
         self._waits.pop(id(wait), None)
         if not self._waits and not self.threads.is_watching and threading.current_thread() is threading.main_thread():
-            self._give_sigint_back()
+            self._restore_handler()
 
     def wake(self) -> bool:
         """Wake the loops of awaiting tasks, at every beat. False if there are none."""
@@ -527,10 +527,10 @@ class AwaitingTasks:
     def _on_sigint(self, number: int, frame: FrameType | None) -> None:
         previous = self._previous or signal.default_int_handler
         if not self.threads.is_watching:
-            self._give_sigint_back()
+            self._restore_handler()
         was_waiting = self.threads.cancel()
         if previous is signal.default_int_handler:
-            was_waiting = self._break_off() or was_waiting
+            was_waiting = self._give_up_waits() or was_waiting
         try:
             previous(number, frame)
         except KeyboardInterrupt as error:
@@ -538,29 +538,31 @@ class AwaitingTasks:
                 render_briefly(error, INTERRUPTED)
             raise
 
-    def _break_off(self) -> bool:
-        """Give up everything that is awaited on the loop of this thread. False if there is nothing."""
-        broken: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
-        waits = [wait for wait in tuple(self._waits.values()) if broken is not None and wait.loop is broken]
+    def _give_up_waits(self) -> bool:
+        """Give up everything that is awaited on the loop of this thread, which ends now. False if there is nothing."""
+        loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+        if loop is None:
+            return False
+        waits = [wait for wait in tuple(self._waits.values()) if wait.loop is loop]
         for wait in waits:
             self.background.call(wait.give_up)
-            if broken is not None and wait.task is not None:  # should that loop ever run again
-                broken.call_soon_threadsafe(wait.task.cancel)
+            if wait.task is not None:  # in case the loop runs again
+                loop.call_soon_threadsafe(wait.task.cancel)
         return bool(waits)
 
-    def _take_sigint_for_threads(self) -> None:
+    def _install_handler_for_threads(self) -> None:
         if not self.threads.is_watching or threading.current_thread() is not threading.main_thread():
             return
         current = get_signal(signal.SIGINT)
-        # ipykernel's own, in a cell with an await, only cancels the cell's task.
+        # ipykernel's handler, which is installed in a cell with an await, only cancels the cell's task.
         if current is signal.default_int_handler or getattr(current, "__module__", None) == "ipykernel.ipkernel":
-            self._take_sigint()
+            self._install_handler()
 
-    def _take_sigint(self) -> None:
+    def _install_handler(self) -> None:
         self._previous = get_signal(signal.SIGINT)
         set_signal(signal.SIGINT, self._on_sigint)
 
-    def _give_sigint_back(self) -> None:
+    def _restore_handler(self) -> None:
         if self._previous is None:
             return
         if get_signal(signal.SIGINT) == self._on_sigint:

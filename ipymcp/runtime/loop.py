@@ -1,4 +1,4 @@
-"""The background event loop, and coroutines of the user run on a loop that a synchronous call blocks.
+"""The background event loop, and nested runs of the user's coroutines on a loop that a synchronous call blocks.
 
 The background loop runs only our own code and never blocks. Loops start at their first use, in an empty
 `contextvars.Context` (so that their output does not belong to the first cell), and belong to the process that started
@@ -52,10 +52,12 @@ class BackgroundLoop:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.awaiting = AwaitingTasks(self)
         """Tasks on other loops that await something of this loop."""
-        self.places = WaitingCallers()
-        """Callers that wait for something on this loop."""
+        self.callers = WaitingCallers()
+        """Threads and tasks that wait for something on this loop."""
         self._watchers: tuple[Callable[[], bool], ...] = (self.awaiting.wake,)
+        """Functions that are called at every beat; see `watch`."""
         self._outgoing: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
+        """The functions of the current iteration that foreign loops are to run."""
         self._is_beating = False
         self._next_beat: asyncio.TimerHandle | None = None
 
@@ -88,8 +90,8 @@ class BackgroundLoop:
 
     def refuse_own_thread(self) -> None:
         """Raise on the loop's own thread, which must not wait for the loop."""
-        if self._thread is not None and threading.get_ident() == self._thread.ident:
-            raise LoopError("a call that waits, made on ipymcp's own loop", hint="await its .aio instead")
+        if self.is_own_thread:
+            raise LoopError("a synchronous call cannot wait on ipymcp's own loop", hint="await its .aio instead")
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Run a function on the loop, soon; from any thread."""
@@ -103,18 +105,18 @@ class BackgroundLoop:
         return task
 
     def run(self, coroutine: Coroutine[Any, Any, T], waiter: Waiter | None = None) -> T:
-        """Run a coroutine on the loop and wait for it here; an interrupt cancels it.
+        """Run a coroutine on the loop and wait for it in this thread; an interrupt cancels it.
 
         Args:
-            coroutine: Ours.
-            waiter: The waiter to use, if others have functions to run in this thread meanwhile.
+            coroutine: The coroutine.
+            waiter: The waiter to use; a new one by default.
 
         Raises:
-            KeyboardInterrupt: The user interrupted.
+            KeyboardInterrupt: The user interrupted the wait.
             LoopError: Called on the loop's own thread.
         """
         waiter = waiter or Waiter()
-        with Interrupts(waiter.queue) as interrupts, self.places.blocked(waiter):
+        with Interrupts(waiter.queue) as interrupts, self.callers.blocked(waiter):
             try:
                 self.refuse_own_thread()
                 future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
@@ -130,7 +132,7 @@ class BackgroundLoop:
         return future.result()
 
     async def arun(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and await it on the caller's; cancelling cancels it."""
+        """Run a coroutine on the loop and await it on the caller's loop; cancelling the await cancels the coroutine."""
         here = asyncio.get_running_loop()
         if here is self._loop:
             return await coroutine
@@ -153,10 +155,10 @@ class BackgroundLoop:
             self._is_beating = True
             self.loop.call_soon_threadsafe(self._beat)
 
-    def tell(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-        """Run a function on a foreign loop, soon.
+    def call_on(self, foreign: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+        """Call a function on a foreign loop, soon; thread-safe.
 
-        Functions of one iteration of our loop are sent together, because waking a loop is expensive.
+        All functions of one iteration of our loop are passed together, because waking a loop is expensive.
         """
         if threading.current_thread() is not self._thread:
             _deliver(foreign, [function])
@@ -233,7 +235,7 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _deliver(foreign: asyncio.AbstractEventLoop, functions: list[Callable[[], None]]) -> None:
-    with contextlib.suppress(RuntimeError):  # closed: no one waits there any more
+    with contextlib.suppress(RuntimeError):  # the foreign loop is closed
         foreign.call_soon_threadsafe(_run_all, functions)
 
 
@@ -243,7 +245,8 @@ def _run_all(functions: list[Callable[[], None]]) -> None:
 
 
 NestedMode = Literal["off", "handlers", "always"]
-_WORKING = (1, 7, 3)
+_MIN_VERSION = (1, 7, 3)
+"""The oldest version of nest-asyncio2 that loses no cells under ipykernel 7."""
 _INSTALL = "pip install 'nest-asyncio2>=1.7.3', then restart the kernel; or %config IPyMCP.nested_loop = 'off'"
 
 
@@ -264,7 +267,7 @@ def run_nested(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(coroutine)
     finally:
-        # The iteration that began before the patch pops as many handles as there were; the nested run took some.
+        # The loop's current iteration pops as many handles as there were before; the nested run has taken some of them.
         for _ in range(before - len(ready)):
             loop.call_soon(_nothing)
 
@@ -288,7 +291,7 @@ def _patch(loop: asyncio.AbstractEventLoop) -> None:
 
 def _package() -> Any:
     try:
-        if _version("nest-asyncio2") >= _WORKING:
+        if _version("nest-asyncio2") >= _MIN_VERSION:
             return importlib.import_module("nest_asyncio2")
     except ImportError:
         pass

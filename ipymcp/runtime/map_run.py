@@ -1,8 +1,8 @@
-"""Many calls of one tool: at most so many at once and so many a second, repeated where that is safe, stopped in time.
+"""Many calls of one tool, with limits of concurrency and rate, retries where they are safe, and an early stop.
 
 A run belongs to the background loop. Jobs are fed to it, all at once or bit by bit, and each ends in one `RowOutcome`.
-A tool that may change something is never called twice for a row: where it is not known whether the server has done what
-was asked, the row is `unknown`.
+A tool that may change something is never called twice for a row: if it is not known whether the server has executed the
+call, the row is `unknown`.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ ROW_STATES: Final[tuple[RowState, ...]] = ("succeeded", "failed", "unknown", "no
 CANCELLED, INTERRUPTED = "by the user", "when it was interrupted"
 _TRANSIENT: Final = frozenset({429, 502, 503, 504})
 """HTTP statuses after which the same request may succeed."""
-_NOT_RECEIVED: Final = 429
-"""The HTTP status of a request that the server has refused to look at."""
-_ANSWERED: Final = (ToolError, RpcError, PolicyError, AuthError)
-"""Errors by which the server says that it has not done what was asked, or before it was asked."""
+_TOO_MANY_REQUESTS: Final = 429
+"""The HTTP status of a request that the server has refused without processing it."""
+_NOT_EXECUTED: Final = (ToolError, RpcError, PolicyError, AuthError)
+"""Errors after which it is known that the call failed: reported by the server, or raised before the call was sent."""
 _BURST_TIMEOUT: Final = 0.002
-"""Seconds for which a call waits at most to be sent together with others."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before a repeated call: the first time, and at most. A server's own Retry-After may be longer."""
+"""Maximum seconds for which a call waits to be sent together with others."""
+_FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
+"""Seconds before the first retry of a call, and their maximum. A server's own Retry-After may be longer."""
 
 
 class MapSettings(Struct, frozen=True, kw_only=True):
-    """How a run calls.
+    """The settings of a run.
 
     Attributes:
-        concurrency: The number of calls at the same time, at most.
-        rate: The number of calls a second, at most, over the whole run; None for no limit.
-        retries: How often a call is repeated after a transient error.
+        concurrency: Maximum number of calls at the same time.
+        rate: Maximum number of calls a second over the whole run; None for no limit.
+        retries: Maximum number of retries of a call after transient errors.
         stop_after: The number of failures in a row after which the run stops; 0 for never.
         stops_at_error: Whether the first failure ends the run.
     """
@@ -70,7 +70,7 @@ class MapSettings(Struct, frozen=True, kw_only=True):
 
 
 class RowOutcome(Struct, frozen=True):
-    """The outcome of a row: a result, an error, or nothing yet."""
+    """The outcome of a row: a result, an error, or neither if it was not called."""
 
     state: RowState
     result: ToolResult | None = None
@@ -83,11 +83,11 @@ NOT_CALLED: Final = RowOutcome("not called")
 
 
 class Job(Struct, frozen=True):
-    """The rows that one call answers: several if their arguments are the same.
+    """One call and the rows that it is for: several rows if their arguments are the same.
 
     Attributes:
         rows: The numbers of the rows.
-        arguments: A JSON object.
+        arguments: The arguments as a JSON object.
     """
 
     rows: tuple[int, ...]
@@ -103,10 +103,10 @@ class MapRun:
 
     Args:
         session: The server.
-        make: Makes a call that is not sent yet, from a JSON object of arguments.
-        settings: How to call.
-        ended: Is given every job that has ended and its outcome, on the loop.
-        is_repeatable: Whether the tool declares that a repeated call changes nothing more.
+        make: Makes a call that is not sent yet, from the arguments as a JSON object.
+        settings: The settings of the run.
+        ended: Called on the loop with every job that has ended and its outcome.
+        is_repeatable: Whether the tool declares that a repeated call has no additional effect.
     """
 
     def __init__(
@@ -120,10 +120,11 @@ class MapRun:
     ) -> None:
         self.settings = settings
         self.calls = 0
-        """Number of calls made, repeated ones too."""
+        """Number of calls made, including retries."""
         self.retried = 0
+        """Number of retries."""
         self.sent = self.received = 0
-        """Bytes of the arguments of all calls, and of their results."""
+        """Bytes of the arguments of all calls, and bytes of their results."""
         self.stopped: str = ""
         """The reason why the run stopped early; empty if it did not."""
         self.failure: McpError | None = None
@@ -137,12 +138,17 @@ class MapRun:
         self._changed = asyncio.Event()
         """Set when jobs were fed, or the run was stopped."""
         self._halted = asyncio.Event()
+        """Set when the run was stopped."""
         self._running: set[Call[ToolResult]] = set()
         self._burst: asyncio.Event | None = None
+        """Set when the workers that wait for the next burst of calls may continue."""
         self._burst_timer: asyncio.TimerHandle | None = None
         self._failures = 0
+        """Number of failures since the last success."""
         self._next_start = 0.0
+        """Earliest time of the next call at the given rate, on the clock of `time.monotonic`."""
         self._held_until = 0.0
+        """End of the time for which the server has asked to wait, on the clock of `time.monotonic`."""
 
     @property
     def left(self) -> int:
@@ -151,11 +157,11 @@ class MapRun:
 
     @property
     def held_for(self) -> float:
-        """Seconds for which the server has asked to be left alone from now on."""
+        """Seconds from now for which the server has asked to wait (Retry-After)."""
         return max(0.0, self._held_until - time.monotonic())
 
     def feed(self, jobs: Iterable[Job], *, is_last: bool = False) -> None:
-        """On the loop: add jobs; after the last ones the run ends when they have ended."""
+        """On the loop: add jobs. `is_last` ends the run when these and the earlier jobs have ended."""
         self._is_closed = self._is_closed or is_last
         if self.stopped:
             for job in jobs:
@@ -165,11 +171,11 @@ class MapRun:
         self._changed.set()
 
     def start_after(self, seconds: float) -> None:
-        """Make the first call of a run with a rate so many seconds from now."""
+        """Delay the first call of a run with a rate by this many seconds from now."""
         self._next_start = time.monotonic() + seconds
 
     def stop(self, why: str) -> None:
-        """On the loop: make no further calls. Those in progress go on to their end."""
+        """On the loop: make no further calls. The calls in progress continue."""
         self.stopped = self.stopped or why
         self._is_closed = True
         self._halted.set()
@@ -178,13 +184,13 @@ class MapRun:
             self._ended(self._waiting.popleft(), NOT_CALLED)
 
     def cancel(self) -> None:
-        """On the loop: make no further calls, and give up those in progress."""
+        """On the loop: make no further calls, and cancel the calls in progress."""
         self.stop(CANCELLED)
         for call in tuple(self._running):
             call.cancel()
 
     async def run(self) -> None:
-        """Call until the last job has ended. Cancelling it cancels the calls in progress."""
+        """Make the calls until the last job has ended. Cancellation cancels the calls in progress."""
         workers = [asyncio.ensure_future(self._work()) for _ in range(self.settings.concurrency)]
         try:
             await asyncio.gather(*workers)
@@ -204,20 +210,20 @@ class MapRun:
             outcome = NOT_CALLED
             try:
                 outcome = await self._outcome(job)
-                self._count(outcome)
+                self._stop_after_failures(outcome)
             except BaseException:
                 if self.calls > calls and not self._is_repeatable:
                     outcome = _interrupted()
                 raise
             finally:
                 self._ended(job, outcome)
-            await self._until_burst()
+            await self._wait_for_burst()
 
-    async def _until_burst(self) -> None:
-        """Wait, for a moment at most, until others may call as well.
+    async def _wait_for_burst(self) -> None:
+        """Wait for a short time, until several workers can send their calls together.
 
-        A server and a client that take turns call by call pass the processor on with each; with several calls at a time
-        a busy machine makes many times as many a second.
+        If client and server alternate for every single call, each call costs a switch of the process: on a busy
+        machine, bursts of several calls give many times the throughput.
         """
         if len(self._running) <= self.settings.concurrency // 4:
             self._begin_burst()
@@ -242,12 +248,12 @@ class MapRun:
         return self._waiting.popleft()
 
     async def _outcome(self, job: Job) -> RowOutcome:
-        """Call, and repeat the call while that is safe and may help."""
+        """Call, and retry while that is safe and may help."""
         for attempt in range(self.settings.retries + 1):
             call: Call[ToolResult] | None = None
             try:
-                await self._until_turn()
-                await self._until_settled()
+                await self._wait_for_turn()
+                await self._wait_for_server()
                 call = self._make(job.arguments)
                 self.retried += attempt > 0
                 return RowOutcome("succeeded", await self._answer(call))
@@ -256,13 +262,13 @@ class MapRun:
             except CallCancelled:
                 return NOT_CALLED if self._is_repeatable else _interrupted()
             except McpError as error:
-                error.__traceback__ = None  # ten thousand of them would keep their frames
-                self._respect(error)
+                error.__traceback__ = None  # or thousands of errors would keep their frames in memory
+                self._hold_calls(error)
                 was_sent = call is not None and call.was_sent
                 if attempt == self.settings.retries or not self._may_repeat(error, was_sent=was_sent):
                     return RowOutcome(self._state_after(error, was_sent=was_sent), error=error)
                 if not isinstance(error, HttpError) or error.retry_after is None:
-                    pause = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)
+                    pause = min(_FIRST_PAUSE * 2**attempt, _MAX_PAUSE)
                     await self._sleep(pause * random.uniform(0.5, 1.0))
         raise AssertionError("unreachable")
 
@@ -283,8 +289,8 @@ class MapRun:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _until_turn(self) -> None:
-        """Wait until the rate allows a call, and the time has passed that the server has asked for.
+    async def _wait_for_turn(self) -> None:
+        """Wait until the rate allows a call and the server has not asked to wait.
 
         Raises:
             _Stopped: The run was stopped.
@@ -298,7 +304,7 @@ class MapRun:
         if self.stopped:
             raise _Stopped
 
-    async def _until_settled(self) -> None:
+    async def _wait_for_server(self) -> None:
         if self._session.client is None:
             settled = asyncio.ensure_future(self._session.settled())
             halted = asyncio.ensure_future(self._halted.wait())
@@ -320,8 +326,8 @@ class MapRun:
             return
         raise _Stopped
 
-    def _respect(self, error: McpError) -> None:
-        """Hold all calls back for the time that the server has asked for."""
+    def _hold_calls(self, error: McpError) -> None:
+        """Delay all further calls by the time that the server has asked for (Retry-After)."""
         if isinstance(error, HttpError) and error.retry_after is not None:
             self._held_until = max(self._held_until, time.monotonic() + error.retry_after)
 
@@ -330,16 +336,17 @@ class MapRun:
     def _may_repeat(self, error: McpError, *, was_sent: bool) -> bool:
         is_safe = self._is_repeatable or not was_sent
         if isinstance(error, HttpError):
-            return error.status == _NOT_RECEIVED or (is_safe and error.status in _TRANSIENT)
+            return error.status == _TOO_MANY_REQUESTS or (is_safe and error.status in _TRANSIENT)
         return is_safe and isinstance(error, CallTimeout | ConnectionLost | ServerStopped)
 
     def _state_after(self, error: McpError, *, was_sent: bool) -> RowState:
-        """Whether a row has failed, or the server may have done what was asked."""
-        if self._is_repeatable or not was_sent or isinstance(error, _ANSWERED):
+        """The state of a row after an error: `unknown` if the server may have executed the call."""
+        if self._is_repeatable or not was_sent or isinstance(error, _NOT_EXECUTED):
             return "failed"
         return "failed" if isinstance(error, HttpError) and error.status < 500 else "unknown"
 
-    def _count(self, outcome: RowOutcome) -> None:
+    def _stop_after_failures(self, outcome: RowOutcome) -> None:
+        """Count a failure, and stop the run if that was one too many; a success resets the count."""
         if outcome.error is None:
             self._failures = 0 if outcome.result is not None else self._failures
             return
@@ -358,5 +365,5 @@ def _interrupted() -> RowOutcome:
 
 
 def message_of(error: McpError) -> str:
-    """An error in one line, as a table of results shows it."""
+    """The line that a table of results shows for an error."""
     return f"{type(error).__name__}: {error.message}"

@@ -1,8 +1,8 @@
-"""Logins of a session's user, and the redirect through a panel's Jupyter server.
+"""Logins of a session's user, and their redirects through the Jupyter server of a panel.
 
-The server brings what the browser brought to the kernel that waits for the login's `state`. It asks by the state's
-digest, so that no other kernel learns it. The state is good once, for ten minutes, for the login that made it: that of
-one definition, at one issuer.
+The Jupyter server passes the parameters of the redirect to the kernel that waits for the login's `state`. It finds this
+kernel by the digest of the state, so that no other kernel learns the state. A state is valid once, for ten minutes, and
+only for the login that created it, which is for one definition at one issuer.
 """
 
 from __future__ import annotations
@@ -32,90 +32,97 @@ _MAX_LENGTH: Final = 2_000
 
 
 class Redirects:
-    """The logins that wait for a browser. Belongs to the loop.
+    """The logins that wait for the redirect of a browser. Belongs to the loop.
 
     Args:
-        lasts: Seconds for which a state is good.
+        lifetime: Seconds for which a state is valid.
     """
 
-    def __init__(self, lasts: float = 600.0) -> None:
-        self._lasts = lasts
+    def __init__(self, lifetime: float = 600.0) -> None:
+        self._lifetime = lifetime
         self.addresses: Callable[[], Iterable[object]] = tuple
-        """Gives where browsers may be sent to, as views say, the best first."""
+        """Returns the redirect URIs that the views report, best first; they are not checked yet."""
         self._waiting: dict[str, _ServerRedirect] = {}
-        """By the digest of their state."""
+        """The waiting logins by the digest of their state."""
 
     async def open(self, state: str, known: Sequence[str]) -> RedirectSource:
-        """An `OpenRedirect`: by the Jupyter server where a view has one, else a listener on this machine."""
+        """Open a receiver at the Jupyter server if a view has one, else on this machine; see `OpenRedirect`."""
         uri = next((one for one in self.addresses() if _is_usable(one)), None)
         if not isinstance(uri, str):
             from ipymcp.protocol.oauth.redirect import LoopbackRedirect
 
             return await LoopbackRedirect.open(state, known)
         digest = hashlib.sha256(state.encode()).hexdigest()
-        redirect = self._waiting[digest] = _ServerRedirect(uri, self._lasts, lambda: self._waiting.pop(digest, None))
+        redirect = self._waiting[digest] = _ServerRedirect(uri, self._lifetime, lambda: self._waiting.pop(digest, None))
         return redirect
 
-    def heard(self, message: object) -> dict[str, Any] | None:
-        """The reply to a message of the Jupyter server; None if it is about something else."""
+    def reply_to(self, message: object) -> dict[str, Any] | None:
+        """The reply to a message of the Jupyter server; None for a message that is not about a redirect."""
         if not is_object(message):
             return None
         if message.get("kind") == "awaits":
             return {"kind": "awaits", "awaited": str(message.get("digest")) in self._waiting}
         if message.get("kind") == "redirected":
-            return {"kind": "redirected", "taken": self._take(message.get("brought"))}
+            return {"kind": "redirected", "taken": self._deliver(message.get("brought"))}
         return None
 
-    def _take(self, brought: object) -> bool:
-        if not is_object(brought) or not all(isinstance(value, str) for value in brought.values()):
+    def _deliver(self, parameters: object) -> bool:
+        """Pass the parameters of a redirect to the login with their state; False if no login waits for them."""
+        if not is_object(parameters) or not all(isinstance(value, str) for value in parameters.values()):
             return False
-        state = str(brought.get("state", "")).encode("utf-8", "replace")
-        waiting = self._waiting.pop(hashlib.sha256(state).hexdigest(), None)
-        if waiting is None:
+        state = str(parameters.get("state", "")).encode("utf-8", "replace")
+        redirect = self._waiting.pop(hashlib.sha256(state).hexdigest(), None)
+        if redirect is None:
             return False
-        waiting.arrive(brought)
+        redirect.deliver(parameters)
         return True
 
 
 class _ServerRedirect:
-    """One login's place there; a `RedirectSource`."""
+    """The receiver for the redirect of one login through the Jupyter server; a `RedirectSource`.
 
-    def __init__(self, uri: str, lasts: float, forget: Callable[[], object]) -> None:
+    Args:
+        uri: The redirect URI.
+        lifetime: Seconds after which the login fails.
+        forget: Removes the receiver from the waiting logins.
+    """
+
+    def __init__(self, uri: str, lifetime: float, forget: Callable[[], object]) -> None:
         self.uri = uri
-        self._lasts = lasts
+        self._lifetime = lifetime
         self._forget = forget
         loop = asyncio.get_running_loop()
-        self._address: asyncio.Future[str] = loop.create_future()
-        self._end = loop.call_later(lasts, self._expire)
+        self._url: asyncio.Future[str] = loop.create_future()
+        self._timer = loop.call_later(lifetime, self._expire)
 
     async def received(self) -> str:
-        """Wait for it; the redirected address in full."""
-        return await asyncio.shield(self._address)
+        """Wait for the redirect and return its full URL."""
+        return await asyncio.shield(self._url)
 
     async def aclose(self) -> None:
-        """Nobody waits any more."""
-        self._end.cancel()
+        """Stop waiting."""
+        self._timer.cancel()
         self._forget()
-        self._address.cancel()
+        self._url.cancel()
 
-    def arrive(self, brought: dict[str, str]) -> None:
-        """The browser has come back."""
-        self._end.cancel()
-        if not self._address.done():
-            self._address.set_result(f"{self.uri}?{urlencode(brought, errors='replace')}")
+    def deliver(self, parameters: dict[str, str]) -> None:
+        """End the wait with the parameters of the redirect."""
+        self._timer.cancel()
+        if not self._url.done():
+            self._url.set_result(f"{self.uri}?{urlencode(parameters, errors='replace')}")
 
     def _expire(self) -> None:
         self._forget()
-        if not self._address.done():
+        if not self._url.done():
             error = AuthError(
-                f"the login was not made within {self._lasts / 60:g} minutes", hint="%mcp start NAME asks again"
+                f"the login was not completed within {self._lifetime / 60:g} minutes", hint="%mcp start NAME asks again"
             )
-            self._address.set_exception(error)
-            self._address.exception()  # perhaps nobody wants to know
+            self._url.set_exception(error)
+            self._url.exception()  # marks it as retrieved: perhaps no one waits for it
 
 
 def _is_usable(uri: object) -> bool:
-    """Whether a browser may be sent there with a code: our own page, over TLS or on the user's own machine."""
+    """Whether a redirect with a code may go to a URI: to our own page, over TLS or on the user's own machine."""
     if not isinstance(uri, str) or len(uri) > _MAX_LENGTH:
         return False
     from ipymcp.protocol.oauth import addresses
@@ -128,10 +135,10 @@ def _is_usable(uri: object) -> bool:
 
 
 class SessionUser:
-    """A `LoginUser` who is asked a `LoginQuestion`; meanwhile the session needs a login, and its timeouts are paused.
+    """A `LoginUser` who is asked a `LoginQuestion`. Meanwhile the server's state is `needs_auth`, and timeouts pause.
 
     Args:
-        session: Whose server asks.
+        session: The session of the server that needs the login.
         questions: Asks the user.
     """
 
@@ -140,35 +147,35 @@ class SessionUser:
         self._questions = questions
 
     async def login(self, request: LoginRequest) -> str:
-        """Show where to log in, and wait for the browser to come back, or for the address it ended at."""
+        """Show the URL of the login, and wait for the redirect or for the redirected URL that the user pastes."""
         async with self._session.logging_in(request.domain):
             redirected = threading.Event()
-            arriving = asyncio.ensure_future(request.redirect.received()) if request.redirect is not None else None
-            if arriving is not None:
-                arriving.add_done_callback(lambda _: redirected.set())
+            redirect = asyncio.ensure_future(request.redirect.received()) if request.redirect is not None else None
+            if redirect is not None:
+                redirect.add_done_callback(lambda _: redirected.set())
             question = LoginQuestion(
                 self._session.name,
                 request.url,
                 request.domain,
                 request.scopes,
-                redirected if arriving is not None else None,
+                redirected if redirect is not None else None,
                 site=request.site,
                 answer_to=request.answer_to,
                 gives_secret=request.gives_secret,
                 paste_error=request.paste_error,
             )
             try:
-                return await self._answer(question, arriving)
+                return await self._ask(question, redirect)
             finally:
-                if arriving is not None:
-                    arriving.cancel()
+                if redirect is not None:
+                    redirect.cancel()
 
-    async def _answer(self, question: LoginQuestion, arriving: asyncio.Future[str] | None) -> str:
+    async def _ask(self, question: LoginQuestion, redirect: asyncio.Future[str] | None) -> str:
         questions = self._questions
         hint = f"%mcp start {quoted(self._session.name)}"
         if not questions.can_ask("login"):
             raise AuthError(f"needs a login at {question.domain}, and no one can be asked", hint=hint)
         answer = await questions.ask(question)
         if answer is None:
-            raise AuthError(f"the login at {question.domain} was not made", hint=hint)
-        return answer or (await arriving if arriving is not None else "")
+            raise AuthError(f"the login at {question.domain} was not completed", hint=hint)
+        return answer or (await redirect if redirect is not None else "")

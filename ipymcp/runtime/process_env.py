@@ -1,10 +1,11 @@
 """The folder, environment and full program path with which a server's process is started.
 
-One typed in a cell runs in the notebook's folder, one of a file in that file's folder (or its project's), and one of
-the user's own file in a private folder: what lies in a stranger's folder must not run in place of the user's servers.
+A server that is defined in a cell runs in the notebook's folder, a server of a configuration file in the folder of that
+file or its project, and a server of the user's own configuration in a private folder: otherwise, programs in a folder
+from a stranger could run in place of the user's servers.
 
-A child gets a short list of the kernel's variables and what its definition names. The list is `PASSED_ON`; a definition
-widens it by `inherit_env`: true for everything, or a list of further names.
+A process gets a short list of the kernel's environment variables, and the variables of its definition. The list is
+`PASSED_ON`; a definition extends it by `inherit_env`: true for all variables, or a list of names.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _NO_FOLDER_NAME = re.compile(r"\W", re.ASCII)
 
 
 def folder_of(definition: ServerDefinition, folder: str) -> str:
-    """The folder a server runs in.
+    """The folder that a server runs in.
 
     Args:
-        definition: Of a stdio server, expanded.
-        folder: The notebook's.
+        definition: The expanded definition of a stdio server.
+        folder: The notebook's folder.
     """
     return _private_folder(definition.name) if _is_private(definition) else program_folder(definition, folder)
 
 
 def program_folder(definition: ServerDefinition, folder: str) -> str:
-    """The folder a relative program path starts from: its `cwd`, else its file's folder, else the notebook's."""
+    """The base of a relative program path: the definition's `cwd`, else its file's folder, else the notebook's."""
     base = definition.source.folder or folder
     return os.path.normpath(os.path.join(base, os.path.expanduser(definition.cwd or "")))
 
@@ -67,7 +68,7 @@ def made_folder(definition: ServerDefinition, folder: str) -> str:
         os.chmod(path, 0o700)  # fails if it belongs to another user
     except OSError as error:
         hint = "give it a cwd in its definition, or name another folder in IPYMCP_STATE_DIR"
-        raise StartError(f"no private folder for it: {path}: {error.strerror}", hint=hint) from None
+        raise StartError(f"its private folder cannot be created: {path}: {error.strerror}", hint=hint) from None
     return path
 
 
@@ -84,7 +85,7 @@ def _private_folder(name: str) -> str:
 
 PASSED_ON = frozenset(
     {
-        # who and where
+        # user and shell
         *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TERM", "PWD", "HOSTNAME"),
         # language and time
         *("LANG", "LANGUAGE", "TZ", "PYTHONIOENCODING", "PYTHONUTF8"),
@@ -102,23 +103,23 @@ PASSED_ON = frozenset(
         *("PATHEXT", "USERNAME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH"),
     }
 )
-"""The kernel's variables every server gets, besides those that begin with `LC_`."""
+"""The kernel's variables that every server gets, in addition to those that begin with `LC_`."""
 
 _OWN_PYTHON = frozenset({"python", "python3"})
-"""Typed in a notebook or a script, these mean this interpreter, with what `%pip` has installed."""
+"""Commands that in a notebook or a script mean the kernel's own interpreter, with the packages that `%pip` installs."""
 _ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
 def launch(definition: ServerDefinition, folder: str) -> Launch:
-    """The launch of a definition's process.
+    """The arguments, environment and folder with which to start a server's process.
 
     Args:
-        definition: Of a stdio server, expanded.
-        folder: Where it runs if it was not defined by a file; a `cwd` in its definition is relative to that folder.
+        definition: The expanded definition of a stdio server.
+        folder: The folder of a server that is not defined in a file; a `cwd` in its definition is relative to it.
 
     Raises:
-        CommandNotFound: No such program.
-        StartError: Its folder does not exist.
+        CommandNotFound: The program does not exist.
+        StartError: The folder does not exist.
     """
     assert definition.command is not None
     cwd = made_folder(definition, folder)
@@ -132,12 +133,12 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
     return Launch([program, *definition.args], env, cwd)
 
 
-def forgotten_variable(definition: ServerDefinition, stderr: Iterable[str]) -> str | None:
-    """A variable the server's last words name, that is set here and was not passed on."""
-    given = _environment(definition)
+def missing_variable(definition: ServerDefinition, stderr: Iterable[str]) -> str | None:
+    """An environment variable that the server's output names, and that is set here but was not passed on."""
+    passed = _environment(definition)
     for line in stderr:
         for name in _ENV_NAME.findall(line):
-            if name in os.environ and name not in given:
+            if name in os.environ and name not in passed:
                 return name
     return None
 
@@ -166,8 +167,8 @@ def _find(command: str, path: str, cwd: str) -> str:
         found = shutil.which(candidate)
         where = candidate
     else:
-        # Last, where this kernel's own programs are: often its environment's folder is not on its PATH.
-        own = str(Path(sys.executable).parent)
+        # The folder of the kernel's own programs comes last: the PATH of a kernel often lacks it.
+        own = os.path.dirname(sys.executable)
         found = shutil.which(command, path=os.pathsep.join(filter(None, (path, own))))
         where = f"{command}, on the PATH"
     if found is None:

@@ -1,8 +1,8 @@
-"""Router of questions to the front end and the caller where the user waits.
+"""Router of questions to a front end, and to the thread or task in which the user waits.
 
-A question is asked in the thread of the waiting call, in the task that awaits it, or in a `%mcp load`. A question of no
-call goes to the caller that has waited longest, the main thread first. Without a waiting caller, or without a front end
-that accepts input (a notebook that a program executes), it is cancelled immediately.
+A question about a call is asked in the thread or task that waits for the call; any other question goes to the caller
+that has waited longest, of the main thread if possible. Without a waiting caller, or without a front end that accepts
+input (in a notebook that a program executes), a question is cancelled immediately.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class QuestionHandle(Protocol[A_co]):
 
 
 class QuestionUI(Protocol):
-    """A front end that asks on its own, such as a panel, wherever the user waits."""
+    """A front end that asks questions without the caller's thread, such as a panel."""
 
     def reaches(self, kind: QuestionKind, caller: WaitingCaller | None, subject: object) -> bool:
-        """Whether a user who may answer questions of this kind sees them, and can answer while the caller waits."""
+        """Whether a user who may answer questions of this kind sees them and can answer while the caller waits."""
         ...
 
     def begin(
@@ -50,7 +50,8 @@ class QuestionUI(Protocol):
         Args:
             question: The question.
             caller: The caller that waits for the answer; None if there is none.
-            next_may_start: Called from any thread once the question only waits for a browser.
+            next_may_start: Called once the question only waits for a browser, so that the next can be asked;
+                thread-safe.
         """
         ...
 
@@ -167,7 +168,7 @@ class CrossThreadTask(Generic[T]):
 
     Args:
         function: The function.
-        otherwise: The outcome if the function is never called, or interrupted.
+        otherwise: The outcome if the function is never called or is interrupted.
     """
 
     def __init__(self, function: Callable[[], T], otherwise: T) -> None:
@@ -184,20 +185,20 @@ class CrossThreadTask(Generic[T]):
         try:
             value = self._function()
         except Exception as error:
-            self._settle(self._fail, error)
+            self._call_on_loop(self._fail, error)
         except BaseException:
             self.give_up()
             raise
         else:
-            self._settle(self._succeed, value)
+            self._call_on_loop(self._succeed, value)
 
     def give_up(self) -> None:
         """End the task with the outcome `otherwise`; thread-safe."""
-        self._settle(self._succeed, self._otherwise)
+        self._call_on_loop(self._succeed, self._otherwise)
 
-    def _settle(self, settle: Callable[[Any], None], value: object) -> None:
+    def _call_on_loop(self, function: Callable[[Any], None], value: object) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(settle, value)
+            self._loop.call_soon_threadsafe(function, value)
 
     def _succeed(self, value: T) -> None:
         if not self.outcome.done():

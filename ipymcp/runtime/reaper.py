@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.process import ServerProcess
 
 
-_EXIT_NOTICE = 0.4
-_EXIT_TERM = 0.8
+_EXIT_INPUT_END_TIMEOUT = 0.4
+_EXIT_TERM_TIMEOUT = 0.8
 _HOSTS = itertools.count(1)
-"""Numbers the hosts of this process."""
+"""The numbers of the hosts of this process."""
 
 
 class Reaper:
@@ -41,23 +41,23 @@ class Reaper:
 
     @property
     def processes(self) -> list[ServerProcess]:
-        """The servers' processes now alive."""
+        """The processes of the servers that run now."""
         return list(self._processes.values())
 
     def starting(self) -> None:
         """Start the reaper before a process is started."""
-        self._tell("")
+        self._send("")
 
     def started(self, process: ServerProcess) -> None:
         """Add a process group to the list."""
         self._processes[process.pid] = process
-        self._tell(f"+ {process.pid} {reaper_child.start_time(process.pid)}\n")
+        self._send(f"+ {process.pid} {reaper_child.start_time(process.pid)}\n")
 
     def ended(self, process: ServerProcess) -> None:
         """Remove a process group from the list."""
         self._processes.pop(process.pid, None)
-        if self._pipe is not None:  # otherwise it was closed meanwhile
-            self._tell(f"- {process.pid}\n")
+        if self._pipe is not None:  # otherwise `close` was called meanwhile
+            self._send(f"- {process.pid}\n")
 
     def end_all(self, close_inputs: Iterable[Callable[[], None]]) -> None:
         """End all processes and their escaped descendants within two seconds, at the interpreter's exit.
@@ -66,20 +66,19 @@ class Reaper:
             close_inputs: Functions that each close one server's input.
         """
         processes = self.processes
-        strays = (
-            escaped_descendants(process.pid for process in processes) if processes else []
-        )  # while they have a parent
+        # Descendants are found only while their parents run.
+        escaped = escaped_descendants(process.pid for process in processes) if processes else []
         for close in close_inputs:
             close()
-        alive = _wait(processes, _EXIT_NOTICE)
+        alive = _wait(processes, _EXIT_INPUT_END_TIMEOUT)
         for process in alive:
             process.signal_group(signal.SIGTERM)
-        alive = _wait(alive, _EXIT_TERM)
+        alive = _wait(alive, _EXIT_TERM_TIMEOUT)
         for process in alive:
             process.signal_group(SIGKILL)
         alive = _wait(alive, 0.2)
-        if strays:
-            end_descendants(strays, 0.3)
+        if escaped:
+            end_descendants(escaped, 0.3)
         for process in processes:
             if process not in alive:
                 self.ended(process)
@@ -94,7 +93,7 @@ class Reaper:
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.5)
-            process.returncode = process.returncode or 0  # it ends by itself and is not waited for
+            process.returncode = process.returncode or 0  # Popen would warn about a child that is not waited for
 
     def close_in_fork(self) -> None:
         """Close the pipe in a forked child, which would otherwise keep the reaper alive after the kernel."""
@@ -106,7 +105,7 @@ class Reaper:
         if pipe is not None:
             os.close(pipe)
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if sys.platform == "win32":
             return
         with self._lock:
@@ -120,22 +119,22 @@ class Reaper:
                     self._restart()
 
     def _start(self) -> int:
-        theirs, ours = os.pipe()
+        read_end, write_end = os.pipe()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(Path(reaper_child.__file__)), self.mark],
-                stdin=theirs,
+                stdin=read_end,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
             )
         except BaseException:
-            os.close(ours)
+            os.close(write_end)
             raise
         finally:
-            os.close(theirs)
-        return ours
+            os.close(read_end)
+        return write_end
 
     def _restart(self) -> None:
         if self._pipe is not None:
@@ -148,7 +147,7 @@ class Reaper:
 
 
 def _new_mark() -> str:
-    """Return a mark that no other host has: several hosts of one process end their own servers only."""
+    """Return a mark that no other host has: with several hosts in a process, each reaper ends its own servers only."""
     return f"{os.getpid()}:{reaper_child.start_time(os.getpid())}:{next(_HOSTS)}"
 
 

@@ -1,14 +1,15 @@
-"""The reaper: a tiny process that ends what a killed kernel leaves behind.
+"""The reaper: a small process that ends the servers that a killed kernel leaves behind.
 
-Run by its path with `python -I -S`, and its mark. It reads lines `+ GROUP START` and `- GROUP` from its
-standard input, whose other end only the kernel holds. When the kernel is gone, however it went, the input ends: the
-groups still listed get a moment to notice their own input's end, then SIGTERM, then SIGKILL. START is the leader's
-start time, so that a number that passed to a stranger is left alone.
+Run as a script with `python -I -S`, with its mark as the argument. It keeps a list of process groups, which the kernel
+changes by lines `+ GROUP START` and `- GROUP` on the reaper's standard input. Only the kernel holds the other end, so
+that the input ends when the kernel does, in whatever way. The groups on the list then get a moment to notice the end of
+their own input, then SIGTERM, then SIGKILL. START is the start time of the group's leader: a group whose number was
+reused by another process is left alone.
 
-Descendants that left their group, such as browsers in sessions of their own, are ended as well. Once their parent has
-gone nobody could tell whose they are, so on Linux the tree below each leader is looked through every second, and each
-process found is remembered by its number and start time. What was started since the last look is found by the mark, a
-variable that every server has in its environment and hands down.
+Descendants that left their group, such as browsers in sessions of their own, are ended as well. Once its parent has
+ended, a process cannot be traced to its server any more, so on Linux the tree below each leader is searched every
+second, and each process found is remembered by its number and start time. Processes started after the last search are
+found by the mark, an environment variable that every server has and its descendants inherit.
 """
 
 import os
@@ -18,20 +19,20 @@ import sys
 import time
 
 MARK = "IPYMCP_KERNEL"
-"""The environment variable with the mark of the reaper that watches a server."""
-NOTICE = 0.3
-TERM = 1.0
-CHECK_INTERVAL = 1.0
-FIRST_CHECK = 0.2
-"""Seconds after a server's start; what it starts at once is seen then."""
-CHECK_SHARE = 0.05
-"""Maximum share of its time spent checking: with many processes it checks less often."""
+"""The environment variable that holds the mark of the reaper that watches a server."""
+INPUT_END_TIMEOUT = 0.3
+TERM_TIMEOUT = 1.0
+SEARCH_INTERVAL = 1.0
+FIRST_SEARCH = 0.2
+"""Seconds from a server's start to the first search for its descendants."""
+SEARCH_SHARE = 0.05
+"""Maximum share of time spent searching: with many processes, searches are less frequent."""
 LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
-"""Whether the system lists the children of a process; else all processes have to be looked at."""
+"""Whether the system lists the children of a process; otherwise all processes have to be inspected."""
 
 
 def status(pid: int) -> "tuple[int, str] | None":
-    """The parent of a running process, and its start time in clock ticks since boot; None where nobody tells."""
+    """The parent of a process and its start time in clock ticks since boot; None if it has ended or is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
@@ -41,25 +42,25 @@ def status(pid: int) -> "tuple[int, str] | None":
 
 
 def start_time(pid: int) -> str:
-    """The process's start time in clock ticks since boot, or an empty string where it has ended or nobody tells."""
+    """The start time of a process in clock ticks since boot; an empty string if it has ended or is unknown."""
     found = status(pid)
     return found[1] if found is not None else ""
 
 
 def listed_children(pid: int) -> "list[int]":
-    """The children of a process, of all of its threads."""
+    """The children of a process, from all of its threads."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as listed:
                 found += map(int, listed.read().split())
     except OSError:
-        pass  # it ends just now
+        pass  # the process or the thread has just ended
     return found
 
 
-def family() -> "dict[int, list[int]]":
-    """The children of every process; empty where the system tells of none."""
+def all_children() -> "dict[int, list[int]]":
+    """The children of every process by its parent; empty on a system without `/proc`."""
     found: dict[int, list[int]] = {}
     try:
         numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -73,26 +74,26 @@ def family() -> "dict[int, list[int]]":
 
 
 class Descendants:
-    """All processes that were seen below the leaders, and are still there."""
+    """The running processes that have been found below the leaders of the groups."""
 
     def __init__(self) -> None:
         self.known: dict[int, str] = {}
-        """Start times by number."""
+        """Start times by process number."""
 
-    def look(self, leaders: "dict[int, str]") -> None:
-        """Look through the trees, and forget who has ended."""
+    def search(self, leaders: "dict[int, str]") -> None:
+        """Add the descendants of the leaders and of the known processes, and remove the processes that have ended."""
         self.known = {pid: started for pid, started in self.known.items() if start_time(pid) == started}
-        of_all = {} if LISTS_CHILDREN else family()
+        children = {} if LISTS_CHILDREN else all_children()
         queue = [*(pid for pid, started in leaders.items() if started and start_time(pid) == started), *self.known]
         while queue:
             parent = queue.pop()
-            for pid in listed_children(parent) if LISTS_CHILDREN else of_all.get(parent, ()):
+            for pid in listed_children(parent) if LISTS_CHILDREN else children.get(parent, ()):
                 found = status(pid)
                 if found is not None and found[0] == parent and self.known.get(pid) != found[1]:
                     self.known[pid] = found[1]
                     queue.append(pid)
 
-    def look_for(self, mark: str) -> None:
+    def search_mark(self, mark: str) -> None:
         """Add the processes whose environment has this mark."""
         variable = f"{MARK}={mark}".encode()
         try:
@@ -104,19 +105,19 @@ class Descendants:
                 with open(f"/proc/{pid}/environ", "rb") as environment:
                     is_marked = variable in environment.read().split(b"\0")
             except OSError:
-                continue  # it has ended, or is another user's
+                continue  # the process has ended, or belongs to another user
             if is_marked and (started := start_time(pid)):
                 self.known[pid] = started
 
     def signal(self, number: int) -> None:
-        """Signal each that is still the process it was."""
+        """Send a signal to each process whose number was not reused."""
         for pid, started in list(self.known.items()):
             try:
                 handle = os.pidfd_open(pid)
             except ProcessLookupError:
                 continue
             except (OSError, AttributeError):
-                handle = -1  # an old system: the number may pass to a stranger between the look and the signal
+                handle = -1  # without pidfd the number may be reused between the check and the signal
             try:
                 if start_time(pid) == started:
                     os.kill(pid, number) if handle < 0 else signal.pidfd_send_signal(handle, number)
@@ -128,7 +129,7 @@ class Descendants:
 
 
 def signal_groups(groups: "dict[int, str]", number: int) -> None:
-    """Signal every group that is still the one it was."""
+    """Send a signal to each group whose number was not reused; remove the others and those that have ended."""
     for group, started in list(groups.items()):
         now = start_time(group)
         try:
@@ -139,16 +140,16 @@ def signal_groups(groups: "dict[int, str]", number: int) -> None:
             del groups[group]
 
 
-def keep_list(groups: "dict[int, str]", descendants: Descendants) -> None:
-    """Keep the list until the kernel is gone."""
-    rest, interval = b"", CHECK_INTERVAL
-    looked = time.monotonic()
+def update_until_kernel_ends(groups: "dict[int, str]", descendants: Descendants) -> None:
+    """Update the list of groups from standard input, and search for descendants, until the kernel has ended."""
+    rest, interval = b"", SEARCH_INTERVAL
+    searched = time.monotonic()
     while True:
-        due = max(0.0, looked + interval - time.monotonic()) if groups or descendants.known else None
+        due = max(0.0, searched + interval - time.monotonic()) if groups or descendants.known else None
         if not select.select([0], [], [], due)[0]:
-            looked = time.monotonic()
-            descendants.look(groups)
-            interval = max(min(2 * interval, CHECK_INTERVAL), (time.monotonic() - looked) / CHECK_SHARE)
+            searched = time.monotonic()
+            descendants.search(groups)
+            interval = max(min(2 * interval, SEARCH_INTERVAL), (time.monotonic() - searched) / SEARCH_SHARE)
             continue
         chunk = os.read(0, 65536)
         if not chunk:
@@ -159,36 +160,36 @@ def keep_list(groups: "dict[int, str]", descendants: Descendants) -> None:
             group, _, started = leader.partition(" ")
             if word == "+":
                 groups[int(group)] = started
-                looked, interval = time.monotonic(), FIRST_CHECK
+                searched, interval = time.monotonic(), FIRST_SEARCH
             elif word == "-":
                 groups.pop(int(group), None)
 
 
 def wait(groups: "dict[int, str]", descendants: Descendants, seconds: float) -> None:
-    """Wait until nobody is left, at most so long."""
+    """Wait until all groups and descendants have ended, at most this long."""
     deadline = time.monotonic() + seconds
     while (groups or descendants.known) and time.monotonic() < deadline:
         time.sleep(0.05)
-        descendants.look(groups)
-        signal_groups(groups, 0)
+        descendants.search(groups)
+        signal_groups(groups, 0)  # removes the groups that have ended
 
 
 def main() -> None:
-    """Keep the list until the kernel is gone, then end what is on it."""
+    """Update the list of groups until the kernel has ended, then end the groups and their descendants."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     groups: dict[int, str] = {}
     descendants = Descendants()
-    keep_list(groups, descendants)
-    signal_groups(groups, signal.SIGSTOP)  # or parents would end before their children were seen
-    descendants.look(groups)
+    update_until_kernel_ends(groups, descendants)
+    signal_groups(groups, signal.SIGSTOP)  # or parents would end before their children were found
+    descendants.search(groups)
     if len(sys.argv) > 1:
-        descendants.look_for(sys.argv[1])
+        descendants.search_mark(sys.argv[1])
     signal_groups(groups, signal.SIGCONT)
-    wait(groups, descendants, NOTICE)
+    wait(groups, descendants, INPUT_END_TIMEOUT)
     signal_groups(groups, signal.SIGTERM)
     descendants.signal(signal.SIGTERM)
-    wait(groups, descendants, TERM)
+    wait(groups, descendants, TERM_TIMEOUT)
     signal_groups(groups, signal.SIGKILL)
     descendants.signal(signal.SIGKILL)
 

@@ -102,8 +102,8 @@ class ResourceCache:
 
     # -- lists --------------------------------------------------------------------------------------------------------
 
-    async def look(self, *kinds: Kind, timeout: float | None = None) -> Catalog:
-        """Get the catalog with fresh lists of these kinds.
+    async def refresh(self, *kinds: Kind, timeout: float | None = None) -> Catalog:
+        """Request the lists of these kinds that are stale, and return the catalog with them.
 
         Args:
             kinds: The lists that have to be fresh.
@@ -113,7 +113,7 @@ class ResourceCache:
             McpError: A list was never received before, and cannot be requested now.
         """
         with self._with_server_name():
-            await asyncio.gather(*(self._refresh(kind, timeout) for kind in kinds))
+            await asyncio.gather(*(self._refresh_list(kind, timeout) for kind in kinds))
         return self._session.catalog
 
     async def prefetch(self, after: float) -> None:
@@ -127,7 +127,7 @@ class ResourceCache:
         for kind, announced in _ANNOUNCED_AS.items():
             if announced in self._client.capabilities and kind not in kept:
                 try:
-                    await self._refresh(kind, None)
+                    await self._refresh_list(kind, None)
                 except McpError as error:
                     self._warn(f"its {kind} could not be listed: {error.message}")
 
@@ -135,12 +135,12 @@ class ResourceCache:
         """Whether all of these lists were requested over this connection, however long ago."""
         return all(self._lists[kind].is_known for kind in kinds)
 
-    async def _refresh(self, kind: Kind, timeout: float | None) -> None:
+    async def _refresh_list(self, kind: Kind, timeout: float | None) -> None:
         state = self._lists[kind]
         async with state.lock:
             if state.is_known and time.monotonic() < state.fresh_until:
                 return
-            state.fresh_until = float("inf")  # a change that is announced from here on makes it stale again
+            state.fresh_until = float("inf")  # `changed` resets this if a change is announced meanwhile
             try:
                 ttl = await self._list(kind, timeout or self._session.definition.timeout)
             except BaseException as error:
@@ -186,9 +186,9 @@ class ResourceCache:
         changes = self._changes
         with self._with_server_name():
             raw, ttl = await listing.read_resource(self._client, uri, timeout=self._session.definition.timeout)
-        self._forget(uri)
+        self._drop(uri)
         if ttl and changes == self._changes:  # otherwise the result may be outdated already
-            self._keep(uri, raw, time.monotonic() + ttl)
+            self._cache(uri, raw, time.monotonic() + ttl)
         return raw
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Raw:
@@ -210,13 +210,13 @@ class ResourceCache:
         """
         return await listing.complete(self._client, reference, argument, typed, others, timeout=timeout)
 
-    def _keep(self, uri: str, raw: Raw, until: float) -> None:
+    def _cache(self, uri: str, raw: Raw, until: float) -> None:
         self._reads[uri] = until, raw
         self._read_bytes += memoryview(raw).nbytes
         while self._reads and (len(self._reads) > _MAX_READS or self._read_bytes > _MAX_BYTES):
-            self._forget(next(iter(self._reads)))
+            self._drop(next(iter(self._reads)))
 
-    def _forget(self, uri: str) -> None:
+    def _drop(self, uri: str) -> None:
         kept = self._reads.pop(uri, None)
         if kept is not None:
             self._read_bytes -= memoryview(kept[1]).nbytes
@@ -224,7 +224,7 @@ class ResourceCache:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changed(self, kind: Literal["resources", "prompts"]) -> None:
-        """Mark lists as stale that the server says have changed."""
+        """Mark the lists as stale that the server announced as changed."""
         for listed, announced in _ANNOUNCED_AS.items():
             if announced == kind:
                 self._lists[listed].fresh_until = 0.0
@@ -235,8 +235,8 @@ class ResourceCache:
         self._events.emit(ListChanged(self._session.name, kind))
 
     def updated(self, uri: str) -> None:
-        """Drop a resource from the cache that the server says has changed."""
-        self._forget(uri)
+        """Remove a resource from the cache that the server announced as changed."""
+        self._drop(uri)
         self._changes += 1
 
     def _warn(self, text: str) -> None:
@@ -259,14 +259,15 @@ MAX_LISTEN_DELAY = 60.0
 """Seconds before a subscription that the server keeps ending is opened again."""
 
 
-class _Watched(msgspec.Struct, eq=False):
-    """One resource and its listeners."""
+class _Subscription(msgspec.Struct, eq=False):
+    """One subscribed resource and its listeners."""
 
     uri: str
     listeners: list[ResourceListener] = msgspec.field(default_factory=list["ResourceListener"])
     confirmed: asyncio.Future[None] | None = None
-    """Set until the server has answered the subscription; done with its agreement or its error."""
+    """Not None until the server has answered; then done with its confirmation or its error."""
     raw: Raw | None = None
+    """The latest content."""
     is_reading: bool = False
     is_stale: bool = False
     """Whether the resource has to be read (again)."""
@@ -287,13 +288,13 @@ class Subscriptions:
         self._session = session
         self._loop = loop
         self._timing = timing
-        self._watched: dict[str, _Watched] = {}
-        self._held: set[str] = set()
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._requested: set[str] = set()
         """Handshake era: URIs that were requested."""
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._watched)
+        return len(self._subscriptions)
 
     def move_to(self, session: ResourceOwner) -> Subscriptions:
         """Continue the subscriptions in another session, after the server's definition has changed."""
@@ -307,42 +308,44 @@ class Subscriptions:
             McpError: The server has no subscriptions, refused, or cannot read the resource.
         """
         resources = self._session.resources
-        watched = self._watched.get(uri)
-        if watched is None:
-            watched = self._watched[uri] = _Watched(uri, confirmed=asyncio.get_running_loop().create_future())
+        subscription = self._subscriptions.get(uri)
+        if subscription is None:
+            subscription = self._subscriptions[uri] = _Subscription(
+                uri, confirmed=asyncio.get_running_loop().create_future()
+            )
             self._changed.set()
-        watched.listeners.append(listener)
+        subscription.listeners.append(listener)
         try:
-            if watched.confirmed is not None:
-                await asyncio.shield(watched.confirmed)
-            watched.raw = await resources.read(uri)
-            listener(watched.raw, False)
+            if subscription.confirmed is not None:
+                await asyncio.shield(subscription.confirmed)
+            subscription.raw = await resources.read(uri)
+            listener(subscription.raw, False)
         except BaseException:
             self.remove(uri, listener)
             raise
 
     def remove(self, uri: str, listener: ResourceListener) -> None:
         """Remove a listener; after the last one, unsubscribe."""
-        watched = self._watched.get(uri)
-        if watched is None or listener not in watched.listeners:
+        subscription = self._subscriptions.get(uri)
+        if subscription is None or listener not in subscription.listeners:
             return
-        watched.listeners.remove(listener)
-        if not watched.listeners:
-            self._watched.pop(uri)
+        subscription.listeners.remove(listener)
+        if not subscription.listeners:
+            self._subscriptions.pop(uri)
             self._changed.set()
 
     def updated(self, uri: str) -> None:
-        """Read a resource again that has changed, or of which a part has (2025-11-25, schema)."""
-        found = [watched for watched in self._watched.values() if _same(watched.uri, uri)]
-        for watched in found or [each for each in self._watched.values() if uri.startswith(each.uri)]:
-            watched.is_announced = True
-            self._read_again(watched)
+        """Read a subscribed resource again after it, or a resource below its URI, has changed (2025-11-25, schema)."""
+        found = [subscription for subscription in self._subscriptions.values() if _is_same(subscription.uri, uri)]
+        for subscription in found or [each for each in self._subscriptions.values() if uri.startswith(each.uri)]:
+            subscription.is_announced = True
+            self._read_again(subscription)
 
     def lost(self) -> None:
         """Handshake era: subscribe again after the server has lost its session."""
-        self._held.clear()
-        for watched in self._watched.values():
-            watched.confirmed = watched.confirmed or asyncio.get_running_loop().create_future()
+        self._requested.clear()
+        for subscription in self._subscriptions.values():
+            subscription.confirmed = subscription.confirmed or asyncio.get_running_loop().create_future()
         self._changed.set()
 
     # -- over one connection ------------------------------------------------------------------------------------------
@@ -350,8 +353,8 @@ class Subscriptions:
     async def keep(self, client: Client) -> None:
         """Keep the server subscribed for as long as this connection lives."""
         self._changed = asyncio.Event()
-        for watched in self._watched.values():
-            watched.confirmed = watched.confirmed or asyncio.get_running_loop().create_future()
+        for subscription in self._subscriptions.values():
+            subscription.confirmed = subscription.confirmed or asyncio.get_running_loop().create_future()
         self._changed.set()
         with contextlib.suppress(ConnectionLost):
             if client.era.kind == "stateless":
@@ -361,26 +364,26 @@ class Subscriptions:
 
     async def _subscribe(self, client: Client) -> None:
         """Handshake era: send one request for each resource."""
-        held = self._held = set[str]()
+        requested = self._requested = set[str]()
         timeout = self._session.definition.timeout
         while True:
             await self._changed.wait()
             self._changed.clear()
-            for uri in held - self._watched.keys():
-                held.discard(uri)
+            for uri in requested - self._subscriptions.keys():
+                requested.discard(uri)
                 with contextlib.suppress(McpError):
                     await listing.unsubscribe(client, uri, timeout=timeout)
-            for watched in [each for uri, each in self._watched.items() if uri not in held]:
-                held.add(watched.uri)
+            for subscription in [each for uri, each in self._subscriptions.items() if uri not in requested]:
+                requested.add(subscription.uri)
                 try:
                     _check_offered(client)
-                    await listing.subscribe(client, watched.uri, timeout=timeout)
+                    await listing.subscribe(client, subscription.uri, timeout=timeout)
                 except ConnectionLost:
                     raise
                 except McpError as error:
-                    self._settle(watched, error)
+                    self._record_answer(subscription, error)
                 else:
-                    self._settle(watched, None)
+                    self._record_answer(subscription, None)
 
     async def _listen(self, client: Client) -> None:
         """Stateless era: keep one request for all resources open; open the next one before the last is ended."""
@@ -394,8 +397,8 @@ class Subscriptions:
                     delay = min(delay * 2, MAX_LISTEN_DELAY)
                 self._changed.clear()
                 previous, stream = stream, None
-                if self._watched:
-                    stream = await self._listen_to(client, list(self._watched.values()))
+                if self._subscriptions:
+                    stream = await self._listen_to(client, list(self._subscriptions.values()))
                 if previous is not None:
                     previous.ended.cancel()
         finally:
@@ -403,90 +406,90 @@ class Subscriptions:
                 stream.ended.cancel()
 
     async def _change(self, stream: ListenStream | None) -> None:
-        """Wait until the set changes or the server ends the subscription."""
+        """Wait until the set of resources changes or the server ends the subscription."""
         changed = asyncio.ensure_future(self._changed.wait())
         try:
             await asyncio.wait({changed, *([stream.ended] if stream else [])}, return_when="FIRST_COMPLETED")
         finally:
             changed.cancel()
 
-    async def _listen_to(self, client: Client, watched: list[_Watched]) -> ListenStream | None:
+    async def _listen_to(self, client: Client, subscriptions: list[_Subscription]) -> ListenStream | None:
         try:
             _check_offered(client)
-            stream = client.listen({"resourceSubscriptions": [each.uri for each in watched]})
-            done = await asyncio.wait(
+            stream = client.listen({"resourceSubscriptions": [each.uri for each in subscriptions]})
+            done, _ = await asyncio.wait(
                 {stream.acknowledged, stream.ended},
                 timeout=self._session.definition.timeout,
                 return_when="FIRST_COMPLETED",
             )
-            if stream.ended in done[0]:
+            if stream.ended in done:
                 stream.ended.result()
-            if stream.acknowledged not in done[0]:
+            if stream.acknowledged not in done:
                 stream.ended.cancel()
                 raise CallError(
-                    "does not acknowledge the subscription", hint="a fault of the server; read the resource instead"
+                    "did not acknowledge the subscription", hint="a fault of the server; read the resource instead"
                 )
         except ConnectionLost:
             raise
         except McpError as error:
-            for each in watched:
-                self._settle(each, error)
+            for each in subscriptions:
+                self._record_answer(each, error)
             return None
         honoured = stream.acknowledged.result()
-        for each in watched:
-            agreed = any(_same(uri, each.uri) for uri in honoured)
-            self._settle(each, None if agreed else _refused(each.uri))
+        for each in subscriptions:
+            agreed = any(_is_same(uri, each.uri) for uri in honoured)
+            self._record_answer(each, None if agreed else _refused(each.uri))
         return stream
 
-    def _settle(self, watched: _Watched, error: McpError | None) -> None:
-        """Take note that the server has agreed to a subscription, or of its error."""
-        confirmed, watched.confirmed = watched.confirmed, None
+    def _record_answer(self, subscription: _Subscription, error: McpError | None) -> None:
+        """Record that the server has confirmed a subscription, or refused it with an error."""
+        confirmed, subscription.confirmed = subscription.confirmed, None
         if confirmed is None:
             return
-        if error is not None and watched.raw is None:  # it was never read
+        if error is not None and subscription.raw is None:  # it was never read
             confirmed.set_exception(self._session.explain(error))
-            confirmed.exception()  # the subscriber may have gone
+            confirmed.exception()  # marks it as retrieved: the subscriber may no longer wait
             return
         confirmed.set_result(None)
         if error is not None:
-            self._report(watched, error)
-        elif watched.raw is not None:
-            self._read_again(watched)
+            self._report(subscription, error)
+        elif subscription.raw is not None:
+            self._read_again(subscription)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _read_again(self, watched: _Watched) -> None:
-        watched.is_stale = True
-        if not watched.is_reading:
-            watched.is_reading = True
-            self._loop.spawn(self._read(watched), f"ipymcp-read-{self._session.name}")
+    def _read_again(self, subscription: _Subscription) -> None:
+        subscription.is_stale = True
+        if not subscription.is_reading:
+            subscription.is_reading = True
+            self._loop.spawn(self._read(subscription), f"ipymcp-read-{self._session.name}")
 
-    async def _read(self, watched: _Watched) -> None:
+    async def _read(self, subscription: _Subscription) -> None:
         try:
-            while watched.is_stale and watched.listeners:
-                is_update, watched.is_stale, watched.is_announced = watched.is_announced, False, False
+            while subscription.is_stale and subscription.listeners:
+                is_update, subscription.is_stale, subscription.is_announced = subscription.is_announced, False, False
                 try:
-                    raw = await self._session.resources.read(watched.uri)
+                    raw = await self._session.resources.read(subscription.uri)
                 except ServerError:  # the next connection will read it again
                     return
                 except McpError as error:
-                    self._report(watched, error)
+                    self._report(subscription, error)
                 else:
-                    is_update = is_update or raw != watched.raw
-                    watched.raw = raw
+                    is_update = is_update or raw != subscription.raw
+                    subscription.raw = raw
                     if is_update:
-                        _notify(watched, raw)
+                        _notify(subscription, raw)
                 await asyncio.sleep(_MIN_READ_INTERVAL)
         finally:
-            watched.is_reading = False
+            subscription.is_reading = False
 
-    def _report(self, watched: _Watched, error: McpError) -> None:
-        _notify(watched, error)
-        self._session.log.add("host", "warning", f"{watched.uri}, subscribed to: {error.message}")
+    def _report(self, subscription: _Subscription, error: McpError) -> None:
+        _notify(subscription, error)
+        self._session.log.add("host", "warning", f"{subscription.uri}, subscribed to: {error.message}")
 
 
-def _notify(watched: _Watched, update: Raw | McpError) -> None:
-    for listener in tuple(watched.listeners):
+def _notify(subscription: _Subscription, update: Raw | McpError) -> None:
+    for listener in tuple(subscription.listeners):
         listener(update, True)
 
 
@@ -500,6 +503,6 @@ def _refused(uri: str) -> CallError:
     return CallError(f"does not announce changes of {uri}", hint="read the resource again instead")
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether two URIs are equal but for the slash that some libraries append."""
+def _is_same(one: str, other: str) -> bool:
+    """Whether two URIs are equal except for a final slash, which some libraries append."""
     return one == other or one.rstrip("/") == other.rstrip("/")

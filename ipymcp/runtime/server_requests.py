@@ -58,7 +58,7 @@ class SessionResponder:
         return declared
 
     async def answer(self, method: str, params: dict[str, Any], request: PendingRequest | None) -> dict[str, Any]:
-        """Get the result for one request of the server, while the clocks of the calls that wait for it stand still.
+        """Return the result of one request of the server; the timeouts of the calls that depend on it are paused.
 
         Args:
             method: The method of the server's request.
@@ -66,9 +66,9 @@ class SessionResponder:
             request: Our request whose response stream carried it, if known.
         """
         call, waiting = self._calls_concerned(request)
-        with contextlib.ExitStack() as clocks:
+        with contextlib.ExitStack() as pauses:
             for each in waiting:
-                clocks.enter_context(each.pause_timeout())
+                pauses.enter_context(each.pause_timeout())
             if method == "roots/list":
                 folder = folder_of(self._expanded, self._context.folder)
                 return {"roots": self._context.client_handlers.roots_for(self._expanded, folder)}
@@ -82,10 +82,10 @@ class SessionResponder:
         """The call that caused a request, if known, and the calls that cannot continue before it is answered."""
         calls = [cast("Call[Any]", call) for call in self._context.running.copy().values() if isinstance(call, Call)]
         running = [call for call in calls if call.session is self._session]
-        asking = next((call for call in running if request is not None and call.is_at(request)), None)
-        if asking is None and request is None and len(running) == 1:
-            asking = running[0]
-        return asking, running if asking is None else [asking]
+        origin = next((call for call in running if request is not None and call.has_request(request)), None)
+        if origin is None and request is None and len(running) == 1:
+            origin = running[0]
+        return origin, running if origin is None else [origin]
 
     async def _elicit(self, params: dict[str, Any], call: Call[Any] | None) -> ElicitationAnswer:
         from ipymcp.interaction.elicitation import UNANSWERED, ElicitationAnswer, read_elicitation
@@ -109,7 +109,7 @@ class SessionResponder:
             return self._logged(ElicitationAnswer("cancel", note=reason))
 
     async def _ask(self, question: Question[ElicitationAnswer], call: Call[Any] | None) -> ElicitationAnswer:
-        """Ask the user; the question is withdrawn when its call is over, which not every server does."""
+        """Ask the user, and withdraw the question when its call is over: not every server cancels its request then."""
         asking = asyncio.ensure_future(self._context.questions.ask(question, call))
         if call is not None:
             call.when_over(asking.cancel)
@@ -147,7 +147,7 @@ class SessionResponder:
         return _as_message(response)
 
     def _notify(self, call: Call[Any] | None, event: str, reason: str) -> None:
-        """Show below the cell what the server's own answer may not mention."""
+        """Show a notice below the cell, because the result of the server's tool may not mention this."""
         asker = f"{self._session.name}.{call.tool}" if call else self._session.name
         self._context.notices.add(f"{asker} {event}: {reason}")
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 class _StateRecord(NamedTuple):
     label: str
-    """The state as users read it, the same in tables, messages and the panel."""
+    """The name of the state in tables, messages and the panel."""
     refusal: str
-    """The reason, after the server's name, for which a call without a connection fails."""
+    """The message, after the server's name, of the error of a call without a connection."""
     next_step: str
     """The hint of that error; `NAME` stands for the server's name."""
     is_moving: bool = False
@@ -37,10 +37,11 @@ class _StateRecord(NamedTuple):
     is_troubled: bool = False
     """Whether a connection may exist on which the next call fails or succeeds."""
     error: type[ServerError] = ServerStopped
+    """The type of that error."""
 
 
 class State(StrEnum):
-    """The state of a server. Tables, messages and code derive all they need from its record."""
+    """The state of a server, with a record of what tables, messages and code need to know about it."""
 
     _value_: str
     record: _StateRecord
@@ -79,7 +80,7 @@ class State(StrEnum):
 
 
 def state_label(value: str) -> str:
-    """A state, or the last known status of a server, as users read it."""
+    """The label of a state; any other status is returned as it is."""
     return next((state.record.label for state in State if state.value == value), value)
 
 
@@ -107,7 +108,7 @@ class ServerStatus:
         self.moving_since: float | None = None
         """When the start in progress began, in seconds since the epoch; None while there is none."""
         self.attempt: tuple[int, int] = (1, 1)
-        """The number of the attempt of that start, and how many there are at most."""
+        """The number of the attempt of that start, and the maximum number of attempts."""
         self.is_replaced = False
         """Whether a session with a newer definition announces the server's states instead."""
         self._server = server
@@ -143,7 +144,7 @@ class ServerStatus:
             self._announce(ServerChanged(self._server, self.state.value, mask(detail)))
 
     async def settled(self) -> None:
-        """Wait until the state is one that lasts."""
+        """Wait until the state will not change without a command."""
         while self.is_moving:
             if self._changed is None:
                 self._changed = asyncio.get_running_loop().create_future()
@@ -188,12 +189,12 @@ class ServerFacts(Protocol):
     """The number of calls so far."""
 
     def explain(self, error: McpError) -> McpError:
-        """The error with the server's name and, where the server is to blame, its last lines of standard error."""
+        """Add the server's name to an error and, where the server is to blame, its last lines of standard error."""
         ...
 
 
 class CallTarget(ServerFacts, Protocol):
-    """A server as its calls use it, from any thread."""
+    """The part of a session that calls use; thread-safe."""
 
     def require(self) -> Client:
         """The live connection.
@@ -208,15 +209,15 @@ class CallTarget(ServerFacts, Protocol):
         ...
 
     def answered(self, error: McpError | None) -> None:
-        """Take note that a call has ended, with a result or this error."""
+        """Update the state of the server after a call that ended with a result or this error."""
         ...
 
 
 class LoginOwner(Protocol):
-    """A server as the login of its user uses it."""
+    """The part of a session that a login uses."""
 
     name: str
 
     def logging_in(self, domain: str) -> AbstractAsyncContextManager[None]:
-        """Stop the clocks of everything that waits for the server while the user is asked to log in."""
+        """Pause the timeouts of the server's calls, requests and start while the user is asked to log in."""
         ...

@@ -1,6 +1,7 @@
 """The life of one server in a host: a state machine owned by one task on the background loop.
 
-    disabled -> stopped -> starting -> ready -> (error | stopped); restarting between an end and the next start
+    disabled -> stopped -> starting -> ready -> (error | stopped)
+    restarting between the end of a connection and the next start
     needs_trust if the user has not agreed that the server may run
     ready <-> unreachable for a remote server; needs_auth while a login is needed
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class ServerSession:
-    """ipymcp's live link to one server, for this notebook.
+    """One server in this notebook, from its loading to its unloading, over all its connections.
 
     Args:
         definition: The definition of the server.
@@ -78,15 +79,20 @@ class ServerSession:
         """Whether the server is stopped until its first call; its catalog is known from an earlier run."""
         self.digest = digest
         self.calls = 0
+        """The number of calls so far."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self.rights = rights_of(definition, digest)
         """The definition's rights for its tools."""
         self._context = context
         self._start_in_progress: Start | None = None
         self._waking = asyncio.Lock()
+        """Held while a lazy server is started, so that concurrent callers start it once."""
         self._retry_now = asyncio.Event()
+        """Ends the wait of `_wait_to_retry`."""
         self._owner: asyncio.Task[None] | None = None
+        """The task that starts and ends connections."""
         self._predecessor: ServerSession | None = None
+        """The session of an older definition, until it is stopped."""
 
     @property
     def state(self) -> State:
@@ -109,7 +115,7 @@ class ServerSession:
         return not self.status.is_moving and not (self.state is State.UNREACHABLE and self.client is None)
 
     def record(self, recorder: MessageRecorder | None) -> None:
-        """Record the messages of this server from now on, or no longer."""
+        """Record the messages of this server with a recorder from now on; None stops recording."""
         self.recorder = recorder
         if self.connection is not None:
             self.connection.client.recorder = recorder
@@ -146,7 +152,7 @@ class ServerSession:
         if owner is not None and not owner.done():
             owner.cancel()
             await asyncio.wait({owner})
-        if connection is not None:  # an owner that was cancelled while the process ended has not waited for that
+        if connection is not None:  # the owner may have been cancelled before it had closed the connection
             await connection.client.aclose()
             self.connection = None if self.connection is connection else self.connection
         await self._stop_predecessor()
@@ -177,18 +183,18 @@ class ServerSession:
         if self.is_lazy:
             async with self._waking:
                 if self.is_lazy:
-                    await self._context.guard.trust.consider([self.definition])
+                    await self._context.guard.trust.ask_if_needed([self.definition])
                     self.start()
         await self.settled()
 
     async def refreshed(self) -> None:
-        """Wait until the tools have been listed once more; not for long, and no longer than the connection lives."""
+        """Wait until the tools have been listed again, for a limited time and only while the connection lives."""
         await self.settled()
         if self.connection is not None and self.connection.is_live:
             await self.connection.refresh_tools()
 
     def remember(self, definitions: Definitions) -> None:
-        """Fill the catalog with what the server had when it last ran, where nothing newer is known."""
+        """Fill the lists that are still empty in the catalog from the definitions of the server's last run."""
         self.catalog = self.catalog.filled(catalogs.remembered(self.name, definitions))
 
     # -- for callers, from any thread ---------------------------------------------------------------------------------
@@ -224,7 +230,7 @@ class ServerSession:
         return connection is not None and connection.is_live and connection.has_changed_tools
 
     def expire_tools(self) -> None:
-        """List the tools again if the time has passed for which the server said that the list is fresh."""
+        """List the tools again if the time to live of their list has passed."""
         connection = self.connection
         if connection is not None and connection.is_live:
             connection.expire_tools()
@@ -239,21 +245,21 @@ class ServerSession:
         return error
 
     def answered(self, error: McpError | None) -> None:
-        """Take note that a call has ended, with a result or this error; the state may change with it."""
+        """Update the state of the server after a call that ended with a result or this error."""
         if error is None:
             self.status.last_error = ""
             if self.status.state is not State.READY:
-                self._report(lambda connection: connection.mark_ready())
+                self._call_with_connection(lambda connection: connection.mark_ready())
         elif isinstance(error, AuthError):
-            self._report(lambda connection: connection.mark_needs_auth(error))
+            self._call_with_connection(lambda connection: connection.mark_needs_auth(error))
         elif isinstance(error, CallTimeout) and self.definition.url is not None:
-            self._report(lambda connection: connection.suspect())
+            self._call_with_connection(lambda connection: connection.check_soon())
 
-    def _report(self, event: Callable[[Connection], None]) -> None:
-        """Tell the connection on the loop."""
+    def _call_with_connection(self, function: Callable[[Connection], None]) -> None:
+        """Call a function with the latest connection, on the loop."""
         connection = self.connection
         if connection is not None:
-            self._context.loop.call(event, connection)
+            self._context.loop.call(function, connection)
 
     # -- the owner task -----------------------------------------------------------------------------------------------
 
@@ -293,11 +299,11 @@ class ServerSession:
                 retry = self.definition.restart and not (failed is not None and failed.is_hopeless())
                 retry = retry and is_worth_retrying(error, code, is_first=not was_ready)
             else:
-                was_ready, born = True, time.monotonic()
+                was_ready, connected = True, time.monotonic()
                 reason = await self._live(connection)
                 if connection.is_reopening:
                     continue
-                if time.monotonic() - born >= timing.healthy_after:
+                if time.monotonic() - connected >= timing.healthy_after:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=connection.transport.exit_code))
                 retry = self.definition.restart
@@ -342,7 +348,7 @@ class ServerSession:
                 await self._retry_now.wait()
 
     async def _live(self, connection: Connection) -> str:
-        """Be ready until the end of the connection; return the reason of its end."""
+        """Move to the state `ready`, and wait until the connection ends; return the reason of its end."""
         status = self.status
         self.client, status.unreachable_since, status.connected_since = connection.client, None, time.time()
         status.last_error = ""
@@ -352,14 +358,14 @@ class ServerSession:
 
     @contextlib.asynccontextmanager
     async def logging_in(self, domain: str) -> AsyncGenerator[None]:
-        """Stop the clocks of everything that waits for the server while the user is asked to log in."""
+        """Pause the timeouts of the server's calls, requests and start while the user is asked to log in."""
         with self.status.logging_in(domain):
-            async with contextlib.AsyncExitStack() as clocks:
+            async with contextlib.AsyncExitStack() as pauses:
                 for call in list(self._context.running.values()):
                     if isinstance(call, Call) and call.session is self:
-                        clocks.enter_context(cast("Call[Any]", call).pause_timeout())
+                        pauses.enter_context(cast("Call[Any]", call).pause_timeout())
                 if self.connection is not None:
-                    clocks.enter_context(self.connection.client.pause_timeouts())
+                    pauses.enter_context(self.connection.client.pause_timeouts())
                 if self._start_in_progress is not None:
-                    await clocks.enter_async_context(self._start_in_progress.paused())
+                    await pauses.enter_async_context(self._start_in_progress.paused())
                 yield

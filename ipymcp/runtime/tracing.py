@@ -1,4 +1,4 @@
-"""Spans of tool calls for OpenTelemetry, where the user has imported and configured it.
+"""OpenTelemetry spans of tool calls, if the user has imported and configured OpenTelemetry.
 
 Source: OpenTelemetry semantic conventions for generative AI, MCP client spans (in development), October 2026.
 """
@@ -37,7 +37,7 @@ def is_configured() -> bool:
 
 
 def start_span(session: CallTarget, tool: str, caller: str) -> Any:
-    """Start the span of a call, as a child of the current one; None where nothing records it."""
+    """Start the span of a call as a child of the current span; None if the span would not be recorded."""
     if not is_configured():
         return None
     api: Any = sys.modules["opentelemetry.trace"]

@@ -1,4 +1,4 @@
-"""Servers that run to be tried, before they are loaded."""
+"""Servers that run on trial before they are loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Trials:
-    """The servers of a host that are tried. Use on the background loop.
+    """The servers of a host that run on trial. Used on the background loop.
 
     Args:
         context: The host's services.
@@ -27,11 +27,11 @@ class Trials:
         self._context = context
         self._load = load
         self._grants: dict[ServerSession, Grant] = {}
-        """The servers that are tried now, and their permission to run."""
+        """The servers on trial, and their permission to run."""
 
     @property
     def sessions(self) -> tuple[ServerSession, ...]:
-        """The servers that are tried now."""
+        """The servers on trial."""
         return (*self._grants,)
 
     async def run(self, definition: ServerDefinition, grant: Grant) -> ServerSession:
@@ -57,15 +57,15 @@ class Trials:
         return session
 
     async def end(self, session: ServerSession) -> None:
-        """Stop a server that is not to be loaded, and withdraw its permission; goes on if the wait is cancelled."""
+        """Stop a server that is not loaded, and withdraw its permission; continues if the wait is cancelled."""
         await asyncio.shield(self._context.loop.spawn(self._end(session), f"ipymcp-trial-{session.name}"))
 
     async def end_all(self) -> None:
-        """Stop all servers that are tried."""
+        """Stop all servers on trial."""
         await asyncio.gather(*map(self.end, self.sessions))
 
     async def adopt(self, session: ServerSession) -> None:
-        """Load a server that was tried, in place of one of the same name."""
+        """Load a server on trial, in place of one of the same name."""
         await self._load(session)
         self._forget(session)
 

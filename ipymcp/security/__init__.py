@@ -1,1 +1,1 @@
-"""May this run?"""
+"""Decisions about which servers may run and which tools may be called."""

@@ -1,7 +1,7 @@
-"""Pins of apps: the pages that the user has seen, and what the user has granted them.
+"""Pins of apps: the pages that the user has seen, and the rights that the user has granted them.
 
-A page is pinned with what it declares (see `AppPage.hash`), by the digest of its server's definition and its URI, in
-the table of the pins of tools.
+A page is pinned together with the needs that it declares (see `AppPage.hash`), by the digest of its server's definition
+and its URI. The pins are stored in the table of the pins of tools.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class AppPin(Struct, frozen=True):
 
     Attributes:
         hash: Hash of the page.
-        is_granted: Whether it has what it declares that it needs: domains, permissions.
-        allows_eval: Whether its scripts may compile text.
+        is_granted: Whether the user has granted the needs that the page declares: domains and permissions.
+        allows_eval: Whether scripts of the page may compile text.
     """
 
     hash: str

@@ -13,7 +13,7 @@ from ipymcp.errors import PolicyError
 from ipymcp.interaction.questions import ALLOWING, ApprovalQuestion, WantedCall, permission_hint
 from ipymcp.protocol import types
 from ipymcp.schema.annotations import hint_words
-from ipymcp.security.rules import WHOSE, Rule, hints
+from ipymcp.security.rules import CALLS_OF, Rule, hints
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _MAX_SCHEMA_BYTES = 100_000
-_TOGETHER = 0.02
+_GATHER_INTERVAL = 0.02
 """Seconds without another pending approval after which the question is asked."""
 
 
@@ -50,14 +50,14 @@ class PendingApproval:
     """The arguments as the user changed them."""
     outcome: asyncio.Future[None] = field(init=False)
     asked: Callable[[str], None] = field(init=False)
-    """Is told the question with its answer."""
+    """Called with a summary of the question and its answer."""
 
-    def granted(self) -> None:
+    def grant(self) -> None:
         """Let the call be made."""
         if not self.outcome.done():
             self.outcome.set_result(None)
 
-    def refused(self, error: PolicyError) -> None:
+    def refuse(self, error: PolicyError) -> None:
         """Fail the call."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
@@ -87,22 +87,25 @@ class Approvals:
         self._saved_rules = saved_rules
         self._ask = ask
         self._pending: list[PendingApproval] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def obtain(self, approval: PendingApproval, asked: Callable[[str], None]) -> bytes | None:
-        """Wait for the user's consent. Returns the arguments to send instead, if the user changed them.
+        """Wait for the user's consent.
 
         Args:
             approval: The call.
-            asked: Is told the question with its answer.
+            asked: Called with a summary of the question and its answer.
+
+        Returns:
+            The arguments to send instead, if the user changed them.
 
         Raises:
             PolicyError: The user did not consent; the message names the rule that required it.
         """
         approval.outcome, approval.asked = asyncio.get_running_loop().create_future(), asked
         self._pending.append(approval)
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._ask_all())
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._ask_all())
         await approval.outcome
         return approval.edited
 
@@ -111,11 +114,11 @@ class Approvals:
             try:
                 await self._gather()
                 self._policy.remember(await self._saved_rules().rules())  # another kernel may have added some
-                together, self._pending = self._pending, []
-                await self._settle(together)
+                gathered, self._pending = self._pending, []
+                await self._ask_about(gathered)
             except Exception as error:  # a bug must not leave a call waiting
                 for approval in [*self._pending]:
-                    approval.refused(PolicyError(f"could not be asked about: {error!r}"))
+                    approval.refuse(PolicyError(f"could not be asked about: {error!r}"))
                 self._pending = []
                 raise
 
@@ -123,10 +126,10 @@ class Approvals:
         count = 0
         while count != len(self._pending):
             count = len(self._pending)
-            await asyncio.sleep(_TOGETHER)
+            await asyncio.sleep(_GATHER_INTERVAL)
 
-    async def _settle(self, together: Sequence[PendingApproval]) -> None:
-        pending = sorted(filter(self._is_open, together), key=_order)
+    async def _ask_about(self, gathered: Sequence[PendingApproval]) -> None:
+        pending = sorted(filter(self._is_open, gathered), key=_order)
         if not pending:
             return
         question = self._question(pending)
@@ -139,7 +142,7 @@ class Approvals:
                 await self._keep(pending, "allow" if answer == "always" else "deny")
         except Exception as error:
             for approval in pending:
-                approval.refused(PolicyError(f"could not be asked about: {error!r}"))
+                approval.refuse(PolicyError(f"could not be asked about: {error!r}"))
             raise
         summary = ApprovalQuestion(question.calls, question.answers).summary(answer)  # also where a card shows it
         for approval in pending:
@@ -149,7 +152,7 @@ class Approvals:
             self._apply(answer, approval)
 
     async def _answer(self, question: ApprovalQuestion, approvals: Sequence[PendingApproval]) -> ApprovalAnswer | None:
-        """Ask, and withdraw the question when none of its calls waits any more."""
+        """Ask, and withdraw the question when no call waits for its answer any more."""
         asking = asyncio.ensure_future(self._ask(question))
 
         def withdraw(_: object) -> None:
@@ -187,10 +190,10 @@ class Approvals:
                 approval.batch,
             )
         except PolicyError as error:
-            approval.refused(error)
+            approval.refuse(error)
             return False
         if verdict.decision == "allow":
-            approval.granted()
+            approval.grant()
         return verdict.decision == "ask"
 
     def _question(self, approvals: Sequence[PendingApproval]) -> ApprovalQuestion:
@@ -228,27 +231,27 @@ class Approvals:
         if approval.card is not None:
             approval.card.show_answer(answer)
         digest, caller = approval.rights.digest, approval.caller
-        here = f"{WHOSE[caller]}, answered in this notebook"
+        origin = f"{CALLS_OF[caller]}, answered in this notebook"
         match answer:
             case "answer":
                 self._policy.allow_turn(approval.turn, approval.rights, approval.entry)
             case "server":
-                self._policy.add_rule(Rule("*", "allow", here, digest, caller))
+                self._policy.add_rule(Rule("*", "allow", origin, digest, caller))
             case "notebook":
-                self._policy.add_rule(Rule(escape(approval.entry.name), "allow", here, digest, caller))
+                self._policy.add_rule(Rule(escape(approval.entry.name), "allow", origin, digest, caller))
             case "never":
-                approval.refused(_error(approval, "you said never"))
+                approval.refuse(_error(approval, "you said never"))
             case "no":
-                approval.refused(_error(approval, "you said no"))
+                approval.refuse(_error(approval, "you said no"))
             case None:
                 rule = self._policy.verdict(approval.entry, approval.rights, approval.caller).why
                 taint = self._taint(approval)
                 text = f"needs your consent by the rule {rule!r}, and no one answered"
                 hint = f"%mcp policy allow {quoted(approval.name)}"
-                if taint:  # outweighs every rule
+                if taint:  # a taint requires consent regardless of the rules
                     hint = permission_hint(approval.name, is_doubted=True)
                     text = f"needs your consent because {taint}, and no one answered; {hint} allows it beforehand"
-                approval.refused(_error(approval, text, hint))
+                approval.refuse(_error(approval, text, hint))
             case _:
                 pass
         if answer in ALLOWING and approval.batch is not None:
@@ -256,11 +259,11 @@ class Approvals:
             self._policy.agree(approval.batch, approval.rights, approval.entry)
         if answer in ALLOWING and self._taint(approval) and approval.conversation is not None:
             self._policy.agree(approval.conversation, approval.rights, None if answer == "server" else approval.entry)
-        approval.granted()
+        approval.grant()
 
 
 def _schema(approval: PendingApproval) -> dict[str, Any] | None:
-    """The schema of a form for the arguments; None if it is not one, or too large to send."""
+    """The schema for a form of the arguments; None if it is not an object, or is too large to send."""
     raw = approval.entry.definition.inputSchema
     schema = types.loads(raw) if len(raw) <= _MAX_SCHEMA_BYTES else None
     return schema if types.is_object(schema) else None

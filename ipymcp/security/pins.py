@@ -61,23 +61,24 @@ def _lines(text: str) -> list[str]:
 
 def _readable(lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a diff, with replaced lines shortened to their difference."""
-    place = 0
-    while place < len(lines):
-        removed = _run(lines, place, "-")
-        added = _run(lines, place + len(removed), "+")
+    position = 0
+    while position < len(lines):
+        removed = _run(lines, position, "-")
+        added = _run(lines, position + len(removed), "+")
         if len(removed) == len(added) and removed:
             pairs = [_compared(old, new) for old, new in zip(removed, added, strict=True)]
             yield from (old for old, _ in pairs)
             yield from (new for _, new in pairs)
         else:
             yield from (*removed, *added)
-        place += len(removed) + len(added)
+        position += len(removed) + len(added)
         if not removed and not added:
-            yield lines[place]
-            place += 1
+            yield lines[position]
+            position += 1
 
 
 def _run(lines: Sequence[str], start: int, mark: str) -> list[str]:
+    """Return the consecutive lines from a position on that begin with a mark."""
     end = start
     while end < len(lines) and lines[end].startswith(mark):
         end += 1
@@ -93,13 +94,12 @@ def _compared(old: str, new: str) -> tuple[str, str]:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of the common prefix of two texts."""
+    """Return the length of the common prefix of two strings."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+    return next((index for index, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _shown(line: str, before: int, after: int, looks_same: bool) -> str:
-
     head, part, tail = line[1:before], line[before : len(line) - after], line[len(line) - after :]
     if looks_same:
         part = part.encode("ascii", "backslashreplace").decode()
@@ -155,11 +155,11 @@ def fingerprint(text: str) -> str:
 
 
 def described_instructions(text: str) -> ToolDefinition:
-    """Return a server's instructions in the form of a definition, to be pinned and scanned as tools are."""
+    """Return a server's instructions in the form of a tool definition, so that they are pinned and scanned like one."""
     return types.ToolDefinition(name=INSTRUCTIONS, description=text)
 
 
-def spelled(tools: Iterable[ToolDefinition]) -> dict[str, CanonicalTool]:
+def canonical_tools(tools: Iterable[ToolDefinition]) -> dict[str, CanonicalTool]:
     """Return each tool's canonical definition by name; the first of tools with the same name counts."""
     found: dict[str, CanonicalTool] = {}
     for tool in tools:
@@ -208,7 +208,7 @@ class Pins:
         )
 
     async def of(self, digest: str) -> Mapping[str, Pin]:
-        """Return the pins of one definition, by tool."""
+        """Return the pins of one server definition, by tool."""
         rows = await self._database.aquery(
             "SELECT tool, hash, definition, pinned FROM pins WHERE digest = ?", (digest,)
         )
@@ -253,6 +253,7 @@ class Pinning:
         self._found: dict[str, Differences] = {}
         """Differences to the pins, by digest."""
         self._unlocked: dict[str, frozenset[str]] = {}
+        """The tools of locked servers that differ from the lock file, by digest."""
 
     @property
     def pins(self) -> Pins:
@@ -273,12 +274,12 @@ class Pinning:
         Raises:
             PolicyError: The server is starting, and differs from the lock file.
         """
-        now = await asyncio.to_thread(spelled, list(tools))  # there may be ten thousand
+        now = await asyncio.to_thread(canonical_tools, list(tools))  # there may be ten thousand
         locked = self.lock.get(server)
         if locked is not None:
             differing = _differing({name: one for name, one in now.items() if name != INSTRUCTIONS}, locked)
             if differing and starting:
-                text = ", ".join(f"{name} {how}" for name, how in differing.items())
+                text = ", ".join(f"{name} {difference}" for name, difference in differing.items())
                 raise PolicyError(
                     f"differs from {LOCK_FILE}: {text}",
                     server=server,
@@ -294,7 +295,7 @@ class Pinning:
     def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
         """Whether a locked server's tools differ from the lock file."""
         locked = self.lock.get(server)
-        return locked is not None and bool(_differing(spelled(tools), locked))
+        return locked is not None and bool(_differing(canonical_tools(tools), locked))
 
     async def refresh(self) -> None:
         """Apply the changes that other kernels have accepted."""
@@ -312,13 +313,13 @@ class Pinning:
 
     async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
         """Pin the current definitions of some tools."""
-        accepted = spelled(tools)
+        accepted = canonical_tools(tools)
         await self.pins.accept(digest, server, accepted)
         found = self._found.get(digest, Differences({}, {}))
         self._found[digest] = found.without(accepted)
         self._update_policy()
 
-    def hold_to(self, lock: Lock | None, servers: Iterable[str]) -> None:
+    def lock_servers(self, servers: Iterable[str], lock: Lock | None) -> None:
         """Lock servers to a lock file from their next start on, or unlock them with None.
 
         Raises:
@@ -353,7 +354,7 @@ def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
 
 
 def _differing(now: Mapping[str, CanonicalTool], locked: Mapping[str, str]) -> dict[str, str]:
-    """Return the tools that differ from a lock file, each with a phrase for people."""
+    """Return the tools that differ from a lock file, each with the difference as a phrase."""
     changed = {name: "has changed" for name, found in now.items() if locked.get(name, found.hash) != found.hash}
     new = {name: "is new" for name in now if name not in locked}
     gone = {name: "is gone" for name in locked if name not in now}
@@ -367,7 +368,7 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         ConfigError: The file cannot be written.
     """
     hashes = {
-        server: {name: one.hash for name, one in sorted(spelled(tools).items())}
+        server: {name: one.hash for name, one in sorted(canonical_tools(tools).items())}
         for server, tools in sorted(servers.items())
     }
     text = json.dumps({"version": _VERSION, "servers": hashes}, indent=2, ensure_ascii=False) + "\n"

@@ -26,7 +26,7 @@ __all__ = ["Policy", "PolicyError"]
 _Agreed: TypeAlias = "tuple[str, str | None]"
 """A tool by its server's digest and its name; None for all tools of the server."""
 _MAX_TURNS = 32
-"""Model answers whose consents are kept; the end of an answer is not reported here."""
+"""Number of model answers whose consents are kept, because the policy is not notified of an answer's end."""
 
 
 class _Known(NamedTuple):
@@ -119,7 +119,7 @@ class Policy:
         )
 
     def is_open_world(self, entry: ToolRef, rights: ServerGrants) -> bool:
-        """Whether a tool's results may contain untrusted content: no hint says that it stays with its own data."""
+        """Whether a tool's results may contain untrusted content: no hint limits the tool to its own data."""
         key = (entry.server, entry.name)
         known = self._worlds.get(key)
         if known is None or known[0] is not entry or known[1] is not rights:
@@ -194,7 +194,7 @@ class Policy:
         if key in self._unlocked:
             return Verdict("deny", "differs from mcp.lock", f"%mcp pins {name}")
         if self._pins != "off" and caller != "user" and key in self._new and self._has_allowance(rights, caller):
-            why = "is new since its server's other tools were pinned, and was not there to be allowed"
+            why = "was added after its server's other tools were pinned, so no rule of yours allows it"
             return Verdict("deny", why, f"%mcp pins {name} shows it · %mcp pins accept {name}")
         if key not in self._changed or self._pins == "off":
             return None
@@ -215,7 +215,7 @@ class Policy:
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule for this notebook, replacing one of the same pattern."""
-        kept = (known for known in self.session_rules if _about(known) != _about(rule))
+        kept = (known for known in self.session_rules if _key(known) != _key(rule))
         self.session_rules = (*kept, rule)
         self._state = object()
 
@@ -227,11 +227,17 @@ class Policy:
             self._turns.popitem(last=False)
 
     def agree(self, within: object, rights: ServerGrants, entry: ToolRef | None) -> None:
-        """Record the user's consent to a tool, or to all tools of the server with None, within a conversation."""
+        """Record the user's consent to a tool, or to all tools of the server with None, for an object's lifetime.
+
+        Args:
+            within: The object that the consent is limited to, such as a conversation or a batch.
+            rights: The grants of the tool's server.
+            entry: The tool.
+        """
         self._agreed.setdefault(within, set()).add(_agreed(rights, entry))
 
     def has_agreed(self, within: object, rights: ServerGrants, entry: ToolRef | None) -> bool:
-        """Whether the user has consented to a tool within a conversation."""
+        """Whether `agree` has recorded the user's consent to a tool."""
         return _covers(self._agreed.get(within), rights, entry)
 
     def reset(self) -> None:
@@ -286,5 +292,5 @@ def _covers(agreed: set[_Agreed] | None, rights: ServerGrants, entry: ToolRef | 
     return agreed is not None and not agreed.isdisjoint({(rights.digest, None), _agreed(rights, entry)})
 
 
-def _about(rule: Rule) -> tuple[str, str, str]:
+def _key(rule: Rule) -> tuple[str, str, str]:
     return rule.pattern, rule.digest, rule.caller

@@ -102,7 +102,7 @@ class Filters:
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 CALLERS: tuple[Caller, ...] = ("user", "model", "app")
-_OTHERS: tuple[Caller, ...] = ("model", "app")
+_OTHER_CALLERS: tuple[Caller, ...] = ("model", "app")
 
 
 class ServerGrants(Struct, frozen=True):
@@ -112,7 +112,7 @@ class ServerGrants(Struct, frozen=True):
         digest: Digest of the definition; empty until it is known.
         tools: Globs over tool names or `server.tool`, each with its decision, in order.
         auto_approve: Globs of tools that models and apps may call without consent.
-        read_only: True refuses tools without a read-only hint; `hinted` only those with a hint to the contrary.
+        read_only: True refuses tools without a read-only hint; `hinted` refuses only tools with a hint to the contrary.
         hints: Annotations that override the server's, by glob.
         origin: Source of the definition, for messages.
     """
@@ -173,7 +173,8 @@ _DEFAULTS: dict[Caller, Rule] = {
     "model": Rule("*", "ask", "a model's call"),
     "app": Rule("*", "ask", "an app's call"),
 }
-WHOSE: dict[str, str] = {"user": "your own calls", "model": "models' calls", "app": "apps' calls"}
+CALLS_OF: dict[str, str] = {"user": "your own calls", "model": "models' calls", "app": "apps' calls"}
+"""The calls of each caller as a phrase."""
 USUAL = frozenset(str(rule) for rule in _DEFAULTS.values())
 """The default rules as text."""
 
@@ -184,8 +185,8 @@ class Verdict(Struct, frozen=True):
     Attributes:
         decision: The decision for one caller.
         why: The deciding rule as text.
-        hint: Advice, if it differs from the usual.
-        notice: A notice to show a person who calls the tool.
+        hint: Advice for the user; empty for the default one.
+        notice: A notice to show to a user who calls the tool.
         covers_doubt: Whether the deciding rule also allows the call once the model has read untrusted content.
     """
 
@@ -200,12 +201,12 @@ class CallBatch:
     """Calls that one consent covers, such as those of a map, for as long as the object lives.
 
     Args:
-        number: Names the map in this notebook.
+        number: The number of the map in this notebook.
         count: The number of calls; 0 if unknown.
-        samples: The arguments of some calls after the first, which the question shows.
+        samples: The arguments of some calls after the first one, which the question displays.
 
     Attributes:
-        taint: The conversation's taint at the consent, which covers no doubt that arises later.
+        taint: The taint of the conversation when the user consented; the consent does not cover a later taint.
     """
 
     def __init__(self, number: int, count: int, samples: Sequence[bytes] = ()) -> None:
@@ -224,7 +225,7 @@ def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
     annotations = types.loads(raw) if len(raw) else None
     known: dict[str, Any] = dict(annotations) if is_object(annotations) else {}
     for pattern, override in rights.hints:
-        if _means(entry, pattern):
+        if _glob_matches(entry, pattern):
             known |= override
     return known
 
@@ -234,10 +235,10 @@ def forbidden_by_mode(entry: ToolRef, rights: ServerGrants) -> Verdict | None:
     if not rights.read_only:
         return None
     read_only = hints(entry, rights).get("readOnlyHint")
-    hint = f'if it does only read: "hints": {{"{entry.name}": {{"readOnlyHint": true}}}} in its definition'
+    hint = f'if it only reads: "hints": {{"{entry.name}": {{"readOnlyHint": true}}}} in its definition'
     if rights.read_only == "hinted":
-        return Verdict("deny", "read-only mode: it says that it changes things", hint) if read_only is False else None
-    return None if read_only is True else Verdict("deny", "read-only mode: it does not say that it only reads", hint)
+        return Verdict("deny", "read-only mode: it is declared as not read-only", hint) if read_only is False else None
+    return None if read_only is True else Verdict("deny", "read-only mode: it is not declared as read-only", hint)
 
 
 def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, user_rules: Iterable[Rule]) -> Iterator[Rule]:
@@ -250,22 +251,22 @@ def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, user_rules: I
         user_rules: The user's rules in increasing precedence.
     """
     yield _DEFAULTS[caller]
-    if caller in _OTHERS:
+    if caller in _OTHER_CALLERS:
         known = hints(entry, rights)
         if known.get("readOnlyHint") is True and known.get("openWorldHint") is False:
             yield Rule(entry.name, "allow", "its hints: only reads its own data")
         for pattern in rights.auto_approve:
-            if _means(entry, pattern):
+            if _glob_matches(entry, pattern):
                 yield Rule(pattern, "allow", f"autoApprove in {rights.origin}")
     for pattern, decision in rights.tools:
-        if _means(entry, pattern):
+        if _glob_matches(entry, pattern):
             yield Rule(pattern, decision, f"tools in {rights.origin}")
     for rule in user_rules:
         if rule.caller in ("", caller) and rule.matches(entry, rights.digest):
             yield rule
 
 
-def _means(entry: ToolRef, pattern: str) -> bool:
+def _glob_matches(entry: ToolRef, pattern: str) -> bool:
     """Whether a definition's glob matches a tool of its server, as `tool` or as `server.tool`."""
     return matches((entry.name, entry.alias, *_full_names(entry)), pattern)
 
@@ -322,5 +323,5 @@ class SavedRules:
 def _rule(
     digest: str, pattern: str, decision: Decision, server: str, caller: Caller | Literal[""], *, doubted: bool
 ) -> Rule:
-    origin = ", ".join(filter(None, [WHOSE.get(caller, ""), "always", server and f"for {server}"]))
+    origin = ", ".join(filter(None, [CALLS_OF.get(caller, ""), "always", server and f"for {server}"]))
     return Rule(pattern, decision, origin, digest, caller, doubted)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MAX_TEXT = 200_000
-"""Characters of one definition that are scanned."""
+"""Maximum number of characters of one definition that are scanned."""
 _TRIGGERS = (
     *("<", "ignore", "disregard", "forget", "override"),
     *("do not", "don't", "never", "without", "hid", "conceal", "secret"),
@@ -64,10 +64,10 @@ _INVISIBLE = re.compile(
 )
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-# Strings, compiled at their first use: most servers' tools are cleared by the quick look, and it takes 5 ms.
+# Strings, compiled at their first use: this takes 5 ms, and the tools of most servers need only the quick check.
 _INSTRUCTIONS = (
     (r"<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\b[^>]*>", "a tag for models"),
-    (r"<!--", "a comment that people are not shown"),
+    (r"<!--", "a comment that is not displayed"),
     (
         r"\b(ignore|disregard|forget|override)\b.{0,30}\b(previous|prior|above|earlier|other|all)\b",
         "tells a model to ignore what it was told",
@@ -96,7 +96,7 @@ _INSTRUCTIONS = (
         ),
         "tells a model what to do around other calls",
     ),
-    (r"\b(system prompt|you are now|new instructions)\b", "speaks to a model as its operator"),
+    (r"\b(system prompt|you are now|new instructions)\b", "addresses a model as its operator"),
     (r"[A-Za-z0-9+/]{120,}={0,2}", "a long encoded text"),
 )
 _SECRET = (
@@ -185,7 +185,7 @@ def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
 
 def _suspicious(text: str) -> Iterator[str]:
     if not text.isascii() or not text.isprintable():
-        for pattern, what in ((_BIDI, "turns the direction of text"), (_CONTROL, "a control character")):
+        for pattern, what in ((_BIDI, "changes the direction of text"), (_CONTROL, "a control character")):
             if match := pattern.search(text):
                 yield f"{what}: {_code(match[0])}"
         if character := _hidden(text):
@@ -199,7 +199,7 @@ def _suspicious(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text as a model reads it: in one line, without invisible characters, look-alikes as Latin letters."""
+    """Return a string as a model reads it: one line of visible characters, with look-alike letters as Latin ones."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", _BIDI.sub("", text)))
         text = "".join(word.translate(_LATIN) if _MIXED.search(word) else word for word in _BLANK.split(text))

@@ -34,15 +34,15 @@ VARIABLE = "IPYMCP_TRUST"
 MAX_SERVERS = 100
 """Servers in one question."""
 MAX_LINES = 200
-"""Lines in one question, as wide as `_WIDTH`."""
+"""Screen lines in one question, each of at most `_WIDTH` characters."""
 _WIDTH = 120
 _MIN_LINES = 2
-"""Lines that the shortest server takes."""
+"""Number of lines of the shortest description of a server."""
 _MIN_LENGTH = 12
-"""Characters of a digest that suffice to revoke an agreement."""
+"""Minimum number of characters of an abbreviated digest."""
 _MAX_NAMED = 5
 _SEEN = "seen"
-"""Begins the key of a row for an entry of the user's own file that was written without an agreement."""
+"""Prefix of the key of a row for an entry of the user's own file that was written without an agreement."""
 
 
 class Agreement(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Agreement(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """Permission of a definition to run and to get some secrets."""
+    """Permission for a definition to run and to get some secrets."""
 
     secrets: frozenset[str] = frozenset()
     is_lasting: bool = True
@@ -91,10 +91,10 @@ class Trust:
     ) -> None:
         self._database = database
         self._ask = ask
-        self._here: dict[str, frozenset[str]] = {}
-        """Digests that the user allowed for this kernel, with the secrets they may get."""
-        self._tried: list[Grant] = []
-        """Permissions of running trials, which leave nothing behind."""
+        self._session_grants: dict[str, frozenset[str]] = {}
+        """The digests that the user has allowed for this kernel, with the secrets they may get."""
+        self._trials: list[Grant] = []
+        """The permissions of running trials, which are never stored."""
         self._too_long: dict[str, int] = {}
         """Digests of definitions too long for a question, with their number of lines."""
         self._batch: tuple[list[ServerDefinition], asyncio.Task[list[str]]] | None = None
@@ -116,14 +116,16 @@ class Trust:
 
     # -- before servers are started -----------------------------------------------------------------------------------
 
-    async def consider(
+    async def ask_if_needed(
         self, definitions: Iterable[ServerDefinition], *, agreed: bool = False, again: bool = True
     ) -> None:
-        """Ask about definitions that need an agreement, one question per file. `require` refuses the others.
+        """Ask about the definitions that need an agreement, one question per file.
+
+        Definitions that get no agreement are refused later, by `require`.
 
         Args:
             definitions: The servers about to be started.
-            agreed: Allow all of them without their secrets, because the cell says so.
+            agreed: Allow all of them, without their secrets, because the user has agreed in the cell.
             again: Also ask about definitions that the user has refused, or refused a secret.
         """
         configured = [one for one in definitions if one.source.scope in ("project", "user")]
@@ -133,20 +135,20 @@ class Trust:
         files: dict[str, list[tuple[ServerDefinition, str]]] = {}
         for definition, digest in zip(configured, made, strict=True):
             if agreed:
-                self._here.setdefault(digest, frozenset())
-            if (again or digest not in known) and await self._missing(definition, digest, known) is not None:
+                self._session_grants.setdefault(digest, frozenset())
+            if (again or digest not in known) and await self._refusal(definition, digest, known) is not None:
                 files.setdefault(str(definition.source), []).append((definition, digest))
         for file, found in files.items():
             if _variable() != "none":
                 await self._ask_about(file, found)
 
-    async def vary(self, original: ServerDefinition, typed: ServerDefinition) -> None:
+    async def allow_variant(self, original: ServerDefinition, typed: ServerDefinition) -> None:
         """Allow the variant of a definition that the user typed in a cell, if the original may run."""
         try:
             granted = await self._granted(await self.require(original))
         except TrustError:
             return
-        self._here[await self.digest(typed)] = granted or frozenset()
+        self._session_grants[await self.digest(typed)] = granted or frozenset()
 
     async def require(self, definition: ServerDefinition) -> str:
         """Check that a definition may run, and return its digest.
@@ -156,12 +158,12 @@ class Trust:
         """
         digest = await self.digest(definition)
         if definition.source.scope in ("project", "user"):
-            missing = await self._missing(definition, digest)
-            if missing is not None:
-                raise TrustError(missing, server=definition.name, hint=self._hint(definition.name, digest))
-            is_tried = any(one.digest == digest for one in self._tried)
-            if definition.source.scope == "user" and not is_tried and await self._is_first_seen(definition):
-                await self._keep(definition, digest, may_run=True)
+            refusal = await self._refusal(definition, digest)
+            if refusal is not None:
+                raise TrustError(refusal, server=definition.name, hint=self._hint(definition.name, digest))
+            is_trial = any(one.digest == digest for one in self._trials)
+            if definition.source.scope == "user" and not is_trial and await self._is_first_seen(definition):
+                await self._store(definition, digest, may_run=True)
         return digest
 
     def _hint(self, name: str, digest: str) -> str:
@@ -174,12 +176,18 @@ class Trust:
         """Whether a definition may run without a question."""
         if definition.source.scope not in ("project", "user"):
             return True
-        return await self._missing(definition, await self.digest(definition)) is None
+        return await self._refusal(definition, await self.digest(definition)) is None
 
-    async def _missing(
+    async def _refusal(
         self, definition: ServerDefinition, digest: str, known: AbstractSet[str] | None = None
     ) -> str | None:
-        """Return why a definition may not run, or None. `known` are all stored digests, if the caller has them."""
+        """Return the reason why a definition may not run, or None.
+
+        Args:
+            definition: The definition.
+            digest: Its digest.
+            known: All stored digests, if the caller has them.
+        """
         word = _variable()
         is_own = definition.source.scope == "user"
         if _is_trusted_by_variable(digest):
@@ -189,7 +197,7 @@ class Trust:
         if word == "none" and not is_own:
             return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
         is_new = known is not None and digest not in known
-        granted = self._granted_here(digest) if is_new else await self._granted(digest)
+        granted = self._granted_in_session(digest) if is_new else await self._granted(digest)
         if granted is None:
             if not is_new and await self._is_refused(digest):
                 return f"you said that it may not run: {definition.source}"
@@ -197,26 +205,26 @@ class Trust:
                 return f"is too long to be shown ({self._too_long[digest]:,} lines): {definition.source}"
             if is_own:
                 return f"needs your trust: its entry in {definition.source} has changed"
-            part = ", which takes the whole hash" if _is_abbreviated(digest, word) else ""
-            unnamed = f", and {VARIABLE} does not name it{part}" if word else ""
+            how = "by its whole hash" if _is_abbreviated(digest, word) else ""
+            unnamed = f", and {VARIABLE} does not name it {how}".rstrip() if word else ""
             return f"needs your trust{unnamed}: {definition.source} belongs to a project"
         return None if is_own else _missing_secret(definition, granted)
 
     async def _granted(self, digest: str) -> frozenset[str] | None:
         """Return the secrets that a definition may get; None if it may not run."""
-        known, here = await self.agreement(digest), self._granted_here(digest)
+        known, granted = await self.agreement(digest), self._granted_in_session(digest)
         if known is None:
-            return here
-        return known.secrets | (here or frozenset())
+            return granted
+        return known.secrets | (granted or frozenset())
 
-    def _granted_here(self, digest: str) -> frozenset[str] | None:
-        """Return the secrets that a definition may get in this kernel; None if that allows it nothing."""
-        grants = [one.secrets for one in self._tried if one.digest == digest]
-        grants += [self._here[digest]] if digest in self._here else []
+    def _granted_in_session(self, digest: str) -> frozenset[str] | None:
+        """Return the secrets that a definition may get in this kernel only; None if this kernel allows nothing."""
+        grants = [one.secrets for one in self._trials if one.digest == digest]
+        grants += [self._session_grants[digest]] if digest in self._session_grants else []
         return frozenset[str]().union(*grants) if grants else None
 
     async def _is_first_seen(self, definition: ServerDefinition) -> bool:
-        """Whether this server of the user's own file was never seen before; then it needs no agreement."""
+        """Whether this server of the user's own file is unknown so far; such a server needs no agreement."""
         rows = await self._database().aquery(
             "SELECT 1 FROM trust WHERE file = ? AND server = ? AND is_own LIMIT 1",
             (_storable(str(definition.source)), definition.name),
@@ -225,16 +233,16 @@ class Trust:
 
     async def _ask_about(self, file: str, found: Sequence[tuple[ServerDefinition, str]]) -> None:
         is_own = found[0][0].source.scope == "user"
-        why = "is your own, and what it says of these has changed" if is_own else "belongs to a project"
-        answered = await self._ask_in_one_question(file, why, found, is_strangers=not is_own)
+        reason = "is your own, and its entries for these servers have changed" if is_own else "belongs to a project"
+        answered = await self._ask_in_one_question(file, reason, found, is_strangers=not is_own)
         for definition, digest, secrets in answered:
             if secrets is None:
                 if await self._granted(digest) is None:
-                    await self._keep(definition, digest, may_run=False)
-            elif digest in self._here and await self.agreement(digest) is None:
-                self._here[digest] = secrets
+                    await self._store(definition, digest, may_run=False)
+            elif digest in self._session_grants and await self.agreement(digest) is None:
+                self._session_grants[digest] = secrets
             else:
-                await self._keep(definition, digest, may_run=True, secrets=secrets)
+                await self._store(definition, digest, may_run=True, secrets=secrets)
 
     async def ask_about_import(self, file: str, target: str, definitions: Sequence[ServerDefinition]) -> ImportAnswer:
         """Ask whether servers of one file may be written into another and run from there.
@@ -256,13 +264,13 @@ class Trust:
         found = [(one, digest) for one, digest in pairs if not _is_trusted_by_variable(digest)]
         answered = []
         if found and _variable() != "none":
-            why = f"is to be imported into {target}"
-            answered = await self._ask_in_one_question(file, why, found, is_strangers=True)
+            reason = f"is to be imported into {target}"
+            answered = await self._ask_in_one_question(file, reason, found, is_strangers=True)
         if found and not answered and self._too_long.keys().isdisjoint(made):
             first, digest = found[0]
             message = f"not imported from {file}: no one could be asked whether it may run"
             raise TrustError(message, server=first.name, hint=f"{VARIABLE}={digest} where no one can be asked")
-        refused = {one.name: "it was not shown, and so not agreed to" for one, _ in found}
+        refused = {one.name: "it was not shown, so you have not agreed to it" for one, _ in found}
         granted: dict[str, Grant] = {}
         for definition, _, secrets in answered:
             missing = sorted(frozenset(wanted_secrets(definition)) - (secrets or frozenset()))
@@ -278,7 +286,7 @@ class Trust:
     async def ask_about_addition(
         self, origin: str, target: str, definition: ServerDefinition, folder: str = ""
     ) -> Grant | None:
-        """Ask whether a server of a registry may run; its secrets are those that the user has just given it.
+        """Ask whether a server of a registry may run. It gets the secrets that the user has just entered for it.
 
         Args:
             origin: The server, its version and its registry.
@@ -287,7 +295,7 @@ class Trust:
             folder: The notebook's folder if the server will run there: files there may decide what runs.
 
         Returns:
-            None if the user refuses.
+            The permission; None if the user refuses.
 
         Raises:
             TrustError: No one could be asked.
@@ -300,9 +308,9 @@ class Trust:
         answered: list[tuple[ServerDefinition, str, frozenset[str] | None]] = []
         if _variable() != "none":
             found = [(definition, digest)]
-            why = f"is to be added to {target}"
+            reason = f"is to be added to {target}"
             answered = await self._ask_in_one_question(
-                origin, why, found, is_strangers=True, gives_secrets=True, folder=folder
+                origin, reason, found, is_strangers=True, gives_secrets=True, folder=folder
             )
         if not answered:
             message = "not added: no one could be asked whether it may run"
@@ -311,18 +319,18 @@ class Trust:
         return None if answered[0][2] is None else Grant(secrets, digest=digest)
 
     async def try_out(self, grant: Grant, definition: ServerDefinition) -> Grant:
-        """Allow a definition to run until `end_trial` gets the returned permission.
+        """Allow a definition to run until `end_trial` is called with the returned permission.
 
         Raises:
             TrustError: The grant is for another definition, or files of this one have changed since.
         """
-        tried = structs.replace(grant, digest=await self.agreed_digest(grant, definition))
-        self._tried.append(tried)
-        return tried
+        trial = structs.replace(grant, digest=await self.agreed_digest(grant, definition))
+        self._trials.append(trial)
+        return trial
 
-    def end_trial(self, tried: Grant) -> None:
+    def end_trial(self, trial: Grant) -> None:
         """Withdraw the permission that `try_out` has returned."""
-        self._tried.remove(tried)
+        self._trials.remove(trial)
 
     async def agreed_digest(self, grant: Grant, definition: ServerDefinition) -> str:
         """Return the digest of a definition.
@@ -332,27 +340,37 @@ class Trust:
         """
         digest = await self.digest(definition)
         if grant.digest and grant.digest != digest:
-            hint = "add it again, and look at it once more"
+            hint = "add it again, and review it once more"
             raise TrustError("has changed since you agreed to it", server=definition.name, hint=hint)
         return digest
 
     async def _ask_in_one_question(
         self,
         file: str,
-        why: str,
+        reason: str,
         found: Sequence[tuple[ServerDefinition, str]],
         *,
         is_strangers: bool,
         gives_secrets: bool = False,
         folder: str = "",
     ) -> list[tuple[ServerDefinition, str, frozenset[str] | None]]:
-        """Ask about definitions and return those shown, each with the secrets it may get, or None if it may not run.
+        """Ask about definitions; those that do not fit into the question are not shown, and so get no agreement.
 
-        Empty if no one answered. Definitions that do not fit into the question are not shown, and not agreed to.
-        With `gives_secrets`, secrets are not asked about: the user has given them for these servers.
+        Args:
+            file: The file of the definitions, or their origin.
+            reason: The reason for the question, which follows the name of the file.
+            found: The definitions and their digests.
+            is_strangers: Whether the definitions are not the user's own; their text is not masked then, and the user
+                decides about each secret.
+            gives_secrets: Whether the user has already entered the secrets of these servers.
+            folder: The notebook's folder if the servers will run there.
+
+        Returns:
+            The definitions that were shown, each with the secrets it may get, or None if it may not run. The list is
+            empty if no one answered.
         """
         shown: list[tuple[ServerDefinition, str, Candidate]] = []
-        left: list[str] = []
+        left_out: list[str] = []
         free = MAX_LINES
         for definition, digest in found:
             room = MAX_LINES if len(shown) < MAX_SERVERS and free >= _MIN_LINES else 0
@@ -360,7 +378,7 @@ class Trust:
             if room and size > MAX_LINES:
                 self._too_long[digest] = size
             if candidate is None or size > free:
-                left.append(definition.name)
+                left_out.append(definition.name)
                 continue
             free -= size
             candidate = structs.replace(candidate, secrets=()) if gives_secrets else candidate
@@ -368,7 +386,7 @@ class Trust:
         if not shown:
             return []
         candidates = tuple(candidate for _, _, candidate in shown)
-        answer = await self._ask(TrustQuestion(file, why, candidates, _left_out(left), is_strangers))
+        answer = await self._ask(TrustQuestion(file, reason, candidates, _left_out_note(left_out), is_strangers))
         if answer is None:
             return []
         return [
@@ -386,9 +404,9 @@ class Trust:
     async def _candidate(
         self, definition: ServerDefinition, digest: str, is_strangers: bool, room: int, folder: str
     ) -> tuple[Candidate | None, int]:
-        """Return a definition as the question shows it, None if there is no room, and its number of lines.
+        """Return a definition as the question shows it and its number of lines; None if it has more than `room` lines.
 
-        With a `folder`, the dangers are those of a server of a project there.
+        With a `folder`, the dangers are those of a server that belongs to a project in that folder.
         """
         if not room:
             return None, 0
@@ -396,7 +414,7 @@ class Trust:
         from ipymcp.config.redaction import described, wanted_secrets
 
         lines = await asyncio.to_thread(described, definition, masks=not is_strangers)
-        size = _size(lines)
+        size = _screen_lines(lines)
         if size > room:
             return None, size
         judged = definition.replace(source=Source(scope="project", folder=folder)) if folder else definition
@@ -404,13 +422,13 @@ class Trust:
         secrets = wanted_secrets(definition) if is_strangers else ()
         is_agreed = await self._granted(digest) is not None
         candidate = Candidate(definition.name, tuple(lines), tuple(warnings), secrets, is_agreed)
-        return candidate, size + _size(warnings) + len(secrets)
+        return candidate, size + _screen_lines(warnings) + len(secrets)
 
     # -- stored agreements --------------------------------------------------------------------------------------------
 
     async def agree_to_typed(self, definition: ServerDefinition) -> None:
         """Store an agreement, without secrets, to a definition that the user typed to be written to a file."""
-        await self._keep(definition, await self.digest(definition), may_run=True)
+        await self._store(definition, await self.digest(definition), may_run=True)
 
     async def grant(self, definition: ServerDefinition) -> Grant | None:
         """Return the user's agreement to a definition, or None. `IPYMCP_TRUST` is not an agreement."""
@@ -420,13 +438,13 @@ class Trust:
             return Grant(known.secrets)
         if definition.source.scope == "user" and await self._is_first_seen(definition):
             return Grant()
-        here = self._here.get(digest)
-        return None if here is None else Grant(here, is_lasting=False)
+        granted = self._session_grants.get(digest)
+        return None if granted is None else Grant(granted, is_lasting=False)
 
     async def carry_over(self, grant: Grant | None, definition: ServerDefinition) -> None:
         """Transfer an agreement to the definition as the user has edited it, limited to the secrets it still uses.
 
-        An entry of the user's own file that gets no stored agreement is asked about in another kernel.
+        Another kernel will ask about an entry of the user's own file that gets no stored agreement here.
 
         Args:
             grant: The result of `grant` before the edit; None transfers nothing.
@@ -440,14 +458,14 @@ class Trust:
         digest = await self.digest(definition) if grant is None else await self.agreed_digest(grant, definition)
         if grant is not None and grant.is_lasting:
             secrets = grant.secrets & frozenset(wanted_secrets(definition))
-            await self._keep(definition, digest, may_run=True, secrets=secrets)
+            await self._store(definition, digest, may_run=True, secrets=secrets)
             return
         if definition.source.scope == "user" and await self._is_first_seen(definition):
-            await self._keep(definition, f"{_SEEN} {definition.source} {definition.name}", may_run=False)
+            await self._store(definition, f"{_SEEN} {definition.source} {definition.name}", may_run=False)
         if grant is not None:
-            self._here[digest] = grant.secrets & frozenset(wanted_secrets(definition))
+            self._session_grants[digest] = grant.secrets & frozenset(wanted_secrets(definition))
 
-    async def _keep(
+    async def _store(
         self, definition: ServerDefinition, digest: str, *, may_run: bool, secrets: Iterable[str] = ()
     ) -> None:
         from ipymcp.config.redaction import NOTHING, bound_to
@@ -481,18 +499,18 @@ class Trust:
         """Revoke agreements and return them.
 
         Args:
-            named: A server's name, a file, or a digest, abbreviated to no less than twelve characters; None for all.
+            named: A server's name, a file, or at least the first twelve characters of a digest; None for all.
         """
         agreed = await self.agreements()
-        gone = [
+        revoked = [
             one
             for one in agreed
             if named is None or named in (one.server, one.file) or _is_abbreviated(one.digest, named)
         ]
-        for one in gone:
-            self._here.pop(one.digest, None)
+        for one in revoked:
+            self._session_grants.pop(one.digest, None)
             await self._database().aexecute("UPDATE trust SET may_run = 0 WHERE digest = ?", (one.digest,))
-        return gone
+        return revoked
 
     async def _is_refused(self, digest: str) -> bool:
         """Whether the user has refused a definition or revoked the agreement to it."""
@@ -517,7 +535,6 @@ def _missing_secret(definition: ServerDefinition, granted: frozenset[str]) -> st
 
 
 def _variable() -> str:
-
     return os.environ.get(VARIABLE, "").strip().lower()
 
 
@@ -532,13 +549,13 @@ def _is_abbreviated(digest: str, words: str) -> bool:
     return any(len(word) >= _MIN_LENGTH and digest.startswith(word) for word in found)
 
 
-def _size(lines: Iterable[str]) -> int:
-    """Return the number of screen lines of some texts."""
+def _screen_lines(lines: Iterable[str]) -> int:
+    """Return the number of screen lines that some lines take."""
     return sum(1 + len(line) // _WIDTH for line in lines)
 
 
-def _left_out(names: Sequence[str]) -> str:
-    """Return the note about servers that the question has no room for."""
+def _left_out_note(names: Sequence[str]) -> str:
+    """Return the note about servers that do not fit into the question."""
     if not names:
         return ""
     more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""

@@ -1,4 +1,4 @@
-"""Detection of untrusted content, and the actor on whose behalf code runs after a model has read it.
+"""Detection of untrusted content, and the model on whose behalf code runs.
 
 A value from a server is marked (`is_untrusted`). A plain string may be a copy: its passages are compared with the
 recent content of untrusted sources in this notebook.
@@ -46,22 +46,22 @@ class Conversation:
         return self._received
 
     def received(self, source: str) -> None:
-        """Note untrusted content that the next request will give to the model."""
+        """Record untrusted content that the next request will give to the model."""
         self._received = source
 
     def given(self) -> None:
-        """Note a request, which gives the model all received content."""
+        """Record a request to the model, which gives it all received content."""
         if self._received:
             self.taint = f"the model has read untrusted content from {self._received}"
 
     def read(self, source: str) -> None:
-        """Note untrusted content that is given to the model now."""
+        """Record untrusted content that is given to the model now."""
         self.received(source)
         self.given()
 
 
 class CallingModel(Struct, frozen=True):
-    """The model that makes a call, or causes it, as far as it is known.
+    """The model that makes or causes a call, as far as it is known.
 
     Attributes:
         name: The model's name.
@@ -116,10 +116,10 @@ def acting(actor: Actor) -> Generator[None]:
 
 @cache
 def inherit_actor_in_threads() -> None:
-    """Let threads and the work of thread pools act for the actor that starts them, from now on.
+    """Let threads and the work of thread pools run on behalf of the actor that starts them, from now on.
 
-    A new thread otherwise starts in an empty context, and the thread of a pool has that of its first work. This stays
-    in place: tasks of a model's code may start threads after the code has ended.
+    Otherwise a new thread has an empty context, and a thread of a pool has the context of its first work. This is never
+    undone, because tasks of a model's code may start threads after the code has ended.
     """
     start, submit = threading.Thread.start, ThreadPoolExecutor.submit
 
@@ -132,7 +132,7 @@ def inherit_actor_in_threads() -> None:
         if _actor.get() is None:
             return submit(pool, work, *args, **options)
         work = partial(copy_context().run, work)
-        token = _actor.set(None)  # the pool's new threads will do the work of others, too
+        token = _actor.set(None)  # new threads of the pool will also run work of other callers
         try:
             return submit(pool, work, *args, **options)
         finally:
@@ -157,16 +157,17 @@ def refuse_models(what: str) -> None:
 
 
 _MIN_KEPT: Final = 64
-"""Contents that are kept, whatever their size."""
+"""Number of contents that are kept regardless of their size."""
 _MAX_KEPT_BYTES: Final = 4_000_000
-"""Bytes of contents that are kept: those of a map of many rows, too."""
+"""Maximum size of the kept contents if there are more; a map adds one per row."""
 _ENTRY_BYTES: Final = 200
-"""Size of an entry besides its content."""
+"""Size of an entry in addition to its content."""
 _MAX_BYTES: Final = 1_000_000
-"""Bytes compared per content, from its beginning."""
+"""Number of bytes at the beginning of each content that are compared."""
 _PASSAGE: Final = 5
-"""Words per passage."""
+"""Number of words per passage."""
 _MIN_WORDS: Final = 2
+"""Minimum number of words of a short string that is compared as a whole."""
 _WORD: Final = re.compile(r"\w+")
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _MAX_VALUES: Final = 10_000
@@ -190,7 +191,7 @@ class UntrustedContent:
                 self._bytes -= len(self._contents.popleft()[1]) + _ENTRY_BYTES
 
     def source_of(self, text: str) -> str:
-        """Return the source of a passage in a text, or the empty string."""
+        """Return the source of the untrusted content from which a string has a passage, or the empty string."""
         contents = [*self._contents]
         if not contents or not text:
             return ""
@@ -216,7 +217,7 @@ def _texts(content: bytes) -> Iterator[list[str]]:
                 inner = json.loads(f'"{inner}"', strict=False)
             except ValueError:
                 inner = inner.replace("\\", " ")
-        if inner.lstrip().startswith(("{", "[")):  # JSON within a text
+        if inner.lstrip().startswith(("{", "[")):  # JSON within a string
             yield from _texts(inner.encode("utf-8", "replace"))
         yield _WORD.findall(inner.casefold())
 

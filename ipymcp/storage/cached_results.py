@@ -1,6 +1,7 @@
-"""Results of tools that only read, kept for later maps of all notebooks.
+"""Stored results of tools that only read, for later maps in all notebooks.
 
-The least recently used ones are deleted. A result with a known secret is not kept: masked, it would be another result.
+The least recently used results are deleted. A result with a known secret is not stored, because masking would change
+it.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ if TYPE_CHECKING:
 
 
 MAX_BYTES: Final = 100_000_000
-"""Bytes of all results that are kept."""
+"""Maximum size of all stored results."""
 MAX_RESULT_BYTES: Final = 1_000_000
 _ROW_BYTES: Final = 200
-"""Bytes that a row takes beside its result."""
+"""Size of a row in addition to its result."""
 _PRUNE_EVERY: Final = 5_000_000
-"""Bytes written by this process after which the least recently used rows are looked for."""
+"""Number of bytes written by this process after which the least recently used rows are deleted."""
 _MAX_PARAMETERS: Final = 990
-_FLUSH_EVERY: Final = 0.5
+_FLUSH_INTERVAL: Final = 0.5
 """Seconds."""
 _MAX_BATCH: Final = 500
 
 
 def result_key(server: str, tool: str, arguments: bytes) -> bytes:
-    """The key of a result; it does not give the arguments away.
+    """The key of a result, which does not reveal the arguments.
 
     Args:
         server: Digest of the server's definition.
         tool: Fingerprint of the tool's definition.
-        arguments: JSON object.
+        arguments: The arguments as a JSON object.
     """
     return hashlib.sha256(b"\0".join((server.encode(), tool.encode(), arguments))).digest()
 
 
 class CachedResults:
-    """The kept results of all of the user's kernels."""
+    """The stored results that all kernels of the user share."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -108,13 +109,13 @@ def _places(keys: Sequence[bytes]) -> str:
 
 
 class ResultCache:
-    """The kept results of one tool, for one map. Belongs to the background loop.
+    """The stored results of one tool, for one map. Belongs to the background loop.
 
     Args:
-        results: Those of all tools.
+        results: The results of all tools.
         server: Digest of the server's definition.
         tool: Fingerprint of the tool's definition.
-        since: The earliest time of a result that may be used, in seconds since the epoch.
+        since: The earliest time at which a usable result was stored, in seconds since the epoch.
     """
 
     def __init__(self, results: CachedResults, server: str, tool: str, since: float) -> None:
@@ -132,15 +133,15 @@ class ResultCache:
         return {keys[key]: result for key, result in found.items()}
 
     def keep(self, arguments: bytes, result: bytes) -> None:
-        """Keep a result: a killed kernel loses no more than those of the last half second."""
+        """Store a result with the next flush: a kernel that is killed loses the results of at most half a second."""
         self._pending[self._key(arguments)] = result
         if len(self._pending) >= _MAX_BATCH:
             self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_FLUSH_EVERY, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH_INTERVAL, self.flush)
 
     def flush(self) -> None:
-        """Hand what is pending to the database's thread."""
+        """Pass the pending results to the database's thread."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

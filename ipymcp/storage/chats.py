@@ -1,4 +1,4 @@
-"""Named conversations with models, so that they can go on in another kernel.
+"""Named conversations with models, so that they can be continued in another kernel.
 
 A chat belongs to a notebook: its messages as JSON, with secrets masked. The latest `MAX_CHATS` of all notebooks are
 kept; a long one loses its oldest questions.
@@ -124,7 +124,7 @@ class SavedChats(Mapping[str, list[Any]]):
             raise self._unknown(name)
 
     def __getitem__(self, name: str) -> list[Any]:
-        """The messages of a chat as JSON, which `mcp.ask(…, history=…)` takes.
+        """The messages of a chat as JSON, for `mcp.ask(…, history=…)`.
 
         Raises:
             UnknownName: There is no such chat.
@@ -151,7 +151,7 @@ class SavedChats(Mapping[str, list[Any]]):
             f"{name} ({size:,} bytes, {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed))})"
             for name, size, changed in self._rows()
         ]
-        return one_line(f"<chats: {', '.join(chats) or 'none; --chat NAME of %mcp ask begins one'}>")
+        return one_line(f"<chats: {', '.join(chats) or 'none; %mcp ask --chat NAME begins one'}>")
 
     def _rows(self) -> list[tuple[Any, ...]]:
         return self._database().query(

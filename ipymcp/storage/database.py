@@ -3,8 +3,9 @@
 A database counts its migrations (`PRAGMA user_version`). A released migration is never changed: new ones are appended.
 Each table is read and written by the one module that is named above it.
 
-Each process has one connection, owned by a thread that starts at the first use. Callers wait for that thread, block
-their event loop or not, or do not wait (`post`). The journal mode is TRUNCATE: WAL is unsafe on network file systems.
+Each process has one connection, owned by a thread that starts at the first use. Callers block until that thread has
+finished, await it (the methods with an `a`), or do not wait for it (`post`). The journal mode is TRUNCATE, because WAL
+is unsafe on network file systems.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             version TEXT NOT NULL,
             instructions TEXT NOT NULL,
             error TEXT NOT NULL,
-            last_seen REAL  -- seconds since 1970; when it last answered
+            last_seen REAL  -- time of the last response, in seconds since 1970
         )
         """,
         """
@@ -61,7 +62,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             kind TEXT NOT NULL,  -- secret, input, tokens, registration
             name TEXT NOT NULL,
             place TEXT NOT NULL,  -- keyring, vault, memory
-            sealed BLOB,  -- in the vault: the key's id, nonce, ciphertext; in memory: the text
+            sealed BLOB,  -- in the vault: id of the key, nonce, ciphertext; in memory: the value
             changed REAL NOT NULL,
             PRIMARY KEY (kind, name)
         )
@@ -73,8 +74,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             server TEXT NOT NULL,
             file TEXT NOT NULL,
             is_own INTEGER NOT NULL,  -- whether the file is the user's own
-            may_run INTEGER NOT NULL,  -- what the user said
-            secrets TEXT NOT NULL,  -- JSON: the names of those it may have
+            may_run INTEGER NOT NULL,  -- the decision of the user
+            secrets TEXT NOT NULL,  -- JSON: the names of the secrets it may get
             decided REAL NOT NULL  -- seconds since 1970
         )
         """,
@@ -82,11 +83,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """
         CREATE TABLE approvals (
             id INTEGER PRIMARY KEY,
-            digest TEXT NOT NULL,  -- of the definition whose tools it is about; empty: of any
+            digest TEXT NOT NULL,  -- of the definition of the server; empty for any server
             pattern TEXT NOT NULL,
             decision TEXT NOT NULL,
             server TEXT NOT NULL,
-            caller TEXT NOT NULL,  -- whose calls it is about; empty: everybody's
+            caller TEXT NOT NULL,  -- the only caller it applies to; empty for all callers
             decided REAL NOT NULL,
             UNIQUE (digest, pattern, caller)
         )
@@ -107,7 +108,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """
         CREATE TABLE history (
             id INTEGER PRIMARY KEY,
-            time REAL NOT NULL,  -- when it began
+            time REAL NOT NULL,  -- start, in seconds since 1970
             duration REAL NOT NULL,
             caller TEXT NOT NULL,
             server TEXT NOT NULL,
@@ -123,11 +124,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """,
     ),
     (
-        # security/trust.py: the files that an agreement is bound to, in words
+        # security/trust.py: the files that an agreement is bound to, as a phrase
         "ALTER TABLE trust ADD COLUMN bound TEXT NOT NULL DEFAULT ''",
     ),
     (
-        # known_servers.py: what a notebook has loaded and not unloaded
+        # known_servers.py: the servers that a notebook has loaded and not unloaded
         """
         CREATE TABLE notebook_servers (
             notebook TEXT NOT NULL,  -- its path
@@ -167,8 +168,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     (
         # history.py
-        "ALTER TABLE history ADD COLUMN map INTEGER",  # a map as a whole: its number in its kernel
-        "ALTER TABLE history ADD COLUMN calls INTEGER",  # the number of its calls
+        "ALTER TABLE history ADD COLUMN map INTEGER",  # of a row for a map: the number of the map in its kernel
+        "ALTER TABLE history ADD COLUMN calls INTEGER",  # of a row for a map: the number of its calls
         """
         CREATE TABLE map_calls (  -- the calls of maps, with the columns of history
             id INTEGER PRIMARY KEY,
@@ -183,7 +184,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             notebook TEXT NOT NULL,
             cell INTEGER,
             map INTEGER NOT NULL,
-            calls INTEGER,  -- none: it is one call
+            calls INTEGER,  -- always NULL
             outcome TEXT NOT NULL,
             arguments BLOB,
             result BLOB,
@@ -262,9 +263,11 @@ class Database:
         """Whether stored data outlives the process, as far as is known."""
         self._warn = warn
         self._timeout = timeout
-        self._begin()
+        self._parents: Connection | None = None
+        """In a forked child: the parent's connection, kept because SQLite forbids even to close it here."""
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -332,9 +335,9 @@ class Database:
             except BaseException as error:
                 future.set_exception(error)
 
-        if self._pid != os.getpid():  # forked: SQLite forbids even to close the parent's connection
+        if self._pid != os.getpid():  # this is a forked child
             self._parents = self._connection
-            self._begin()
+            self._reset()
         with self._lock:
             if self._thread is None:
                 before, self._ending = self._ending, None
@@ -445,8 +448,8 @@ def _copy(source: Connection, target: Connection) -> None:
     with suppress(sqlite3.Error):
         for (table,) in tables:
             cursor = source.execute(f"SELECT * FROM {table}")
-            places = ", ".join("?" * len(cursor.description))
-            target.executemany(f"INSERT INTO {table} VALUES ({places})", cursor)
+            placeholders = ", ".join("?" * len(cursor.description))
+            target.executemany(f"INSERT INTO {table} VALUES ({placeholders})", cursor)
 
 
 def _code(error: sqlite3.Error) -> int:

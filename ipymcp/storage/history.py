@@ -1,9 +1,9 @@
 """The history of tool calls, written to the database in batches.
 
 A call costs one record and one append. A timer on the background loop flushes new records to the database's thread
-every `FLUSH_EVERY` seconds: a kernel that is killed loses no more than that. The latest calls of this kernel are also
-kept in memory with their arguments and results, whatever is stored. A map is one row; its calls have a table of their
-own, so that ten thousand of them push nothing else out.
+every `FLUSH_INTERVAL` seconds: a kernel that is killed loses only the calls since the last flush. The latest calls of
+this kernel are also kept in memory with their arguments and results, regardless of what is stored. A map is one row;
+its calls have a table of their own, so that ten thousand of them do not displace other calls.
 """
 
 from __future__ import annotations
@@ -35,44 +35,46 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["done", "failed", "cancelled", "interrupted", "refused"]
 """The outcome of a call: `refused` by the policy or the user before it was sent, `cancelled` or `interrupted` by the
 user while it ran."""
-FLUSH_EVERY = 0.5
+FLUSH_INTERVAL = 0.5
 """Seconds."""
 MAX_ROWS = 100_000
-"""Calls and maps that are kept, and as many calls of maps."""
-MAX_LENGTH = 30 * 86_400.0
+"""Maximum number of stored calls and maps, and of stored calls of maps."""
+MAX_AGE = 30 * 86_400.0
 """Seconds after which a row is deleted."""
 _MAX_PENDING = 200_000
 _MAX_VALUE = 100_000
-"""Bytes of arguments or of a result that are stored in `values` mode."""
-_LATER = 1_000_000
-"""Bytes of a result that may be held until the next flush; the errors of larger ones are read at once."""
+"""Maximum number of bytes of arguments or of a result that are stored in `values` mode."""
+_MAX_PENDING_RESULT = 1_000_000
+"""Maximum size in bytes of a result that is held until the next flush; larger ones are truncated at once."""
 _MAX_ERROR = 300
 _MAX_QUESTIONS = 2_000
 MAX_KEPT = 500
-"""Calls of this kernel that are kept in memory."""
+"""Maximum number of calls of this kernel that are kept in memory."""
 MAX_KEPT_BYTES = 10_000_000
-"""Bytes of the arguments and results of these calls."""
+"""Maximum size of the arguments and results of these calls."""
 FAILURES: Final[tuple[Outcome, ...]] = ("failed", "refused")
 """Outcomes of calls without a result that the user did not give up."""
 _FAILED = b'"isError"'
 """Marker in the JSON of every result that reports a failure."""
 _PRUNE_EVERY = 2_000
-_AGED_EVERY = 3_600.0
+"""Number of new rows after which the number of rows is limited."""
+_AGE_CHECK_INTERVAL = 3_600.0
+"""Seconds between deletions of old rows."""
 _MAX_PARAMETERS = 990
-"""Parameters per statement; every SQLite build takes 999. One statement per row would pass the interpreter's lock back
-and forth with the calling threads thousands of times."""
+"""Parameters per statement; every SQLite build accepts 999. With one statement per row, the interpreter's lock would
+change between this thread and the calling threads thousands of times."""
 
 
 class RecordableCall(Protocol):
-    """A call of `ipymcp.runtime.call`, as the history reads it.
+    """The part of a `Call` that the history records.
 
     Attributes:
         number: The call's number in this kernel.
-        questions: Questions that the user was asked for it, with the answers.
+        questions: The questions that the user was asked about the call, with the answers.
         options: The `CallOptions`.
-        started: Start on the clock of `time.monotonic`.
+        started: The time of the start, on the clock of `time.monotonic`.
         cell: The execution count of the calling cell.
-        arguments: JSON.
+        arguments: The arguments as a JSON object.
     """
 
     number: int
@@ -93,15 +95,15 @@ class CallRecord(Struct, frozen=True, kw_only=True):
         ended: End on the same clock.
         arguments: JSON.
         received: The result's size in bytes.
-        result: JSON; None where there is none.
+        result: JSON; None if there is no result.
         error: The exception raised instead of a result.
         cell: The execution count of the calling cell; for a model's call, that of the cell with the prompt.
-        model: Name of the model that made the call, or caused it; empty for none, or if it is unknown.
+        model: Name of the model that made or caused the call; empty for none, or if it is unknown.
         provider: The model's provider.
         answer: Identifier of the model's answer.
         number: The call's number in this kernel; None if it was refused before it had one.
-        questions: Questions that the user was asked for it, with the answers.
-        map: The number of the map that it belongs to, or is.
+        questions: The questions that the user was asked about the call, with the answers.
+        map: The number of the map that this record is for, or that the call belongs to; None for other calls.
         calls: The number of calls of a map; None for a single call.
         sent: The size of the arguments of all calls of a map, in bytes; None for a single call.
     """
@@ -185,7 +187,7 @@ class CallSummary(Struct, frozen=True, kw_only=True):
         id: Increasing row number.
         time: Start, in seconds since the epoch.
         duration: Seconds.
-        caller: Maker of the call: `user`, `panel`, `model` or `app`.
+        caller: The caller: `user`, `panel`, `model` or `app`.
         sent: Size of the arguments, in bytes of JSON.
         received: Size of the result, in bytes of JSON.
         error: One line; empty if the call succeeded.
@@ -217,8 +219,8 @@ class HistoryEntry(CallSummary, frozen=True, kw_only=True):
     Attributes:
         arguments: JSON; None unless values are stored.
         result: JSON; None unless values are stored.
-        questions: Questions that the user was asked for the call, a line each; None unless values are stored.
-        model: Name of the model that made the call, or caused it; empty for none, or if it is unknown.
+        questions: The questions that the user was asked about the call, one per line; None unless values are stored.
+        model: Name of the model that made or caused the call; empty for none, or if it is unknown.
         provider: The model's provider.
         answer: Identifier of the model's answer.
     """
@@ -236,14 +238,14 @@ class History:
 
     Args:
         database: Returns the database; not called before there is something to store.
-        later: Schedules a function after a delay in seconds, from any thread; returns False if it cannot.
+        call_later: Schedules a function after a delay in seconds; thread-safe. Returns False if it cannot.
         notebook: Path of the notebook, or its folder if the path is unknown.
     """
 
     def __init__(
         self,
         database: Callable[[], Database],
-        later: Callable[[float, Callable[[], None]], bool],
+        call_later: Callable[[float, Callable[[], None]], bool],
         notebook: str,
     ) -> None:
         self.mode: HistoryMode = "sizes"
@@ -251,13 +253,16 @@ class History:
         self.cell: Callable[[], int | None] = lambda: None
         """Returns the execution count of the running cell."""
         self.divert: Callable[[CallRecord], bool] | None = None
-        """Takes records that belong elsewhere, such as those of a map in another process; returns False for others."""
+        """Processes records that are not for this history, such as those of a map in another process.
+
+        Returns False for a record that this history has to store.
+        """
         self.added = 0
         """Count of calls and maps added by this kernel; a view refreshes when it changes."""
         self.lost = 0
         """Count of calls dropped because too many were pending."""
         self._database = database
-        self._later = later
+        self._call_later = call_later
         self._notebook = notebook
         self._pending: deque[CallRecord] = deque()
         self._kept: OrderedDict[int, KeptCall] = OrderedDict()
@@ -289,17 +294,17 @@ class History:
             self.lost += 1
             return
         self.added += not record.is_of_map
-        self._pending.append(record if record.received <= _LATER else _truncated(record))
+        self._pending.append(record if record.received <= _MAX_PENDING_RESULT else _truncated(record))
         if not self._is_due:
-            self._is_due = self._later(FLUSH_EVERY, self.flush)
+            self._is_due = self._call_later(FLUSH_INTERVAL, self.flush)
 
-    def refused(self, server: str, tool: str, arguments: bytes, options: Any, error: Exception) -> None:
-        """Add a call that was refused, by a cell unless it has another origin.
+    def add_refused(self, server: str, tool: str, arguments: bytes, options: Any, error: Exception) -> None:
+        """Add a call that was refused before it was made.
 
         Args:
             server: The server's name.
             tool: The tool's name.
-            arguments: JSON.
+            arguments: The arguments as a JSON object.
             options: As in `RecordableCall`.
             error: The refusal.
         """
@@ -322,7 +327,7 @@ class History:
         )
 
     def flush(self) -> None:
-        """Hand pending records to the database's thread, without waiting for the write."""
+        """Pass pending records to the database's thread, without waiting for the write."""
         self._is_due = False
         records: list[CallRecord] = []
         while self._pending:
@@ -350,7 +355,7 @@ class History:
         Args:
             server: Glob over server names.
             tool: Glob over tool names.
-            words: A part of `server.tool`, in any case.
+            words: A substring of `server.tool`; case is ignored.
             outcomes: Return only calls with these outcomes; all if empty.
             since: Earliest start, in seconds since the epoch.
             after: Return only rows with a higher number.
@@ -404,14 +409,14 @@ class History:
         self, connection: Connection, table: str, records: list[CallRecord]
     ) -> tuple[list[dict[str, Any]], int]:
         """Insert many rows per statement; return their columns and the number of the last."""
-        has_values = self.mode == "values"  # once: every row has the same columns
+        has_values = self.mode == "values"  # read once, so that every row has the same columns
         rows = [self._row(record, has_values=has_values) for record in records]
         columns = [*rows[0]]
         last = 0
-        places = f"({', '.join('?' * len(columns))})"
+        placeholders = f"({', '.join('?' * len(columns))})"
         for start in range(0, len(rows), batch_size := _MAX_PARAMETERS // len(columns)):
             batch = rows[start : start + batch_size]
-            sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([places] * len(batch))}"
+            sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([placeholders] * len(batch))}"
             cursor = connection.execute(sql, [*chain.from_iterable(row.values() for row in batch)])
             last = cursor.lastrowid or 0
             cursor.close()
@@ -465,9 +470,9 @@ class History:
         if self._since_pruned[table] >= _PRUNE_EVERY:
             self._since_pruned[table] = 0
             connection.execute(f"DELETE FROM {table} WHERE id <= (SELECT max(id) FROM {table}) - ?", (MAX_ROWS,))
-        if time.monotonic() - self._pruned[table] > _AGED_EVERY:  # a full table scan
+        if time.monotonic() - self._pruned[table] > _AGE_CHECK_INTERVAL:  # rarely, because it scans the whole table
             self._pruned[table] = time.monotonic()
-            connection.execute(f"DELETE FROM {table} WHERE time < ?", (time.time() - MAX_LENGTH,))
+            connection.execute(f"DELETE FROM {table} WHERE time < ?", (time.time() - MAX_AGE,))
 
 
 def _stored_value(value: bytes | Raw) -> bytes:
@@ -476,7 +481,7 @@ def _stored_value(value: bytes | Raw) -> bytes:
 
 
 def _truncated(record: CallRecord) -> CallRecord:
-    """Return the record without the bulk of a large result."""
+    """Return a record with only the beginning of its large result."""
     if record.result is None:
         return record
     message = _tool_error(record.result)
@@ -491,7 +496,7 @@ class ToolFailure(Exception):
 def _outcome(record: CallRecord) -> tuple[Outcome, str]:
     """Return the outcome of a call, and the reason for a failure in one line."""
     error = record.error
-    if error is None and record.result is not None and record.received <= _LATER:
+    if error is None and record.result is not None and record.received <= _MAX_PENDING_RESULT:
         message = _tool_error(record.result)
         error = ToolFailure(message) if message else None
     if error is None:
@@ -524,7 +529,7 @@ def _kept(record: CallRecord, outcome: Outcome) -> KeptCall:
 def _tool_error(result: Raw | bytes) -> str:
     """Return the error text of a result that reports a failure; empty for any other result."""
     data = bytes(result)
-    if _FAILED not in data:  # spares decoding
+    if _FAILED not in data:  # avoids decoding
         return ""
     try:
         answer = types.decode(data, types.CallToolResult)

@@ -1,7 +1,7 @@
 """The runtime file by which the Jupyter server finds a kernel's socket, and the checks that make it trustworthy.
 
 The file is `ipymcp-STEM.json` in Jupyter's runtime folder, beside the kernel's connection file `STEM.json`, readable
-by the user alone. The kernel writes it, the server reads it, and either removes the files of killed kernels. Several
+by the user alone. The kernel writes it, the server reads it, and both remove the files of killed kernels. Several
 machines may share that folder without seeing each other's processes.
 """
 
@@ -23,7 +23,7 @@ VERSION: Final = 1
 """Version of the messages between a view and the kernel."""
 PREFIX: Final = "ipymcp-"
 _SLACK: Final = 5.0
-"""Seconds by which a process may seem younger than its file."""
+"""Maximum number of seconds by which the recorded start of a process may precede its actual start."""
 _MAX_LENGTH: Final = 10_000
 _OTHERS: Final = 0o077
 """Permission bits of everyone but the user."""
@@ -41,20 +41,20 @@ class Announced(msgspec.Struct, frozen=True):
     ipymcp: str
     socket: str
     machine: str
-    """Machine of the process and the socket, as returned by `here`."""
+    """Machine of the process and the socket, as returned by `machine_id`."""
 
     @property
     def is_here(self) -> bool:
         """Whether the kernel runs on this process's machine."""
-        return self.machine == here()
+        return self.machine == machine_id()
 
 
 @cache
-def here() -> str:
+def machine_id() -> str:
     """Return an identifier of this machine or container, the scope in which process ids and socket paths are unique.
 
-    Empty on systems without process namespaces, where machines hardly ever share a folder (and macOS changes its host
-    name with the network).
+    Empty on systems without process namespaces: there, machines hardly ever share a folder, and the host name is not
+    stable (macOS changes it with the network).
     """
     try:
         return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
@@ -88,15 +88,16 @@ def is_guarded(found: Announced) -> bool:
 def is_alive(found: Announced) -> bool:
     """Whether the kernel that wrote the file is running.
 
-    A process younger than the file has reused the process id, unless the clock was set: then the socket decides.
+    A process that started after the recorded time has reused the process id, or the clock was changed: then the kernel
+    counts as running if its socket accepts connections.
     """
-    import psutil  # the server may never need it
+    import psutil  # not needed by a Jupyter server without panels
 
     try:
         process = psutil.Process(found.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return process.create_time() <= found.started + _SLACK or _is_listened_at(found.socket)
+        return process.create_time() <= found.started + _SLACK or _accepts_connections(found.socket)
     except psutil.NoSuchProcess:
         return False
     except psutil.Error:
@@ -122,7 +123,7 @@ def _read(file: Path) -> Announced | None:
     return None
 
 
-def _is_listened_at(path: str) -> bool:
+def _accepts_connections(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT)
         try:
@@ -140,7 +141,6 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def _is_private(path: Path, is_kind: Any, others: int = _OTHERS) -> bool:
-
     try:
         status = path.lstat()
     except OSError:

@@ -1,7 +1,7 @@
 """Status and catalogs of all servers that were ever loaded, by the digest of their definition.
 
-Changes are collected and written in batches, off the hot path. Nothing here starts a server: the catalog of a stopped
-server can be browsed.
+Changes are collected and written in batches, so that calls and starts do not wait for them. With the stored catalog, a
+server can be browsed without being started.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     "prompts": types.PromptDefinition,
 }
 _CALLED = ("tools", "prompts")
+"""The kinds whose names must not be masked, because they are needed for calls."""
 _FIELDS = "digest, name, transport, auth, enabled, status, era, version, instructions, error, last_seen"
 _LOGGED_IN = "EXISTS (SELECT 1 FROM secrets WHERE kind = 'tokens' AND instr(secrets.name, digest))"
 _COLUMNS = _FIELDS.replace("auth", f"CASE WHEN {_LOGGED_IN} THEN 'oauth2' ELSE auth END")
@@ -156,7 +157,7 @@ class KnownServers:
         self._change(digest, era=era)
 
     def forget_era(self, digest: str) -> None:
-        """Forget the era of a server whose handshake failed, so that it is probed again."""
+        """Discard the era of a server whose handshake failed, so that it is probed again."""
         self._eras[digest] = None
 
     def _change(self, digest: str, **values: Any) -> None:
@@ -253,14 +254,13 @@ def _without_absent(definition: msgspec.Struct) -> dict[str, Any]:
 
 
 def _masked(definition: dict[str, Any], is_called: bool) -> bytes:
-    """Encode as JSON with secrets masked, except in the name of a callable: `postgres` may be a password, too."""
+    """Encode as JSON with secrets masked, except in the name of a callable, which may equal a secret (`postgres`)."""
     name = msgspec.json.encode({"name": definition.pop("name")})[:-1] if is_called else b"{"
     rest = mask(msgspec.json.encode(definition).decode("utf-8", "replace")).encode()
     return name + (b"," if is_called and definition else b"") + rest[1:]
 
 
 def _auth_type(definition: ServerDefinition) -> AuthType:
-
     kind = definition.auth.get("type")
     if kind is not None:
         return "bearer" if kind == "bearer" else "oauth2"

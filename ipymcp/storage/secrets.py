@@ -6,7 +6,8 @@ kernels start together. A record names its key, so that a record whose key is lo
 Source: NIST SP 800-38D; 96-bit random nonces are safe for 2**32 records of one key.
 
 A keyring may ask the user to unlock it, or hang (a desktop bus without a service): it is called in a thread, with a
-timeout. The database lists all entries, because a keyring cannot. Everything here blocks: call it off the event loop.
+timeout. The database lists all entries, because a keyring cannot. All of these functions block, so they must not be
+called on an event loop.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _ID_BYTES = 8
 _OVERRIDE = "IPYMCP_ALLOW_SHARED_KEY"
-_HALF_WRITTEN = 2.0
+_WRITE_TIMEOUT = 2.0
+"""Seconds to wait for another kernel that has created the key file to write the key."""
 
 
 class Vault:
@@ -107,7 +109,7 @@ class Vault:
                 f"{path} can be read by other users, and its file system does not allow changing that",
                 hint=f"set IPYMCP_STATE_DIR to a folder of yours, or {_OVERRIDE}=1 to use it anyway",
             )
-        deadline = time.monotonic() + _HALF_WRITTEN
+        deadline = time.monotonic() + _WRITE_TIMEOUT
         while len(key := path.read_bytes()) < _KEY_BYTES and time.monotonic() < deadline:
             time.sleep(0.01)  # another kernel is writing it, on a file system without links
         if len(key) != _KEY_BYTES:
@@ -133,7 +135,7 @@ def _key_id(key: bytes) -> bytes:
 T = TypeVar("T")
 _SERVICE = "ipymcp"
 _TIMEOUT = 10.0
-_REAL = 1.0
+_MIN_PRIORITY = 1.0
 """Minimum priority of the backends that `keyring` recommends; plaintext, null and fail backends are below it."""
 
 
@@ -156,7 +158,7 @@ class Keyring:
             return None
         try:
             backend = _call_with_timeout(_TIMEOUT, _real_backend)
-        except Exception:  # any fault of a backend; the vault takes its place
+        except Exception:  # any fault of a backend; the vault is used instead
             return None
         return cls(backend) if backend is not None else None
 
@@ -218,7 +220,7 @@ def _real_backend() -> Any:
 
 
 def _is_real(backend: Any) -> bool:
-    return float(backend.priority) >= _REAL and "plaintext" not in repr(backend).lower()
+    return float(backend.priority) >= _MIN_PRIORITY and "plaintext" not in repr(backend).lower()
 
 
 Kind = Literal["secret", "input", "tokens", "registration"]
@@ -238,7 +240,7 @@ class SecretStore:
     """Encrypted storage of values by kind and name. Usable from any thread except the event loop's.
 
     Args:
-        database: Lists all entries, and contains those that no keyring takes.
+        database: Lists all entries, and contains those that are not in a keyring.
         vault: Encrypts the entries in the database.
     """
 
@@ -274,7 +276,7 @@ class SecretStore:
         Raises:
             SecretError: The value cannot be stored.
         """
-        self._database.query("SELECT 1")  # opens the file, and so decides whether the database is lasting
+        self._database.query("SELECT 1")  # opens the file, which determines whether the database is lasting
         place, sealed = self._put(_label(kind, name), value)
         now = time.time()
         self._database.execute(
@@ -310,7 +312,7 @@ class SecretStore:
         if not self._database.is_lasting:
             return "memory", value.encode()
         if self._keyring is not None:
-            with contextlib.suppress(SecretError):  # locked, or the value is too long for it: use the vault
+            with contextlib.suppress(SecretError):  # it is locked, or the value is too long: use the vault
                 self._keyring.set(label, value)
                 return "keyring", None
         return "vault", self._vault.seal(label, value)
@@ -346,7 +348,7 @@ class Secrets:
             SecretError: The name is invalid, the value is empty, or it cannot be stored.
         """
         if SECRET_NAME.fullmatch(name) is None:
-            raise SecretError("that is not a valid name for a secret", hint="use letters, digits, _, . and -")
+            raise SecretError("this is not a valid name for a secret", hint="use letters, digits, _, . and -")
         if not value:
             raise SecretError(
                 f"the secret {name!r} would be empty; nothing was changed", hint=f"%mcp secret delete {quoted(name)}"
@@ -377,11 +379,11 @@ class StoredInput(Struct, frozen=True):
 
 
 VARIABLE = "env:"
-"""Prefix of the ids of variables among those of inputs."""
+"""Prefix of the id under which the value of a variable is stored among the inputs."""
 
 
 class Inputs:
-    """Values of `${input:ID}`, and those that the user set for unset `${NAME}`.
+    """Values of `${input:ID}`, and the user's values for variables `${NAME}` that are not set in the environment.
 
     Stored values are bound to the digest of the definition that uses them.
     """
@@ -398,7 +400,7 @@ class Inputs:
         return self._given.get((str(definition.source), name))
 
     def give(self, definition: ServerDefinition, name: str, value: str) -> None:
-        """Use a value for the rest of this kernel's life."""
+        """Use a value until this kernel ends."""
         self._given[str(definition.source), name] = value
         if definition.hides_input(name):
             masks.add(value)

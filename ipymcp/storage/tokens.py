@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", Registration, Tokens)
-_MAX_REFRESH = 60.0
+_REFRESH_TIMEOUT = 60.0
+"""Seconds to wait for another kernel that refreshes the same tokens."""
 
 
 class StoredTokens:
@@ -87,12 +88,12 @@ class StoredTokens:
 
     def refreshing(self, key: TokenKey) -> AbstractAsyncContextManager[None]:
         """Return a lock for refreshing tokens, shared by all kernels of the user."""
-        return process_lock(self._folder, _key_name(key), _MAX_REFRESH)
+        return process_lock(self._folder, _key_name(key), _REFRESH_TIMEOUT)
 
-    async def _get(self, kind: Kind, name: str, shape: type[T]) -> T | None:
+    async def _get(self, kind: Kind, name: str, struct: type[T]) -> T | None:
         try:
             text = await asyncio.to_thread(self._store.get, kind, name)
-            return None if text is None else msgspec.json.decode(text, type=shape)
+            return None if text is None else msgspec.json.decode(text, type=struct)
         except (SecretError, msgspec.MsgspecError):
             return None
 
@@ -118,7 +119,7 @@ _POLL = 0.05
 async def process_lock(folder: Path, name: str, timeout: float) -> AsyncGenerator[None]:
     """Context manager for a lock between all processes and tasks that use a folder.
 
-    The body runs without the lock after the timeout, or where the file system cannot lock.
+    The body runs without the lock after the timeout, or if the file system does not support locks.
 
     Args:
         folder: Folder of the lock file.

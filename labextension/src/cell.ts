@@ -30,10 +30,10 @@ const kernelGone = (): ConnectionState => ({
   reason: trans.__("The kernel is gone. Run the cell again for a new panel."),
 });
 
-/** Milliseconds from a comm change to a new attempt: a restart disposes of the comm a little later. */
+/** Milliseconds from a comm change to a reconnection attempt, because a restart disposes of the comm a little later. */
 const RECONNECT_DELAY = 500;
 
-/** A transport over the model's comm. Its change event does not say whether it is alive; sending on a dead one throws. */
+/** A transport over the model's comm. A change event does not tell whether the comm is open; sending on a closed one throws. */
 export function commTransport(model: WidgetModel): Transport {
   const listeners = new Set<(connection: ConnectionState) => void>();
   const setState = (connection: ConnectionState): void => {
@@ -86,7 +86,7 @@ function mountApp(element: HTMLElement, transport: Transport, options: AppOption
   };
 }
 
-/** The number of open views by model, which share its comm. */
+/** The number of open views by model. All views of a model share its comm. */
 const views = new WeakMap<WidgetModel, number>();
 
 function scopeOf(model: WidgetModel): Scope {
@@ -95,7 +95,7 @@ function scopeOf(model: WidgetModel): Scope {
   return { client: "cell", ...(typeof server === "string" && server !== "" && { server }) };
 }
 
-/** Render the panel, a server card, a question form or an app, as the model's traits say. */
+/** Render the panel, a server card, a question form or an app, according to the model's traits. */
 export function render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
   const transport = commTransport(model);
   const app = parseApp(model.get("app"));

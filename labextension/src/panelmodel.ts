@@ -164,7 +164,7 @@ export class PanelModel {
 
   private async replyWithCells(message: CellRequest): Promise<void> {
     const reply = await this.scope.cells?.(message).catch((error: unknown) => ({ problem: String(error) }));
-    // The kernel may have given up meanwhile.
+    // The kernel may have stopped waiting for the reply.
     await this.request("cells", { request: message.id, ...reply }).catch(() => undefined);
   }
 

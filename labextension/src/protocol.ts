@@ -72,7 +72,7 @@ export interface Verbs {
   validate: [CallFields, FieldErrors];
 }
 
-/** The fields that a question has beside those of its page. A view gets only questions that it may answer. */
+/** The fields of a question that its page does not have. A view only receives questions that it may answer. */
 export interface QuestionHead {
   id: string;
   kind: QuestionKind;
@@ -94,64 +94,64 @@ export interface FieldErrors {
   errors: FieldError[];
 }
 
-/** The user's answer about a page. */
+/** The user's consent to show a page. */
 export interface AgreeFields extends AppFields {
-  /** The page that the user was asked about. */
+  /** The hash of the page that the user was asked about. */
   hash: string;
-  /** Whether it gets what it declares that it needs. */
+  /** Whether the page gets the access that it declares. */
   grants: boolean;
-  /** Whether its scripts may also compile text. */
+  /** Whether its scripts may also use `eval`. */
   eval?: boolean;
 }
 
-/** The end of an app, or of one of its views. */
+/** A command to close an app or one of its views. */
 export interface CloseAppFields extends AppFields {
-  /** Whether only the view's output was removed. */
+  /** Whether only the view is closed, because its output was removed. */
   removed?: boolean;
 }
 
-/** The end of a page. */
+/** A notice that one of the pages of an app was closed. */
 export interface LeaveAppFields extends AppFields {
-  /** Identifies the page, of those that show the app. */
+  /** An identifier of the page. */
   page: string;
 }
 
 /** A request for the page of an app. */
 export interface OpenAppFields extends AppFields {
-  /** Hashes of the pages that the view has. */
+  /** Hashes of the pages that the view already has. */
   known?: string[];
 }
 
-/** A page to show, or what to ask the user before it is shown. */
+/** A page to show, or the reason that the user must agree first. */
 export interface OpenedApp {
   server: string;
   tool: string;
   title: string;
   hash: string;
-  /** Why the user has to agree first. */
+  /** The reason that the user must agree first; None if no consent is needed. */
   asks: "first" | "changed" | null;
   /** Whether this view may agree. */
   may_agree: boolean;
-  /** The origins that it declares. */
+  /** The origins that the page declares. */
   domains: string[];
-  /** The browser's features that it declares. */
+  /** The browser features that the page declares. */
   permissions: string[];
-  /** Whether it has these. */
+  /** Whether the user has granted these origins and features. */
   is_granted?: boolean;
-  /** The page; None if the view has it, or the user has to agree first. */
+  /** The HTML of the page; None if the view has it, or if the user must agree first. */
   html?: string | null;
-  /** The document to show it in. */
+  /** The HTML of the frame that shows the page. */
   frame?: string;
-  /** The same document's query at the Jupyter server. */
+  /** The query string for the same frame at the Jupyter server. */
   query?: string;
-  /** The frame's permissions. */
+  /** The `allow` attribute of the frame. */
   allow?: string;
   has_border?: boolean | null;
   /** Granted origins of requests. */
   connect?: string[];
   /** Granted origins of scripts, styles, images, fonts and media. */
   resource?: string[];
-  /** The tool. */
+  /** The definition of the tool. */
   definition?: JsonObject;
   /** The arguments of the call. */
   input?: Json;
@@ -159,13 +159,13 @@ export interface OpenedApp {
   result?: Json;
 }
 
-/** A request of a page. */
+/** A JSON-RPC request of a page. */
 export interface AppRequestFields extends LeaveAppFields {
   method: string;
   params: JsonObject;
 }
 
-/** The answer to a request of a page. */
+/** The response to a request of a page. */
 export interface AppReply {
   result?: Json;
   error?: string;
@@ -177,7 +177,7 @@ export interface CallFields extends ToolFields {
   arguments?: JsonObject;
 }
 
-/** The number of a call, whose result follows. */
+/** The number of a started call; a `result` message follows. */
 export interface StartedCall {
   call: number;
 }
@@ -190,13 +190,13 @@ export interface CancelFields {
 /** The reply to a `CellRequest`. */
 export interface CellFields {
   request: number;
-  /** All cells, or the one that was inserted or edited. */
+  /** All cells, or only the inserted or edited one. */
   cells?: Cell[];
-  /** Why it was not done. */
+  /** The reason that the request failed; empty if it succeeded. */
   problem?: string;
 }
 
-/** A call to write as code. */
+/** A call to convert to code. */
 export interface CodeFields extends CallFields {
   form: CodeForm;
 }
@@ -211,7 +211,7 @@ export interface ServerFields {
   server: string;
 }
 
-/** A server's definition in a file of ipymcp's, as JSON with secrets masked. */
+/** A server's definition in one of ipymcp's own files, as JSON with masked secrets. */
 export interface OwnDefinition {
   text: string;
   keep: Keep;
@@ -223,9 +223,9 @@ export interface PastCallFields {
   call?: number | null;
 }
 
-/** Details of one call that its row does not have. */
+/** The details of one call that its row does not contain. */
 export interface CallDetails {
-  /** JSON; None if it is not known. */
+  /** JSON; None if they are not known. */
   arguments?: string | null;
   result?: Preview | null;
   error?: Problem | null;
@@ -240,7 +240,7 @@ export interface SwitchFields {
   tools: ToolFields[];
 }
 
-/** A server that is tried. */
+/** A command about a trial, by the view's number. */
 export interface TrialFields {
   trial: number;
 }
@@ -254,15 +254,15 @@ export interface FileFields extends ResultFields {
 /** A part of a file in base64. */
 export interface FilePart {
   data: string;
-  /** The bytes of the whole file. */
+  /** Size of the whole file in bytes. */
   size: number;
-  /** The offset of the next part. */
+  /** The offset of the next part; None after the last part. */
   next: number | null;
 }
 
 /** A selection of finished calls. */
 export interface HistoryFields {
-  /** A part of `server.tool`. */
+  /** Text to find in `server.tool`. */
   words?: string | null;
   outcome?: Outcome | null;
   /** Whether to include the calls of other notebooks. */
@@ -276,7 +276,7 @@ export interface HistoryFields {
 
 /** A finished call. */
 export interface HistoryRow extends CallSummary {
-  /** Number of the call, if this kernel made it recently. */
+  /** The number of the call, if this kernel made it recently. */
   call?: number | null;
 }
 
@@ -303,14 +303,15 @@ export interface PathFields {
   path: string;
 }
 
-/** A log, or a server's messages, to follow from now on or no longer. */
+/** A command to start or stop following a server's log or messages. */
 export interface FollowFields extends ServerFields {
+  /** Whether to start. */
   on: boolean;
   /** The number of the last line or message that the view has. */
   since?: number | null;
 }
 
-/** The resident memory of a server's processes. */
+/** The resident memory of a server's processes, in bytes. */
 export interface MemoryUse {
   bytes: number;
   processes: number;
@@ -355,7 +356,7 @@ export interface ResourceRows {
   templates: TemplateRow[];
 }
 
-/** Rows of a result's table, which is sorted as a whole. */
+/** Rows of a result's table. The whole table is sorted, not only these rows. */
 export interface RowsFields extends ResultFields {
   first?: number;
   /** The number of the column; None for the order of the result. */
@@ -387,7 +388,7 @@ export interface SearchFields {
   cursor?: string;
 }
 
-/** Servers of the registry, and the cursor for more. */
+/** Servers of the registry, and the cursor for the next page. */
 export interface RegistryPage {
   registry: string;
   entries: RegistryRow[];
@@ -407,7 +408,7 @@ export interface SuggestFields extends ServerFields {
   template?: string | null;
   argument: string;
   typed?: string;
-  /** The other values. */
+  /** The values of the other arguments. */
   others?: { [key: string]: string };
 }
 
@@ -416,7 +417,7 @@ export interface ToolFields extends ServerFields {
   tool: string;
 }
 
-/** A tool. Only the command `tool` returns its schemas. */
+/** A tool. Only the command `tool` returns the schemas. */
 export interface ToolRow {
   server: string;
   name: string;
@@ -437,29 +438,29 @@ export interface AnyServerFields {
   server?: string | null;
 }
 
-/** A server to define and to start. */
+/** A server to define and start. */
 export interface TryFields {
-  /** The view's number for it. */
+  /** The view's number for the trial. */
   trial: number;
   by: "registry" | "command" | "url" | "json";
   /** The name in the registry, the command line, the URL, or the definition. */
   what: string;
   keep: Keep;
-  /** The name of the server; empty for one made from what it runs. */
+  /** The name of the server; empty to derive it from the command or URL. */
   name?: string;
   version?: string | null;
-  /** The index of the way to run a server of the registry. */
+  /** The index of the `RunnableWay` in the registry's entry. */
   way?: number | null;
-  /** Lines `Name: value`, for a URL. */
+  /** HTTP headers for a URL, as lines `Name: value`. */
   headers?: string;
-  /** The server of ipymcp's own files that is edited. */
+  /** The server to edit, which one of ipymcp's own files defines. */
   replaces?: string | null;
 }
 
 /** The outcome of a trial: the server's tools, or the problem and the last lines of its log. */
 export interface Trial {
   name: string;
-  /** The file that will define it, or the notebook. */
+  /** The file that will define the server, or the notebook. */
   place: string;
   runs: string;
   tools: TrialTool[];
@@ -468,14 +469,14 @@ export interface Trial {
   notes: string[];
 }
 
-/** The servers that this notebook has loaded before, and that are not loaded now. */
+/** The servers that this notebook loaded earlier and that are not loaded now. */
 export interface UsedServers {
   names: string[];
-  /** The arguments of a `load` of those that can be loaded again: not those that were typed in a cell. */
+  /** The arguments for `load` of the servers that can be loaded again, which are not defined in a cell. */
   what: string[];
-  /** The same as a `%mcp load` line; empty if there are none. */
+  /** The same as a `%mcp load` line; empty if no server can be loaded again. */
   line: string;
-  /** The names of those that were typed in a cell. */
+  /** The names of the servers that are defined in a cell. */
   typed: string[];
 }
 
@@ -521,7 +522,7 @@ export interface ViewHello {
   kind: "hello";
   version: number;
   client?: string;
-  /** The parts of the state; all if absent. A part that this kernel does not know is ignored. */
+  /** The parts of the state that the view wants; all if absent. Unknown parts are ignored. */
   wants?: string[] | null;
   /** The only server to show. */
   server?: string | null;
@@ -533,7 +534,7 @@ export interface ViewHello {
   cells?: boolean;
 }
 
-/** The view was closed. It may say hello again. */
+/** The view was closed. It may send a hello again. */
 export interface Bye {
   kind: "bye";
 }
@@ -565,7 +566,7 @@ export interface Snapshot {
   state: StateRows;
 }
 
-/** The changes since the snapshot or patch with the number before. */
+/** The changes since the previous snapshot or patch, whose number is lower by one. */
 export interface Patch {
   kind: "patch";
   seq: number;
@@ -580,7 +581,7 @@ export interface SuccessReply {
   value: Json;
 }
 
-/** The reply to an intent that failed, or to a message that is malformed. */
+/** The reply to a failed intent or to a malformed message. */
 export interface FailureReply {
   kind: "reply";
   id: number | null;
@@ -633,15 +634,15 @@ export interface CellRequest {
   kind: "cells";
   id: number;
   do: CellAction;
-  /** The cell to edit, or to insert below; empty to insert below the one that runs. */
+  /** The cell to edit, or to insert below; empty to insert below the running cell. */
   cell: string;
   source: string;
-  /** The source that the edited cell has. */
+  /** The source of the cell to edit as it was read; a cell that has changed since is not edited. */
   was: string;
   type: CellType;
 }
 
-/** The number of bytes sent over a channel without backpressure; the view replies with `read`. */
+/** The number of bytes sent so far over a channel without flow control; the view replies with `read`. */
 export interface Mark {
   kind: "mark";
   sent: number;
@@ -657,7 +658,7 @@ export interface PageReply {
   secrets?: [string, string][];
 }
 
-/** An error of one value of a form. */
+/** The error of one value of a form. */
 export interface FieldError {
   path: (string | number)[];
   message: string;
@@ -683,14 +684,14 @@ export type CodeForm = "python" | "magic";
 
 export type Keep = "notebook" | "me" | "project";
 
-/** An error and how to fix it. */
+/** An error, with a hint how to fix it. */
 export interface Problem {
   message: string;
   hint?: string | null;
   type?: string | null;
 }
 
-/** A command about the table of a result that the panel has shown. */
+/** A command about the table of a result, by the number of the result. */
 export interface ResultFields {
   result: number;
 }
@@ -729,7 +730,7 @@ export interface PreviewLink {
   name: string;
 }
 
-/** The first page of a result's table, and the number of the result for the others. */
+/** The first page of a result's table, and the number of the result to request other pages. */
 export interface ResultTable {
   result: number;
   page: TablePage;
@@ -737,7 +738,7 @@ export interface ResultTable {
   notes: string[];
 }
 
-/** The fields of resources, templates and prompts. */
+/** The common fields of resources, templates and prompts. */
 export interface OfferRow {
   name: string;
   title?: string | null;
@@ -779,7 +780,7 @@ export interface RegistryRow {
   version: string;
   publisher: string;
   is_verified: boolean;
-  /** Why it should not be added, or cannot; empty for an active one. */
+  /** The reason that the server cannot or should not be added; empty for an active server. */
   status: string;
   is_deleted: boolean;
   website: string;
@@ -794,7 +795,7 @@ export interface Badge {
 
 export type Decision = "allow" | "ask" | "deny";
 
-/** A tool of a server that is tried. */
+/** A tool of a server in a trial. */
 export interface TrialTool {
   name: string;
   description: string | null;
@@ -853,7 +854,7 @@ export interface StateRows {
   questions: { [key: string]: QuestionRow };
 }
 
-/** The changed rows by row keys; None for a row that is gone. */
+/** The changed rows by row keys; None for a removed row. */
 export interface StateChanges {
   servers?: { [key: string]: ServerRow | null };
   calls?: { [key: string]: CallRow | null };
@@ -895,9 +896,9 @@ export interface RunnableWay {
   label: string;
   /** The command or the URL, with the names of its inputs in braces. */
   runs: string;
-  /** The reason that it cannot be run here, and what to do. */
+  /** The reason that this way is not possible here, and what to do. */
   problem: string | null;
-  /** The names of the values that it requires. */
+  /** The names of the values that the user must enter. */
   inputs: string[];
 }
 
@@ -916,7 +917,7 @@ export interface ServerRow {
   /** The command line or URL. */
   where: string;
   source: string;
-  /** Whether a file of ipymcp's own defines it, so that it can be edited and removed. */
+  /** Whether one of ipymcp's own files defines the server, so that it can be edited and removed. */
   own: boolean;
   since: number | null;
   pid: number | null;
@@ -925,10 +926,10 @@ export interface ServerRow {
   resources: number | null;
   prompts: number | null;
   disabled_tools: number;
-  /** Changes with the server's tools or their policy. */
+  /** A number that changes with the server's tools or their policy. */
   tools_version: number;
   error: Problem | null;
-  /** The name of a variable or secret of the definition that has no value, which `set_value` sets. */
+  /** The name of a variable or secret of the definition without a value; `set_value` sets it. */
   missing: string | null;
   starting: StartProgress | null;
   instructions: string | null;
@@ -954,10 +955,10 @@ export type Transport = "stdio" | "http" | "sse";
 /** A start in progress. */
 export interface StartProgress {
   attempt: number;
-  /** How many attempts there are at most. */
+  /** Maximum attempts. */
   attempts: number;
   since: number;
-  /** The last line that the program wrote. */
+  /** The last line that the program wrote to stderr. */
   line: string | null;
 }
 

@@ -1,6 +1,6 @@
 import type { LogRow, MessageRow } from "./protocol";
 
-/** What a panel can follow of a server, by the command that does it. */
+/** The rows of each stream that a panel can follow, by the command that follows it. */
 export interface Streams {
   logs: LogRow;
   protocol: MessageRow;

@@ -1,12 +1,12 @@
 import { trans } from "./translation";
 
-/** What a panel needs from its page. */
+/** The functions of the page that a panel uses. */
 export interface Services {
   /** Insert code into the notebook, or copy it if there is none. */
   insertCode(text: string): Promise<"inserted" | "copied">;
   /** Insert code as the notebook's first cell; absent where the page cannot. */
   insertFirst?(text: string): void;
-  /** Give what leads to the cell that loads a server by that name; null if there is none. */
+  /** Return a function that shows the cell that loads a server; null if there is no such cell. */
   cellThatLoads?(name: string): (() => void) | null;
   copy(text: string): Promise<void>;
   /** Open an http or https URL in a new tab. */

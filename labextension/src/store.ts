@@ -19,11 +19,11 @@ import type { ConnectionState, Unsubscribe } from "./transport";
 
 export const VIEWS = ["servers", "tools", "activity", "logs"] as const;
 export type ViewName = (typeof VIEWS)[number];
-/** What the view "tools" can list. */
+/** The kinds of entries that the view "tools" can list. */
 export const OFFER_KINDS = ["tools", "resources", "prompts"] as const;
 export type OfferKind = (typeof OFFER_KINDS)[number];
 
-/** The current view, and what the views show. */
+/** The current view, and what is selected in the views. */
 export interface Navigation {
   view: ViewName;
   kind: OfferKind;
@@ -37,7 +37,7 @@ export interface Navigation {
   protocol: string;
 }
 
-/** What to show in a view; what is left out stays as it is. */
+/** What to show in a view. Absent fields leave the view as it is. */
 export interface Target {
   server?: string;
   kind?: OfferKind;
@@ -45,7 +45,7 @@ export interface Target {
   protocol?: string;
 }
 
-/** What the view that adds a server begins with. */
+/** The initial values of the view that adds a server. */
 export interface Adding {
   kind: TryFields["by"];
   /** The definition as JSON; empty for none. */
@@ -70,7 +70,7 @@ export interface PanelState extends StateRows {
   /** Whether a snapshot has arrived. */
   synced: boolean;
   navigation: Navigation;
-  /** The server that is being added; null for none. */
+  /** The initial values of the open view that adds a server; null while it is closed. */
   adding: Adding | null;
   /** Results of this panel's calls, by call id. */
   results: { [call: string]: CallOutcome };
@@ -191,7 +191,7 @@ export const callsOf = (calls: StateRows["calls"]): CallRow[] =>
 export const questionsOf = (questions: StateRows["questions"]): QuestionRow[] =>
   Object.values(questions).sort((one, other) => Number(one.type === "wait") - Number(other.type === "wait"));
 
-/** The card in a cell's output that shows a question too; empty for none. */
+/** The card in a cell's output that also shows a question; empty for none. */
 export const cardOf = (question: QuestionRow): string => (question.type === "approve" && question.card) || "";
 
 /** Return the change that shows a notice. */

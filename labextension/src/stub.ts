@@ -24,9 +24,10 @@ interface LoadedCode {
   resolve(panel: Promise<Panel>): void;
 }
 
-/** Milliseconds after which other views request the code too, in case the first view's kernel is gone. */
+/** Milliseconds after which other views also request the code, in case the first view's kernel has ended. */
 const RETRY_TIMEOUT = 8000;
-/** Milliseconds after which the first request is repeated: without the kernel's subshell it waits for the cell's end. */
+/** Milliseconds after which the first request is sent again: one sent before the page has a subshell waits until the running
+ * cell ends. */
 const RESEND_DELAY = 700;
 
 function codeOf(digest: string): LoadedCode {
@@ -46,7 +47,7 @@ function loadCode(model: Model, code: LoadedCode): void {
     const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
     code.resolve(import(address).then((module: { default: Panel }) => module.default));
   });
-  // This view's kernel is gone; let another view send the request.
+  // This view's kernel has ended; let another view send the request.
   if (!requestCode(model)) code.isRequested = false;
 }
 

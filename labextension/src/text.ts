@@ -1,7 +1,6 @@
 /** Format numbers, times and untrusted text for display. */
 
 // Control, soft-hyphen, zero-width, bidi, invisible-operator, filler and tag characters, as in the kernel.
-
 const INVISIBLE =
   /[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
 

@@ -162,7 +162,7 @@ def test_links_files_and_messages_need_a_click(open_notebook: Open, page: Page, 
     notebook.run(0)
     notebook.run(1)
     app, output = app_in(notebook, 1), notebook.output(1)
-    expect(app.locator("#link")).to_have_text("a link is an http or https URL.")
+    expect(app.locator("#link")).to_have_text("a link must be an http or https URL without a login")
     output.get_by_role("button", name="Insert as a cell").click()
     expect(app.locator("#message")).to_have_text("{}")
     assert notebook.source(2) == "%%mcp ask\nsum {{x}} up"

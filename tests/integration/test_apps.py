@@ -212,7 +212,7 @@ def test_a_page_that_has_changed_is_asked_about_again(notebook: Kernel, tmp_path
     changed = view.ask("app_open", app=number, known=[first])
     assert (changed["asks"], changed["html"]) == ("changed", None) and changed["hash"] != first
     refused = view.reply("app_agree", app=number, hash=first, grants=True)
-    assert refused["error"]["message"] == "the page has changed meanwhile"
+    assert refused["error"]["message"] == "the page has changed since you were asked"
     view.ask("app_agree", app=number, hash=changed["hash"], grants=False)
     assert "other" in view.ask("app_open", app=number)["html"]
 

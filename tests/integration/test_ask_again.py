@@ -17,14 +17,14 @@ def kernel(start_kernel: StartKernel, models: str) -> Kernel:
 def test_a_chat_goes_on_after_a_limit_an_interrupt_and_the_kernel(kernel: Kernel, models: str) -> None:
     stopped = ask(kernel, f"remember {CALL}", "loop", "--chat c --rounds 2 --allow *")
     assert failure(stopped)[1].startswith(
-        "  --rounds 4 allows more · chat 'c' has the partial answer · --continue goes on"
+        "  --rounds 4 allows more · chat 'c' has the partial answer · --continue continues it"
     )
 
     assert shown(ask(kernel, "", options="--chat c --continue"))[1] == "You said: Go on."
     cell = kernel.start(f"%mcp ask -m slow --base-url {address(kernel)} --chat c and then?")
     cell.wait_for(lambda outcome: any("You" in one for one in shown(outcome)), 30)
     kernel.interrupt()
-    assert "a --chat goes on with --continue" in failure(cell.wait(10))[1]
+    assert "--continue continues a --chat" in failure(cell.wait(10))[1]
 
     kernel.restart()
     kernel.run(f"%load_ext ipymcp\nurl = '{models}/v1'\nfrom ipymcp import mcp")

@@ -18,7 +18,7 @@ LONG = "x" * 5_000
 ECHO = 'demo__echo({"text": "hey"})'
 STOPPED = [
     "KeyboardInterrupt: the model was stopped, and its calls with it",
-    "  completed calls stay in effect; a --chat goes on with --continue",
+    "  completed calls stay in effect; --continue continues a --chat",
 ]
 
 

@@ -98,7 +98,7 @@ def test_a_limit_in_dollars_leaves_a_partial_answer(kernel: Kernel, models: str)
 
     error, hint = failure(stopped)
     assert error == "McpError: stopped: it cost about $0.018, more than $0.010"
-    assert hint.startswith("  --dollars 0.02 allows more · answer has what there is")
+    assert hint.startswith("  --dollars 0.02 allows more · answer has the partial answer")
     assert len(asked(models)) - before == 1
     assert (
         kernel.run("print(answer.text, len(answer.calls), round(answer.cost, 6))").stdout == "Let me see.  0 0.017555\n"

@@ -261,7 +261,7 @@ def test_a_file_that_is_named_gives_what_can_be_used_of_it_and_says_when_that_is
 ) -> None:
     kernel = kernel_of_lines
     file = write(kernel.folder / "n.json", {"mcpServers": {"good": about(), "bad": {"command": 5}}})
-    expected = f"ConfigError: {file}: mcpServers.bad.command: expected a text, got 5"
+    expected = f"ConfigError: {file}: mcpServers.bad.command: expected a string, got 5"
     assert error(kernel, "%mcp load ./n.json")[0] == expected
     assert error(kernel, "%mcp load ./n.json bad")[0] == expected
     done(kernel, "%mcp load ./n.json good;")

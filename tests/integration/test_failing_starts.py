@@ -34,7 +34,7 @@ def test_a_program_that_ends_well_and_never_speaks_is_no_server(tmp_path: Path) 
     count = tmp_path / "runs"
     error = started(count, "print('file.txt')")
     assert error._render_traceback_() == [
-        "StartError: one: the program ended at once, with exit code 0, and never spoke MCP: "
+        "StartError: one: the program ended at once, with exit code 0, and sent no MCP message: "
         "it does not look like an MCP server",
         "  check its command; %mcp logs one has what it wrote",
     ]

@@ -47,13 +47,13 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("load npx -y @scope/server", "the command of a server stands behind --: %mcp load -- npx -y @scope/server"),
-        ("load time uvx mcp-time", "the command of a server stands behind --: %mcp load time -- uvx mcp-time"),
-        ("config add y npx -y z", "the command of a server stands behind --: %mcp config add y -- npx -y z"),
+        ("load npx -y @scope/server", "the command of a server follows --: %mcp load -- npx -y @scope/server"),
+        ("load time uvx mcp-time", "the command of a server follows --: %mcp load time -- uvx mcp-time"),
+        ("config add y npx -y z", "the command of a server follows --: %mcp config add y -- npx -y z"),
         ("demo.echo text=x", "there is no %mcp demo.echo; a tool is called by: %mcp call demo.echo text=x"),
         ("demo", "there is no %mcp demo; its tools: %mcp tools demo"),
-        ("status demo", "%mcp status takes nothing more; %mcp help lists the words"),
-        ("load --env X", "--env of which server? usage: %mcp load --env … NAME, or … [NAME] -- COMMAND"),
+        ("status demo", "%mcp status takes no arguments; %mcp help lists the words"),
+        ("load --env X", "--env needs a server; usage: %mcp load --env … NAME, or … [NAME] -- COMMAND"),
         ("config update cfgd timeut=60", "a server has no setting timeut; did you mean 'timeout'?"),
         ("config add z timeut=60 -- x", "a server has no setting timeut; did you mean 'timeout'?"),
         ("call demo.query table = x", "table is not key=value: write table=VALUE, without blanks around the ="),

@@ -187,9 +187,9 @@ def test_waiting_on_ipymcps_own_loop_is_refused_and_names_aio() -> None:
         for wait in (lambda: mcp.one.echo("x"), lambda: mcp.stop("one"), call.result):
             error = on_loop_thread(mcp, wait)
             assert error._render_traceback_() == [
-                "LoopError: a call that waits, made on ipymcp's own loop"
+                "LoopError: a synchronous call cannot wait on ipymcp's own loop"
                 if error.where == ""
-                else f"LoopError: {error.where}: a call that waits, made on ipymcp's own loop",
+                else f"LoopError: {error.where}: a synchronous call cannot wait on ipymcp's own loop",
                 "  await its .aio instead",
             ]
         assert mcp.one.echo("x").text == "x"

@@ -150,7 +150,7 @@ def test_waiting_for_a_submitted_call_is_interrupted_and_the_call_goes_on(shared
     number = shared.value("call.number")
     assert outcome.error.traceback == (
         f"{outcome.error.ename}: waiting for call {number} (m.sleep) was interrupted\n"
-        f"  the call goes on: %mcp cancel {number} ends it · in: call = mcp.m.sleep.submit(60); {wait}"
+        f"  the call continues: %mcp cancel {number} cancels it · in: call = mcp.m.sleep.submit(60); {wait}"
     )
     assert shared.value("[call.done, call.cancel(), call.done]") == [False, True, True]
 

@@ -187,7 +187,7 @@ def test_a_scope_that_is_not_granted_is_asked_for_once() -> None:
     with running(Behaviour(needs_scope="admin", grants_only=["read"])) as server:
         error = refused(server, user=user)
         host = server.origin.removeprefix("http://")
-    assert error.message == f"the server asks for scopes that were asked of {host} already (admin)"
+    assert error.message == f"the server asks for scopes that were already requested from {host} (admin)"
     assert error.hint == "your account there may not be allowed to do this"
     assert len(user.requests) == 1
 

@@ -67,7 +67,7 @@ def test_consent_that_is_refused() -> None:
 def test_a_server_that_does_not_protect_the_code() -> None:
     with running(Behaviour(metadata={"code_challenge_methods_supported": None})) as server:
         error = refused(server)
-    assert error.message == f"cannot log in: {server.origin[7:]} does not say that it supports PKCE with S256"
+    assert error.message == f"cannot log in: {server.origin[7:]} does not declare support for PKCE with S256"
     assert server.seen("/register") == []
 
 
@@ -124,7 +124,7 @@ def test_a_login_page_that_sets_what_is_the_clients_to_set(own: str) -> None:
         error = refused(server)
     name = own.partition("=")[0]
     assert error.message == (
-        f"cannot log in: the page of {server.origin[7:]} sets {name}, which is the client's to set"
+        f"cannot log in: the login page of {server.origin[7:]} sets {name}, which only the client may set"
     )
 
 

@@ -274,7 +274,7 @@ def test_headers_and_a_bearer_token_are_sent_and_never_shown(site: Site) -> None
         ),
         ({"type": "bearer"}, "docs.auth.token: is missing"),
         ({"type": "bearer", "tokn": "x"}, "docs.auth.tokn: is not supported by 'bearer'"),
-        ({"client_secret": 5}, "docs.auth.client_secret: expected a text"),
+        ({"client_secret": 5}, "docs.auth.client_secret: expected a string"),
         ("x", "docs.auth: expected an object"),
     ],
 )
@@ -360,7 +360,7 @@ def test_a_login_that_is_refused_leaves_the_server_in_need_of_one_until_it_is_st
             mcp.load({"locked": {"url": server.url}})
         domain = server.origin.removeprefix("http://")
         assert failure.value._two_lines() == [
-            f"AuthError: locked: the login at {domain} was not made",
+            f"AuthError: locked: the login at {domain} was not completed",
             "  %mcp start locked",
         ]
         assert mcp.servers["locked"].state == "needs_auth"

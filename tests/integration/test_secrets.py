@@ -99,7 +99,7 @@ def test_a_record_is_good_under_its_own_name_alone(stores: Stores) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "1", "x{y}", "a\nb"])
 def test_what_is_no_name_is_refused(stores: Stores, name: str) -> None:
     hint = "use letters, digits, _, . and -"
-    assert refused(lambda: stores().secrets.set(name, "value")) == ("that is not a valid name for a secret", hint)
+    assert refused(lambda: stores().secrets.set(name, "value")) == ("this is not a valid name for a secret", hint)
 
 
 def test_an_empty_secret_is_refused(stores: Stores) -> None:

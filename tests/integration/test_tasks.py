@@ -104,8 +104,8 @@ def test_it_is_left_and_picked_up_by_its_id(mcp: Mcp) -> None:
     with pytest.raises(CallCancelled) as caught:
         call.result(PATIENCE)
     assert rendered(caught.value) == [
-        f"CallCancelled: s.work: call {call.number} was left",
-        f"  its task goes on: mcp.servers['s'].task({task!r})",
+        f"CallCancelled: s.work: call {call.number} was ended by leave()",
+        f"  its task continues: mcp.servers['s'].task({task!r})",
     ]
     again = mcp.servers["s"].task(task, tool="work")
     assert again.result(PATIENCE).text == "worked for nobody"
@@ -130,7 +130,7 @@ def test_only_a_task_can_be_left(mcp: Mcp) -> None:
             call.leave()
         assert rendered(caught.value) == [
             f"CallError: m.echo: call {call.number} has not become a task",
-            "  only tasks go on without anybody: call.cancel() ends it",
+            "  call.leave() is only for tasks; call.cancel() cancels the call",
         ]
         call.cancel()
 
@@ -182,7 +182,7 @@ def test_a_task_that_takes_too_long_is_left_to_itself(mcp: Mcp) -> None:
         call.result(PATIENCE)
     assert rendered(caught.value) == [
         "CallTimeout: s.work: no answer within 0.3 s",
-        f"  its task goes on: mcp.servers['s'].task({task!r})",
+        f"  its task continues: mcp.servers['s'].task({task!r})",
     ]
     assert mcp.servers["s"].task(task).result(PATIENCE).text == "worked for nobody"
 

@@ -160,7 +160,7 @@ def test_who_sends_more_than_64_megabytes_to_a_deaf_server_waits_for_it(monkeypa
         with pytest.raises(errors.CallTimeout) as caught:
             mcp.one.echo.options(timeout=0.2)(block)
         assert caught.value._render_traceback_() == [
-            "CallTimeout: one.echo: not sent: the server has not read what was sent before within 0.2 s",
+            "CallTimeout: one.echo: not sent: the server did not read the earlier messages within 0.2 s",
             "  give it longer: mcp.one.echo.options(timeout=0.4)(…), or %mcp restart one",
         ]
         assert mcp._host.sessions["one"].client.queued < 6_100_000

@@ -254,7 +254,7 @@ def test_an_entry_of_the_users_own_file_that_changed_is_asked_about_once(started
     write(own, {"alpha": demo(env={"LEVEL": "debug"})})
     outcome = run(kernel, "%mcp load", "yes")
     assert outcome.prompts == ["run it? [yes, no] "]
-    assert "is your own, and what it says of these has changed" in outcome.stdout
+    assert "is your own, and its entries for these servers have changed" in outcome.stdout
     assert run(kernel, "%mcp load").prompts == []
     assert run(kernel, "%mcp config update alpha env.LEVEL=info\n%mcp load").prompts == []
     assert states(kernel) == {"alpha": "ready"}

@@ -40,7 +40,7 @@ WRONG: list[Any] = [
 ]
 OWN = ("__call__", "__getitem__", "__contains__", "__add__")
 """Special methods that users write as syntax."""
-NOT_CALLED = {"close", "aio", "keep", "owing", "is_at", "when_over"}
+NOT_CALLED = {"close", "aio", "keep", "has_request", "when_over"}
 """What ends the test, waits for nothing, or is for ipymcp itself."""
 GOOD: dict[str, Any] = {"prompt": "hi", "identifier": "t", "response": [], "path": "p", "arguments": {"text": "hi"}}
 """What is given for the arguments that a call cannot do without, while another is wrong."""

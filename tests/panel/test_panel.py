@@ -568,7 +568,7 @@ def test_the_kernel_enforces_the_mode(demo: Notebook, mode: str) -> None:
 def test_another_mode_counts_at_once_and_is_told(demo: Notebook) -> None:
     view = demo.view()
     demo.mode = "view"
-    demo.panel.tell_mode()
+    demo.panel.send_mode()
     view.wait(lambda one: one["kind"] == "hello" and one["mode"] == "view")
     assert view.reply("stop", server="demo")["error"]["type"] == "PolicyError"
 

@@ -238,7 +238,7 @@ def test_messages_are_for_those_who_may_do_everything(own: Notebook) -> None:
     view = own.view()
     followed(view)
     own.mode = "run"
-    own.panel.tell_mode()
+    own.panel.send_mode()
     error = view.reply("protocol", server="own", on=True)["error"]
     assert error["message"] == "this panel may not protocol: its mode is run"
     assert own.mcp._host.find("own").recorder is None

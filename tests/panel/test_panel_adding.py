@@ -109,7 +109,7 @@ def test_a_trial_that_fails_shows_its_log_and_keeps_nothing(notebook: Notebook, 
     assert outcome["problem"]["message"].endswith("it last wrote: the clock has no hands")
     assert "the clock has no hands" in outcome["log"]
     assert not own_file.exists()
-    assert view.reply("keep", trial=1)["error"]["message"] == "there is no such trial"
+    assert view.reply("keep", trial=1)["error"]["message"] == "this trial does not exist or has not finished"
 
 
 def test_a_command_is_tried_for_this_notebook_and_dropped_or_kept(notebook: Notebook) -> None:

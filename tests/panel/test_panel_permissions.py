@@ -132,7 +132,7 @@ def test_in_run_no_answer_outlasts_the_answer_of_a_model(opened: Open, name: str
     assert row["answers"] == ["once", "answer", "no"]
     for lasting in ("server", "notebook", "always", "never"):
         reply = view.reply("answer", question=row["id"], answer=lasting)
-        assert reply["error"]["message"] == "an answer is one of once, answer, no"
+        assert reply["error"]["message"] == "the answer must be one of once, answer, no"
     assert not answer.done()
     view.ask("answer", question=row["id"], answer="once")
     assert answer.result(10) == "once"
@@ -144,7 +144,7 @@ def test_a_question_that_no_view_may_answer_any_more_is_answered_by_nobody(opene
     trust = ask(notebook, "trust")
     opened_question(view)
     notebook.mode = "run"
-    notebook.panel.tell_mode()
+    notebook.panel.send_mode()
     assert trust.result(10) is None
     view.until(lambda state: not state["questions"])
 
@@ -176,7 +176,7 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
     trust = known._host.guard.trust
     known._host.loop.run(trust.agree_to_typed(definition))
     known._host.loop.run(known._host.load([definition]))
-    known._host.loop.run(known._host.sessions["theirs"].resources.look("resources", "templates", "prompts"))
+    known._host.loop.run(known._host.sessions["theirs"].resources.refresh("resources", "templates", "prompts"))
     known._host.loop.run(trust.revoke("theirs"))
     known.close()
 
@@ -189,7 +189,7 @@ def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
     try:
         view = notebook.view()
         error = view.reply(verb, server="theirs", **fields)["error"]
-        assert (error["type"], error["message"]) == ("PolicyError", "needs an agreement that this panel may not give")
+        assert (error["type"], error["message"]) == ("PolicyError", "needs trust, which this panel may not grant")
         assert session.is_lazy and session.pid is None and not view.state["questions"]
 
         lazy._host.loop.run(lazy._host.guard.trust.agree_to_typed(definition))
@@ -246,6 +246,6 @@ def test_visitors_to_whom_everything_is_allowed_see_everything(opened: Open) -> 
     notebook = opened(theirs=named({"name": "a"}))
     view = visited(notebook)
     notebook.mode = "full"
-    notebook.panel.tell_mode()
+    notebook.panel.send_mode()
     view.until(lambda state: NAMED in state["servers"]["theirs"]["where"])
     assert view.of_kind("hello")[-1]["visitor"] is False

@@ -152,7 +152,7 @@ def test_metadata_of_a_server_elsewhere_does_not_reach_this_machine(host: str) -
 def test_hosts_that_the_user_has_configured_may_be_anywhere() -> None:
     host = socket.gethostname()
     with listening() as (port, visitors), pytest.raises(AuthError):
-        web = MetadataClient(fetch, loopback=False, vouched=frozenset({f"{host}:{port}"}))
+        web = MetadataClient(fetch, loopback=False, trusted=frozenset({f"{host}:{port}"}))
         asyncio.run(web.document(f"https://{host}:{port}/", "the server's metadata"))
     assert len(visitors) == 1  # and answered no TLS
 

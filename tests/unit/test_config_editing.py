@@ -102,10 +102,10 @@ def test_a_file_keeps_its_order_form_mode_and_unknown_keys(tmp_path: Path) -> No
         ),
         (
             '{"servers": {"a": {"url": "https://h"}}}',
-            ": is another host's",
+            ": is in another host's format",
             "change it there; ipymcp reads it as it is",
         ),
-        ('{"a": {"command": "x"}}', ": is another host's", "change it there; ipymcp reads it as it is"),
+        ('{"a": {"command": "x"}}', ": is in another host's format", "change it there; ipymcp reads it as it is"),
         ('{"mcpServers": []}', ": mcpServers: expected an object, got []", None),
         ('{"mcpServers": ', ", line 1, column 16: not JSON: Unexpected end of input", None),
     ],
@@ -126,7 +126,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     link.symlink_to(target)
     assert refused(edit, link, put, private=True) == (
         f"{link}: cannot be written: it is a link, which ipymcp does not write to",
-        "remove it, or change what it leads to",
+        "remove the link, or name its target",
     )
     assert link.is_symlink() and target.read_text() == '{"mcpServers": {}}'
 
@@ -382,7 +382,7 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
     imported = config_edits.import_from("cursor", [], host, project=False, replace=False)
     own = home / "jupyter" / "ipymcp" / "mcp.json"
     assert (imported.file, imported.names) == (own, ("a", "b"))
-    assert imported.notes == (f"{home}/.cursor/mcp.json: mcpServers.c.command: expected a text, got 5",)
+    assert imported.notes == (f"{home}/.cursor/mcp.json: mcpServers.c.command: expected a string, got 5",)
     assert servers(own) == {"a": {"command": "x", "note": 1}, "b": {"url": "https://h"}}
 
     theirs = home / "q" / ".vscode" / "mcp.json"

@@ -264,11 +264,11 @@ def refused(document: Any) -> tuple[str, str | None]:
         ({"mcp_servers": "x"}, 'mcp_servers: expected a list, got "x"'),
         (
             {"servers": {"fs": {"serverUrl": "https://a", "url": "https://b"}}},
-            'servers.fs.serverUrl: it and "url" disagree',
+            'servers.fs.serverUrl: contradicts "url"',
         ),
         (
             {"mcpServers": {"fs": {"command": "x", "enabled": True, "disabled": True}}},
-            'mcpServers.fs.enabled: it and "disabled" disagree',
+            'mcpServers.fs.enabled: contradicts "disabled"',
         ),
         (
             {"mcpServers": {"fs": {"command": "x", "enabled": "yes"}}},

@@ -18,9 +18,9 @@ from ipymcp.config.reading import JSON5_MAX_BYTES, from_mapping, without_comment
 from ipymcp.errors import ConfigError
 from tests.config_files import read
 
-SHAPE = 'the shape is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
+SHAPE = 'the format is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 PROGRAM = 'put the program in "command" and each of its arguments in "args"'
-TABLE = 'write an object of texts, such as {"NAME": "value"}'
+TABLE = 'write an object of strings, such as {"NAME": "value"}'
 
 FILE = Source(scope="named", file="mcp.json", folder="/work", key="mcpServers.fs")
 
@@ -103,18 +103,18 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
         ({"args": "-y x"}, 'args: expected a list of strings, got "-y x"', PROGRAM),
         ({"args": ["a", 8080]}, "args[1]: expected a string, got 8080", 'put it in quotes: "8080"'),
         ({"args": ["a", ["b"]]}, 'args[1]: expected a string, got ["b"]', PROGRAM),
-        ({"command": []}, "command: expected a text, got []", PROGRAM),
-        ({"command": [["npx"]]}, 'command[0]: expected a text, got ["npx"]', PROGRAM),
+        ({"command": []}, "command: expected a string, got []", PROGRAM),
+        ({"command": [["npx"]]}, 'command[0]: expected a string, got ["npx"]', PROGRAM),
         ({"command": ["npx", 8080]}, "command[1]: expected a string, got 8080", 'put it in quotes: "8080"'),
-        ({"command": ""}, 'command: expected a text, got ""', PROGRAM),
+        ({"command": ""}, 'command: expected a string, got ""', PROGRAM),
         ({"args": {"a": "x" * 80}}, "args: expected a list of strings, got an object", PROGRAM),
-        ({"cwd": ["x" * 80]}, "cwd: expected a text, got a list", "write a folder's path"),
+        ({"cwd": ["x" * 80]}, "cwd: expected a string, got a list", "write a folder's path"),
         ({"env": ["A=b"]}, "env: expected an object of strings, got a list", TABLE),
         ({"env": {"PORT": 8080}}, "env.PORT: expected a string, got 8080", 'put it in quotes: "8080"'),
         ({"env": {"ON": True}}, "env.ON: expected a string, got true", 'put it in quotes: "true"'),
         ({"env": {"A": None}}, "env.A: expected a string, got null", TABLE),
-        ({"headers": 1}, "headers: expected an object of strings, got a number or a flag", TABLE),
-        ({"cwd": {}}, "cwd: expected a text, got an object", "write a folder's path"),
+        ({"headers": 1}, "headers: expected an object of strings, got a number or a boolean", TABLE),
+        ({"cwd": {}}, "cwd: expected a string, got an object", "write a folder's path"),
         (
             {"timeout": "30s"},
             'timeout: expected a number of seconds greater than 0, got "30s"',
@@ -177,13 +177,13 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
         ),
         (
             {"transport": "http"},
-            'transport: a server with a "command" does not speak http',
-            'leave "transport" out: "command" says it already',
+            'transport: a server with a "command" cannot use the transport http',
+            'leave "transport" out: "command" implies the transport',
         ),
         (
             {"command": None, "url": "https://h", "type": "stdio"},
-            'type: a server with a "url" does not speak stdio',
-            'leave "type" out: "url" says it already',
+            'type: a server with a "url" cannot use the transport stdio',
+            'leave "type" out: "url" implies the transport',
         ),
     ],
 )
@@ -200,7 +200,11 @@ def test_a_wrong_value_is_named_with_its_document_and_key(values: dict[str, Any]
             'expected "command" or "url", found both',
             'keep "command" for a local server',
         ),
-        ({"url": "https://h", "type": "http", "transport": "sse"}, '"type" and "transport" disagree', 'keep "type"'),
+        (
+            {"url": "https://h", "type": "http", "transport": "sse"},
+            '"type" and "transport" contradict each other',
+            'keep "type"',
+        ),
     ],
 )
 def test_a_server_is_either_a_command_or_a_url(values: dict[str, Any], message: str, hint: str) -> None:

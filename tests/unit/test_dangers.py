@@ -112,10 +112,13 @@ def definition(**values: Any) -> ServerDefinition:
             {"hints": {"*": {"readOnlyHint": True}, "?*": {"openWorldHint": False}}},
             "hints *, ?*: models may call all of its tools unasked",
         ),
-        ({"hints": {"run": {"readOnlyHint": True}}}, "hints run: said to only read, whatever the server says"),
+        (
+            {"hints": {"run": {"readOnlyHint": True}}},
+            "hints run: claim that the tools only read, whatever the server declares",
+        ),
         (
             {"hints": {"*": {"openWorldHint": False}}},
-            "hints *: said to stay with their own data, whatever the server says",
+            "hints *: claim that the tools access only their own data, whatever the server declares",
         ),
         ({"command": "env", "args": ("LD_PRELOAD=./x.so", "x")}, "LD_PRELOAD: decides what code runs"),
         ({"command": "cross-env", "args": ("NODE_OPTIONS=-r x", "x")}, "NODE_OPTIONS: decides what code runs"),
@@ -189,11 +192,11 @@ def definition(**values: Any) -> ServerDefinition:
                 ("https://nas.local/", "connects to a service of this machine's network: nas.local"),
                 (
                     "https://h.example/mcp?api_key=abcdef",
-                    "the address holds a secret, api_key: it may end up in logs",
+                    "the address contains a secret, api_key: it may end up in logs",
                 ),
                 (
                     "https://h.example/s/0123456789abcdef0123456789abcdefab/mcp",
-                    "the address holds what looks like a secret: it may end up in logs",
+                    "the address contains what looks like a secret: it may end up in logs",
                 ),
             ]
         ),

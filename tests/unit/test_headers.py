@@ -108,7 +108,7 @@ def test_designated_parameters_are_mirrored_and_others_are_not() -> None:
     with pytest.raises(CallError) as caught:
         mirrored(priority=2**53)
     assert caught.value.message == "9007199254740992 does not fit the header Mcp-Param-Priority"
-    assert caught.value.hint == "it carries integers up to 9,007,199,254,740,991 only"
+    assert caught.value.hint == "the header carries only integers up to 9,007,199,254,740,991"
     assert headers.read_annotations([], pytest.fail) == []
     assert mirrored(region="eu") == {}
     assert Headers().build(LEGACY, "tools/call", b"{}", "query") == {"MCP-Protocol-Version": "2025-11-25"}

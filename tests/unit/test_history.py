@@ -172,7 +172,7 @@ def test_calls_are_found_by_server_tool_and_time(history: History) -> None:
 
 
 def test_calls_go_to_the_database_in_batches_and_one_timer_runs_at_a_time(history: History) -> None:
-    later: Any = history._later
+    later: Any = history._call_later
     for _ in range(100):
         history.add(record())
     assert len(later.due) == 1
@@ -185,7 +185,7 @@ def test_calls_go_to_the_database_in_batches_and_one_timer_runs_at_a_time(histor
 def test_the_oldest_calls_go(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histories, "MAX_ROWS", 50)
     monkeypatch.setattr(histories, "_PRUNE_EVERY", 10)
-    history.add(record("ancient", began=time.monotonic() - histories.MAX_LENGTH - 60))
+    history.add(record("ancient", began=time.monotonic() - histories.MAX_AGE - 60))
     for number in range(100):
         history.add(record(f"tool_{number}"))
         if number % 10 == 0:

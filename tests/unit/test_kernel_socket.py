@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ipymcp.storage.kernel_socket import Announced, announced, here, is_alive, is_guarded, sweep
+from ipymcp.storage.kernel_socket import Announced, announced, is_alive, is_guarded, machine_id, sweep
 
 pytestmark = pytest.mark.posix
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def write(folder: Path, **changes: Any) -> Path:
     """A file of this process."""
-    kernel = {"pid": os.getpid(), "started": time.time(), "socket": "socket", "machine": here()}
+    kernel = {"pid": os.getpid(), "started": time.time(), "socket": "socket", "machine": machine_id()}
     document = {**kernel, "version": 1, "ipymcp": "0"}
     file = folder.parent / "ipymcp-kernel-1.json"
     file.write_text(json.dumps({**document, **changes}))
@@ -99,9 +99,9 @@ def test_a_folder_that_is_not_ours_to_remove_stays(tmp_path: Path) -> None:
 
 
 def test_a_process_that_came_later_under_that_number_is_another(folder: Path) -> None:
-    long_ago = Announced(os.getpid(), 1.0, 1, "0", str(folder / "nowhere"), here())
+    long_ago = Announced(os.getpid(), 1.0, 1, "0", str(folder / "nowhere"), machine_id())
     assert not is_alive(long_ago)
 
 
 def test_a_clock_that_was_set_ends_no_kernel_that_listens(folder: Path) -> None:
-    assert is_alive(Announced(os.getpid(), 1.0, 1, "0", "socket", here()))
+    assert is_alive(Announced(os.getpid(), 1.0, 1, "0", "socket", machine_id()))

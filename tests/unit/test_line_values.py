@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ipymcp.config.reading import JSON5_MAX_BYTES
 from ipymcp.errors import ArgumentError
 from ipymcp.notebook.line_syntax import LineError, tokenize
-from ipymcp.notebook.line_values import Object, TypedText, parse_arguments, parse_body, read_value
+from ipymcp.notebook.line_values import NotebookObject, TypedText, parse_arguments, parse_body, read_value
 from ipymcp.schema.tool_schema import ToolSchema
 
 FRAME = object()
@@ -26,7 +26,7 @@ TABLE = ToolSchema(
 )
 
 
-def value(line: str) -> TypedText | Object:
+def value(line: str) -> TypedText | NotebookObject:
     (word,) = tokenize(line).words
     return read_value(word, NAMES)
 
@@ -38,8 +38,8 @@ def failure(line: str) -> ArgumentError:
 
 
 def test_a_dollar_name_is_the_notebooks_object_local_names_first() -> None:
-    assert value("x=$frame") == Object(FRAME)
-    assert value("x=$both") == Object("local")
+    assert value("x=$frame") == NotebookObject(FRAME)
+    assert value("x=$both") == NotebookObject("local")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_braces_are_filled_like_an_f_string(line: str, text: str) -> None:
 
 
 def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_string() -> None:
-    assert value("args={'a': 10, \"b\": [n, true]}") == Object({"a": 10, "b": [5, True]})
-    assert value("args={**row, 'k': n}") == Object({"a b": "x:y", "k": 5})
+    assert value("args={'a': 10, \"b\": [n, true]}") == NotebookObject({"a": 10, "b": [5, True]})
+    assert value("args={**row, 'k': n}") == NotebookObject({"a b": "x:y", "k": 5})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_stri
         ),
         (
             "x=[{'a':n}]",
-            "x: cannot fill [{'a':n}]: at character 2, a string is nothing to fill in: "
+            "x: cannot fill [{'a':n}]: at character 2, a string needs no braces: "
             "build the value in a cell and pass $name",
             "single quotes send the text as it is",
         ),
@@ -136,7 +136,7 @@ def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_stri
         ),
         (
             "x={i!x}",
-            "x: cannot fill {i!x}: at character 3, after ! only r, s or a can stand",
+            "x: cannot fill {i!x}: at character 3, after ! only r, s or a is allowed",
             "single quotes send the text as it is",
         ),
     ],

@@ -253,7 +253,7 @@ MIXTURE = r"""<script> <img/src=x/onerror=a> </p> < > [ ] ( ) ]( ][ ]: ! ![ ` ``
 PIECES = st.sampled_from([*MIXTURE.split(), "\n", "\n\n", " ", "    ", "\t", "- ", "> ", "1. ", "\r", "\u2028"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_nothing_active_comes_out_of_any_mixture(source: str) -> None:
     safe = markdown.markdown(source)

@@ -116,7 +116,7 @@ def test_the_request_carries_all_that_the_specification_asks_for() -> None:
 def test_no_login_without_pkce_or_without_a_page() -> None:
     with pytest.raises(AuthError) as caught:
         token_client(AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False)).login_page()
-    assert caught.value.message == "cannot log in: auth.example does not say that it supports PKCE with S256"
+    assert caught.value.message == "cannot log in: auth.example does not declare support for PKCE with S256"
     with pytest.raises(AuthError) as caught:
         token_client(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
     assert caught.value.message == "cannot log in: auth.example has no login page"
@@ -133,7 +133,7 @@ CALLBACK = "http://127.0.0.1:1/callback"
             "the answer to the login at auth.example names another issuer",
         ),
         ("?code=c&state=s&iss=https://auth.example/", "the answer to the login at auth.example names another issuer"),
-        ("?code=c&state=s", "the answer does not say that it comes from auth.example, which always does"),
+        ("?code=c&state=s", "the answer lacks the issuer (iss) that auth.example always sends"),
         (
             "?code=c&state=t&iss=https://auth.example",
             "the answer belongs to another login at auth.example",

@@ -13,18 +13,18 @@ from ipymcp.runtime.oauth_redirects import Redirects
 HUB = "https://hub.example/user/ada/ipymcp/oauth/callback"
 
 
-def redirects(*addresses: object, lasts: float = 600.0) -> Redirects:
-    made = Redirects(lasts)
+def redirects(*addresses: object, lifetime: float = 600.0) -> Redirects:
+    made = Redirects(lifetime)
     made.addresses = lambda: addresses
     return made
 
 
 def awaits(made: Redirects, state: str) -> Any:
-    return made.heard({"kind": "awaits", "digest": hashlib.sha256(state.encode()).hexdigest()})
+    return made.reply_to({"kind": "awaits", "digest": hashlib.sha256(state.encode()).hexdigest()})
 
 
 def bring(made: Redirects, **brought: object) -> Any:
-    return made.heard({"kind": "redirected", "brought": brought})
+    return made.reply_to({"kind": "redirected", "brought": brought})
 
 
 def test_what_was_brought_comes_as_an_address_and_only_once() -> None:
@@ -54,12 +54,12 @@ def test_a_login_that_ended_is_waited_for_no_more() -> None:
 
 
 def test_a_state_is_good_for_ten_minutes() -> None:
-    assert Redirects()._lasts == 600
+    assert Redirects()._lifetime == 600
 
     async def body() -> None:
-        made = redirects(HUB, lasts=0.03)
+        made = redirects(HUB, lifetime=0.03)
         redirect = await made.open("s", ())
-        with pytest.raises(AuthError, match=r"the login was not made within 0.0005 minutes"):
+        with pytest.raises(AuthError, match=r"the login was not completed within 0.0005 minutes"):
             await asyncio.wait_for(redirect.received(), 10)
         assert bring(made, state="s", code="c")["taken"] is False
         await redirect.aclose()
@@ -95,9 +95,9 @@ def test_an_address_that_no_code_should_go_to_is_not_used(address: object) -> No
 
 @pytest.mark.parametrize("message", [None, [], {"kind": "hello"}, {"kind": "intent", "do": "call"}])
 def test_what_is_about_something_else_is_left_to_views(message: object) -> None:
-    assert redirects(HUB).heard(message) is None
+    assert redirects(HUB).reply_to(message) is None
 
 
 @pytest.mark.parametrize("brought", [None, [], {"state": 1}, {"state": "s", "code": None}, {"state": "\ud800"}])
 def test_what_is_brought_wrongly_is_not_taken(brought: object) -> None:
-    assert redirects(HUB).heard({"kind": "redirected", "brought": brought}) == {"kind": "redirected", "taken": False}
+    assert redirects(HUB).reply_to({"kind": "redirected", "brought": brought}) == {"kind": "redirected", "taken": False}

@@ -98,7 +98,7 @@ def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(dat
     verdict = policy.verdict(entry, rights, "model")
     assert (verdict.decision, verdict.why) == (
         "deny",
-        "is new since its server's other tools were pinned, and was not there to be allowed",
+        "was added after its server's other tools were pinned, so no rule of yours allows it",
     )
     assert policy.verdict(entry, rights).decision == "allow", "the user's own call"
     asyncio.run(pinning.accept("d1", "fs", [tool("read-it")]))
@@ -175,7 +175,7 @@ def test_a_server_that_is_not_what_the_lock_file_says_does_not_start(database: A
     file = tmp_path / "mcp.lock"
     write_lock(file, {"fs": [tool(), tool("gone")]})
     pinning = Pinning(Policy(), database)
-    pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
+    pinning.lock_servers(["fs"], read_lock(str(tmp_path)))
     with pytest.raises(PolicyError) as caught:
         compare(pinning, tool(description="Other."), tool("new"), starting=True)
     assert caught.value._two_lines() == [
@@ -189,18 +189,18 @@ def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: A
     file, policy = tmp_path / "mcp.lock", Policy()
     write_lock(file, {"fs": [tool()]})
     pinning = Pinning(policy, database)
-    pinning.hold_to(read_lock(str(tmp_path)), ["fs"])
+    pinning.lock_servers(["fs"], read_lock(str(tmp_path)))
     compare(pinning, changed := tool(description="Other."))
     with pytest.raises(PolicyError, match=r"differs from mcp\.lock"):
         policy.check(entry_of(changed), ServerGrants("d1"))
-    pinning.hold_to(None, ["fs"])
+    pinning.lock_servers(["fs"], None)
     compare(pinning, changed)
     policy.check(entry_of(changed), ServerGrants("d1"))
 
 
 def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:
     with pytest.raises(PolicyError, match=r"git: is not in mcp\.lock"):
-        Pinning(Policy(), database).hold_to({"fs": {}}, ["git"])
+        Pinning(Policy(), database).lock_servers(["git"], {"fs": {}})
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,8 @@ def test_read_only_mode_refuses_what_does_not_say_that_it_only_reads() -> None:
     assert decisions(policy, entry(readOnlyHint=True), rights) == ("allow",) * 3
     with pytest.raises(PolicyError) as caught:
         policy.check(entry(), rights)
-    assert str(caught.value) == "fs.write_file: read-only mode: it does not say that it only reads"
-    assert (
-        caught.value.hint == 'if it does only read: "hints": {"write_file": {"readOnlyHint": true}} in its definition'
-    )
+    assert str(caught.value) == "fs.write_file: read-only mode: it is not declared as read-only"
+    assert caught.value.hint == 'if it only reads: "hints": {"write_file": {"readOnlyHint": true}} in its definition'
 
 
 def test_hinted_read_only_mode_refuses_what_says_that_it_writes() -> None:

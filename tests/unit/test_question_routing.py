@@ -23,7 +23,7 @@ def loop() -> Iterator[BackgroundLoop]:
 
 @pytest.fixture
 def router(loop: BackgroundLoop) -> QuestionRouter:
-    router = QuestionRouter(loop.places)
+    router = QuestionRouter(loop.callers)
     router.terminal = ScriptedInterface
     return router
 
@@ -39,7 +39,7 @@ class Waiting:
         self._entered.wait()
 
     def _run(self, loop: BackgroundLoop, subject: object) -> None:
-        with loop.places.blocked(self._waiter, subject):
+        with loop.callers.blocked(self._waiter, subject):
             self._entered.set()
             self._waiter.wait()
 
@@ -99,7 +99,7 @@ def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest
 def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
-    with loop.places.blocked(Waiter()):  # in the midst of which it runs something that asks
+    with loop.callers.blocked(Waiter()):  # in the midst of which it runs something that asks
         assert loop.run(router.ask(HERE)) is threading.main_thread()
 
 
@@ -107,7 +107,7 @@ def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
     waiter, entered = Waiter(), threading.Event()
-    with loop.places.blocked(waiter):
+    with loop.callers.blocked(waiter):
         future = asyncio.run_coroutine_threadsafe(router.ask(HERE), loop.loop)
         loop.call(entered.set)
         entered.wait()

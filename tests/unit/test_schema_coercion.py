@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.errors import ArgumentError
@@ -238,7 +238,6 @@ def test_text_for_an_undeclared_argument_is_json_or_text() -> None:
     assert [schema.read_text("x", text) for text in ("5", "a b")] == [5, "a b"]
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_text_for_a_string_is_always_verbatim(text: str) -> None:
     assert ToolSchema({"properties": {"x": STRING}}, server="s", tool="t").read_text("x", text) == text
@@ -261,13 +260,11 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(JSON)
 def test_json_values_pass_unchanged_where_anything_goes(value: Any) -> None:
     assert sent(ANY, value) == value
 
 
-@settings(deadline=None)
 @given(SCHEMAS, JSON)
 def test_whatever_is_sent_fits_the_schema_and_sending_it_again_changes_nothing(schema: Any, value: Any) -> None:
     tool = ToolSchema({"properties": {"x": schema}, "required": ["x"]}, server="s", tool="t")
@@ -290,7 +287,6 @@ RECORDS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(RECORDS, st.dictionaries(st.sampled_from("xyz"), JSON))
 def test_what_is_sent_without_asking_the_validator_it_would_have_taken(schema: Any, given: Any) -> None:
     try:

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.api.stubs import stub
@@ -132,7 +132,6 @@ NOISE = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(NOISE, NOISE)
 def test_no_schema_raises_anything_but_argument_errors(source: Any, value: Any) -> None:
     schema = ToolSchema(source, server="s", tool="t")

@@ -4,7 +4,7 @@ import inspect
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.schema.tool_schema import ToolSchema
@@ -124,7 +124,6 @@ def test_names_that_are_no_identifiers_get_an_alias() -> None:
     }
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=8), unique=True, max_size=8), st.integers(0, 8))
 def test_any_names_make_a_valid_signature_and_bind_both_ways(names: list[str], required: int) -> None:
     schema = make({"properties": {key: {} for key in names}, "required": names[:required]})

@@ -43,7 +43,7 @@ def definition(name: str = "fs", folder: str = "/project", scope: Scope = "proje
 
 def may_run(trust: Trust, *definitions: ServerDefinition, agreed: bool = False, again: bool = True) -> list[str]:
     async def run() -> list[str]:
-        await trust.consider(definitions, agreed=agreed, again=again)
+        await trust.ask_if_needed(definitions, agreed=agreed, again=again)
         running: list[str] = []
         for one in definitions:
             try:
@@ -168,7 +168,7 @@ def test_the_users_own_file_is_taken_as_it_is_first_seen_and_a_changed_entry_ask
         "TrustError: fs: needs your trust: its entry in /project/mcp.json has changed"
     )
     assert may_run(Trust(database, user), changed) == ["fs"]
-    assert user.asked[0].why == "is your own, and what it says of these has changed"
+    assert user.asked[0].why == "is your own, and its entries for these servers have changed"
     assert may_run(Trust(database, User()), changed) == ["fs"]
 
 
@@ -214,17 +214,17 @@ def test_trust_said_in_the_cell_asks_nothing_and_is_not_remembered(database: Any
 def test_what_is_typed_over_a_definition_changes_nothing_of_its_trust(database: Any) -> None:
     trust, one = Trust(database, User(ALL)), definition()
     typed = one.replace(env={"LEVEL": "debug"})
-    asyncio.run(trust.vary(one, typed))
+    asyncio.run(trust.allow_variant(one, typed))
     assert may_run(Trust(database, User()), typed) == []
     may_run(trust, one)
-    asyncio.run(trust.vary(one, typed))
+    asyncio.run(trust.allow_variant(one, typed))
     assert asyncio.run(trust.allows(typed))
 
 
 def test_what_is_typed_over_an_entry_of_the_users_own_is_no_change_of_it(database: Any) -> None:
     trust, one = Trust(database, User()), definition(scope="user")
     typed = one.replace(env={"LEVEL": "debug"})
-    asyncio.run(trust.vary(one, typed))
+    asyncio.run(trust.allow_variant(one, typed))
     assert may_run(trust, typed) == ["fs"]
     assert may_run(Trust(database, User()), one) == ["fs"]
 
@@ -256,7 +256,7 @@ def test_the_variable_decides_if_no_one_can_be_asked(
         ("none", "needs your trust, and IPYMCP_TRUST is none:", "IPYMCP_TRUST="),
         (
             digest_of(definition())[:32],
-            "needs your trust, and IPYMCP_TRUST does not name it, which takes the whole hash:",
+            "needs your trust, and IPYMCP_TRUST does not name it by its whole hash:",
             "%mcp start fs asks; IPYMCP_TRUST=",
         ),
     ],

@@ -1,1 +1,1 @@
-"""The `%mcp` magics, one file a subcommand."""
+"""The `%mcp` magics, one module for each group of subcommands."""

@@ -51,21 +51,21 @@ def _ask(request: MagicRequest) -> Any:
 
         %mcp ask Which penguins are the heaviest?
         answer = %mcp ask --tools demo What is in $df?
-        %mcp ask --fix                             the last error: why, and how to mend its cell
+        %mcp ask --fix                             explain the last error, and correct its cell
         %mcp ask What does $fig show that @fs:notes.md does not say?
-        %mcp ask /demo.describe species=Gentoo     asks what a server's prompt says
+        %mcp ask /demo.describe species=Gentoo     ask with the prompt of a server
 
         %%mcp ask --model anthropic:claude-opus-4-5 --tools fs.* !*.write_* --out answer
         Which files in this folder are the largest?
 
     Options come before the question. $name is a variable of the notebook: data, a figure or an image, a function, which
-    is sent as its source, or an exception; $err is the last one. $$ is a $; formulas stay as typed. @server:resource
-    is a resource, and /server.prompt name=value at the start of a line a prompt.
+    is sent as its source, or an exception; $err is the last exception. $$ is a $; formulas are not changed.
+    @server:resource is a resource, and /server.prompt name=value at the start of a line a prompt.
     %mcp policy decides which calls need your approval.
     """
     before = getattr(sys, "last_value", None)
     try:
-        return _asked(request)
+        return _run(request)
     except McpError as error:
         _errors_before[error] = before
         hint = error.hint or ""
@@ -76,7 +76,7 @@ def _ask(request: MagicRequest) -> Any:
 
 
 _errors_before: WeakKeyDictionary[BaseException, BaseException | None] = WeakKeyDictionary()
-"""The last exception before each that `%mcp ask` itself raised."""
+"""For each exception that `%mcp ask` raised, the last exception before it."""
 
 
 def _last_error() -> BaseException | None:
@@ -107,27 +107,27 @@ class _Offers:
     def prompt(self, server: str, name: str, arguments: str) -> PromptResult:
         try:
             given = parse_arguments(tokenize(arguments).words, self._request.namespaces)
-        except LineError as error:  # its position is not that in the question
+        except LineError as error:  # without the position, which is not that in the question
             raise McpError(error.message, server=server, tool=name) from None
         return self._request.mcp[server].prompts[name](**given)
 
 
-def _asked(request: MagicRequest) -> Any:
+def _run(request: MagicRequest) -> Any:
     ask_request = _ask_request(request)
-    asker = chat_of(request.mcp)
+    chat = chat_of(request.mcp)
     parsed, out = request.parsed, request.parsed.text("--out")
     if parsed.has("--dry-run"):
-        return asker.preview(ask_request).table
-    shape = parsed.text("-f") or "markdown"
+        return chat.preview(ask_request).table
+    form = parsed.text("-f") or "markdown"
     try:
-        answer = _answered(request, asker, ask_request, shape)
+        answer = _show_answer(request, chat, ask_request, form)
     except McpError as error:
         if error.answer is not None:
-            further = ["--continue goes on"] if ask_request.chat else []
+            more_hints = ["--continue continues it"] if ask_request.chat else []
             if out is not None:
                 request.ip.user_ns[out] = error.answer
-                further.append(f"{out} has what there is")
-            error.hint = " · ".join(filter(None, [error.hint, *further]))
+                more_hints.append(f"{out} has the partial answer")
+            error.hint = " · ".join(filter(None, [error.hint, *more_hints]))
         raise
     if parsed.has("--cell"):
         if answer.code:
@@ -137,28 +137,28 @@ def _asked(request: MagicRequest) -> Any:
     if out is not None:
         request.ip.user_ns[out] = answer
         return None
-    return answer.json() if shape == "json" else answer
+    return answer.json() if form == "json" else answer
 
 
-def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, shape: str) -> Answer:
+def _show_answer(request: MagicRequest, chat: ModelChat, ask_request: AskRequest, form: str) -> Answer:
     """Ask the model and show the answer as it arrives, unless the request is quiet."""
-    if request.is_quiet or shape == "json":
-        return request.host.loop.run(asker.ask(ask_request))
-    audience = CellOutput(
+    if request.is_quiet or form == "json":
+        return request.host.loop.run(chat.ask(ask_request))
+    output = CellOutput(
         request.display if hasattr(request.ip, "kernel") else None,
-        as_markdown=shape == "markdown",
+        as_markdown=form == "markdown",
         code_of=partial(of_model, request.mcp, names=request.ip.user_ns),
         can_show_apps=apps_of(request.host).can_show,
     )
     try:
-        answer = request.host.loop.run(asker.ask(ask_request, audience))
+        answer = request.host.loop.run(chat.ask(ask_request, output))
     except BaseException as error:
-        audience.broke_off()
+        output.mark_cancelled()
         if isinstance(error, KeyboardInterrupt) and not McpError.full_tracebacks:
-            error._render_traceback_ = _stopped  # type: ignore[attr-defined]
+            error._render_traceback_ = _interrupted  # type: ignore[attr-defined]
         raise
-    audience.ended(answer)
-    if answer.data is None:  # typed data is the cell's value, and not shown yet
+    output.finish(answer)
+    if answer.data is None:  # typed data was not shown yet, and is the cell's value
         answer.is_shown = True
         events = request.ip.events
 
@@ -170,10 +170,10 @@ def _answered(request: MagicRequest, asker: ModelChat, ask_request: AskRequest, 
     return answer
 
 
-def _stopped() -> list[str]:
+def _interrupted() -> list[str]:
     return [
         "KeyboardInterrupt: the model was stopped, and its calls with it",
-        "  completed calls stay in effect; a --chat goes on with --continue",
+        "  completed calls stay in effect; --continue continues a --chat",
     ]
 
 
@@ -261,11 +261,11 @@ def _limits(parsed: Parsed) -> Limits:
 def _settings(parsed: Parsed) -> ModelSettings:
     from ipymcp.llm.backend import ModelSettings
 
-    longest = parsed.number("--max-tokens")
+    max_tokens = parsed.number("--max-tokens")
     return ModelSettings(
         cast("Effort | None", parsed.text("--effort")),
         parsed.number("--temperature"),
-        None if longest is None else int(longest),
+        None if max_tokens is None else int(max_tokens),
     )
 
 
@@ -273,7 +273,7 @@ _ENDS = {
     "length": "cut off: the model may not write longer answers",
     "content_filter": "cut off by the provider's content filter",
 }
-"""Stop reasons that the user is told."""
+"""Notes for the user about reasons for which an answer ended."""
 
 
 class CellOutput:
@@ -282,7 +282,7 @@ class CellOutput:
     Args:
         display: Renders the questions of calls; None in a terminal.
         as_markdown: Whether to render the text as Markdown.
-        code_of: Returns a call as Python for a cell, or an empty string.
+        code_of: Returns the code of a call for a cell; empty if there is none.
         can_show_apps: Returns whether apps can be displayed.
     """
 
@@ -301,12 +301,12 @@ class CellOutput:
         self._as_markdown = as_markdown
         self._text = ""
         self._text_display: Any = None
-        """The display of the current text; each call begins a new one."""
+        """The display of the current text; after each call a new one begins."""
         self._thinking = ""
         self._thinking_display: Any = None
         """The display of the current reasoning."""
         self._cards: dict[str, Any] = {}
-        """Displays of calls, by card."""
+        """The displays of calls, by card."""
         self._open: dict[str, ModelCall] = {}
         """Unfinished calls, by card."""
 
@@ -334,7 +334,7 @@ class CellOutput:
         return {**bundle, "text/markdown": markdown.markdown(self._text)} if self._as_markdown else bundle
 
     def show_thinking(self, text: str) -> None:
-        """Append reasoning, folded."""
+        """Append reasoning, which is folded in a notebook."""
         from ipymcp.llm.answer import text_html
 
         if not self._thinking:
@@ -343,7 +343,7 @@ class CellOutput:
         self._thinking += text
         if not self._is_notebook:
             return
-        line, folded = self._thought(), text_html(self._thinking)
+        line, folded = self._thinking_summary(), text_html(self._thinking)
         bundle = {
             "text/plain": line,
             "text/html": f"<details><summary><small>{line}</small></summary>{folded}</details>",
@@ -353,7 +353,7 @@ class CellOutput:
         else:
             self._thinking_display.update(bundle, raw=True)
 
-    def _thought(self) -> str:
+    def _thinking_summary(self) -> str:
         count = len(self._thinking.split())
         return f"Thought: {count:,} word{'' if count == 1 else 's'}"
 
@@ -362,7 +362,9 @@ class CellOutput:
             print(flush=True)  # noqa: T201
 
     def show_call(self, call: ModelCall) -> None:
-        """Show or update the card of a call, with the app of its result below; later text begins below both."""
+        """Show or update the card of a call, and below it the app of its result. Later text follows below both."""
+        if call.card in self._cards and call.card not in self._open:
+            return  # the call finished before its first event was shown, so that its outcome is already shown
         self._end_line()
         self._end_text()
         if call.is_done:
@@ -370,7 +372,7 @@ class CellOutput:
         else:
             self._open[call.card] = call
         if call.card not in self._cards:
-            self._cards[call.card] = handle = self._new_display()  # known before an interrupt can come between
+            self._cards[call.card] = handle = self._new_display()  # stored first, because an interrupt may follow
             self._show(self._card(call), handle)
         elif self._is_notebook:
             self._cards[call.card].update(self._card(call), raw=True)
@@ -383,17 +385,17 @@ class CellOutput:
     def _end_text(self) -> None:
         """End the current text, whose code blocks are now complete, and the current reasoning."""
         if not self._is_notebook and self._thinking:
-            print(visible(self._thought()), flush=True)  # noqa: T201
+            print(visible(self._thinking_summary()), flush=True)  # noqa: T201
         if self._text_display is not None and self._as_markdown and (offer := insertable_blocks(self._text)):
             self._text_display.update(self._text_bundle() | offer, raw=True)
         self._text, self._text_display = "", None
         self._thinking, self._thinking_display = "", None
 
-    def broke_off(self) -> None:
+    def mark_cancelled(self) -> None:
         """Mark unfinished calls as cancelled."""
-        how = {"text": "cancelled", "is_error": True, "is_done": True, "is_cancelled": True}
+        changes = {"text": "cancelled", "is_error": True, "is_done": True, "is_cancelled": True}
         for call in [*self._open.values()]:
-            self.show_call(replace(call, **how))
+            self.show_call(replace(call, **changes))
 
     def _card(self, call: ModelCall) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}
@@ -403,7 +405,7 @@ class CellOutput:
             bundle |= insertable(self._code_of(call))
         return bundle
 
-    def ended(self, answer: Answer) -> None:
+    def finish(self, answer: Answer) -> None:
         """Show the usage of the answer."""
         self._end_text()
         line = answer.note if answer.is_replayed else " · ".join(filter(None, [str(answer.usage), answer.note]))
@@ -422,7 +424,7 @@ class CellOutput:
         return handle
 
     def _new_display(self) -> Any:
-        """A display that can be updated, before it is shown; None in a terminal."""
+        """A display handle for a display that is not shown yet; None in a terminal."""
         if not self._is_notebook:
             return None
         from IPython.display import DisplayHandle
@@ -430,7 +432,15 @@ class CellOutput:
         return DisplayHandle()
 
 
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # of llm.backend, which is not loaded yet
+_EFFORTS = (
+    "none",
+    "minimal",
+    "low",
+    "medium",
+    "high",
+    "xhigh",
+    "max",
+)  # the same as in llm.backend, which is imported later
 _OPTIONS = (
     Option(
         "--model",
@@ -447,7 +457,7 @@ _OPTIONS = (
         takes="tool",
     ),
     Option("--chat", "NAME", "continue this conversation; without it each question begins a new one"),
-    Option("--continue", help="go on with that chat after a limit, or in a new kernel; needs no question"),
+    Option("--continue", help="continue that chat after a limit, or in a new kernel; needs no question"),
     Option("--system", "TEXT", "the system prompt"),
     Option("--returns", "EXPR", "a dataclass, TypedDict or JSON Schema for the answer: answer.data"),
     Option("--allow", "PATTERN", "tools it may call without approval, for this answer", repeats=True, takes="tool"),
@@ -460,7 +470,7 @@ _OPTIONS = (
     Option(
         "--code", help="let it write Python that calls the tools; it is shown, and runs in your kernel if you approve"
     ),
-    Option("--fix", help="send the last error with its traceback and cell; the question may be left out"),
+    Option("--fix", help="send the last error with its traceback and cell; the question may be omitted"),
     Option("--out", "VAR", "bind the answer to this name", takes="variable"),
     Option(
         "--replay",
@@ -477,7 +487,7 @@ _OPTIONS = (
     Option("--seconds", "S", "maximum duration", number=True),
     Option("--dollars", "D", "maximum cost by the list price", number=True),
     Option("--effort", "LEVEL", "how much it reasons: none, minimal, low, medium, high, xhigh, max", choices=_EFFORTS),
-    Option("--temperature", "T", "the randomness of its words, from 0", number=True),
+    Option("--temperature", "T", "the randomness of the model's choices, from 0", number=True),
     Option("--max-tokens", "N", "maximum tokens of each response", number=True),
 )
 

@@ -1,4 +1,4 @@
-"""`%mcp tools`, `call`, `cancel`, `history` and `stubs`."""
+"""`%mcp tools`, `call`, `map`, `cancel`, `history` and `stubs`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def _tools(request: MagicRequest) -> Toolset | Table:
     """List the tools of the servers that are ready.
 
-        %mcp tools                       all
+        %mcp tools                       all tools
         %mcp tools fs.*                  those of one server
-        %mcp tools fs.read* !*.write*    globs over server.tool; the last that matches decides, ! denies
+        %mcp tools fs.read* !*.write*    globs for server.tool; the last match decides, ! excludes
         %mcp tools *sum*                 by tool name, if no server has that name
 
     For a server that is not running, this lists the tools it had when it last ran, in any notebook.
@@ -59,7 +59,7 @@ def _tools(request: MagicRequest) -> Toolset | Table:
 
 
 _PYTHON_OPTIONS = ".options("
-"""Start of the options of a call in hints for Python, which a line spells differently."""
+"""The beginning of call options in hints for Python, which are different on a line."""
 
 
 def _call(request: MagicRequest) -> Any:
@@ -67,15 +67,15 @@ def _call(request: MagicRequest) -> Any:
 
         %mcp call time.get_current_time timezone=Europe/Paris
         r = %mcp call fs.read_file path="my file.txt" head=$n     $n is the notebook's n
-        %mcp call fs.write_file path=data/{i}.csv content=$text   {i} is filled as in an f-string; '…' disables that
+        %mcp call fs.write_file path=data/{i}.csv content=$text   {i} is filled as in an f-string, except in '…'
         %mcp call demo.query {"table": "penguins", "limit": 3}
 
         %%mcp call [--out VAR] demo.query
         {"table": "penguins", "limit": n}                         JSON, JSON5, or a Python dict with your variables
 
-    The tool's schema decides how a value is read: as text if it accepts text, else as JSON.
+    The tool's schema determines how a value is read: as text if it accepts text, else as JSON.
 
-    A $name with anything before or after it is refused: write {name}, or '…' for text.
+    $name together with other text is an error: write {name}, or '…' for plain text.
     """
     parsed, (path, *rest) = request.parsed, request.parsed.names
     host = request.host
@@ -94,12 +94,12 @@ def _call(request: MagicRequest) -> Any:
     except CallTimeout as error:
         if error.hint and _PYTHON_OPTIONS in error.hint:
             seconds = timeout or factory_of(request.mcp).options_of(tool, session).timeout
-            error.hint = f"give it longer: {_with_timeout(path, 2 * seconds)}"
+            error.hint = f"give it longer: {_line_with_timeout(path, 2 * seconds)}"
         raise
     except ArgumentError as error:
         if error.argument == "timeout" and error.hint and _PYTHON_OPTIONS in error.hint:
             given = next((word.value for word in rest if word.key == "timeout"), "S")
-            error.hint = f"it is an option of the call: {_with_timeout(path, given)}"
+            error.hint = f"it is an option of the call: {_line_with_timeout(path, given)}"
         raise
     variable = parsed.text("--out")
     if variable is None:
@@ -108,7 +108,7 @@ def _call(request: MagicRequest) -> Any:
     return None
 
 
-def _with_timeout(path: Word, seconds: object) -> str:
+def _line_with_timeout(path: Word, seconds: object) -> str:
     shown = f"{seconds:g}" if isinstance(seconds, float) else seconds
     return f"%mcp call --timeout {shown} {path.raw} …"
 
@@ -132,17 +132,17 @@ def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict
 
 
 def _map(request: MagicRequest) -> Any:
-    """Call a tool for every row of a table or list; the line gives the results.
+    """Call a tool for every row of a table or list, and return the results.
 
-        %mcp map geo.lookup df                                    columns named like arguments
-        %mcp map geo.lookup df city=name country=FR               the column name; FR in every row
+        %mcp map geo.lookup df                                    columns are bound to arguments by name
+        %mcp map geo.lookup df city=name country=FR               city from the column name; FR in every row
         %mcp map geo.lookup $df[:100] --concurrency 8 --rate 10/s --out places
-        %mcp map geo.lookup df --to places.parquet                written to a file as results come
-        %mcp map geo.lookup df --cache 7d                         results of the last 7 days are not asked for again
-        %mcp map geo.lookup df --plan                             shows the calls, sends none
+        %mcp map geo.lookup df --to places.parquet                results are written to a file as they arrive
+        %mcp map geo.lookup df --cache 7d                         results of the last 7 days are used again
+        %mcp map geo.lookup df --plan                             shows the calls, and sends none
 
-    An unquoted value that is the name of a column is that column; quoted, it is the text. mcp.maps[-1] is the latest
-    map, also an interrupted one: .df, .errors, .retry(), .resume().
+    An unquoted value that is the name of a column means that column; a quoted one is text. mcp.maps[-1] is the latest
+    map, which may be interrupted: .df, .errors, .retry(), .resume().
     """
     parsed = request.parsed
     path, source, *rest = parsed.names
@@ -156,8 +156,8 @@ def _map(request: MagicRequest) -> Any:
         rows = evaluate(parse_expression(text), text, request.namespaces)
     except SyntaxError:
         raise LineError("the rows are a variable or an expression", source.start) from None
-    there = column_names(rows)
-    columns = [word for word in rest if word.key and not word.quoted and word.value in there]
+    available = column_names(rows)
+    columns = [word for word in rest if word.key and not word.quoted and word.value in available]
     named = {word.key: word.value for word in columns if word.key}
     others = [word for word in rest if word not in columns]
     twice = next((word for word in (*columns, *others) if [each.key for each in rest].count(word.key) > 1), None)
@@ -187,10 +187,10 @@ def _map(request: MagicRequest) -> Any:
 def _cancel(request: MagicRequest) -> None:
     """Cancel running calls.
 
-        %mcp cancel       all of them
+        %mcp cancel       all running calls
         %mcp cancel 12    only this call; mcp.calls lists the numbers
 
-    This is for calls of .submit() and of background tasks; interrupt the kernel to stop a waiting cell.
+    This is for calls by .submit() and in background tasks; to stop a waiting cell, interrupt the kernel.
     """
     number = None
     if request.names:
@@ -207,14 +207,14 @@ _COUNT = 50
 def _history(request: MagicRequest) -> CallHistory:
     """Show past calls of all notebooks, newest first.
 
-        %mcp history                         the last 50
+        %mcp history                         the last 50 calls
         %mcp history --server fs --failed    failed or refused calls of one server; both names are globs
         %mcp history --since 2h -n 1000      10m, 2h, 3d ago, or '2026-11-21 14:00'
-        %mcp history --map 12                the calls of a map, which is one line otherwise
-        mcp.history(failed=True).df          all kept calls as a DataFrame
+        %mcp history --map 12                the calls of a map, which is otherwise shown as one line
+        mcp.history(failed=True).df          calls as a DataFrame
 
-    %config IPyMCP.history = "values" also keeps arguments, results and your answers, "off" keeps nothing. Calls
-    are kept for 30 days, 100,000 at most, and as many calls of maps.
+    %config IPyMCP.history = "values" also stores arguments, results and your answers, "off" stores nothing. Calls
+    are stored for 30 days, at most 100,000, and as many calls of maps.
     """
     parsed = request.parsed
     number, of_map = parsed.number("-n"), parsed.number("--map")
@@ -229,7 +229,7 @@ def _history(request: MagicRequest) -> CallHistory:
 
 
 def _stubs(request: MagicRequest) -> None:
-    """Describe the tools to editors and type checkers, in a .pyi file.
+    """Write a .pyi file of the tools for editors and type checkers.
 
     Only tools of ready servers that are not disabled are included.
 
@@ -257,7 +257,7 @@ COMMANDS = {
         Syntax(
             "call [--timeout S] SERVER.TOOL key=value … | {json}",
             (
-                Option("--timeout", "S", "seconds the call may go without progress", number=True),
+                Option("--timeout", "S", "seconds without progress after which the call fails", number=True),
                 Option("--out", "VAR", "bind the result to this name instead of showing it", takes="variable"),
             ),
             at_least=1,
@@ -272,11 +272,17 @@ COMMANDS = {
         Syntax(
             "map SERVER.TOOL ROWS [argument=column|value …] [--out VAR] [--to FILE]",
             (
-                Option("--concurrency", "N", "calls at the same time", number=True),
-                Option("--rate", "CALLS/TIME", "calls by time at most, such as 10/s or 600/min"),
-                Option("--retries", "N", "repeat a call after a transient error, 2 times by default", number=True),
-                Option("--cache", "AGE", "take results of earlier maps, such as 7d or all, and keep the new ones"),
-                Option("--raise", help="end at the first error"),
+                Option("--concurrency", "N", "maximum concurrent calls", number=True),
+                Option("--rate", "CALLS/TIME", "maximum calls per time, such as 10/s or 600/min"),
+                Option(
+                    "--retries", "N", "how often to repeat a call after a transient error; by default 2", number=True
+                ),
+                Option(
+                    "--cache",
+                    "AGE",
+                    "use results of earlier maps up to this age, such as 7d or all, and keep the new ones",
+                ),
+                Option("--raise", help="stop at the first error"),
                 Option("--plan", help="show the calls, and send none"),
                 Option("--to", "FILE", "write the results to this .jsonl or .parquet file", takes="file"),
                 Option("--out", "VAR", "bind the result to this name instead of showing it", takes="variable"),

@@ -16,7 +16,7 @@ from ipymcp.config.reading import decode
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.servers import headers, variables
-from ipymcp.notebook.progress import say
+from ipymcp.notebook.progress import print_notice
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 def _config(request: MagicRequest) -> Any:
-    """Show the configuration, and change ipymcp's own part of it.
+    """Show the configuration, and change ipymcp's own files.
 
         %mcp config                                 all discovered servers and their files; also %mcp config list
-        %mcp config explain fs                      each of its values with its origin; what it shadows
+        %mcp config explain fs                      a server's values with their origins, and what it shadows
         %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
         %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
-        %%mcp config add                            the cell's document of any host, or with NAME a definition
+        %%mcp config add                            a document of any host in the cell, or with NAME a definition
         %mcp config update fs timeout=60 env.LEVEL=debug cwd=     empty values are removed
-        %mcp config edit fs                         inserts a cell with its definition, to change and run
-        %mcp config copy fs fs2                     under another name, into the same file
+        %mcp config edit fs                         inserts a cell with the definition, to be changed and run
+        %mcp config copy fs fs2                     a copy with another name, in the same file
         %mcp config remove fs
-        %mcp config import vscode                   from another host's own file, or a FILE (you are asked); NAME… picks
-        %mcp config export claude-code fs           in another host's format, to copy; writes no file
+        %mcp config import vscode                   from another host's file, or a FILE (you are asked); NAME… selects
+        %mcp config export claude-code fs           shows it in another host's format; writes no file
 
     Other hosts' files are read and never written.
     """
@@ -60,7 +60,7 @@ def _listing(request: MagicRequest) -> Any:
     host = request.host
     found = host.discovery.read()
     for line in notices(found) if not request.line.silent else ():
-        say(line)
+        print_notice(line)
     return config_edits.listing(found, host)
 
 
@@ -104,7 +104,7 @@ def _copy(request: MagicRequest) -> None:
 def _remove(request: MagicRequest) -> None:
     for name in request.names[1:]:
         removed = config_edits.remove(name, request.host, project=_is_project(request))
-        secrets = f"; deleted what only it used: {', '.join(removed.secrets)}" if removed.secrets else ""
+        secrets = f"; deleted its secrets: {', '.join(removed.secrets)}" if removed.secrets else ""
         request.report(f"removed {name} from {removed.file}{secrets}")
 
 
@@ -114,7 +114,7 @@ def _import(request: MagicRequest) -> None:
         host, wanted, request.host, project=_is_project(request), replace=request.parsed.has("--replace")
     )
     for line in imported.notes if not request.is_quiet else ():
-        say(line)
+        print_notice(line)
     request.report(f"imported into {imported.file}: {', '.join(imported.names) or 'nothing'}")
 
 
@@ -122,12 +122,17 @@ def _export(request: MagicRequest) -> config_edits.ConfigListing:
     host, wanted = request.names[1], request.names[2:]
     document = config_edits.export_to(host, wanted, request.host)
     for line in document.notes if not request.line.silent else ():
-        say(line)
+        print_notice(line)
     return document
 
 
 def _values(request: MagicRequest, first: int) -> dict[str, Any]:
-    """Values of a definition from a line's words after `first` and its cell: command, URL, JSON and `key=value`."""
+    """The values of a definition on a line and in its cell: command, URL, JSON and `key=value`.
+
+    Args:
+        request: The line.
+        first: The index of the first word with a value.
+    """
     values: dict[str, Any] = {}
     pairs: list[tuple[str, str]] = []
     for word in request.parsed.names[first:]:
@@ -144,7 +149,7 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
     if request.line.command is not None:
         if not request.line.command:
             raise LineError("there is no command after --", request.words[-1].end)
-        command, *args = (_placed(text, request) for text in request.line.argv)
+        command, *args = (_config_path(text, request) for text in request.line.argv)
         values |= {"command": command, "args": args or None, "url": None}
     if request.cell is not None:
         values |= _parse_object(request.cell)
@@ -155,22 +160,22 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
 
 
 def _check_key(word: Word, request: MagicRequest) -> None:
-    """Refuse an unknown key, unless the definition has it already or the value is empty, which removes it."""
+    """Check that a key is known, unless the definition already has it or the value is empty, which removes it."""
     key = (word.key or "").partition(".")[0]
-    there = request.host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
-    if word.value and key not in KEYS and (there is None or key not in there.extra):
+    definition = request.host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
+    if word.value and key not in KEYS and (definition is None or key not in definition.extra):
         hint = nearest(key, KEYS, limit=1) or f"there are {', '.join(SETTINGS)}"
         raise LineError(f"a server has no setting {key}; {hint}", word.start)
 
 
-def _placed(text: str, request: MagicRequest) -> str:
+def _config_path(text: str, request: MagicRequest) -> str:
     return config_path(text, request.host, project=_is_project(request))
 
 
 def _path(text: str, request: MagicRequest) -> str:
     """Resolve a value that is always a path, even without a leading `./`."""
     is_plain = text and not text.startswith((".", "~", "$", "{", "/", "\\"))
-    return _placed(f"./{text}" if is_plain else text, request)
+    return _config_path(f"./{text}" if is_plain else text, request)
 
 
 def _parse_object(text: str) -> Mapping[str, Any]:
@@ -187,8 +192,8 @@ def _report(request: MagicRequest, file: Path, names: Sequence[str]) -> None:
     request.report(saved if names else "there is nothing to add")
     secrets = config_edits.literal_secrets(names, file, request.host)
     if secrets:
-        what = f"{file} has what looks like a secret in {', '.join(secrets)}"
-        say(f"{what}: %mcp secret set NAME stores it, and ${{secret:NAME}} refers to it")
+        problem = f"{file} has what looks like a secret in {', '.join(secrets)}"
+        print_notice(f"{problem}: %mcp secret set NAME stores it, and ${{secret:NAME}} refers to it")
 
 
 def _is_project(request: MagicRequest) -> bool:
@@ -196,7 +201,7 @@ def _is_project(request: MagicRequest) -> bool:
 
 
 KEYS = frozenset({*SETTINGS, *OTHER_NAMES, "type"})
-"""Keys allowed in `key=value`, up to a dot."""
+"""The keys that are allowed in `key=value`, up to a dot."""
 ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "list": _listing,
     "explain": _explain,
@@ -208,9 +213,9 @@ ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "import": _import,
     "export": _export,
 }
-"""Implementations of the actions of `config`."""
+"""The implementations of the actions of `config`."""
 _PATHS = ("cwd", "env_file")
-_PROJECT = Option("--project", help="the project's mcp.json instead of the user's own file")
+_PROJECT = Option("--project", help="use the project's mcp.json instead of your own file")
 _DEFINING = (
     Option("--env", "K=V", "the same as env.K=V; --env K reads this kernel's variable at each start", repeats=True),
     Option("--header", "'Name: value'", "the same as headers.NAME=VALUE", repeats=True),
@@ -231,7 +236,7 @@ _SYNTAXES = {
     "remove": Syntax("config remove NAME…", (_PROJECT,), at_least=1, takes=("configured",)),
     "import": Syntax(
         "config import HOST|FILE [NAME…]",
-        (_PROJECT, Option("--replace", help="let import replace servers of the same name")),
+        (_PROJECT, Option("--replace", help="replace servers of the same name in import")),
         at_least=1,
         takes=("source-host", ""),
     ),

@@ -58,12 +58,12 @@ MODULES = {
     "stubs": "calls",
     "help": "dispatch",
 }
-"""Module of each subcommand."""
+"""The module of each subcommand, in the order of the help."""
 _SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
-"""Words that users type for a bare `%mcp`."""
+"""Words that are accepted for `%mcp` without a word."""
 _HELP_OPTIONS = frozenset({"-h", "--help"})
 _READ_CONFIG = frozenset({"config", "load"})
-"""Subcommands that read the configuration again, and need no notice of its changes."""
+"""Subcommands that read the configuration again, so that no notice about its changes is needed."""
 
 
 def command(word: str) -> Command:
@@ -86,7 +86,7 @@ def run(
     try:
         return _run(ip, settings, display, text, cell, local_ns)
     except LineError as error:
-        raise UsageError(visible(_with_mark(text, shown, error))) from None
+        raise UsageError(visible(_add_marker(text, shown, error))) from None
     except (McpError, KeyboardInterrupt) as error:
         note_line(error, cut(mask(shown), 200))
         raise
@@ -95,21 +95,21 @@ def run(
 def _run(
     ip: Any, settings: IPyMCP, display: PanelDisplay, text: str, cell: str | None, local_ns: Mapping[str, Any]
 ) -> Any:
-    from ipymcp.notebook.progress import CellPresenter, say
+    from ipymcp.notebook.progress import CellPresenter, print_notice
 
     mcp = ipymcp.host()
     if host_of(mcp).calls.presenter is None:
         host_of(mcp).calls.presenter = CellPresenter(ip, settings)
     first, _, following = text.strip().partition(" ")
-    prose = ""
+    question = ""
     if first in MODULES and command(first).takes_text and cell is None:
-        options, prose = split_text(command(first).syntax, following)
+        options, question = split_text(command(first).syntax, following)
         text = f"{first} {options}"
     line = tokenize(text)
     words = line.words
     if not words or words[0].text not in _READ_CONFIG:
         for change in host_of(mcp).discovery.changes():
-            say(change)
+            print_notice(change)
     if not words and line.command is None:
         if cell is not None:
             raise LineError("%%mcp needs a word; usage: %%mcp call SERVER.TOOL", 0)
@@ -117,11 +117,11 @@ def _run(
     word = words[0].text if words else "load"
     if word in _SHOW_SERVERS and len(words) == 1 and cell is None:
         return mcp.servers
-    asked = _help_for(words)
-    if word.endswith("?") or asked is not None:
-        words = tokenize(f"help {text.strip().rstrip('?') if asked is None else asked}").words
+    topic = _help_topic(words)
+    if word.endswith("?") or topic is not None:
+        words = tokenize(f"help {text.strip().rstrip('?') if topic is None else topic}").words
         word = "help"
-    known = _known(words[0] if words else None, mcp, text)
+    known = _find_command(words[0] if words else None, mcp, text)
     rest = words[1:]
     if known.takes_command and line.command is None:
         _check_command(word, rest, mcp, text)
@@ -131,20 +131,20 @@ def _run(
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
     namespaces = (local_ns, ip.user_ns)
-    request = MagicRequest(word, rest, parsed, line, cell, mcp, display, ip, settings, namespaces, prose)
+    request = MagicRequest(word, rest, parsed, line, cell, mcp, display, ip, settings, namespaces, question)
     result = known.run(request)
-    return None if cell is not None and line.silent else result  # after a line, IPython handles the `;`
+    return None if cell is not None and line.silent else result  # IPython handles the `;` of a line
 
 
-def _help_for(words: Sequence[Word]) -> str | None:
+def _help_topic(words: Sequence[Word]) -> str | None:
     """The subcommand whose help `--help` or `-h` requests; empty for all, None without such an option."""
     if not words or not any(word.raw in _HELP_OPTIONS for word in words):
         return None
     return words[0].text if words[0].text in MODULES else ""
 
 
-def _known(word: Word | None, mcp: Mcp, text: str) -> Command:
-    """The subcommand of a line; without one, `load`.
+def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
+    """The subcommand of a line; `load` if the line has none.
 
     Raises:
         LineError: The subcommand is unknown.
@@ -156,10 +156,10 @@ def _known(word: Word | None, mcp: Mcp, text: str) -> Command:
     server, dot, _ = word.text.partition(".")
     servers = [*mcp, *host_of(mcp).aliases().values()]
     if server in servers:
-        meant = f"a tool is called by: %mcp call {text.strip()}" if dot else f"its tools: %mcp tools {word.raw}"
-        raise LineError(f"there is no %mcp {word.text}; {meant}", word.start)
+        hint = f"a tool is called by: %mcp call {text.strip()}" if dot else f"its tools: %mcp tools {word.raw}"
+        raise LineError(f"there is no %mcp {word.text}; {hint}", word.start)
     if word.text in _SHOW_SERVERS:
-        raise LineError(f"%mcp {word.text} takes nothing more; %mcp help lists the words", word.start)
+        raise LineError(f"%mcp {word.text} takes no arguments; %mcp help lists the words", word.start)
     raise _unknown(word.text, word.start)
 
 
@@ -169,28 +169,28 @@ def _unknown(word: str, position: int) -> LineError:
 
 
 def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None:
-    """Refuse a command in place of names: `%mcp load npx -y some-server`.
+    """Check that no command is given in place of names, as in `%mcp load npx -y some-server`.
 
     Raises:
-        LineError: There is a command; the message has the line with the missing `--`.
+        LineError: A command is given. The message has the line with the missing `--`.
     """
-    for one, behind in pairwise(rest):
-        if not program(one.raw).is_launcher or behind.key is not None:
+    for one, following in pairwise(rest):
+        if not program(one.raw).is_launcher or following.key is not None:
             continue
         if one.raw not in mcp and not host_of(mcp).discovery.peek().find(one.raw):
             line = f"%mcp {text[: one.start]}-- {text[one.start :]}".strip()
-            raise LineError(f"the command of a server stands behind --: {line}", one.start)
+            raise LineError(f"the command of a server follows --: {line}", one.start)
 
 
-def _with_mark(text: str, shown: str, error: LineError) -> str:
-    """The message with the line and a mark under the position, unless the line may hold a secret."""
+def _add_marker(text: str, shown: str, error: LineError) -> str:
+    """The message with the line and a marker below the position, unless the line may contain a secret."""
     if "\n" in text or text.split()[:2] == ["secret", "set"]:
         return str(error)
     offset = len(shown) - len(text.rstrip()) + error.position
     return f"{error}\n  {shown}\n  {' ' * offset}^"
 
 
-_FIRST_DAY = ("load", "tools", "call", "logs", "stop", "panel", "ask")
+_BASIC_WORDS = ("load", "tools", "call", "logs", "stop", "panel", "ask")
 _OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
 _BARE = "Show the servers and their states; also %mcp status, list, servers, ls."
 _END = "%mcp help WORD, %mcp WORD? or %mcp WORD --help shows more. A ; at the end of a line suppresses its output."
@@ -200,9 +200,9 @@ _WIDTH = 32
 def _help(request: MagicRequest) -> None:
     """List the subcommands of %mcp."""
     if not request.names:
-        later = [word for word in MODULES if word not in _FIRST_DAY]
-        first = _rows([("", _BARE), *_summaries(_FIRST_DAY)])
-        text = f"{_OVERVIEW}\n\n{first}\n\nand\n\n{_rows(_summaries(later))}\n\n{_END}"
+        others = [word for word in MODULES if word not in _BASIC_WORDS]
+        first = _rows([("", _BARE), *_summaries(_BASIC_WORDS)])
+        text = f"{_OVERVIEW}\n\n{first}\n\nand\n\n{_rows(_summaries(others))}\n\n{_END}"
     else:
         word = request.names[0].rstrip("?")
         if word not in MODULES:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from ipymcp.api.additions import RegistryChoice, add_from_registry
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.progress import say
+from ipymcp.notebook.progress import print_notice
 from ipymcp.runtime.interrupts import Waiter
 from ipymcp.text import counted, visible
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def _search(request: MagicRequest) -> Table:
     """Find servers in the MCP registry.
 
-        %mcp search weather                 latest versions with the word in their name
-        %mcp search weather alerts          the longest word in their name, the others anywhere in their texts
-        %mcp search io.github.user/name     all about one: publisher, version, status, packages, what it asks for
+        %mcp search weather                 servers with the word in their name, in their latest versions
+        %mcp search weather alerts          the longest word in their name, the others also in title or description
+        %mcp search io.github.user/name     the details of one: publisher, version, status, packages, its inputs
 
-    The registry verifies who publishes under a name, and not what a server does. Answers are kept for ten
-    minutes, or as long as the registry says; where it cannot be reached, older ones are shown, and a line says so.
-    %config IPyMCP.registry = "https://…" asks another registry.
+    The registry verifies who publishes under a name, but not what a server does. Answers are cached for ten minutes,
+    or as long as the registry allows. If it cannot be reached, older answers are shown with a note.
+    %config IPyMCP.registry = "https://…" sets another registry.
     """
     number = request.parsed.number("-n")
     return request.mcp.search(*request.names, limit=30 if number is None else int(number))
@@ -38,9 +38,9 @@ def _add(request: MagicRequest) -> None:
         %mcp add io.github.user/weather UNITS=metric  with a value; you are asked for the required ones
         %mcp add weather --for notebook --cell        only in this notebook, and insert the cell that loads it
 
-    The version is fixed in its command, which you see before it runs. Secret values are asked for, never typed
-    on the line (KEY=${secret:NAME} refers to one that is kept); they go to the secret store. If it does not
-    start, nothing is kept. %mcp search NAME shows what a server asks for.
+    The version is fixed in the server's command, which you see before it runs. You are asked for secret values, which
+    are never typed on the line, and which go to the secret store (KEY=${secret:NAME} refers to a stored one). If the
+    server does not start, nothing is kept. %mcp search NAME shows the inputs of a server.
     """
     parsed = request.parsed
     name, *rest = parsed.names
@@ -63,7 +63,7 @@ def _add(request: MagicRequest) -> None:
     def begun(addition: Addition) -> None:
         lines = [*addition.notes, f"starting {addition.definition.name}"]
         if not request.is_quiet:
-            waiter.put(lambda: [say(line) for line in lines])  # in the cell's own thread
+            waiter.put(lambda: [print_notice(line) for line in lines])  # in the thread of the cell
 
     wait = add_from_registry(request.host, choice, keep, begun, replaces=parsed.has("--replace"))
     addition = request.host.loop.run(wait, waiter)
@@ -100,10 +100,10 @@ _ADD = Syntax(
             "where it is kept: in this notebook only, in your own file (the default), in the project's mcp.json",
             choices=("notebook", "me", "project"),
         ),
-        Option("--name", "NAME", "its name in the notebook"),
+        Option("--name", "NAME", "the server's name in the notebook"),
         Option("--version", "V", "another version than the latest"),
-        Option("--way", "npm|pypi|oci|nuget|remote", "where it can be run in several ways: one of them, or its number"),
-        Option("--ask", help="also ask for values that it does not require"),
+        Option("--way", "npm|pypi|oci|nuget|remote", "how to run it, if there are several ways: a kind, or its number"),
+        Option("--ask", help="also ask for optional values"),
         Option("--replace", help="replace the server of that name"),
         Option("--cell", help="insert the cell that loads it"),
     ),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
-    """Check the servers of patterns that found nothing.
+    """Check the servers in patterns that match nothing.
 
     Raises:
         UnknownName: A pattern refers to an unknown server.
@@ -34,12 +34,12 @@ def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
 def _resources(request: MagicRequest) -> AllResources:
     """List the resources of the servers that are ready, and their templates.
 
-        %mcp resources                all
+        %mcp resources                all resources
         %mcp resources fs             those of one server
-        %mcp resources *.csv !tmp*    globs over URI, name, server and server.uri; the last that matches decides
+        %mcp resources *.csv !tmp*    globs for URI, name, server and server.uri; the last match decides
         %mcp read SERVER URI          reads one
 
-    For a server that is not running, this lists the resources last seen, in any notebook.
+    For a server that is not running, this lists the resources it had when it last ran, in any notebook.
     """
     selection = request.mcp.resources(*request.names)
     check_patterns(request, bool(selection.table.rows), "resource")
@@ -50,10 +50,10 @@ def _read(request: MagicRequest) -> ResourceResult:
     """Read a resource; the value of the line is its content.
 
         %mcp read fs file:///data/birds.csv
-        r = %mcp read fs birds.csv                        by its name
+        r = %mcp read fs birds.csv                        by the resource's name
         %mcp read db db://{table}/{id} table=birds id=$n  a template with its parameters
 
-    Values of parameters are text; $name and {expr} refer to the notebook, as in %mcp call.
+    Values of parameters are text; $name and {expr} are values of the notebook, as in %mcp call.
     """
     return _resource(request).read()
 
@@ -62,7 +62,7 @@ def _subscribe(request: MagicRequest) -> Subscription:
     """Keep a resource up to date; the value of the line has its content as .value.
 
         s = %mcp subscribe fs file:///data/birds.csv
-        s.value, s.updated       the latest content, and the number of changes since
+        s.value, s.updated       the latest content, and the number of changes so far
         s.close()
 
     Arguments are those of %mcp read. To call a function on each change:
@@ -85,11 +85,11 @@ def _resource(request: MagicRequest) -> Resource:
 def _prompts(request: MagicRequest) -> AllPrompts:
     """List the prompts of the servers that are ready.
 
-        %mcp prompts           all
+        %mcp prompts           all prompts
         %mcp prompts demo      those of one server
-        %mcp prompts demo.a*   globs over server.prompt; the last that matches decides, ! denies
+        %mcp prompts demo.a*   globs for server.prompt; the last match decides, ! excludes
 
-    For a server that is not running, this lists the prompts last seen, in any notebook.
+    For a server that is not running, this lists the prompts it had when it last ran, in any notebook.
     """
     selection = request.mcp.prompts(*request.names)
     check_patterns(request, bool(selection.table.rows), "prompt")
@@ -97,27 +97,27 @@ def _prompts(request: MagicRequest) -> AllPrompts:
 
 
 def _prompt(request: MagicRequest) -> PromptResult:
-    """Get the messages of a prompt; they are the value of the line.
+    """Get the messages of a prompt, which are the value of the line.
 
         %mcp prompt demo.describe species=Gentoo
         p = %mcp prompt demo.describe species=$name
         p.text, p.messages
 
-    Values are text; $name and {expr} refer to the notebook, as in %mcp call.
+    Values are text; $name and {expr} are values of the notebook, as in %mcp call.
     """
     path, *rest = request.parsed.names
     session, name = request.host.resolve(path.text, "prompt")
     return request.mcp[session.name].prompts[name](**parse_arguments(rest, request.namespaces))
 
 
-def _target(word: str) -> Syntax:
+def _resource_syntax(word: str) -> Syntax:
     return Syntax(f"{word} SERVER URI [key=value …]", at_least=2, takes=("server", "resource"), arguments=True)
 
 
 COMMANDS = {
     "resources": Command(Syntax("resources [PATTERN…]", takes=("server",)), _resources),
-    "read": Command(_target("read"), _read),
-    "subscribe": Command(_target("subscribe"), _subscribe),
+    "read": Command(_resource_syntax("read"), _read),
+    "subscribe": Command(_resource_syntax("subscribe"), _subscribe),
     "prompts": Command(Syntax("prompts [PATTERN…]", takes=("server",)), _prompts),
     "prompt": Command(Syntax("prompt SERVER.NAME key=value …", at_least=1, takes=("prompt",), arguments=True), _prompt),
 }

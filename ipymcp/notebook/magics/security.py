@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
-    """Show or change who may call which tools.
+    """Show or change the rules for calls of tools.
 
         %mcp policy                              every tool, with the decisions for you, models and apps
-        %mcp policy deny *.delete_*              refuse these for all callers: globs over server.tool
+        %mcp policy deny *.delete_*              refuse these for all callers; globs for server.tool
         %mcp policy ask db.*                     ask me first, for all callers
         %mcp policy allow fs.read_* --always     never ask about these; --always: in all notebooks
-        %mcp policy allow mail.send --doubted    not even once a model has read untrusted content
-        %mcp policy explain fs.write_file        every matching rule, and the one that decides
-        %mcp policy reset [--always]             forget the decisions of this notebook; --always: all
+        %mcp policy allow mail.send --doubted    do not ask even if the model has read untrusted content
+        %mcp policy explain fs.write_file        all matching rules, and the deciding one
+        %mcp policy reset [--always]             remove the rules of this notebook; --always: all rules
 
-    The last matching rule decides. By default your own calls are allowed, and calls by models and apps need approval;
-    this changes with the tool's hints, autoApprove, the definition's "tools", answers of always or never, and this
-    notebook.
+    The last matching rule decides. By default your own calls are allowed, and calls by models and apps need approval.
+    Further rules come from the tool's hints, autoApprove, the definition's "tools", your answers always and never, and
+    this notebook.
     """
     policy = request.mcp.policy
     if not request.names:
@@ -63,8 +63,8 @@ def _pins(request: MagicRequest) -> ToolPins | Changes | Table | None:
         %mcp pins scan                     suspicious text in the descriptions of tools
         %mcp pins export [FILE]            write mcp.lock beside the notebook: %mcp load --locked refuses differences
 
-    Models are not shown a changed tool until it is accepted; %config IPyMCP.pins = "all" also blocks your own
-    calls, "off" blocks none.
+    Models do not see a changed tool until it is accepted. %config IPyMCP.pins = "all" also blocks your own calls, "off"
+    blocks none.
     """
     pins = request.mcp.pins
     if not request.names:
@@ -72,8 +72,8 @@ def _pins(request: MagicRequest) -> ToolPins | Changes | Table | None:
     word, *names = request.names
     match word:
         case "accept":
-            taken = pins.accept(*names)
-            request.report(f"accepted: {', '.join(taken)}" if taken else "nothing had changed")
+            accepted = pins.accept(*names)
+            request.report(f"accepted: {', '.join(accepted)}" if accepted else "no tool has changed")
         case "scan":
             return pins.scan()
         case "export":
@@ -90,16 +90,16 @@ def _trust(request: MagicRequest) -> TrustedServers | None:
         %mcp trust revoke NAME|FILE|HASH…   revoke trust, and stop the affected servers here
         %mcp trust revoke --all
 
-    A server that a project's file defines runs only after you have seen its whole definition: %mcp load asks once for
-    each definition. To be asked again after a refusal, name the server: %mcp start NAME. %mcp load --trust agrees in
-    the cell. Without a user to ask, set IPYMCP_TRUST to all, none, or complete hashes.
+    A server of a project's file runs only after you have seen its whole definition: %mcp load asks once for each
+    definition. To be asked again after a refusal, name the server: %mcp start NAME. %mcp load --trust agrees without a
+    question. In programs without a user, set IPYMCP_TRUST to all, none, or complete hashes.
     """
     word, *names = request.names or ["list"]
     if word == "list":
         return request.mcp.trust
-    gone = Counter(request.mcp.trust.revoke(*names, everything=request.parsed.has("--all")))
-    revoked = ", ".join(name if count == 1 else f"{name} ({count} definitions)" for name, count in gone.items())
-    request.report(f"revoked: {revoked}" if revoked else "nothing was trusted")
+    counts = Counter(request.mcp.trust.revoke(*names, everything=request.parsed.has("--all")))
+    revoked = ", ".join(name if count == 1 else f"{name} ({count} definitions)" for name, count in counts.items())
+    request.report(f"revoked: {revoked}" if revoked else "there were no permissions")
     return None
 
 
@@ -110,23 +110,23 @@ _PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, u
 def _secret(request: MagicRequest) -> Table | None:
     """Save secrets for definitions, which refer to them as ${secret:NAME}.
 
-        %mcp secret set github-token       asks for the value at a prompt, never on the line
-        %mcp secret list                   names of secrets and where they are kept; no values
+        %mcp secret set github-token       asks for the value at a prompt
+        %mcp secret list                   the names of secrets and where they are kept, without values
         %mcp secret delete github-token
-        %mcp secret delete input:token     an answer to ${input:token}, a password; you are asked again
+        %mcp secret delete input:token     a password that you entered for ${input:token}; you are asked again
 
     Secrets are kept in the system's keyring if there is one, else encrypted in a file that only you can read. ipymcp
     masks known secrets in logs, errors, tables and displays, but not in results that a tool returns to Python.
     """
     verb, *rest = request.parsed.names
-    state = request.host.store
+    store = request.host.store
     match verb.text:
         case "set":
-            _set(request, state.secrets, rest, verb)
+            _set(request, store.secrets, rest, verb)
         case "delete":
-            _delete(request, state, rest)
+            _delete(request, store, rest)
         case _:
-            return _table(state.secrets, state.inputs)
+            return _table(store.secrets, store.inputs)
     return None
 
 
@@ -144,11 +144,11 @@ def _set(request: MagicRequest, secrets: Secrets, rest: Sequence[Word], verb: Wo
     request.report(f"kept: {kept.name} ({_PLACES[kept.place]})")
 
 
-def _delete(request: MagicRequest, state: Store, rest: Sequence[Word]) -> None:
+def _delete(request: MagicRequest, store: Store, rest: Sequence[Word]) -> None:
     for word in rest:
         is_input = word.text.startswith(_INPUT)
-        if not (state.inputs.forget(word.text.removeprefix(_INPUT)) if is_input else state.secrets.delete(word.text)):
-            names = [kept.name for kept in state.secrets.kept()] + [_INPUT + one.id for one in state.inputs.kept()]
+        if not (store.inputs.forget(word.text.removeprefix(_INPUT)) if is_input else store.secrets.delete(word.text)):
+            names = [kept.name for kept in store.secrets.kept()] + [_INPUT + one.id for one in store.inputs.kept()]
             hint = nearest(word.text, names) or "%mcp secret list"
             raise UnknownName(f"there is no secret {word.text!r}", hint=hint)
     request.report(f"deleted: {', '.join(word.text for word in rest)}")

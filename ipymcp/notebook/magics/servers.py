@@ -15,7 +15,7 @@ from ipymcp.config.programs import program
 from ipymcp.errors import McpError
 from ipymcp.names import server_name
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.progress import LoadDisplay, say
+from ipymcp.notebook.progress import LoadDisplay, print_notice
 from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.results.tables import Table
 from ipymcp.runtime.interrupts import Waiter
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 _VARIABLE = re.compile(r"[^=\s\0]+")
-_OF_ONE = ("--env", "--header", "--cwd", "--transport")
-"""Options that need a named server."""
+_SINGLE_SERVER_OPTIONS = ("--env", "--header", "--cwd", "--transport")
+"""Options that apply to named servers only."""
 
 
 def _load(request: MagicRequest) -> None:
     """Load servers: start them and list their tools.
 
         %mcp load                                   every server of the discovered configuration; see %mcp config
-        %mcp load fs git                            only these two of it
+        %mcp load fs git                            only these two servers
         %mcp load demo                              the server that comes with ipymcp
         %mcp load time -- uvx mcp-server-time       a server of your own: NAME -- COMMAND ARG…
         %mcp load docs https://host/mcp             a remote server: [NAME] URL
         %mcp load ./servers.json                    every server of a config file that is not disabled
-        %mcp load ./servers.json fs git             only these two of it
+        %mcp load ./servers.json fs git             only these two servers of the file
 
-    Loading an unchanged server again does nothing; a changed one is restarted. A server that a project's file defines
-    runs only after you have seen its definition and agreed: you are asked, once for each definition.
+    Loading an unchanged server again does nothing; a changed one is restarted. A server of a project's
+    file runs only after you have seen its definition and agreed; you are asked once for each definition.
     """
     asked = _load_request(request)
     definitions = [_changed(request, one) for one in asked.definitions]
@@ -53,7 +53,7 @@ def _load(request: MagicRequest) -> None:
     named = asked.named
     if not request.line.silent:
         for line in asked.notices:
-            say(line)
+            print_notice(line)
     host = request.host
     waiter = Waiter()
     wait = not request.parsed.has("--no-wait")
@@ -97,10 +97,10 @@ def _load_request(request: MagicRequest) -> LoadRequest:
     if any("://" in name for name in names):
         remote = _remote(request)
         return LoadRequest([remote], [remote.name])
-    alone = next((option for option in _OF_ONE if request.parsed.has(option)), None)
+    alone = next((option for option in _SINGLE_SERVER_OPTIONS if request.parsed.has(option)), None)
     if alone is not None and not names:
         word = next(word for word in request.words if (word.key or word.text) == alone)
-        raise LineError(f"{alone} of which server? usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
+        raise LineError(f"{alone} needs a server; usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
     return gather(names, request.host)
 
 
@@ -141,14 +141,14 @@ def _changed(request: MagicRequest, definition: ServerDefinition) -> ServerDefin
 
 
 def variables(texts: Sequence[str], own: Callable[[str], str] = os.environ.__getitem__) -> dict[str, str]:
-    """Parse values of `--env`: `K=V`, or `K` for this kernel's own variable.
+    """Parse values of `--env`: `K=V`, or `K` for a variable of this kernel.
 
     Args:
         texts: The options' values.
-        own: Returns the value of one of this kernel's variables.
+        own: Returns the value for a variable of this kernel.
 
     Raises:
-        McpError: A variable has no valid name, or this kernel does not have it.
+        McpError: A variable's name is invalid, or this kernel does not have the variable.
     """
     given: dict[str, str] = {}
     for text in texts:
@@ -207,14 +207,14 @@ def _enable_or_disable(request: MagicRequest) -> Servers | None:
     return request.mcp.servers if len(tools) < len(request.names) else None
 
 
-def _of_servers(word: str, summary: str) -> Command:
-    """Define a command that runs the method of `mcp` of its name for servers."""
+def _server_command(word: str, summary: str) -> Command:
+    """Define a command that runs the method of `mcp` with the same name for servers."""
     syntax = Syntax(f"{word} NAME… | --all", (Option("--all"),), instead="--all", takes=("server",))
     return Command(syntax, _start_or_stop, f"{summary}\n\n    %mcp {word} fs git\n    %mcp {word} --all")
 
 
-def _of_patterns(word: str, summary: str) -> Command:
-    """Define a command that runs the method of `mcp` of its name for servers and tools."""
+def _pattern_command(word: str, summary: str) -> Command:
+    """Define a command that runs the method of `mcp` with the same name for servers and tools."""
     syntax = Syntax(f"{word} NAME|PATTERN…", at_least=1, takes=("tool",))
     text = f"{summary}\n\n    %mcp {word} fs            the whole server\n    %mcp {word} fs.write_*    tools, by glob"
     return Command(syntax, _enable_or_disable, text)
@@ -224,9 +224,9 @@ def _logs(request: MagicRequest) -> Table:
     """Show the last log lines of a server, or of all.
 
         %mcp logs             the last 50 lines of all servers
-        %mcp logs fs -n 20    the last 20 lines of one
+        %mcp logs fs -n 20    the last 20 lines of one server
 
-    A line's source is stderr (what the server writes there), server (its log messages) or host (ipymcp's own).
+    The source of a line is stderr (the server's output there), server (its log messages) or host (ipymcp itself).
     """
     number = request.parsed.number("-n")
     count = 50 if number is None else int(number)
@@ -246,7 +246,7 @@ def _panel(request: MagicRequest) -> None:
     """Show the panel: servers, tools with forms, calls and logs.
 
         %mcp panel          all servers
-        %mcp panel fs       the card of one; mcp.servers["fs"] shows the same
+        %mcp panel fs       the card of one server; mcp.servers["fs"] shows the same
 
     %config IPyMCP.panel = "run" lets it call, read and answer, but not start, stop, load or trust; "view" lets it
     only show. The default under Voilà is "run". A saved notebook keeps a table of the servers.
@@ -267,20 +267,22 @@ _LOAD_OPTIONS = (
         repeats=True,
     ),
     Option("--transport", "http|sse", "http (the default) also detects sse", choices=("http", "sse")),
-    Option("--env", "K=V", "a variable for the server; --env K passes on this kernel's own", repeats=True),
-    Option("--cwd", "D", "the folder it runs in", takes="folder"),
+    Option(
+        "--env", "K=V", "an environment variable for the server; --env K passes on that of this kernel", repeats=True
+    ),
+    Option("--cwd", "D", "the working folder of the server", takes="folder"),
     Option(
         "--era",
         "auto|legacy|modern",
         "legacy (the handshake) or modern (stateless); auto asks the server",
         choices=("auto", "legacy", "modern"),
     ),
-    Option("--timeout", "S", "seconds a call may go without progress; 30 unless set", number=True),
-    Option("--start-timeout", "S", "seconds a start may take; 120 unless set", number=True),
-    Option("--trust", help="run what the project defines without asking; its servers still ask for your secrets"),
+    Option("--timeout", "S", "seconds without progress after which a call fails; by default 30", number=True),
+    Option("--start-timeout", "S", "seconds after which a start fails; by default 120", number=True),
+    Option("--trust", help="run servers of a project's file without asking; you are still asked about your secrets"),
     Option("--read-only", help="refuse tools that are not declared as read-only"),
     Option("--locked", help="refuse servers whose tools differ from mcp.lock, which %mcp pins export writes"),
-    Option("--lazy", help="start it at its first call, if its tools are known already"),
+    Option("--lazy", help="start it at its first call, if its tools are known from an earlier run"),
     Option("--no-wait", help="return at once; %mcp shows the progress"),
 )
 
@@ -290,12 +292,12 @@ COMMANDS = {
         _load,
         takes_command=True,
     ),
-    "start": _of_servers("start", "Start servers that were stopped or have failed."),
-    "stop": _of_servers("stop", "Stop servers; %mcp start NAME starts them again."),
-    "restart": _of_servers("restart", "Stop servers and start them again."),
-    "unload": _of_servers("unload", "Stop servers and forget them."),
-    "disable": _of_patterns("disable", "Disable servers, which stops them, or single tools."),
-    "enable": _of_patterns("enable", "Enable disabled servers or tools."),
+    "start": _server_command("start", "Start servers that were stopped or have failed."),
+    "stop": _server_command("stop", "Stop servers; %mcp start NAME starts them again."),
+    "restart": _server_command("restart", "Stop servers and start them again."),
+    "unload": _server_command("unload", "Stop servers and remove them from the notebook."),
+    "disable": _pattern_command("disable", "Disable servers, which stops them, or single tools."),
+    "enable": _pattern_command("enable", "Enable disabled servers or tools."),
     "logs": Command(
         Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1, takes=("server",)), _logs
     ),

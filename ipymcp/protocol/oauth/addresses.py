@@ -27,12 +27,12 @@ def origin(url: str) -> str:
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Tell whether two URLs have the same scheme, host and port."""
+    """Return whether two URLs have the same scheme, host and port."""
     return origin(one) == origin(other)
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether a URL names this machine: `localhost`, or a loopback address in any notation."""
+    """Return whether a URL names this machine: `localhost`, or a loopback address in any notation."""
     parts = _split(url)
     if parts is None or not parts.hostname:
         return False
@@ -85,7 +85,7 @@ def same_resource(one: str, other: str) -> bool:
 
 
 def covers(resource: str, server_url: str) -> bool:
-    """Tell whether a resource identifier is the server's, or a parent path on its origin."""
+    """Return whether a resource identifier is the server's, or a parent path on its origin."""
     if not same_origin(resource, server_url):
         return False
     held = urlsplit(resource)

@@ -101,7 +101,7 @@ def _challenges(text: str) -> Iterator[Challenge]:
 
 _MAX_ISSUERS = 4
 _MAX_ITEMS = 200
-_ASK_THE_OPERATOR = "tell the server's operator"
+_OPERATOR_HINT = "tell the server's operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +168,15 @@ async def resource(web: MetadataClient, server_url: str, metadata_url: str | Non
     Raises:
         AuthError: The metadata cannot be read, or is another server's.
     """
-    troubles: list[str] = []
+    problems: list[str] = []
     for url in resource_urls(server_url, metadata_url):
-        document, trouble = await web.document(url, "the server's metadata")
+        document, problem = await web.document(url, "the server's metadata")
         if document is not None and isinstance(document.get("resource"), str):
             return _resource(document, server_url, url)
-        if trouble:
-            troubles.append(f"{url} {trouble}")
-    if troubles:
-        raise AuthError(f"cannot log in: {troubles[0]}", hint=_ASK_THE_OPERATOR)
+        if problem:
+            problems.append(f"{url} {problem}")
+    if problems:
+        raise AuthError(f"cannot log in: {problems[0]}", hint=_OPERATOR_HINT)
     return ProtectedResource(addresses.canonical(server_url), (addresses.origin(server_url),), ())
 
 
@@ -190,7 +190,7 @@ def _resource(document: dict[str, Any], server_url: str, found_at: str) -> Prote
     uri = document["resource"]
     if not addresses.covers(uri, server_url):
         message = f"cannot log in: the server's metadata is that of another server ({uri[:200]!a})"
-        raise AuthError(message, hint=_ASK_THE_OPERATOR)
+        raise AuthError(message, hint=_OPERATOR_HINT)
     if not addresses.same_resource(uri, server_url) and found_at != resource_urls(uri, None)[0]:
         uri = addresses.canonical(server_url)
     issuers = _strings(document.get("authorization_servers"))[:_MAX_ISSUERS]
@@ -211,21 +211,21 @@ async def authorization_server(web: MetadataClient, issuer: str, server_url: str
     Raises:
         AuthError: There is no metadata, or it is another issuer's.
     """
-    troubles: list[str] = []
+    problems: list[str] = []
     for url in server_urls(addresses.secure(issuer, "the authorization server", loopback=web.loopback)):
-        document, trouble = await web.document(url, "the authorization server's metadata")
+        document, problem = await web.document(url, "the authorization server's metadata")
         if document is None or "token_endpoint" not in document:
-            troubles += [f"{url} {trouble}"] if trouble else []
+            problems += [f"{url} {problem}"] if problem else []
         elif not _is_same(document.get("issuer"), issuer):
-            troubles.append(f"{url} gives the issuer as {str(document.get('issuer'))[:200]!a}, not {issuer!r}")
+            problems.append(f"{url} gives the issuer as {str(document.get('issuer'))[:200]!a}, not {issuer!r}")
         else:
             return _server(web, document)
-    if troubles:
-        raise AuthError(f"cannot log in: {troubles[0]}", hint=_ASK_THE_OPERATOR)
+    if problems:
+        raise AuthError(f"cannot log in: {problems[0]}", hint=_OPERATOR_HINT)
     base = addresses.origin(issuer)
     if issuer.rstrip("/") != addresses.origin(server_url):
         message = f"cannot log in: the authorization server {addresses.host(issuer)} publishes no metadata"
-        raise AuthError(message, hint=_ASK_THE_OPERATOR)
+        raise AuthError(message, hint=_OPERATOR_HINT)
     return AuthorizationServer(base, f"{base}/authorize", f"{base}/token", f"{base}/register", is_assumed=True)
 
 
@@ -244,7 +244,7 @@ def _server(web: MetadataClient, document: dict[str, Any]) -> AuthorizationServe
     token_endpoint = endpoint("token_endpoint")
     if token_endpoint is None:
         message = f"cannot log in: the metadata of {addresses.host(document['issuer'])} names no token endpoint"
-        raise AuthError(message, hint=_ASK_THE_OPERATOR)
+        raise AuthError(message, hint=_OPERATOR_HINT)
     methods = document.get("token_endpoint_auth_methods_supported")
     return AuthorizationServer(
         issuer=document["issuer"],

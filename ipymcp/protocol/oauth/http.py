@@ -64,7 +64,7 @@ class JsonDocument(NamedTuple):
     """The response to a metadata request."""
 
     document: dict[str, Any] | None
-    trouble: str | None
+    problem: str | None
     """The reason that there is no document, unless it simply does not exist."""
 
 
@@ -94,13 +94,13 @@ class MetadataClient:
     Args:
         fetch: Sends the requests.
         loopback: Whether URLs on this machine are allowed; see `addresses.secure`.
-        vouched: Hosts that the user configured, which may be anywhere.
+        trusted: Hosts that the user configured, which may be anywhere.
     """
 
-    def __init__(self, fetch: Fetch, *, loopback: bool, vouched: frozenset[str] = frozenset()) -> None:
+    def __init__(self, fetch: Fetch, *, loopback: bool, trusted: frozenset[str] = frozenset()) -> None:
         self._fetch = fetch
         self.loopback = loopback
-        self._vouched = vouched
+        self._trusted = trusted
         self._reach = Zone.LOCAL if loopback else Zone.PUBLIC
 
     def answered_from(self, peer: str | None) -> None:
@@ -152,7 +152,7 @@ class MetadataClient:
     ) -> tuple[int, Mapping[str, str], bytes]:
         try:
             async with asyncio.timeout(_TIMEOUT):
-                reach = Zone.LOCAL if addresses.host(url) in self._vouched else self._reach
+                reach = Zone.LOCAL if addresses.host(url) in self._trusted else self._reach
                 return await self._fetch(method, url, headers, body, reach=reach)
         except TimeoutError:
             reason = f"no answer within {_TIMEOUT:g} s"
@@ -184,12 +184,12 @@ def _object(body: bytes) -> dict[str, Any] | None:
     return value if is_object(value) else None
 
 
-def read_reply(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str, Any]:
+def read_reply(reply: Reply, host: str, what: str, hidden: list[str]) -> dict[str, Any]:
     """Check an endpoint's response and return its document.
 
     Args:
         reply: The response.
-        who: Host of the endpoint.
+        host: Host of the endpoint.
         what: Description of the request, as a noun.
         hidden: Secrets to remove from error messages.
 
@@ -199,19 +199,19 @@ def read_reply(reply: Reply, who: str, what: str, hidden: list[str]) -> dict[str
     """
     document = reply.document
     if document is not None and isinstance(document.get("error"), str):
-        raise refusal(document["error"], str(document.get("error_description") or ""), who, what, hidden)
+        raise refusal(document["error"], str(document.get("error_description") or ""), host, what, hidden)
     if document is None or not 200 <= reply.status < 300:
         raise AuthError(
-            f"{who} answered {what} with HTTP {reply.status} without a readable reason",
+            f"{host} answered {what} with HTTP {reply.status} without a readable reason",
             hint="try again with %mcp start NAME, or tell the server's operator",
         )
     return document
 
 
-def refusal(error: str, description: str, who: str, what: str, hidden: list[str]) -> Refused:
+def refusal(error: str, description: str, host: str, what: str, hidden: list[str]) -> Refused:
     """Build the exception for an OAuth error, with a short message that contains no secrets."""
     reason = _one_line(f"{error}: {description}" if description else error, hidden)
-    return Refused(f"{who} refused {what} ({reason})", code=error, hint=_hint(error))
+    return Refused(f"{host} refused {what} ({reason})", code=error, hint=_hint(error))
 
 
 def _one_line(text: str, hidden: list[str]) -> str:

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
 _MINUTE = 60.0
 _MAX_ATTEMPTS = 6
+"""Maximum successful logins and refreshes per minute."""
 _MAX_ALIKE = 3
+"""Maximum of them with the same issuer and scopes."""
 _AFTER_FAILED_REFRESH = 30.0
+"""Seconds after a failed refresh before the next attempt."""
 
 
 class _Sent(dict[str, str]):
@@ -72,7 +75,7 @@ class OAuth:
         self._url = server_url
         self._settings = settings
         self._store = store
-        self._web = MetadataClient(http, loopback=addresses.is_loopback(server_url), vouched=_named_by_user(settings))
+        self._web = MetadataClient(http, loopback=addresses.is_loopback(server_url), trusted=_named_by_user(settings))
         self._login = Login(self._web, settings, store, user, open_redirect)
         self._definition = definition or addresses.canonical(server_url)
         self._lock = asyncio.Lock()
@@ -80,14 +83,20 @@ class OAuth:
         self._is_loaded = False
         self._key: TokenKey | None = None
         self._held: Tokens | None = None
+        """The current tokens."""
         self._uses = 0
         """Number of uses of the current token; one refused at its first use was never valid."""
         self._is_refreshed = False
+        """Whether the current token came from a refresh."""
         self._refresh_after = 0.0
+        """Earliest time of the next refresh, on the clock of `time.monotonic`."""
         self._server: AuthorizationServer | None = None
         self._attempts: list[tuple[float, str, frozenset[str]]] = []
+        """The successes of the last minute: time, issuer or `refresh`, and scopes."""
         self._failures = 0
+        """Number of failed logins."""
         self._failure: AuthError | None = None
+        """The error of the last failed login."""
 
     async def headers(self) -> Mapping[str, str]:
         """Return the headers for every request, refreshing a token that is about to expire."""
@@ -135,12 +144,12 @@ class OAuth:
         return {"Authorization": f"Bearer {self._held.access_token}"} if self._held else {}
 
     def _has_newer_token(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
-        """Tell whether a newer token than the request's has the scopes that it lacked."""
+        """Return whether a newer token than the request's has the scopes that it lacked."""
         if self._held is None or sent.get("Authorization") == self._authorization()["Authorization"]:
             return False
         return asked.error != "insufficient_scope" or set(asked.scopes) <= set(self._held.requested)
 
-    # -- what is held -------------------------------------------------------------------------------------------------
+    # -- stored tokens ------------------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
         if not self._is_loaded:
@@ -169,7 +178,7 @@ class OAuth:
         self._hold(key, tokens, is_new=True, is_refreshed=is_refreshed)
         await self._store.keep_tokens(key, tokens)
 
-    # -- getting in ---------------------------------------------------------------------------------------------------
+    # -- new tokens ---------------------------------------------------------------------------------------------------
 
     async def _obtain_tokens(self, asked: ScopeRequest) -> None:
         addresses.secure(self._url, "the server", loopback=True)
@@ -194,16 +203,16 @@ class OAuth:
         Raises:
             AuthError: A login would not help either.
         """
-        who = addresses.host(server.issuer)
+        host = addresses.host(server.issuer)
         if asked.error == "insufficient_scope":
             if not set(scopes) <= set(held.requested):
                 return False
             named = " ".join(asked.scopes)[:200] or "none named"
-            message = f"the server asks for scopes that were asked of {who} already ({named})"
+            message = f"the server asks for scopes that were already requested from {host} ({named})"
             raise AuthError(message, hint="your account there may not be allowed to do this")
         is_new = self._uses <= 1
         if is_new and not self._is_refreshed:
-            raise AuthError(f"the server refuses the token that {who} has just given", hint="tell its operator")
+            raise AuthError(f"the server refuses the token that {host} has just given", hint="tell its operator")
         if is_new or held.refresh_token is None or not self._is_within_limit("refresh", scopes):
             return False
         if not await self._refresh(server, key, held):
@@ -248,7 +257,7 @@ class OAuth:
             return await token_client.enterprise(client, scopes)
         return await token_client.client_credentials(client, scopes)
 
-    # -- staying in ---------------------------------------------------------------------------------------------------
+    # -- refresh ------------------------------------------------------------------------------------------------------
 
     async def _refresh_ahead(self) -> None:
         """Refresh a token that is about to expire. On failure the request is sent with the old token."""
@@ -288,10 +297,10 @@ class OAuth:
                 await self._keep(key, tokens, is_refreshed=True)
             return True
 
-    # -- how often ----------------------------------------------------------------------------------------------------
+    # -- limits -------------------------------------------------------------------------------------------------------
 
     def _is_within_limit(self, kind: str, scopes: tuple[str, ...]) -> bool:
-        """Tell whether another success is allowed within this minute; a server may refuse each new token."""
+        """Return whether another success is allowed within this minute; a server may refuse each new token."""
         now = time.monotonic()
         self._attempts = [attempt for attempt in self._attempts if attempt[0] > now - _MINUTE]
         alike = sum(attempt[1:] == (kind, frozenset(scopes)) for attempt in self._attempts)

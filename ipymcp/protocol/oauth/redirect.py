@@ -57,7 +57,7 @@ class LoopbackRedirect:
         Args:
             state: The expected `state`.
             known: Registered redirect URIs; the first whose port is free is used.
-            uri: The configured redirect URI. Without a port it stands for any free port (RFC 8252).
+            uri: The configured redirect URI; without a port, any free port is used (RFC 8252).
 
         Raises:
             AuthError: The configured port is not free.
@@ -134,7 +134,7 @@ class LoopbackRedirect:
 
 
 def _is_variant(candidate: str, pattern: str) -> bool:
-    """Tell whether a registered redirect URI equals the pattern plus a port."""
+    """Return whether a registered redirect URI equals the pattern plus a port."""
     try:
         parts, wanted = urlsplit(candidate), urlsplit(pattern)
         return parts.port is not None and wanted == parts._replace(netloc=parts.netloc.rpartition(":")[0])
@@ -142,7 +142,8 @@ def _is_variant(candidate: str, pattern: str) -> bool:
         return False
 
 
-_FORGOTTEN = frozenset({"invalid_client", "unauthorized_client"})
+_CLIENT_ERRORS = frozenset({"invalid_client", "unauthorized_client"})
+"""OAuth errors after which the registration of the client is no longer used."""
 
 
 class Login:
@@ -212,8 +213,8 @@ class Login:
                 code = token_client.code(asked, await self._user.login(request))
                 return await token_client.exchange(asked, client, code)
             except (AuthError, asyncio.CancelledError) as error:
-                if uri in known and not (isinstance(error, Refused) and error.code not in _FORGOTTEN):
-                    # The server may have forgotten the client, which only its page would show to the user.
+                if uri in known and not (isinstance(error, Refused) and error.code not in _CLIENT_ERRORS):
+                    # The server may have deleted the client: its page then shows an error, and no redirect follows.
                     await self._store.forget_registration(server.issuer, uri)
                 raise
         finally:

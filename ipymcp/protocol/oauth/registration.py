@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "ipymcp"
-_NO_WAY = (
+_NO_LOGIN_HINT = (
     "if it wants a token or a key, load it with --header 'Authorization: Bearer ${TOKEN}', or headers in its definition"
 )
 
@@ -35,8 +35,8 @@ def configured(
         settings: The configuration of the login.
         server: The authorization server.
         used: Issuer of the last tokens, to which the client belongs if no issuer is configured.
-        server_url: The server's URL. Without a user login that names the recipient, the secret is sent only to the
-            server's own host.
+        server_url: The server's URL. In a login without a user, who would see and confirm the recipient, the secret is
+            sent only to the server's own host.
 
     Raises:
         AuthError: The client belongs to another authorization server, or its secret would go to an unconfirmed host.
@@ -52,9 +52,9 @@ def configured(
         )
     is_unasked = issuer is None and settings.client_secret is not None and settings.grant != "authorization_code"
     if is_unasked and urlsplit(server.token_endpoint).hostname != urlsplit(server_url).hostname:
-        who = addresses.host(server.token_endpoint)
+        host = addresses.host(server.token_endpoint)
         raise AuthError(
-            f"cannot log in: the server wants the configured client secret sent to {who}",
+            f"cannot log in: the server wants the configured client secret sent to {host}",
             hint=f"if the client was registered there, set issuer to {server.issuer!r} in its auth",
         )
     method = auth_method(settings, server, has_secret=settings.client_secret is not None)
@@ -95,11 +95,11 @@ async def _register(
     redirect_uri: str,
     scopes: tuple[str, ...],
 ) -> Registration:
-    who = addresses.host(server.issuer)
+    host = addresses.host(server.issuer)
     by_hand = f"register a client there by hand, with the redirect URI {redirect_uri}, and set client_id in its auth"
     if server.registration_endpoint is None:
         raise AuthError(
-            f"cannot log in: {who} does not know ipymcp and does not register clients automatically", hint=by_hand
+            f"cannot log in: {host} does not know ipymcp and does not register clients automatically", hint=by_hand
         )
     asked = method_to_register(settings, server)
     metadata = {
@@ -113,16 +113,16 @@ async def _register(
     }
     reply = await web.post_json(server.registration_endpoint, metadata, "the registration endpoint")
     try:
-        document = read_reply(reply, who, "the registration of ipymcp", [])
+        document = read_reply(reply, host, "the registration of ipymcp", [])
     except AuthError as error:
         if server.is_assumed:
-            message = f"the server on {who} requires a login, but does not say how to log in"
-            raise AuthError(message, hint=_NO_WAY) from None
+            message = f"the server on {host} requires a login, but does not say how to log in"
+            raise AuthError(message, hint=_NO_LOGIN_HINT) from None
         error.hint = by_hand
         raise
     client_id, secret = document.get("client_id"), document.get("client_secret")
     if not isinstance(client_id, str) or not client_id:
-        raise AuthError(f"cannot log in: {who} registered ipymcp without a client id", hint=by_hand)
+        raise AuthError(f"cannot log in: {host} registered ipymcp without a client id", hint=by_hand)
     secret = secret if isinstance(secret, str) and secret else None
     given = document.get("token_endpoint_auth_method")
     expires = document.get("client_secret_expires_at")

@@ -48,7 +48,7 @@ async def request(
 
 
 def tokens(
-    document: dict[str, Any], client: Registration, requested: tuple[str, ...], who: str, kept: str | None = None
+    document: dict[str, Any], client: Registration, requested: tuple[str, ...], host: str, kept: str | None = None
 ) -> Tokens:
     """Read the tokens from a response of the token endpoint (RFC 6749 section 5.1).
 
@@ -56,7 +56,7 @@ def tokens(
         document: The response.
         client: The client that requested them.
         requested: The requested scopes.
-        who: Host of the endpoint, for error messages.
+        host: Host of the endpoint, for error messages.
         kept: The refresh token that stays valid if the response has none.
 
     Raises:
@@ -64,9 +64,9 @@ def tokens(
     """
     token, kind = document.get("access_token"), str(document.get("token_type", "bearer"))
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise AuthError(f"{who} returned no usable token", hint="a fault of the authorization server")
+        raise AuthError(f"{host} returned no usable token", hint="a fault of the authorization server")
     if kind.lower() != "bearer":
-        message = f"{who} returned a token of the unknown type {kind[:40]!r}"
+        message = f"{host} returned a token of the unknown type {kind[:40]!r}"
         raise AuthError(message, hint="only Bearer tokens are supported")
     refresh, scope = document.get("refresh_token"), document.get("scope")
     return Tokens(
@@ -127,7 +127,7 @@ class TokenClient:
         self._server = server
         self._settings = settings
         self._resource = resource
-        self._who = addresses.host(server.issuer)
+        self._host = addresses.host(server.issuer)
 
     def login_page(self) -> str:
         """Return the URL of the login page.
@@ -138,16 +138,16 @@ class TokenClient:
         page = self._server.authorization_endpoint
         if page is None:
             hint = "it may require client credentials: set the type in its auth"
-            raise AuthError(f"cannot log in: {self._who} has no login page", hint=hint)
+            raise AuthError(f"cannot log in: {self._host} has no login page", hint=hint)
         if not self._server.has_pkce:
-            message = f"cannot log in: {self._who} does not say that it supports PKCE with S256"
+            message = f"cannot log in: {self._host} does not declare support for PKCE with S256"
             raise AuthError(message, hint="MCP requires it for logins; tell the server's operator")
-        if addresses.host(page) != self._who and not self._server.sends_issuer and not self._is_configured():
+        if addresses.host(page) != self._host and not self._server.sends_issuer and not self._is_configured():
             # Otherwise it could send users to an honest site, as that site's client, and receive the code.
             raise AuthError(
-                f"cannot log in: {self._who} sends its users to {addresses.host(page)}, and responses from there "
+                f"cannot log in: {self._host} sends its users to {addresses.host(page)}, and responses from there "
                 "do not name their issuer (no iss, RFC 9207)",
-                hint=f"if you trust {self._who}, set issuer to {self._server.issuer!r} in its auth",
+                hint=f"if you trust {self._host}, set issuer to {self._server.issuer!r} in its auth",
             )
         return page
 
@@ -162,7 +162,7 @@ class TokenClient:
         return addresses.host(self._server.token_endpoint)
 
     def _is_configured(self) -> bool:
-        """Tell whether the user configured this authorization server."""
+        """Return whether the user configured this authorization server."""
         issuer = self._settings.issuer
         return issuer is not None and issuer.rstrip("/") == self._server.issuer.rstrip("/")
 
@@ -188,7 +188,7 @@ class TokenClient:
             )
         own = parse_qs(urlsplit(page).query, keep_blank_values=True)
         if twice := next((name for name in own if name in fields or name in _CLIENTS_OWN), None):
-            message = f"cannot log in: the page of {self._who} sets {twice}, which is the client's to set"
+            message = f"cannot log in: the login page of {self._host} sets {twice}, which only the client may set"
             raise AuthError(message, hint=addresses.SERVER_FAULT)
         return f"{page}{'&' if own else '?'}{urlencode(fields)}"
 
@@ -221,17 +221,17 @@ class TokenClient:
         hint = "%mcp start NAME asks again; paste the whole address that the browser ends at"
         parts, expected = urlsplit(address.strip()), urlsplit(asked.redirect_uri)
         if (parts.scheme, parts.netloc, parts.path or "/") != (expected.scheme, expected.netloc, expected.path or "/"):
-            raise AuthError(f"this is not the address that a login at {self._who} ends at", hint=hint)
+            raise AuthError(f"this is not the address that a login at {self._host} ends at", hint=hint)
         try:
             answer = parse_qs(parts.query, keep_blank_values=True, max_num_fields=50)
         except ValueError:
             answer = {}
         if any(len(answer.get(name, ())) > 1 for name in ("state", "code", "iss", "error")):
-            raise AuthError(f"the answer of {self._who} repeats a parameter", hint=hint)
+            raise AuthError(f"the answer of {self._host} repeats a parameter", hint=hint)
         if not secrets.compare_digest(answer.get("state", [""])[0].encode(), asked.state.encode()):
-            raise AuthError(f"the answer belongs to another login at {self._who}", hint=hint)
+            raise AuthError(f"the answer belongs to another login at {self._host}", hint=hint)
         if not any(answer.get(name, [""])[0] for name in ("code", "error")):
-            raise AuthError(f"the answer of {self._who} contains no code", hint=hint)
+            raise AuthError(f"the answer of {self._host} contains no code", hint=hint)
         return {name: values[0] for name, values in answer.items()}
 
     def _check_issuer(self, given: str | None) -> None:
@@ -239,15 +239,15 @@ class TokenClient:
         hint = "this may be a mix-up attack; tell the server's operator"
         if given is None:
             if self._server.sends_issuer:
-                raise AuthError(f"the answer does not say that it comes from {self._who}, which always does", hint=hint)
+                raise AuthError(f"the answer lacks the issuer (iss) that {self._host} always sends", hint=hint)
         elif given != self._server.issuer:
-            raise AuthError(f"the answer to the login at {self._who} names another issuer", hint=hint)
+            raise AuthError(f"the answer to the login at {self._host} names another issuer", hint=hint)
 
     def _refusal(self, error: str, description: str) -> AuthError:
         if error == "access_denied":
-            message = f"the login at {self._who} was refused (access_denied)"
+            message = f"the login at {self._host} was refused (access_denied)"
             return Refused(message, code=error, hint="%mcp start NAME asks again")
-        return refusal(error, description, self._who, "the login", [])
+        return refusal(error, description, self._host, "the login", [])
 
     async def exchange(self, asked: TokenRequest, client: Registration, code: str) -> Tokens:
         """Exchange an authorization code for tokens."""
@@ -280,7 +280,7 @@ class TokenClient:
     ) -> Tokens:
         fields = {**fields, "resource": self._resource}
         document = await request(self._web, self._server, client, self._settings, fields)
-        return tokens(document, client, scopes, self._who, kept)
+        return tokens(document, client, scopes, self._host, kept)
 
     async def _identity_assertion(self, scopes: tuple[str, ...]) -> str:
         """Exchange the user's identity token for an assertion for this server (ID-JAG, RFC 8693)."""
@@ -301,17 +301,17 @@ class TokenClient:
             fields["client_id"] = settings.idp_client_id
         if settings.idp_client_secret:
             fields["client_secret"] = settings.idp_client_secret
-        who = addresses.host(url)
+        host = addresses.host(url)
         reply = await self._web.post_form(url, fields, {}, "the identity provider's token endpoint")
         try:
-            document = read_reply(reply, who, "the request to vouch for the user", list(fields.values()))
+            document = read_reply(reply, host, "the request to vouch for the user", list(fields.values()))
         except Refused as error:
             if error.code == "invalid_grant":
                 error.hint = "the identity token may have expired: set a new idp_token in its auth"
             raise
         assertion = document.get("access_token")
         if not isinstance(assertion, str) or document.get("issued_token_type") != _ID_JAG:
-            raise AuthError(f"cannot log in: {who} returned no identity assertion (ID-JAG)", hint="tell its operator")
+            raise AuthError(f"cannot log in: {host} returned no identity assertion (ID-JAG)", hint="tell its operator")
         return assertion
 
     async def _idp_token_endpoint(self, issuer: str | None) -> str:

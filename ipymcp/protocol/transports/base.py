@@ -116,7 +116,7 @@ class ReadLease(Protocol):
 
 
 class Transport(Protocol):
-    """A connection to a server. What has a body here is what a transport without that ability does."""
+    """A connection to a server. Methods with a body have the behaviour of a transport that lacks the ability."""
 
     uses_headers: bool
     """Whether `OutboundMessage.headers` is used."""
@@ -153,9 +153,9 @@ class Transport(Protocol):
         ...
 
     async def accepts_new_stream(self, seconds: float) -> bool:
-        """Tell whether all responses arrive on one stream, and the server would open another one now.
+        """Return whether all responses arrive on one stream, and the server would open another one now.
 
-        If so, a silent server means that the stream was lost without notice, as by a NAT or VPN that dropped it.
+        If so, a silent server means that the stream was lost without notice, for example dropped by a NAT or a VPN.
         """
         return False
 

@@ -169,7 +169,7 @@ class EventParser:
 
 
 def _value(line: bytes | bytearray, name: int) -> bytes | bytearray:
-    """Cut a field's value from a line whose name has so many bytes. A bytearray is cut in place."""
+    """Return the value in a line of a field whose name has `name` bytes. A bytearray is cut in place."""
     start = name + 2 if line[name + 1 : name + 2] == b" " else name + 1
     if isinstance(line, bytes):
         return line[start:]

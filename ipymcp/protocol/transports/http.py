@@ -37,7 +37,7 @@ _UNLIMITED_METHODS = frozenset({"ping", "server/discover", "subscriptions/listen
 _SESSION = "Mcp-Session-Id"
 _EVENTS = "text/event-stream"
 _CLOSE_TIMEOUT = 2.0
-"""Seconds to tell the server that the session ends."""
+"""Maximum seconds for the request that ends the session."""
 _MAX_RESUMPTIONS = 3
 """Consecutive failed attempts after which a broken stream is given up."""
 _LONG_LIFE = 5.0
@@ -82,15 +82,15 @@ class StreamableHttpTransport(RemoteTransport):
 
     async def _exchange(self, post: QueuedPost) -> McpError | _BrokenStream | None:
         message = post.message
-        belongs = message.method != "initialize" and "Mcp-Method" not in message.headers
+        needs_session = message.method != "initialize" and "Mcp-Method" not in message.headers
         while True:
             post.is_sent = True
             if post.is_aborted:
                 return None
-            if belongs and self._is_expired:
+            if needs_session and self._is_expired:
                 self._receiver.expired(message)
                 return None
-            session = self._session if belongs else None
+            session = self._session if needs_session else None
             headers = message.headers if session is None else {**message.headers, _SESSION: session}
             async with self._link.request(
                 "POST", headers, message.frame, on_written=lambda: self._outbox.written(post)
@@ -181,7 +181,7 @@ class StreamableHttpTransport(RemoteTransport):
         cursor = Cursor()
         loop = asyncio.get_running_loop()
         while True:
-            begun, events = loop.time(), cursor.events
+            opened, events = loop.time(), cursor.events
             try:
                 async with self._open_stream(headers, cursor) as answer:
                     if 400 <= answer.status < 500 and answer.status != 429:
@@ -193,7 +193,7 @@ class StreamableHttpTransport(RemoteTransport):
             except McpError as error:
                 self._receiver.protocol_warning(f"notifications from the server are unavailable: {error.message}")
                 return
-            was_useful = cursor.events > events or loop.time() - begun > _LONG_LIFE
+            was_useful = cursor.events > events or loop.time() - opened > _LONG_LIFE
             cursor.failures = 0 if was_useful else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
 
@@ -252,7 +252,7 @@ class LegacySseTransport(RemoteTransport):
             self._endpoint.set_exception(StartError(error.message, hint=error.hint))
 
     async def accepts_new_stream(self, seconds: float) -> bool:
-        """Tell whether the server opens another stream on a new connection."""
+        """Return whether the server opens another stream on a new connection."""
         try:
             async with asyncio.timeout(seconds), self._link.request("GET", {"Accept": _EVENTS}) as answer:
                 return answer.status == 200 and answer.media_type == _EVENTS

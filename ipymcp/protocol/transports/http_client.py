@@ -61,22 +61,24 @@ def response_error(error: Exception) -> ConnectionLost:
     return ConnectionLost(f"the connection was dropped before the response was complete ({_reason(error)})")
 
 
-def _unreachable(what: str, error: Exception) -> Unreachable:
+def _unreachable(problem: str, error: Exception) -> Unreachable:
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             hint = "if you trust this server, name its CA in SSL_CERT_FILE"
-            return Unreachable(f"{what}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False)
+            return Unreachable(
+                f"{problem}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False
+            )
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a timeout
-            return Unreachable(f"{what}: TLS: {_tls_reason(cause)}", _CHECK_SCHEME)
+            return Unreachable(f"{problem}: TLS: {_tls_reason(cause)}", _CHECK_SCHEME)
         if isinstance(cause, socket.gaierror):
-            return Unreachable(f"{what}: unknown host name ({cause.strerror})", _CHECK_HOST)
+            return Unreachable(f"{problem}: unknown host name ({cause.strerror})", _CHECK_HOST)
         if isinstance(cause, ConnectionRefusedError):
-            return Unreachable(f"{what}: connection refused", _CHECK_RUNNING)
+            return Unreachable(f"{problem}: connection refused", _CHECK_RUNNING)
         if isinstance(cause, FileNotFoundError):
-            return Unreachable(f"{what}: no such socket", _CHECK_RUNNING)
+            return Unreachable(f"{problem}: no such socket", _CHECK_RUNNING)
     if isinstance(error, httpcore.ConnectTimeout):
-        return Unreachable(f"{what}: no connection within {CONNECT_TIMEOUT:g} s", _CHECK_HOST, may_pass=False)
-    return Unreachable(f"{what}: {_reason(error)}", _CHECK_SCHEME if str(error) == TLS_ENDED else _CHECK_HOST)
+        return Unreachable(f"{problem}: no connection within {CONNECT_TIMEOUT:g} s", _CHECK_HOST, may_pass=False)
+    return Unreachable(f"{problem}: {_reason(error)}", _CHECK_SCHEME if str(error) == TLS_ENDED else _CHECK_HOST)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -20,7 +20,7 @@ BEGINNING = 65_536
 """Bytes of an error's body that are read."""
 _SHOWN = 300
 _OVERLOADED = frozenset({429, 503})
-"""Statuses that matter more than a JSON-RPC error in the body, because they say when to retry."""
+"""Statuses that take precedence over a JSON-RPC error in the body, because their headers contain the time to retry."""
 _TAGS = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _HINTS = {
     404: "check the URL's path; servers often answer at /mcp, older ones at /sse",
@@ -35,8 +35,8 @@ class Unreachable(Exception):
     """No connection could be made: nothing was sent.
 
     Args:
-        reason: One line that says what happened.
-        hint: One line that says what to do.
+        reason: The problem, in one line.
+        hint: Advice for the user, in one line.
         may_pass: Whether another attempt makes sense.
     """
 
@@ -73,9 +73,9 @@ def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -
 
 
 def is_unknown_session(status: int, body: bytes) -> bool:
-    """Tell whether a response says that the server does not know the session any more.
+    """Return whether a response means that the server does not know the session any more.
 
-    The specification says 404 (2025-11-25, session management). Servers on the TypeScript SDK respond 400 after a
+    The specification requires 404 (2025-11-25, session management). Servers on the TypeScript SDK respond 400 after a
     restart, with a JSON-RPC error that mentions the session.
     """
     error = _json_rpc_error(body) if status in (400, 404) else None
@@ -100,8 +100,9 @@ def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: boo
 def unexpected_content(media_type: str, body: bytes) -> ProtocolError:
     """Build the error for a response that is neither JSON nor an event stream."""
     text = _readable(body, media_type)
-    what = f"the server answered with {media_type or 'unknown content'} instead of MCP" + (f": {text}" if text else "")
-    return ProtocolError(what, hint="check the URL; a web page, a login or a proxy may have answered")
+    answer = f"the server answered with {media_type or 'unknown content'} instead of MCP"
+    message = f"{answer}: {text}" if text else answer
+    return ProtocolError(message, hint="check the URL; a web page, a login or a proxy may have answered")
 
 
 def _json_rpc_error(body: bytes) -> types.Raw | None:

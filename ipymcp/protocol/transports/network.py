@@ -225,7 +225,7 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return self
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what httpcore needs to know: whether an idle connection is closed, and the negotiated protocol."""
+        """Return the information that httpcore uses: whether an idle connection is closed, the negotiated protocol."""
         if info == "is_readable":
             return self._is_over or bool(self._chunks) or _is_readable(self.fileno())
         return self._transport.get_extra_info(info)
@@ -296,7 +296,7 @@ def _wake(waiter: asyncio.Future[None] | None) -> None:
 
 
 def _is_readable(number: int) -> bool:
-    """Tell whether the socket has data or its end, which the loop may not have seen yet."""
+    """Return whether the socket has data or its end, which the loop may not have seen yet."""
     if number < 0:
         return True
     if not hasattr(select, "poll"):

@@ -38,11 +38,11 @@ class Oversized(NamedTuple):
 
     @classmethod
     def begin(cls, data: bytes | bytearray) -> Oversized:
-        """Keep the ends of what has come so far."""
+        """Keep the ends of the data received so far."""
         return cls(bytes(data[:_KEPT]), bytes(data[-_KEPT:]), len(data))
 
     def extended(self, part: bytes | bytearray) -> Oversized:
-        """Return the same line or event after more of it has come."""
+        """Return the same line or event after more data has arrived."""
         return self._replace(tail=(self.tail + part[-_KEPT:])[-_KEPT:], size=self.size + len(part))
 
 
@@ -369,12 +369,12 @@ class ThreadReader:
                 except OSError:
                     chunk = b""
                 self._free_slots.acquire()
-                self._loop.call_soon_threadsafe(self._hand_on, chunk)
+                self._loop.call_soon_threadsafe(self._pass_on, chunk)
                 if not chunk:
                     break
         os.close(self._fd)
 
-    def _hand_on(self, chunk: bytes) -> None:
+    def _pass_on(self, chunk: bytes) -> None:
         self._free_slots.release()
         if not self._closed:
             self._on_chunk(chunk)

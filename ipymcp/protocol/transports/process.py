@@ -70,12 +70,12 @@ class ServerProcess:
                 start_new_session=True,
             )
         except OSError as error:
-            what = f"{launch.argv[0]}: {error.strerror or error}"
+            reason = f"{launch.argv[0]}: {error.strerror or error}"
             hint = f"its working folder is {launch.cwd}" if launch.cwd else "is it a program this machine can run?"
-            raise StartError(f"could not be started ({what})", hint=hint) from error
+            raise StartError(f"could not be started ({reason})", hint=hint) from error
         except ValueError as error:  # a null byte or a lone surrogate
-            what = "its command, arguments or variables contain an invalid character"
-            raise StartError(f"could not be started: {what}", hint="fix its definition") from error
+            reason = "its command, arguments or variables contain an invalid character"
+            raise StartError(f"could not be started: {reason}", hint="fix its definition") from error
         self.pid = self.popen.pid
 
     @property
@@ -98,7 +98,7 @@ class ServerProcess:
         """Return a future that completes when the process has ended, without reaping it."""
         ended: asyncio.Future[None] = loop.create_future()
 
-        def settle() -> None:
+        def on_end() -> None:
             if not ended.done():
                 ended.set_result(None)
 
@@ -108,7 +108,7 @@ class ServerProcess:
             except OSError:
                 pass
             else:
-                loop.add_reader(pidfd, settle)
+                loop.add_reader(pidfd, on_end)
 
                 def close(_: object) -> None:
                     loop.remove_reader(pidfd)
@@ -123,7 +123,7 @@ class ServerProcess:
             else:
                 os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle)
+                loop.call_soon_threadsafe(on_end)
 
         threading.Thread(target=wait, name="ipymcp-wait", daemon=True).start()
         return ended
@@ -142,21 +142,22 @@ class ServerProcess:
         return True
 
     async def end_group(self, ended: asyncio.Future[None], grace: Grace) -> None:
-        """End the whole group. Its input must be closed, or its leader gone."""
+        """End the whole group. Its input must be closed, or its leader have ended."""
         try:
             await asyncio.wait({ended}, timeout=grace.eof)
             self.signal_group(signal.SIGTERM)
             deadline = time.monotonic() + grace.term
-            while time.monotonic() < deadline and not await self._gone(ended):
+            while time.monotonic() < deadline and not await self._has_ended(ended):
                 await asyncio.sleep(_POLL)
         finally:  # also when this task is cancelled
             if not ended.done() or self.reap() is None or self.signal_group(0):
                 self.signal_group(SIGKILL)
         deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline and not await self._gone(ended):
+        while time.monotonic() < deadline and not await self._has_ended(ended):
             await asyncio.sleep(_POLL)
 
-    async def _gone(self, ended: asyncio.Future[None]) -> bool:
+    async def _has_ended(self, ended: asyncio.Future[None]) -> bool:
+        """Whether the leader has ended and the group has no other running member."""
         if not ended.done():
             return False
         return not await asyncio.get_running_loop().run_in_executor(None, still_running, [self])
@@ -209,7 +210,7 @@ def escaped_descendants(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 def end_descendants(processes: Sequence[psutil.Process], grace: float) -> None:
-    """SIGTERM, wait at most `grace` seconds, SIGKILL; a reused process id is not signalled."""
+    """End processes: SIGTERM, wait at most `grace` seconds, SIGKILL. A reused process id is not signalled."""
     import psutil
 
     alive = list(processes)

@@ -146,16 +146,16 @@ class HttpLink:
             self._client.drop()
 
 
-_TIMEOUT = 5.0
+_PREDECESSOR_TIMEOUT = 5.0
 """Maximum seconds to wait for earlier messages; a server may ignore one and still accept the next."""
 _ABANDONED_TIMEOUT = 2.0
 """Seconds that an abandoned request keeps its connection, because the server need not respond to it."""
 
 
 class QueuedPost:
-    """An outgoing message; a request stays until its response has come."""
+    """An outgoing message; a request stays queued until its response has arrived."""
 
-    __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "session", "task", "unwritten", "written")
+    __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "task", "unwritten", "written")
 
     def __init__(self, message: OutboundMessage) -> None:
         self.message = message
@@ -164,12 +164,10 @@ class QueuedPost:
         self.written: asyncio.Future[None] | None = None
         """Completes when the message is written; created on demand."""
         self.task: asyncio.Task[None] | None = None
-        self.session: str | None = None
-        """The session in which it was last sent."""
         self.is_sent = False
-        """Whether sending has begun. Set by the loop before it reads `is_aborted`."""
+        """Whether sending has begun. Set on the loop, which reads `is_aborted` after that."""
         self.is_aborted = False
-        """Whether it was abandoned. Set by any thread before it reads `is_sent`."""
+        """Whether the request was abandoned. Set by any thread, which reads `is_sent` after that."""
         self.is_answered = False
 
     @property
@@ -267,7 +265,7 @@ class SendQueue:
         message = post.message
         self._queued += post.unwritten
         if self._is_closed or post.is_aborted:
-            self._over(post)
+            self._finish(post)
             return
         post.task = self.spawn(self._run(post, self._predecessors(post)))
         if message.kind == "notification":
@@ -276,37 +274,37 @@ class SendQueue:
                 self._initialized = post.task
 
     def _predecessors(self, post: QueuedPost) -> set[asyncio.Future[None]]:
-        """Find what must be delivered before a message."""
-        first: set[asyncio.Future[None]] = set()
+        """Find the messages that must be delivered before a message; return futures that complete with them."""
+        found: set[asyncio.Future[None]] = set()
         for task in (self._initialized, self._last_notification if post.message.kind == "notification" else None):
             if task is not None and not task.done():
-                first.add(task)
+                found.add(task)
         if post.message.method == "notifications/cancelled":
             for other in self._given_up:
                 other.written = other.written or self._loop.create_future()
-                first.add(other.written)
-        return first
+                found.add(other.written)
+        return found
 
-    async def _run(self, post: QueuedPost, first: set[asyncio.Future[None]]) -> None:
+    async def _run(self, post: QueuedPost, predecessors: set[asyncio.Future[None]]) -> None:
         message = post.message
         error: McpError | None = None
         try:
-            if first:
-                await asyncio.wait(first, timeout=_TIMEOUT)
+            if predecessors:
+                await asyncio.wait(predecessors, timeout=_PREDECESSOR_TIMEOUT)
             error = await self._deliver(post)
         except McpError as failure:
             error = failure
         except Exception as fault:  # a bug must fail this call rather than hang it
             error = CallError(f"the message failed because of a bug in ipymcp: {fault!r}")
         finally:
-            self._over(post)
+            self._finish(post)
         if message.kind == "request" and message.id is not None:
             if error is not None:
-                self._receiver.undelivered(message.id, error)  # ignored if the response has come
+                self._receiver.undelivered(message.id, error)  # ignored if the response has arrived
         elif error is not None:
             self._receiver.protocol_warning(f"{message.method or 'an answer'} was not delivered: {error.message}")
 
-    def _over(self, post: QueuedPost) -> None:
+    def _finish(self, post: QueuedPost) -> None:
         self.written(post)
         identifier = post.message.id
         if identifier is not None and self._posts.get(identifier) is post:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 CAN_LEASE_READS = hasattr(select, "epoll")
-_TIMEOUT = 0.0005
-"""Seconds to wait while the loop passes on what it has just read, which may have woken the caller."""
+_LEASE_TIMEOUT = 0.0005
+"""Seconds to wait for the lease while the loop passes on the chunk it has read, which may have woken the caller."""
 
 
 class LeasedReader(LoopReader):
@@ -49,7 +49,7 @@ class LeasedReader(LoopReader):
 
     def take(self) -> bool:
         """Acquire the lease, from any thread but the loop's; False if it is taken or the pipe is closed."""
-        if not self._lease.acquire(timeout=_TIMEOUT):
+        if not self._lease.acquire(timeout=_LEASE_TIMEOUT):
             return False
         if self._fd is None:
             self._lease.release()
@@ -64,7 +64,7 @@ class LeasedReader(LoopReader):
         self._lease.release()
 
     def read(self, on_chunk: Callable[[bytes], None], done: Callable[[], bool], seconds: float) -> None:
-        """With the lease, read here until `done` or the time is up. The pipe's end is left to the loop."""
+        """Read in the thread that holds the lease, until `done` or the time is up. The loop handles the pipe's end."""
         fd = self._fd
         end = time.monotonic() + seconds
         while fd is not None and not done():
@@ -155,7 +155,7 @@ class StdioTransport(Transport):
         self._input_broken = asyncio.Event()
         self._output_ended = asyncio.Event()
         self._stderr_ended = asyncio.Event()
-        self._oversized_known = False
+        self._oversized_reported = False
 
     @property
     def exit_code(self) -> int | None:
@@ -176,9 +176,10 @@ class StdioTransport(Transport):
         """Start the process."""
         self._receiver = receiver
         self._spawning = asyncio.get_running_loop().run_in_executor(None, self._spawn)
-        self._adopt(await asyncio.shield(self._spawning), receiver)
+        self._adopt(await asyncio.shield(self._spawning))
 
-    def _adopt(self, process: ServerProcess, receiver: Receiver) -> None:
+    def _adopt(self, process: ServerProcess) -> None:
+        """Take over a process that was started: its pipes are read and written, and its end is handled."""
         loop = asyncio.get_running_loop()
         self._process = process
         stdin, stdout, stderr = process.detach_pipes()
@@ -217,8 +218,8 @@ class StdioTransport(Transport):
     async def _wait_for_end(self) -> None:
         if self._spawning is not None and self._supervisor is None:  # the start was cancelled, or failed
             await asyncio.wait({self._spawning})
-            if self._spawning.exception() is None and self._process is None and self._receiver is not None:
-                self._adopt(self._spawning.result(), self._receiver)
+            if self._spawning.exception() is None and self._process is None:
+                self._adopt(self._spawning.result())
         if self._supervisor is not None:
             await self._supervisor
 
@@ -267,12 +268,12 @@ class StdioTransport(Transport):
 
     async def _end(self, process: ServerProcess, ended: asyncio.Future[None]) -> None:
         loop = asyncio.get_running_loop()
-        strays = [] if ended.done() else await loop.run_in_executor(None, escaped_descendants, [process.pid])
+        escaped = [] if ended.done() else await loop.run_in_executor(None, escaped_descendants, [process.pid])
         if self._writer is not None:
             self._writer.close()
         await process.end_group(ended, self._grace)
-        if strays:
-            await loop.run_in_executor(None, end_descendants, strays, 1.0)
+        if escaped:
+            await loop.run_in_executor(None, end_descendants, escaped, 1.0)
         for reader in self._readers:
             reader.close()
 
@@ -308,14 +309,14 @@ class StdioTransport(Transport):
 
     def _on_oversized(self, line: Oversized, receiver: Receiver) -> None:
         """Fail the call of an oversized response as soon as its id is found; the rest is discarded."""
-        if not self._oversized_known:
+        if not self._oversized_reported:
             identifier = find_id(line.head, line.tail if line.done else b"")
             if identifier is not None:
-                self._oversized_known = True
+                self._oversized_reported = True
                 receiver.undelivered(identifier, too_large(self._limit))
         if line.done:
             receiver.protocol_warning(f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}")
-            self._oversized_known = False
+            self._oversized_reported = False
 
     def _on_stderr(self, chunk: bytes) -> None:
         if chunk:
@@ -334,33 +335,35 @@ class _ReadLease:
     """The right to read the server's output in the thread that waits for it.
 
     Args:
-        reader: The reader that lends its right.
-        lines: Splits the output; used by the lease holder only.
-        hand_over: Passes messages to the loop that the reading thread does not handle, in order.
+        reader: The reader that grants the lease.
+        lines: Splits the output; used by the thread that holds the lease.
+        call_on_loop: Has a line handled on the loop, in order, because the reading thread does not handle it.
     """
 
     def __init__(
         self,
         reader: LeasedReader,
         lines: LineSplitter,
-        hand_over: Callable[[bytes | bytearray | Oversized], object],
+        call_on_loop: Callable[[bytes | bytearray | Oversized], object],
     ) -> None:
         self._reader = reader
         self._lines = lines
-        self._hand_over = hand_over
+        self._call_on_loop = call_on_loop
         self.take = reader.take
         self.give_back = reader.give_back
 
     def read(self, receive: Callable[[bytes | bytearray], bool], done: Callable[[], bool], seconds: float) -> None:
         """Read until `done` or the time is up."""
-        here = True
+        is_handled_here = True
 
         def on_chunk(chunk: bytes) -> None:
-            nonlocal here
+            nonlocal is_handled_here
             for line in self._lines.feed(chunk):
-                here = here and not isinstance(line, Oversized) and not _is_large(line) and receive(line)
-                if not here:
-                    self._hand_over(line)
+                is_handled_here = (
+                    is_handled_here and not isinstance(line, Oversized) and not _is_large(line) and receive(line)
+                )
+                if not is_handled_here:
+                    self._call_on_loop(line)
 
         self._reader.read(on_chunk, done, seconds)
 

@@ -1,4 +1,4 @@
-/** The host's side of an app's conversation: answers its requests and tells it what it shows.
+/** The host's side of the protocol with an app: responds to its requests, and sends it the tool's input and result.
  *
  * Source: MCP extension io.modelcontextprotocol/ui, SEP-1865 (2026-01-26). */
 
@@ -9,16 +9,16 @@ import type { Message } from "./frame";
 const PROTOCOL_VERSION = "2026-01-26";
 const INVALID = -32602;
 const DENIED = -32000;
-/** Bytes of a request for the kernel, whose relay takes 7.9 MB. */
+/** Maximum bytes of a request to the kernel, whose relay accepts 7.9 MB. */
 const MAX_REQUEST = 7_500_000;
-/** Requests for the kernel that may be open. */
+/** Maximum open requests to the kernel. */
 const MAX_OPEN = 50;
 const MAX_URL = 10_000;
 const MAX_TEXT = 100_000;
 const MAX_FILES = 20;
 const TEARDOWN_TIMEOUT = 500;
 
-/** What the app needs of its view. Functions that ask the user resolve to whether the user agreed. */
+/** The functions of the view that serve the app's requests. Those that ask the user resolve to whether the user agreed. */
 export interface AppHost {
   context(): { [key: string]: unknown };
   capabilities(): { [key: string]: unknown };
@@ -29,7 +29,7 @@ export interface AppHost {
   offerMessage(text: string): Promise<boolean>;
   download(files: AppFile[]): Promise<boolean>;
   teardown(): void;
-  /** The app has told its display modes. */
+  /** Called when the app has declared its display modes. */
   initialized(): void;
 }
 
@@ -60,7 +60,7 @@ export class Bridge {
   modes: readonly DisplayMode[] | null = null;
   private isInitialized = false;
   private open = 0;
-  private torn: (() => void) | null = null;
+  private finishTeardown: (() => void) | null = null;
 
   constructor(
     private readonly host: AppHost,
@@ -71,11 +71,11 @@ export class Bridge {
   receive(message: Message): void {
     const { id, method } = message;
     if (method === undefined) {
-      if (id === TEARDOWN) this.torn?.();
+      if (id === TEARDOWN) this.finishTeardown?.();
       return;
     }
     const params = isObject(message.params) ? message.params : {};
-    if (id === undefined) return this.notified(method, params);
+    if (id === undefined) return this.handleNotification(method, params);
     this.answer(method, params).then(
       (result) => this.send({ jsonrpc: "2.0", id, result }),
       (error: unknown) => {
@@ -90,11 +90,11 @@ export class Bridge {
     if (this.isInitialized) this.notify("ui/notifications/host-context-changed", change);
   }
 
-  /** Let the app end; resolves when it has, or after a moment. */
+  /** Ask the app to end; resolves when it has ended, or after `TEARDOWN_TIMEOUT`. */
   async teardown(reason: string): Promise<void> {
     if (!this.isInitialized) return;
     await new Promise<void>((resolve) => {
-      this.torn = resolve;
+      this.finishTeardown = resolve;
       setTimeout(resolve, TEARDOWN_TIMEOUT);
       this.send({ jsonrpc: "2.0", id: TEARDOWN, method: "ui/resource-teardown", params: { reason } });
     });
@@ -104,7 +104,7 @@ export class Bridge {
     this.send({ jsonrpc: "2.0", method, params });
   }
 
-  private notified(method: string, params: Params): void {
+  private handleNotification(method: string, params: Params): void {
     switch (method) {
       case "ui/notifications/initialized":
         if (this.isInitialized) return;
@@ -118,7 +118,7 @@ export class Bridge {
       case "ui/notifications/request-teardown":
         return this.host.teardown();
       case "notifications/message":
-        this.ask(method, params).catch(() => undefined);
+        this.forward(method, params).catch(() => undefined);
     }
   }
 
@@ -137,7 +137,7 @@ export class Bridge {
       case "ui/download-file":
         return granted(await this.host.download(filesOf(params["contents"])));
       default:
-        return this.ask(method, params);
+        return this.forward(method, params);
     }
   }
 
@@ -156,14 +156,14 @@ export class Bridge {
 
   private displayMode(wanted: unknown): DisplayMode {
     const mode = DISPLAY_MODES.find((each) => each === wanted);
-    if (!mode) throw new Refusal("a display mode is inline, fullscreen or pip.");
+    if (!mode) throw new Refusal("the display mode must be inline, fullscreen or pip");
     return this.host.setMode(mode);
   }
 
-  /** Pass a request on to the kernel, which allows a few methods. */
-  private async ask(method: string, params: Params): Promise<unknown> {
+  /** Forward a request to the kernel, which allows only a few methods. */
+  private async forward(method: string, params: Params): Promise<unknown> {
     if (new Blob([JSON.stringify(params)]).size > MAX_REQUEST) {
-      throw new Refusal("a request has at most 7.5 MB");
+      throw new Refusal("a request may have at most 7.5 MB");
     }
     if (this.open >= MAX_OPEN) throw new Refusal("at most 50 requests may be open", DENIED);
     this.open++;
@@ -190,14 +190,14 @@ function granted(isGranted: boolean): object {
 
 /** Check a link: http or https, without a login. */
 export function webAddress(value: unknown): string {
-  const url = typeof value === "string" && value.length <= MAX_URL ? parsedUrl(value) : null;
+  const url = typeof value === "string" && value.length <= MAX_URL ? parseUrl(value) : null;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password) {
-    throw new Refusal("a link is an http or https URL.");
+    throw new Refusal("a link must be an http or https URL without a login");
   }
   return url.href;
 }
 
-function parsedUrl(text: string): URL | null {
+function parseUrl(text: string): URL | null {
   try {
     return new URL(text);
   } catch {
@@ -210,7 +210,7 @@ function textOf(content: unknown): string {
   const blocks: unknown[] = Array.isArray(content) ? content : [content];
   const texts = blocks.map((block) => (isObject(block) && block["type"] === "text" ? block["text"] : undefined));
   const text = texts.filter((each) => typeof each === "string").join("\n");
-  if (!text.trim() || text.length > MAX_TEXT) throw new Refusal("a message has text, of at most 100,000 characters.");
+  if (!text.trim() || text.length > MAX_TEXT) throw new Refusal("a message must have 1 to 100,000 characters of text");
   return text;
 }
 
@@ -219,26 +219,26 @@ function filesOf(contents: unknown): AppFile[] {
   const blocks: unknown[] = Array.isArray(contents) ? contents : [];
   const files = blocks.slice(0, MAX_FILES).map((block): AppFile => {
     const resource = isObject(block) && block["type"] === "resource" ? block["resource"] : undefined;
-    if (!isObject(resource)) throw new Refusal("only embedded resources can be saved.");
+    if (!isObject(resource)) throw new Refusal("only embedded resources can be saved");
     const { uri, mimeType, text, blob } = resource;
     const type = typeof mimeType === "string" ? mimeType : "application/octet-stream";
-    const data = typeof text === "string" ? text : typeof blob === "string" ? decoded(blob) : null;
-    if (data === null) throw new Refusal("a file has text, or a blob in base64.");
+    const data = typeof text === "string" ? text : typeof blob === "string" ? decodeBase64(blob) : null;
+    if (data === null) throw new Refusal("a file must have text, or a blob in base64");
     return { name: fileName(uri), type, data };
   });
-  if (!files.length) throw new Refusal("a download has contents.");
+  if (!files.length) throw new Refusal("a download must have contents");
   return files;
 }
 
-function decoded(base64: string): BlobPart {
+function decodeBase64(base64: string): BlobPart {
   try {
     return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
   } catch {
-    throw new Refusal("a blob is base64.");
+    throw new Refusal("a blob must be valid base64");
   }
 }
 
-/** The last part of a URI as the name of a file, without what has a meaning to a file system. */
+/** The last part of a URI as a file name, without characters that are special in file systems. */
 function fileName(uri: unknown): string {
   const last = String(uri).split(/[?#]/)[0]?.split(/[/\\]/).pop() ?? "";
   const name = last.replace(/[^\p{L}\p{N}._ -]/gu, "_").replace(/^\.+/, "");

@@ -1,6 +1,6 @@
-/** What an app is told about its host: theme, style variables, locale, size. */
+/** The host context that an app receives: theme, style variables, locale, size. */
 
-/** Jupyter's style variables, without `--jp-`, by those of the extension. */
+/** Jupyter's style variables, without `--jp-`, by the names that the extension io.modelcontextprotocol/ui defines. */
 const VARIABLES: { [name: string]: string } = {
   "font-sans": "ui-font-family",
   "font-mono": "code-font-family",
@@ -32,7 +32,7 @@ for (const [name, own] of Object.entries({ info: "info", danger: "error", succes
 export type DisplayMode = "inline" | "fullscreen" | "pip";
 export const DISPLAY_MODES: readonly DisplayMode[] = ["inline", "fullscreen", "pip"];
 
-/** The height that an app may have in a cell. */
+/** Maximum height of an app in a cell, in pixels. */
 export const MAX_HEIGHT = 2000;
 /** WCAG's threshold between dark and light backgrounds. */
 const DARK = 0.18;

@@ -1,6 +1,6 @@
-/** The frame of an app: a document of an opaque origin that holds the page in another, and talks to us through a port.
+/** The frame of an app: a document with an opaque origin, which has the page in an inner frame and a port to this page.
  *
- * The document (`app_frame.js`) limits the size, depth and number of the page's messages before they reach this page. */
+ * The document (`app_frame.js`) limits the size, depth and number of the app's messages before they reach this page. */
 
 export type StopReason = "rate" | "size" | "depth" | "left" | "silent" | "noise";
 
@@ -17,22 +17,22 @@ export interface Message {
 export interface FrameEvents {
   message(message: Message): void;
   stopped(reason: StopReason): void;
-  /** The browser did not load something that the page wants. */
+  /** The browser blocked a resource that the app requested. */
   blocked(uri: string, directive: string): void;
-  /** The user pressed Escape in the page, or the page says so. */
+  /** The user pressed Escape in the app, or the app claims so. */
   escaped(): void;
 }
 
 export interface PageContent {
   html: string;
   title: string;
-  /** The frame's permissions. */
+  /** The `allow` attribute of the frame. */
   allow: string;
-  /** Whether it may show frames of other origins. */
+  /** Whether the app may contain frames of other origins. */
   frames: boolean;
-  /** The document, with its policy. */
+  /** The HTML of the outer document, with its content security policy. */
   frame: string;
-  /** The document's URL at the Jupyter server, which sends the policy as a header; null if there is none. */
+  /** The URL of the same document at the Jupyter server, which sends the policy as a header; null if there is none. */
   url: string | null;
 }
 
@@ -45,13 +45,14 @@ interface FromFrame {
   escape?: boolean;
 }
 
-/** Milliseconds in which a served document has to announce itself; else it is made here. */
+/** Milliseconds for the served document to announce itself; after that the HTML in `frame` replaces it. */
 const READY_TIMEOUT = 4000;
 const PING_INTERVAL = 4000;
-/** Milliseconds without an answer after which a page is stopped. */
+/** Milliseconds without a response after which an app is stopped. */
 const SILENCE_TIMEOUT = 15_000;
-/** Messages a second that a page may send to us past its frame, where they are ignored. */
+/** Maximum messages per second that an app may send to this window directly, which ignores them. */
 const MAX_NOISE = 1000;
+
 export class AppFrame {
   readonly element = document.createElement("iframe");
   private port: MessagePort | null = null;
@@ -60,7 +61,7 @@ export class AppFrame {
   private lastPong = 0;
   private noise = 0;
   private noiseSecond = 0;
-  private isOver = false;
+  private isClosed = false;
 
   constructor(
     private readonly page: PageContent,
@@ -84,14 +85,14 @@ export class AppFrame {
     this.port?.postMessage({ message: JSON.stringify(message) });
   }
 
-  /** Set the color scheme around the page. Browsers put a page that has another one on a background of its own. */
+  /** Set the color scheme of the frame. Browsers draw an opaque background behind a page with another color scheme. */
   setScheme(scheme: "light" | "dark"): void {
     this.element.style.colorScheme = scheme;
     this.port?.postMessage({ scheme });
   }
 
   close(): void {
-    this.isOver = true;
+    this.isClosed = true;
     clearTimeout(this.readyTimer);
     clearInterval(this.pingTimer);
     window.removeEventListener("message", this.receive);
@@ -105,13 +106,13 @@ export class AppFrame {
   }
 
   private stop(reason: StopReason): void {
-    if (this.isOver) return;
+    if (this.isClosed) return;
     this.close();
     this.events.stopped(reason);
   }
 
-  /** Handle a message to this window: the document announces itself, once more when the frame was moved and is loaded again.
-   * A page's own messages come through the port. */
+  /** Handle a message to this window. The outer document announces itself when it is loaded, also after the frame was moved.
+   * The app's messages arrive through the port. */
   private readonly receive = (event: MessageEvent): void => {
     const document_ = this.element.contentWindow;
     if (!document_ || !event.source) return;
@@ -131,7 +132,7 @@ export class AppFrame {
   };
 
   private fromFrame(data: FromFrame): void {
-    if (this.isOver) return;
+    if (this.isClosed) return;
     if (data.ready) {
       const { html, allow, title, frames } = this.page;
       this.setScheme(this.element.style.colorScheme === "dark" ? "dark" : "light");
@@ -143,12 +144,12 @@ export class AppFrame {
     else if (data.escape) this.events.escaped();
     else if (data.blocked) this.events.blocked(data.blocked.uri, data.blocked.by);
     else if (data.message !== undefined) {
-      const message = parsed(data.message);
+      const message = parseMessage(data.message);
       if (message) this.events.message(message);
     }
   }
 
-  /** Browsers slow down hidden pages, so only a visible one has to answer. */
+  /** Check that the app responds. Browsers slow down hidden pages, so only a visible app must respond. */
   private ping(): void {
     if (document.hidden || !this.element.isConnected) this.lastPong = Date.now();
     if (Date.now() - this.lastPong > SILENCE_TIMEOUT) return this.stop("silent");
@@ -163,7 +164,7 @@ export class AppFrame {
   }
 }
 
-/** Whether a window is in a frame of another one, at any depth. */
+/** Whether a window is in a frame of another window, at any depth. */
 function isInside(source: Window, outer: Window): boolean {
   let each: Window = source;
   for (let depth = 0; depth < 9; depth++) {
@@ -176,8 +177,8 @@ function isInside(source: Window, outer: Window): boolean {
 
 const MAX_METHOD = 100;
 
-/** Read a message, or null if it is not one of JSON-RPC. */
-export function parsed(text: string): Message | null {
+/** Parse a JSON-RPC message; null if it is not one. */
+function parseMessage(text: string): Message | null {
   let value: unknown;
   try {
     value = JSON.parse(text);

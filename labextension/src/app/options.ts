@@ -1,4 +1,4 @@
-/** What an output says of the app that it shows. */
+/** The data in an output that describes its app. */
 
 import type { DisplayMode } from "./context";
 import { DISPLAY_MODES } from "./context";
@@ -6,7 +6,7 @@ import { DISPLAY_MODES } from "./context";
 export interface AppOptions {
   /** The app's number in the kernel. */
   app: number;
-  /** Pixels; null for the height that the app wants. */
+  /** Height in pixels; null for the height that the app requests. */
   height: number | null;
   mode: DisplayMode;
 }

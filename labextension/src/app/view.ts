@@ -1,4 +1,4 @@
-/** An app in a cell's output: its frame, what the user is asked about it, and where it is shown. */
+/** An app in a cell's output: its frame, the questions to the user about it, and its display mode. */
 
 import type { Panel } from "../panelmodel";
 import type { Services } from "../services";
@@ -18,21 +18,21 @@ import type { AppOptions } from "./options";
 import { AppFrame } from "./frame";
 
 export interface AppServices extends Services {
-  /** The URL of the frame's document at the Jupyter server; absent where that has no extension of ours. */
+  /** The URL of the frame's document at the Jupyter server; absent if the server does not have ipymcp's extension. */
   frameUrl?(query: string): string;
-  /** Draw the question about a call of the app. */
+  /** Draw the questions about calls of the app. */
   drawQuestions(element: HTMLElement, panel: Panel): () => void;
 }
 
-/** The height of a frame before its page tells its own. A page whose content has no height, such as a canvas, has this. */
+/** Minimum height of a frame in pixels. A page whose content has no height of its own, such as a canvas, keeps it. */
 const MIN_HEIGHT = 150;
-/** Milliseconds in which a bar that has just appeared takes no click. */
+/** Milliseconds for which a new bar ignores clicks. */
 const GUARD_DELAY = 400;
 const THEME_DELAY = 100;
 const MAX_PAGES = 20;
 const MAX_SHOWN = 2000;
 
-/** The pages that this document has, by hash. */
+/** The HTML of the pages that were received last, by hash. */
 const pages = new Map<string, string>();
 
 export class AppView {
@@ -50,7 +50,7 @@ export class AppView {
   private question: (() => void) | null = null;
   private blocked = new Set<string>();
   private isDisposed = false;
-  /** Identifies the page in the frame to the kernel. */
+  /** Identifies the page in the frame, for the kernel. */
   private page = "";
 
   constructor(
@@ -65,7 +65,7 @@ export class AppView {
     this.root.dataset["lmSuppressShortcuts"] = "true";
     this.head.className = "ipymcp-app-head";
     this.head.tabIndex = -1;
-    // Shortcuts are looked for from the focused element outwards.
+    // JupyterLab searches for shortcuts from the focused element outwards.
     this.head.dataset["lmSuppressShortcuts"] = "true";
     this.root.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.head.contains(event.target as Node)) this.escape(this.head);
@@ -88,9 +88,9 @@ export class AppView {
     if (this.isDisposed) return;
     this.isDisposed = true;
     void this.bridge?.teardown("removed");
-    if (this.frame) this.tell("app_close", { removed: true });
+    if (this.frame) this.notifyKernel("app_close", { removed: true });
     this.unsubscribe();
-    this.end();
+    this.closeFrame();
     this.undrawQuestions();
     this.questions.close();
     this.root.remove();
@@ -114,7 +114,7 @@ export class AppView {
       for (const oldest of [...pages.keys()].slice(0, -MAX_PAGES)) pages.delete(oldest);
       this.show(opened, html);
     } catch (error) {
-      this.say(problemText(problemOf(error)), this.retry(trans.__("Try again")));
+      this.showBar(problemText(problemOf(error)), this.retry(trans.__("Try again")));
     }
   }
 
@@ -129,9 +129,9 @@ export class AppView {
         ? trans.__("The app of %1 has changed since you saw it last.", name)
         : trans.__("This result has an app: a page made by the server %1.", name);
     const text = [why, ...needs].join("\n");
-    if (!mayAgree) return this.say(`${text}\n${trans.__("Only the notebook's author can agree to it.")}`, []);
+    if (!mayAgree) return this.showBar(`${text}\n${trans.__("Only the notebook's author can agree to it.")}`, []);
     const agree = (grants: boolean) => (): void => void this.agree(hash, grants);
-    this.say(
+    this.showBar(
       text,
       needs.length
         ? [
@@ -145,15 +145,15 @@ export class AppView {
   private async agree(hash: string, grants: boolean, allowsEval = false): Promise<void> {
     try {
       await this.panel.request("app_agree", { app: this.options.app, hash, grants, eval: allowsEval });
-      this.end();
+      this.closeFrame();
       await this.open();
     } catch (error) {
-      this.say(problemText(problemOf(error)), this.retry(trans.__("Try again")));
+      this.showBar(problemText(problemOf(error)), this.retry(trans.__("Try again")));
     }
   }
 
   private show(opened: OpenedApp, html: string): void {
-    this.end();
+    this.closeFrame();
     this.page = String(Math.random());
     const url = this.services.frameUrl?.(opened.query ?? "") ?? null;
     const title = trans.__("App of %1", singleLine(`${opened.server}.${opened.tool}`));
@@ -169,7 +169,7 @@ export class AppView {
       {
         message: (message) => this.bridge?.receive(message),
         stopped: (reason) => this.stopped(reason),
-        blocked: (uri, directive) => this.sayBlocked(uri, directive),
+        blocked: (uri, directive) => this.showBlocked(uri, directive),
         escaped: () => this.escape(frame.element),
       },
     );
@@ -199,15 +199,15 @@ export class AppView {
     return [[label, () => void this.open()]];
   }
 
-  private tell(verb: "app_leave" | "app_close" | "app_request", fields: object): void {
+  private notifyKernel(verb: "app_leave" | "app_close" | "app_request", fields: object): void {
     this.panel.request(verb, { app: this.options.app, ...fields } as never).catch(() => undefined);
   }
 
-  private end(): void {
+  private closeFrame(): void {
     this.question?.();
     this.setMode("inline");
     for (const each of this.observers.splice(0)) each.disconnect();
-    if (this.frame) this.tell("app_leave", { page: this.page });
+    if (this.frame) this.notifyKernel("app_leave", { page: this.page });
     this.frame?.close();
     this.frame = this.bridge = null;
     this.blocked.clear();
@@ -222,10 +222,10 @@ export class AppView {
   private readonly close = async (reason: "closed" | "unloaded" = "closed"): Promise<void> => {
     await this.bridge?.teardown(reason);
     if (this.isDisposed || !this.frame) return;
-    this.end();
+    this.closeFrame();
     this.drawHead();
-    this.tell("app_close", {});
-    this.say(trans.__("The app is closed."), this.retry(trans.__("Show again")));
+    this.notifyKernel("app_close", {});
+    this.showBar(trans.__("The app is closed."), this.retry(trans.__("Show again")));
   };
 
   private stopped(reason: StopReason): void {
@@ -237,14 +237,14 @@ export class AppView {
       left: trans.__("it tried to leave its page"),
       silent: trans.__("it did not respond for 15 seconds"),
     };
-    this.end();
+    this.closeFrame();
     this.drawHead();
-    this.say(trans.__("The app was stopped: %1.", why[reason]), this.retry(trans.__("Show again")));
+    this.showBar(trans.__("The app was stopped: %1.", why[reason]), this.retry(trans.__("Show again")));
     const params = { level: "warning", data: trans.__("stopped: %1", why[reason]) };
-    this.tell("app_request", { page: this.page, method: "notifications/message", params });
+    this.notifyKernel("app_request", { page: this.page, method: "notifications/message", params });
   }
 
-  // -- what the app may ask
+  // -- requests of the app
 
   private readonly host = {
     context: () => ({
@@ -275,7 +275,7 @@ export class AppView {
     openLink: (url: string) =>
       this.ask(trans.__("The app wants to open %1", url), [[trans.__("Open"), () => this.services.openExternal(url)]]),
     offerMessage: (text: string) =>
-      this.ask(trans.__("The app suggests to ask the model:\n%1", clipped(text)), [
+      this.ask(trans.__("The app suggests asking the model:\n%1", clipped(text)), [
         [trans.__("Insert as a cell"), () => void this.services.insertCode(askCell(text))],
       ]),
     download: (files: AppFile[]) =>
@@ -290,7 +290,7 @@ export class AppView {
   private ask(text: string, answers: [string, () => void][]): Promise<boolean> {
     if (this.question) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const settle = (isAgreed: boolean): void => {
+      const finish = (isAgreed: boolean): void => {
         this.question = null;
         bar.remove();
         resolve(isAgreed);
@@ -299,18 +299,18 @@ export class AppView {
         label,
         () => {
           act();
-          settle(true);
+          finish(true);
         },
       ]);
-      const bar = this.addBar(text, [...accepting, [trans.__("No"), () => settle(false)]]);
-      this.question = () => settle(false);
+      const bar = this.addBar(text, [...accepting, [trans.__("No"), () => finish(false)]]);
+      this.question = () => finish(false);
     });
   }
 
-  private sayBlocked(uri: string, directive: string): void {
+  private showBlocked(uri: string, directive: string): void {
     if (this.blocked.has(uri) || this.blocked.size >= 4) return;
     this.blocked.add(uri);
-    // Many libraries only try whether they may, so this is no warning.
+    // Many libraries only test whether eval is allowed, so this is not worth a warning.
     if (uri === "eval" || uri === "wasm-eval") return this.drawHead();
     this.addBar(trans.__("Blocked, since the app did not declare it: %1 (%2)", visible(uri), directive), [], true);
   }
@@ -329,7 +329,7 @@ export class AppView {
     element.style.height = `${Math.min(MAX_HEIGHT, Math.max(MIN_HEIGHT, Math.ceil(height) + border))}px`;
   }
 
-  /** Change the mode for the app: only just after the user did something, since it may cover the page. */
+  /** Change the mode at the app's request: only right after a user action, because the app may then cover the page. */
   private requestMode(mode: DisplayMode): DisplayMode {
     const isWanted = mode === "inline" || navigator.userActivation.isActive;
     if (isWanted && this.bridge?.modes?.includes(mode)) this.setMode(mode);
@@ -350,8 +350,8 @@ export class AppView {
     this.bridge?.contextChanged({ displayMode: mode, containerDimensions: this.size() });
   }
 
-  /** Move the focus from the page to the line above it, and from there to the cell: a page that pretends that Escape was
-   * pressed must not have the keys go to the notebook. */
+  /** Move the focus from the app to the line above it, and from there to the cell. An app that falsely reports Escape must not
+   * direct the user's keys to the notebook. */
   private escape(from: HTMLElement): void {
     if (this.mode !== "inline") this.setMode("inline");
     else if (from === this.head) this.root.parentElement?.closest<HTMLElement>("[tabindex]")?.focus();
@@ -382,7 +382,7 @@ export class AppView {
     this.observers.push(themed, resized, { disconnect: () => dark.removeEventListener("change", changed) });
   }
 
-  // -- what the user sees around it
+  // -- title line and bars
 
   private drawHead(): void {
     const { opened, head } = this;
@@ -403,7 +403,7 @@ export class AppView {
           trans.__("Allow eval"),
           () => void this.agree(opened.hash, opened.is_granted ?? false, true),
         );
-        allow.title = trans.__("The app tried to run code that it makes while it runs, which is off.");
+        allow.title = trans.__("The app tried to run code that it generates (eval), which is blocked.");
         buttons.unshift(allow);
       }
       buttons.push(button(trans.__("Close"), () => void this.close()));
@@ -411,7 +411,7 @@ export class AppView {
     head.replaceChildren(name, ...buttons);
   }
 
-  private say(text: string, answers: [string, () => void][]): void {
+  private showBar(text: string, answers: [string, () => void][]): void {
     this.bars.replaceChildren();
     this.addBar(text, answers);
   }
@@ -423,7 +423,7 @@ export class AppView {
     label.textContent = visible(text);
     const all = answers.map(([name, act]) => button(name, act));
     if (canBeClosed) all.push(button(trans.__("Dismiss"), () => bar.remove()));
-    // A bar that appears below the pointer must not be answered by a click that was meant for something else.
+    // A bar may appear below the pointer: a click that was meant for something else must not answer it.
     for (const each of all) each.disabled = true;
     setTimeout(() => {
       for (const each of all) each.disabled = false;
@@ -443,7 +443,7 @@ function button(label: string, act: () => void): HTMLButtonElement {
   return element;
 }
 
-/** The arguments of the call, and the defaults of those that were left out, as the tool had them. */
+/** The arguments of the call, and the schema's defaults for those that were left out. */
 function withDefaults(input: unknown, definition: unknown): object {
   const { properties } =
     (definition as { inputSchema?: { properties?: { [name: string]: unknown } } }).inputSchema ?? {};
@@ -456,7 +456,7 @@ function withDefaults(input: unknown, definition: unknown): object {
 const clipped = (text: string): string => (text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
 
 /** A cell that asks the model. Braces are doubled, so that no expression in the text is evaluated. */
-export function askCell(text: string): string {
+function askCell(text: string): string {
   return `%%mcp ask\n${visible(text).replace(/[{}]/g, "$&$&")}`;
 }
 

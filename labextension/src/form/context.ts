@@ -13,7 +13,7 @@ export interface FormContextValue {
   /** Report invalid JSON in a field; null once it is valid. */
   setInvalidJson(path: Path, problem: string | null): void;
   errors: ReadonlyMap<string, string[]>;
-  /** Suggest values for a text field; absent where nothing does. */
+  /** Suggest values for a text field; absent if there are no suggestions. */
   suggest?: (path: Path, typed: string) => Promise<string[]>;
 }
 

@@ -35,7 +35,7 @@ const NESTED_KINDS = new Set<Field["kind"]>(["object", "array", "tuple", "choice
 
 /** A field's label, description, errors and control. */
 export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element | null {
-  const { name, schema, path, value, required, parentRefs: parentRefs } = props;
+  const { name, schema, path, value, required, parentRefs } = props;
   const { root, prefix, change, errors } = useForm();
   const field = useMemo(() => fieldOf(schema, root), [schema, root]);
   const id = `${prefix}-${path.map((key) => encodeURIComponent(key)).join("/")}`;
@@ -342,7 +342,7 @@ function ListField({ field, path, value, parentRefs, id, disabled }: Nested<"arr
     change(path, rest.length ? rest : undefined);
     defer(() => group.current?.querySelector<HTMLElement>(".mcp-add")?.focus());
   };
-  const full = field.kind === "array" && field.most !== null && count >= field.most;
+  const full = field.kind === "array" && field.maxItems !== null && count >= field.maxItems;
   return (
     <div class="mcp-nested-fields" role="group" aria-labelledby={`${id}-name`} ref={group}>
       {ids.current.map((key, index) => (
@@ -429,13 +429,7 @@ function ChoiceField(props: Nested<"choice">): JSX.Element {
 }
 
 /** The control of the chosen alternative, without a visible label. */
-function BranchControl({
-  schema,
-  path,
-  value,
-  parentRefs: parentRefs,
-  name,
-}: Omit<FieldProps, "required">): JSX.Element {
+function BranchControl({ schema, path, value, parentRefs, name }: Omit<FieldProps, "required">): JSX.Element {
   const { root, prefix } = useForm();
   const field = useMemo(() => fieldOf(schema, root), [schema, root]);
   const id = `${prefix}-${path.map((key) => encodeURIComponent(key)).join("/")}-one`;

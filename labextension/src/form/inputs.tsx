@@ -134,7 +134,7 @@ function DateTimeInput(props: ControlProps<"text">): JSX.Element {
       value={local}
       onInput={(event) => {
         const typed = event.currentTarget.value;
-        change(props.path.length ? path : [], typed === "" ? undefined : withOffset(typed));
+        change(path, typed === "" ? undefined : withOffset(typed));
       }}
     />
   );

@@ -43,12 +43,12 @@ export type Shape =
   | { kind: "enum"; options: Option[] }
   | { kind: "several"; options: Option[] }
   | { kind: "object"; properties: Property[]; rest: Schema | null }
-  | { kind: "array"; items: Schema; most: number | null }
+  | { kind: "array"; items: Schema; maxItems: number | null }
   | { kind: "tuple"; items: Schema[] }
   | { kind: "choice"; branches: Branch[] }
   | { kind: "json" };
 
-export type Field = Common & Shape & { /** The `$ref`s that led here. */ refs: string[] };
+export type Field = Common & Shape & { /** The `$ref`s that were followed to this schema. */ refs: string[] };
 
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
@@ -359,5 +359,5 @@ function arrayOf(schema: JsonObject, root: Schema): Shape {
     const item = fieldOf(items, root);
     if (item.kind === "enum" && !item.nullable) return { kind: "several", options: item.options };
   }
-  return { kind: "array", items, most: number(schema["maxItems"]) };
+  return { kind: "array", items, maxItems: number(schema["maxItems"]) };
 }

@@ -1,4 +1,4 @@
-/** Render apps in notebook outputs: live while their kernel runs, else the line that says how to get them back. */
+/** Render apps in notebook outputs: live while their kernel runs, else the saved line that explains how to restore them. */
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
@@ -19,7 +19,7 @@ const MIME_TYPE = "application/vnd.ipymcp.app+json";
 const RANK = -20;
 const NOTE_STYLE = "color: var(--jp-ui-font-color2); font: 12px var(--jp-ui-font-family); padding: 4px 0;";
 
-/** Register the renderer of apps in a notebook. It is safe: the output has no content of a server. */
+/** Register the renderer of apps in a notebook. It is safe: the output has no content from a server. */
 export function drawApps({ content: { rendermime } }: NotebookPanel, view: () => NotebookView): void {
   rendermime.addFactory({ safe: true, mimeTypes: [MIME_TYPE], createRenderer: () => new AppOutput(view()) }, RANK);
 }
@@ -56,7 +56,7 @@ class AppOutput extends Panel implements IRenderMime.IRenderer {
   private redraw(): void {
     const { saved, view } = this;
     const { model } = view;
-    // While the connection is lost for a moment, the app stays as it is.
+    // A live app stays while the connection is being restored.
     const isConnecting = view.connectionStatus.kind === "connecting" && this.live !== null;
     if (saved && model && isFromKernel(saved, model.store.get())) {
       if (this.live?.model !== model) this.drawLive(model, saved);

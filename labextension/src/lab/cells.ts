@@ -1,4 +1,4 @@
-/** Insert code into a notebook, and find it there. */
+/** Insert code into a notebook, and find the cell that loads a server. */
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { NotebookActions } from "@jupyterlab/notebook";
@@ -32,7 +32,7 @@ export async function insertBelowOutput(notebook: NotebookPanel, output: HTMLEle
   await insertBelow(notebook, text);
 }
 
-/** Insert code as the first cell, unless it is there. */
+/** Insert code as the first cell, unless the first cell already has this code. */
 export function insertFirst({ content }: NotebookPanel, text: string): void {
   const shared = content.model?.sharedModel;
   if (!shared || shared.cells[0]?.getSource() === text) return;
@@ -40,7 +40,7 @@ export function insertFirst({ content }: NotebookPanel, text: string): void {
   content.activeCellIndex = 0;
 }
 
-/** Give what leads to the cell that loads a server by that name; null if there is none. */
+/** Return a function that shows the cell that loads a server; null if there is no such cell. */
 export function cellThatLoads({ content }: NotebookPanel, name: string): (() => void) | null {
   const word = name.replace(/[^\w]/g, "\\$&");
   const line = new RegExp(`^\\s*%mcp\\s+load\\b.*(?<![\\w-])${word}(?![\\w-])|mcp\\.load\\(.*["']${word}["']`, "m");

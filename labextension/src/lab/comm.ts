@@ -1,6 +1,6 @@
-/** Connect over a comm, for Jupyter servers without a relay. A busy kernel would read comm messages only later, so then
- * they are sent on the control channel; and always once the kernel has said that it reads that one, because JupyterLab
- * takes a kernel for idle when a control request ends, whatever its cells do. */
+/** Connect over a comm, for Jupyter servers without a relay. A kernel handles comm messages only when no cell runs, so messages
+ * to a busy kernel are sent on the control channel. Once the kernel has declared that it supports this, all messages are: after a
+ * control request JupyterLab considers a kernel idle, even while a cell runs. */
 
 import type { Kernel } from "@jupyterlab/services";
 import { KernelMessage } from "@jupyterlab/services";

@@ -2,11 +2,11 @@
 
 import type { FromKernel, ToKernel } from "../protocol";
 
-/** Why a connection ended. The relay sends all but the last three. */
+/** The reason why a connection ended. The relay sends all but the last three. */
 export type EndReason =
   | "absent" // ipymcp is not loaded in the kernel
   | "left" // the kernel closed its socket
-  | "ended" // the kernel is gone
+  | "ended" // the kernel process has ended
   | "unknown" // Jupyter does not know the kernel
   | "elsewhere" // the Jupyter server cannot reach the kernel
   | "foreign" // the answering process is not trusted
@@ -26,7 +26,7 @@ export interface Connection {
   close(): void;
 }
 
-/** Called only after `Connect` has returned, and never after `close`. */
+/** The listeners of a connection. They are called only after `Connect` has returned, and never after `close`. */
 export interface ConnectionEvents {
   opened(): void;
   received(message: FromKernel): void;

@@ -16,13 +16,12 @@ export type ConnectionStatus =
 export const NO_NOTEBOOK: ConnectionStatus = { kind: "no-notebook" };
 export const NO_KERNEL: ConnectionStatus = { kind: "no-kernel" };
 export const CONNECTING: ConnectionStatus = { kind: "connecting" };
-export const OTHER_LANGUAGE = { is: "other-language" } as const;
 const PANEL: ConnectionStatus = { kind: "panel" };
 
 /** End reasons that `%load_ext` may fix. */
 const LOADABLE: ReadonlySet<EndReason> = new Set<EndReason>(["absent", "left"]);
 
-/** The state of loading ipymcp by the button. */
+/** The state of loading ipymcp with the button. */
 export interface LoadAttempt {
   loading: boolean;
   /** The load succeeded. */
@@ -32,7 +31,7 @@ export interface LoadAttempt {
 
 export const NOT_LOADED: LoadAttempt = { loading: false, loaded: false, problem: null };
 
-/** Loaded, but not reachable. */
+/** The problem if ipymcp is loaded but cannot be reached. */
 const notFound = (): LoadProblem => ({
   message: trans.__(
     "ipymcp is loaded, but the panel cannot connect to it: the kernel's ipymcp may be older than the panel.",

@@ -29,7 +29,7 @@ const ID = "ipymcp:panel";
 const CATEGORY = "MCP";
 /** After JupyterLab's own items. */
 const RANK = 900;
-/** Milliseconds after which a displayed output has rendered. */
+/** Milliseconds for a displayed output to render. */
 const RENDER_TIMEOUT = 700;
 
 interface Settings {
@@ -42,7 +42,7 @@ const DEFAULTS: Settings = { side: "right", status: true, openOnQuestions: true 
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
-  // JupyterLab shows it before it knows the language.
+  // JupyterLab shows this text before it knows the language.
   // eslint-disable-next-line ipymcp/translated
   description: "MCP servers of the active notebook.",
   autoStart: true,
@@ -73,7 +73,7 @@ async function activate(
     }
     app.shell.activateById(tab.id);
   };
-  // Notebook 7 has room for the notebook alone.
+  // The main area of Notebook 7 has room only for the notebook.
   const endpoints = relayEndpoints(app.serviceManager.serverSettings);
   const views = new NotebookViews(tracker, endpoints, labShell ? openInMainArea : undefined);
   const draw = (notebook: NotebookPanel): void => {

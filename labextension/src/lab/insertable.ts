@@ -7,21 +7,21 @@ import { trans } from "../translation";
 import { insertBelowOutput } from "./cells";
 
 const MIME_TYPE = "application/vnd.ipymcp.code+json";
-/** Preferred to the HTML and Markdown that it is shown with. */
+/** Preferred to the renderers of HTML and Markdown, which it uses. */
 const RANK = -20;
 const DRAWN = ["text/markdown", "text/html"];
-/** A block without a language is offered as well. */
+/** The languages of the blocks that are offered; a block without a language is offered too. */
 const PYTHON = /^(py|i?python3?)?$/i;
 const LANGUAGE = /\blanguage-(\S+)/;
 const STYLE = "position: absolute; padding: 0 6px; opacity: 0.8;";
-/** In the first line of a card, which JupyterLab pads. */
+/** The button's position in the first line of a card, inside JupyterLab's padding. */
 const IN_CARD = "top: 7px; right: 25px;";
 const IN_BLOCK = "top: 0; right: 5px;";
 const COLORS =
   "color: var(--jp-ui-font-color1); background: var(--jp-layout-color2); border: 1px solid var(--jp-border-color1);";
 const SHAPE = "border-radius: 3px; font: 11px/17px var(--jp-ui-font-family); cursor: pointer; user-select: none;";
 
-/** Register the renderer in a notebook. It is safe: what an untrusted notebook saved is sanitised as without it. */
+/** Register the renderer in a notebook. It is safe: outputs of an untrusted notebook are sanitised as they are without it. */
 export function offerCode(notebook: NotebookPanel): void {
   const { rendermime } = notebook.content;
   const createRenderer = (): InsertableOutput =>

@@ -1,4 +1,4 @@
-/** Entries of JupyterLab's launcher and file browser. Pages without them have neither. */
+/** Entries of JupyterLab's launcher and file browser, which some pages do not have. */
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Notification } from "@jupyterlab/apputils";
@@ -9,7 +9,7 @@ import { trans } from "../translation";
 import { problemText } from "../views/context";
 import type { NotebookView } from "./notebook";
 
-/** Add the card that adds a server to the launcher. */
+/** Add a card to the launcher that opens the view that adds a server. */
 export async function addLauncherItem(app: JupyterFrontEnd, category: string): Promise<void> {
   try {
     const { ILauncher } = await import("@jupyterlab/launcher");
@@ -20,7 +20,7 @@ export async function addLauncherItem(app: JupyterFrontEnd, category: string): P
   }
 }
 
-/** Add the command of the file browser's menu that loads the servers of a file. */
+/** Add a command to the file browser's menu that loads the servers of a file. */
 export async function addFileCommand(app: JupyterFrontEnd, current: () => NotebookView | null): Promise<void> {
   try {
     const { IDefaultFileBrowser } = await import("@jupyterlab/filebrowser");

@@ -51,7 +51,7 @@ export class NotebookView {
   private conversation: KernelConversation | null = null;
   private attempt: LoadAttempt = NOT_LOADED;
   readonly used: UsedServers;
-  /** What to do once the panel that is being loaded is connected. */
+  /** The actions after loading ipymcp, once the panel is connected; see `load`. */
   private afterLoad: { again: boolean; insert: boolean } | null = null;
   private isDisposed = false;
   private readonly context: ISessionContext;
@@ -88,7 +88,10 @@ export class NotebookView {
     return this.notebook.title.label;
   }
 
-  /** Load ipymcp in the kernel; then load the servers again that the notebook used, and insert the cell that does so. */
+  /** Load ipymcp in the kernel.
+   *
+   * @param then `again`: then load the servers that the notebook used. `insert`: then insert a cell that does the same.
+   */
   async load(then: { again: boolean; insert: boolean } | null = null): Promise<void> {
     const { conversation, connectionStatus: status } = this;
     if (!conversation || status.kind !== "absent" || status.loading) return;
@@ -128,7 +131,7 @@ export class NotebookView {
     if (status === "idle" && conversation.isPython) conversation.transport.retrySoon();
   }
 
-  /** Connect to the current kernel, discarding the previous one. A restarting kernel is reached once it is idle. */
+  /** Disconnect, and connect to the current kernel. A kernel that is not up is connected once it is idle. */
   private reconnect(isUp = true): void {
     this.end();
     this.attempt = NOT_LOADED;
@@ -157,7 +160,7 @@ export class NotebookView {
     const unsubscribe = [
       transport.onChange(() => this.setStatus(connectionStatus(transport, this.attempt))),
       model.store.subscribe(() => {
-        this.used.look(model.store.get());
+        this.used.save(model.store.get());
         if (this.afterLoad && model.store.get().synced) void this.finishLoad(model, this.afterLoad);
         this.changed.emit();
       }),
@@ -234,7 +237,7 @@ export class NotebookView {
     cellThatLoads: (name) => cellThatLoads(this.notebook, name),
   };
 
-  /** The URL of the document around an app's page. */
+  /** The URL of the document that contains an app's page, for a query that names the granted access. */
   readonly frameUrl = (query: string): string => this.relays(this.context.session?.kernel?.id ?? "").frameUrl(query);
 
   /** For panels in outputs: the active cell contains the panel, so code is inserted below it. */

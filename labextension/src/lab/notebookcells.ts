@@ -1,4 +1,4 @@
-/** Read and change the cells of a notebook for its kernel; loaded when a kernel first asks for them. */
+/** Read and change the cells of a notebook for its kernel; loaded at the first request for cells. */
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { Cell, CellFields, CellRequest } from "../protocol";

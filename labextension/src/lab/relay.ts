@@ -9,7 +9,7 @@ export interface RelayEndpoint {
   url: string;
   /** The Jupyter server's OAuth redirect URL. */
   callback: string;
-  /** The URL of the document around an app's page, with a query that names its grants. */
+  /** The URL of the document that contains an app's page, for a query that names the granted access. */
   frameUrl(query: string): string;
   WebSocket: typeof WebSocket;
   /** Return the HTTP status of a plain request to the same URL. */

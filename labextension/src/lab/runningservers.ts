@@ -45,7 +45,7 @@ export class RunningServers implements IRunningSessions.IManager {
     for (const view of this.views.all()) if (canStop(view)) stop(view, runningIn(view));
   }
 
-  /** Report a change of what is shown; of other changes, such as calls, there are many. */
+  /** Emit a change only if the list changes, because other changes, such as calls, are frequent. */
   refreshRunning(): void {
     const shown = this.found().map(([view, { name, state }]) => `${view.name}\n${name}\n${state}`);
     if (shown.join("\n") === this.lastShown) return;

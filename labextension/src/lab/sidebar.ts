@@ -6,8 +6,8 @@ import { NO_NOTEBOOK } from "./connectionstatus";
 import { drawWelcome } from "./welcome";
 
 export const SIDEBAR = "ipymcp-sidebar";
-/** What was hidden takes the focus only some frames after it is shown. */
-const FRAMES_TO_SHOW = 20;
+/** Maximum attempts to set the focus, one per frame: an element can have it only some frames after it is shown. */
+const MAX_FOCUS_FRAMES = 20;
 const MIN_WIDTH = "300px";
 
 /** The sidebar with the active notebook's panel. */
@@ -29,7 +29,7 @@ export class Sidebar extends Widget {
   }
 
   /** Focus the element that matches a selector in the current view, else the selected tab. */
-  focusInside(where?: string, frames = FRAMES_TO_SHOW): void {
+  focusInside(where?: string, frames = MAX_FOCUS_FRAMES): void {
     requestAnimationFrame(() => {
       const find = (selector: string): HTMLElement | null => this.node.querySelector<HTMLElement>(selector);
       const found = where === undefined ? null : find(`[role=tabpanel]:not([hidden]) ${where}`);

@@ -10,7 +10,7 @@ const NEEDS_COMM: ReadonlySet<EndReason> = new Set<EndReason>(["none", "elsewher
 /** End reasons after which a retry may succeed. */
 export const TRANSIENT: ReadonlySet<EndReason> = new Set<EndReason>(["lost", "silent"]);
 
-/** Milliseconds from the end of a cell to the first retry and to the second, for a kernel that just loaded ipymcp. */
+/** Milliseconds from the end of a cell, which may have loaded ipymcp, to the first and from there to the second retry. */
 const RETRY_DELAY = 300;
 const SECOND_RETRY_DELAY = 1500;
 /** Milliseconds between retries, doubled after each failure. */
@@ -27,7 +27,7 @@ export interface Connectors {
 }
 
 export class KernelTransport implements Transport {
-  /** Why the connection ended; null while it works. */
+  /** How the connection ended; null while it works. */
   ended: ConnectionEnd | null = null;
   /** Whether a message has arrived on the current connection. */
   isReached = false;

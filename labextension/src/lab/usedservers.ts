@@ -1,6 +1,6 @@
-/** The names of the servers that a notebook used, as its page remembers them: before ipymcp is loaded no kernel knows.
+/** The names of the servers that a notebook used, saved in the browser because the kernel has them only once ipymcp is loaded.
  *
- * They are only shown. What is loaded again, the kernel decides, by the user's own database.
+ * The names are only shown. The kernel decides which servers are loaded again, from the user's own database.
  */
 
 import { PageConfig } from "@jupyterlab/coreutils";
@@ -13,8 +13,8 @@ export class UsedServers {
 
   constructor(private readonly path: () => string) {}
 
-  /** Remember the names while there are any; forget them when the last server is unloaded. */
-  look({ synced, servers }: PanelState): void {
+  /** Save the names of the loaded servers; remove them when the last server is unloaded. */
+  save({ synced, servers }: PanelState): void {
     if (!synced) return;
     const names = Object.keys(servers).slice(0, MAX_NAMES);
     const text = names.length ? JSON.stringify(names) : "";
@@ -24,11 +24,11 @@ export class UsedServers {
       if (text) localStorage.setItem(this.key, text);
       else localStorage.removeItem(this.key);
     } catch {
-      // No storage, or it is full: the kernel offers them once ipymcp is loaded.
+      // There is no storage, or it is full. The kernel offers the servers once ipymcp is loaded.
     }
   }
 
-  /** The kernel is gone: what is remembered stays. */
+  /** Handle the end of a kernel's connection: the saved names stay. */
   end(): void {
     this.saved = "";
   }
@@ -42,7 +42,7 @@ export class UsedServers {
     }
   }
 
-  /** The user's server, and the notebook's path: a renamed notebook finds nothing. */
+  /** The storage key, with the Jupyter server and the notebook's path; a renamed notebook has no saved names. */
   private get key(): string {
     return `ipymcp:used:${PageConfig.getBaseUrl()}:${this.path()}`;
   }

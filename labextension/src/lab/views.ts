@@ -33,7 +33,7 @@ export class NotebookViews {
     return this.views.get(notebook) ?? this.create(notebook);
   }
 
-  /** Return the views of all open notebooks that were active once. */
+  /** Return the views of all open notebooks that have one. */
   all(): NotebookView[] {
     return [...this.views.values()];
   }

@@ -1,4 +1,4 @@
-/** What the sidebar says where there is no panel to show: why, and what to do. */
+/** The contents of the sidebar while there is no panel: the reason, and what the user can do. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { h, render } from "preact";
@@ -11,7 +11,7 @@ import { usedSentence } from "../views/restore";
 import type { ConnectionStatus } from "./connectionstatus";
 
 export interface WelcomeActions {
-  /** Load ipymcp; then also the servers that the notebook used, and insert the cell that does all that. */
+  /** Load ipymcp. `again`: then load the servers that the notebook used. `insert`: then insert a cell that does the same. */
   load(then: { again: boolean; insert: boolean }): void;
   retry(): void;
   insert(text: string): void;
@@ -23,7 +23,7 @@ export interface WelcomeView {
   remove(): void;
 }
 
-/** Draw it into an element. */
+/** Draw the welcome view into an element. */
 export function drawWelcome(element: HTMLElement, actions: WelcomeActions): WelcomeView {
   const root = createRoot(element, "sidebar");
   return {

@@ -20,10 +20,10 @@ const MAX_NEW_ROWS = 500;
 const REFRESH_INTERVAL = 150;
 const ROW_HEIGHT = 38;
 
-/** `ended`: the call is over, and nothing else is known of it. */
+/** `ended`: the call has finished, but its outcome is not known yet. */
 type CallState = "running" | "ended" | Outcome;
 
-/** How each state looks: its mark and its tone. */
+/** The mark and the tone of each state. */
 const LOOKS: { [State in CallState]: [mark: string, tone: string] } = {
   running: ["\u25d4", "busy"],
   done: ["\u2713", "good"],
@@ -104,14 +104,15 @@ interface History {
   loadOlder: () => void;
 }
 
-/** What was loaded of the history with one filter. */
-class Progress {
-  /** When new rows were last loaded, in milliseconds. */
-  at = 0;
-  /** The number of finished calls then. */
-  over = -1;
+/** How much of the history was loaded with one filter. */
+class LoadProgress {
+  /** Time of the last load of new rows, in milliseconds since the epoch. */
+  lastLoad = 0;
+  /** Number of finished calls at that time. */
+  finishedCalls = -1;
   isComplete = true;
   isLoadingOlder = false;
+  /** Ends with the last load: loads run one after the other. */
   work = Promise.resolve();
 
   constructor(readonly key: string) {}
@@ -126,8 +127,8 @@ function useHistory(active: boolean, filter: Verbs["history"][0]): History {
   const [state, setState] = useState<Omit<History, "loadOlder">>({ rows: null, problem: null, added: 0 });
   const current = useRef(state);
   current.current = state;
-  const loaded = useRef(new Progress(""));
-  /** Load a page after those that are being loaded. */
+  const loaded = useRef(new LoadProgress(""));
+  /** Load a page after the running loads. */
   const load = (page: (rows: HistoryRow[]) => Verbs["history"][0], merge: (found: HistoryRow[]) => void): void => {
     const progress = loaded.current;
     progress.work = progress.work.then(async () => {
@@ -156,20 +157,20 @@ function useHistory(active: boolean, filter: Verbs["history"][0]): History {
   useEffect(() => {
     if (!active) return;
     if (loaded.current.key !== key) {
-      loaded.current = new Progress(key);
-      loaded.current.over = finishedCalls;
+      loaded.current = new LoadProgress(key);
+      loaded.current.finishedCalls = finishedCalls;
       return load(() => ({ limit: PAGE_SIZE }), replace);
     }
     const progress = loaded.current;
-    if (progress.over === finishedCalls) return;
+    if (progress.finishedCalls === finishedCalls) return;
     // Many calls may finish in a second; load only a few times.
     const timer = setTimeout(
       () => {
-        progress.over = finishedCalls;
-        progress.at = Date.now();
+        progress.finishedCalls = finishedCalls;
+        progress.lastLoad = Date.now();
         loadNew();
       },
-      Math.max(0, progress.at + REFRESH_INTERVAL - Date.now()),
+      Math.max(0, progress.lastLoad + REFRESH_INTERVAL - Date.now()),
     );
     return () => clearTimeout(timer);
   }, [active, key, finishedCalls]);
@@ -189,7 +190,7 @@ function useHistory(active: boolean, filter: Verbs["history"][0]): History {
   return { ...state, loadOlder };
 }
 
-/** All calls, the running ones first, and what is known of one of them. */
+/** All calls, running ones first, and the details of the chosen one. */
 export function ActivityView({ active }: { active: boolean }): JSX.Element {
   const { model } = usePanel();
   const all = useSelect((state) => state.calls);
@@ -280,7 +281,7 @@ export function ActivityView({ active }: { active: boolean }): JSX.Element {
   );
 }
 
-/** The chosen call. One that has just ended is kept until its row arrives. */
+/** The chosen call. A call that has just finished is kept until its row arrives. */
 function useItem(key: string | null, running: CallRow[], rows: HistoryRow[]): Item | null {
   const latest = useRef<Item | null>(null);
   const call = running.find((each) => `c${each.id}` === key);
@@ -339,7 +340,7 @@ function CallLine({ item }: { item: Item }): JSX.Element {
   );
 }
 
-/** Everything that is known of a call, and what can be done with it. */
+/** The details of a call, and buttons for it. */
 function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): JSX.Element {
   const { model, services } = usePanel();
   const { row, call, server, tool, finished, running } = item;

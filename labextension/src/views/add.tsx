@@ -1,4 +1,4 @@
-/** Add a server: from the registry, by a command, a URL or JSON. It is tried before it is kept. */
+/** Add a server: from the registry, by a command, a URL or JSON. The server is tried before it is kept. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -20,7 +20,7 @@ type Phase =
 
 const NO_PROBLEM: Phase = { step: "define", problem: null };
 
-/** Numbers the trials of a page, whose panels may share a connection. */
+/** A counter for unique trial numbers, because the panels of a page may share a connection. */
 let lastTrial = 0;
 
 export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }): JSX.Element {
@@ -81,7 +81,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
     ),
   };
   const root = useRef<HTMLDivElement>(null);
-  // The view may come after the command that opens it has looked for what to focus.
+  // The view may be drawn only after the command that opens it has searched for a field to focus.
   useEffect(() => root.current?.querySelector<HTMLElement>("[type=search], textarea")?.focus(), []);
   return (
     <div
@@ -163,7 +163,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
           </div>
         )}
         {phase.step === "tried" && (
-          <Tried
+          <TrialOutcome
             outcome={phase.outcome}
             trial={phase.trial}
             onBack={() => drop(phase.trial)}
@@ -426,7 +426,7 @@ function Entry({ entry, onTry }: { entry: RegistryRow; onTry(wanted: Wanted): vo
 
 // -- the outcome
 
-function Tried(props: { outcome: Trial; trial: number; onBack(): void; onKept(): void }): JSX.Element {
+function TrialOutcome(props: { outcome: Trial; trial: number; onBack(): void; onKept(): void }): JSX.Element {
   const { outcome, trial, onBack, onKept } = props;
   const { model, services } = usePanel();
   const act = useRequest();

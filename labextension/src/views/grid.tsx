@@ -14,7 +14,7 @@ const FORMATS: readonly (readonly [FileFormat, string])[] = [
 ];
 /** Rows of a page, as in the kernel. */
 const PAGE_ROWS = 50;
-/** Milliseconds until a browser has surely begun to save. */
+/** Milliseconds within which every browser has started to save the file. */
 const REVOKE_DELAY = 60_000;
 
 /** A table whose rows come from the kernel page by page. The kernel sorts all rows. */

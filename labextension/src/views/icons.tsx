@@ -15,7 +15,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** A picture in the colour of the text; what it means is said by its button. */
+/** A decorative icon in the color of the text. Its button has a label. */
 export function Icon({ name }: { name: IconName }): JSX.Element {
   return (
     <svg class="mcp-icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">

@@ -1,9 +1,9 @@
-/** Views that most users never open, in JupyterLab files of their own that the page gets when they are first shown. */
+/** Views that most users never open. In JupyterLab each is a separate file, which is loaded when the view is first shown. */
 
 import type { FunctionComponent, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-/** A view that is drawn once its module has arrived. */
+/** Create a component that is drawn once its module has loaded. */
 export function late<Props extends object>(load: () => Promise<FunctionComponent<Props>>): FunctionComponent<Props> {
   let View: FunctionComponent<Props> | null = null;
   return function Late(props: Props): JSX.Element | null {

@@ -7,7 +7,7 @@ import { useUniqueId } from "./context";
 export interface MenuItem {
   label: string;
   onChoose: () => void;
-  /** Whether a line separates it from the items before. */
+  /** Whether a line separates the item from the previous ones. */
   isSeparate?: boolean;
 }
 
@@ -17,12 +17,12 @@ interface MenuButtonProps {
   label: string;
   /** Additional classes of the button. */
   kind?: string;
-  /** The element whose context menu it is too. */
+  /** An element whose context menu also opens this menu. */
   area?: RefObject<HTMLElement | null>;
   children: ComponentChildren;
 }
 
-/** Where the keys move the focus from an item, among this many; as in the WAI-ARIA menu pattern. */
+/** The item that a key moves the focus to, from the current index and the number of items; as in the WAI-ARIA menu pattern. */
 const MOVES: { [key: string]: (index: number, count: number) => number } = {
   ArrowDown: (index, count) => (index + 1) % count,
   ArrowUp: (index, count) => (index - 1 + count) % count,
@@ -129,7 +129,7 @@ export function MenuButton({ items, label, kind, area, children }: MenuButtonPro
 
 const MARGIN = 4;
 
-/** Place a menu below a button, or above where there is no room, within the window. */
+/** Place a menu below a button, or above it if there is no room below, within the window. */
 function place(menu: HTMLElement, at: DOMRect): void {
   const { width, height } = menu.getBoundingClientRect();
   const isAbove = at.bottom + height + MARGIN > innerHeight && at.top > height;

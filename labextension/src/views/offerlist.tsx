@@ -1,4 +1,4 @@
-/** The list of what servers offer, by server, with a search. */
+/** A searchable list of tools, resources or prompts, grouped by server. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useMemo, useState } from "preact/hooks";
@@ -16,12 +16,12 @@ export type Group<Row> = [server: string, rows: Row[]];
 /** A row of the tree: a server, or a row of the server above it. */
 interface Item<Row> extends TreeItem {
   server: string;
-  /** The rows of a server that were found, or the one row. */
+  /** The matching rows of the server, or the single row. */
   rows: Row[];
 }
 
 interface Props<Row> {
-  /** The control that chooses what is listed. */
+  /** The control that selects tools, resources or prompts. */
   kinds: JSX.Element;
   label: string;
   searchLabel: string;
@@ -29,23 +29,23 @@ interface Props<Row> {
   groups: Group<Row>[] | null;
   /** Show only this server's rows; empty for all. */
   server: string;
-  /** A number of rows in words. */
+  /** Format a number of rows: `3 tools`. */
   total(count: number): string;
   empty: string;
   problems?: Problem[];
-  /** What a search looks at, in lower case. */
+  /** The text that is searched, in lower case. */
   textOf(row: Row): string;
   keyOf(row: Row): string;
   hasSecondLine(row: Row): boolean;
   draw(row: Row): ComponentChildren;
   chosen: string | null;
   onChoose(row: Row): void;
-  /** The keys of the ticked rows; absent or null where nothing can be ticked. */
+  /** The keys of the ticked rows; absent or null if rows cannot be ticked. */
   picked?: ReadonlySet<string> | null;
   onPick?(picked: ReadonlySet<string>): void;
-  /** Beside the search. */
+  /** Shown beside the search field. */
   action?: ComponentChildren;
-  /** Above the list, for the rows that were found. */
+  /** Draw a bar above the list, for the matching rows. */
   bar?(found: Row[]): ComponentChildren;
 }
 
@@ -208,7 +208,7 @@ function Line<Row>({ item, draw, total }: { item: Item<Row> } & Pick<Props<Row>,
   );
 }
 
-/** What a row says: a name, and a description below it. */
+/** The contents of a row: a name, and a description below it. */
 export function OfferLine(props: {
   name: string;
   title: string;

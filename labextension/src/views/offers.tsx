@@ -28,7 +28,7 @@ import { PreviewView } from "./preview";
 interface Props {
   /** Show only this server's rows; empty for all. */
   server: string;
-  /** The control that chooses what is listed. */
+  /** The control that selects tools, resources or prompts. */
   kinds: JSX.Element;
 }
 
@@ -37,7 +37,7 @@ interface Listed<Row> {
   problems: Problem[];
 }
 
-/** What the ready servers offer, listed again for a server whose list has changed. */
+/** The resources or prompts of the ready servers. Those of a server are listed again when they have changed. */
 function useOffers<V extends "resources" | "prompts", Row>(
   verb: V,
   rowsOf: (value: Verbs[V][1], server: string) => Row[],
@@ -107,7 +107,7 @@ function NoOffers({ kinds }: { kinds: JSX.Element }): JSX.Element {
 
 const keyOf = ({ server, name }: { server: string; name: string }): string => `${server}\n${name}`;
 
-/** What a search in a list looks at. */
+/** The text of a row that is searched. */
 const textOf = (row: { server: string; name: string; title?: string | null; description?: string | null }): string =>
   `${row.server} ${row.name} ${row.title ?? ""} ${row.description ?? ""}`.toLowerCase();
 

@@ -1,4 +1,4 @@
-/** What can be done with a server of the user's own configuration, and the button that adds one. */
+/** Actions for the servers that ipymcp's own files define, and the button that adds a server. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -16,7 +16,7 @@ interface OwnServer {
   confirmation: JSX.Element | null;
 }
 
-/** What can be done with a server that a file of ipymcp's own defines. */
+/** Return the menu items for a server, which are none unless one of ipymcp's own files defines it. */
 export function useOwnServer(server: ServerRow): OwnServer {
   const { model } = usePanel();
   const act = useRequest();
@@ -52,7 +52,7 @@ export function useOwnServer(server: ServerRow): OwnServer {
   };
 }
 
-/** The button that opens the view; absent where servers may not be added. */
+/** The button that opens the view that adds a server; null if servers may not be added. */
 export function AddButton({ primary }: { primary?: boolean }): JSX.Element | null {
   const { model } = usePanel();
   const may = useAllowed("try");

@@ -20,7 +20,7 @@ interface StateView {
   actions: ServerAction[];
 }
 
-/** The words are those of tables, messages and code in the kernel. */
+/** The labels are the same as in the tables and messages of the kernel. */
 const serverStates = (): { [State in ServerRow["state"]]: StateView } => ({
   disabled: { label: trans.__("disabled"), tone: "off", actions: ["enable", "unload"] },
   stopped: { label: trans.__("stopped"), tone: "off", actions: ["start", "disable", "unload"] },
@@ -33,7 +33,7 @@ const serverStates = (): { [State in ServerRow["state"]]: StateView } => ({
   unreachable: { label: trans.__("unreachable"), tone: "bad", actions: ["start", "disable", "unload"] },
 });
 
-/** How a state is shown; one that this page does not know has no actions. */
+/** The label, tone and actions of a state. A state that this page does not know has no actions. */
 export function stateView(state: ServerRow["state"]): StateView {
   return serverStates()[state] ?? { label: singleLine(state), tone: "off", actions: [] };
 }
@@ -75,7 +75,7 @@ interface ProblemProps {
   children?: ComponentChildren;
 }
 
-/** An error with its remedy, and what can be done about it. */
+/** An error with its hint, and buttons to retry, see the log and copy the text. */
 export function ProblemBox({ problem, onRetry, onLog, children }: ProblemProps): JSX.Element {
   const copy = useCopy();
   return (
@@ -245,7 +245,7 @@ export function Tabs<Name extends string>({ names, now, onChange, prefix, label 
   );
 }
 
-/** The field that a list is searched by. */
+/** A search field. */
 export function SearchField(props: {
   label: string;
   value: string;
@@ -289,7 +289,7 @@ export function FilterSelect<Value extends string>(props: {
   );
 }
 
-/** What can be done with rows that keep arriving, and how many there are. */
+/** A toolbar for rows that keep arriving: buttons to pause and copy, and the number of rows. */
 export function StreamBar(props: {
   paused: boolean;
   onPause(paused: boolean): void;
@@ -324,7 +324,7 @@ export function ServerSelect(props: {
   return <FilterSelect label={trans.__("Server")} options={options} {...rest} />;
 }
 
-/** One row of a list of facts: a name and its value. */
+/** A name and its value in a list of facts. */
 export function Fact({ name, children }: { name: string; children: ComponentChildren }): JSX.Element {
   return (
     <>

@@ -14,10 +14,10 @@ const Grid = late(async () => (await import("./grid")).Grid);
 
 const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"]);
 const MAX_CHARACTERS = 200_000;
-/** A text shorter than this stands in one line with its buttons. */
+/** Maximum length of a text that is shown on one line with its buttons. */
 const SMALL_CHARACTERS = 60;
 const SMALL_BYTES = 2_000;
-/** The size of a complete result is shown from here on. */
+/** Minimum size of a complete result whose size is shown. */
 const LARGE_BYTES = 100_000;
 
 /** Preview of the result of a call, a resource or a prompt. */

@@ -43,7 +43,7 @@ export function Questions({ prefix }: { prefix: string }): JSX.Element {
   );
 }
 
-/** What is asked, as a sentence: of a single call what its caller wants. */
+/** The heading of a question. For a single call it is a sentence with the caller and the tool. */
 function headingOf(question: QuestionRow): string {
   const calls = question.type === "approve" ? question.calls : [];
   const [call, ...others] = calls;
@@ -59,18 +59,18 @@ const CLICK_GUARD = 400;
 export function useClickGuard(): string {
   const asked = useSelect((state) => Object.keys(state.questions).join());
   const before = useRef(asked);
-  const [settling, setSettling] = useState(false);
+  const [isGuarding, setGuarding] = useState(false);
   useLayoutEffect(() => {
     if (before.current === asked) return;
     before.current = asked;
-    setSettling(true);
-    const timer = setTimeout(() => setSettling(false), CLICK_GUARD);
+    setGuarding(true);
+    const timer = setTimeout(() => setGuarding(false), CLICK_GUARD);
     return () => {
       clearTimeout(timer);
-      setSettling(false);
+      setGuarding(false);
     };
   }, [asked]);
-  return settling ? " mcp-click-guard" : "";
+  return isGuarding ? " mcp-click-guard" : "";
 }
 
 /** Focus a new question if its cell waits or the panel has the focus, but never while the user is typing.
@@ -159,7 +159,7 @@ function Body({ question, answer }: { question: QuestionRow; answer: SendAnswer 
   }
 }
 
-/** What the caller of a call wants, in the words that the kernel uses at a prompt. */
+/** A sentence with the caller and the tool of a call, worded as in the kernel's prompts. */
 function sentenceOf({ caller, server, tool, code, count: times = 1 }: WantedCall): string {
   const one = singleLine(`${server}.${tool}`);
   const repeated = times ? trans.__("%1 %2 times", one, count(times)) : trans.__("%1 for every row", one);
@@ -219,7 +219,7 @@ function Approve({ question, answer }: { question: QuestionHead & ApprovalPage; 
   );
 }
 
-/** A form of the arguments of a model's call, which the user allows once with what it says. */
+/** A form in which the user edits the arguments of a model's call and allows it once. */
 function EditArguments({
   question,
   call,
@@ -262,7 +262,7 @@ function EditArguments({
   );
 }
 
-/** A button for the usual answer, with a menu of those that hold longer. */
+/** A button for the usual answer, with a menu of answers that are valid for longer. */
 function AnswerButton({
   first,
   others,
@@ -359,7 +359,7 @@ function ArgumentValue({ name, value }: { name: string; value: string }): JSX.El
 /** Show line breaks as symbols, so that one line cannot pose as several. */
 const withVisibleBreaks = (text: string): string => visible(text).replace(/\n/g, "\u23ce");
 
-/** A line's name and value, which stand in columns. */
+/** A line with a name and a value in columns. */
 const COLUMNS = /^(\S+(?: \S+)*) {2,}(.*)$/s;
 
 function Trust({ question, answer }: { question: QuestionHead & TrustPage; answer: SendAnswer }): JSX.Element {
@@ -395,7 +395,7 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
             class="mcp-pre"
             tabIndex={0}
             role="region"
-            aria-label={trans.__("What %1 is", singleLine(candidate.name))}
+            aria-label={trans.__("Definition of %1", singleLine(candidate.name))}
           >
             <dl class="mcp-facts">
               {candidate.lines.map((line, index) => {

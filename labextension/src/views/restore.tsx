@@ -9,20 +9,20 @@ import { Button } from "./parts";
 
 const LOAD_EXTENSION = "%load_ext ipymcp";
 
-/** The sentence that names them. */
+/** A sentence with the names of these servers. */
 export const usedSentence = (names: readonly string[]): string =>
   trans.__("This notebook used %1.", names.map(singleLine).join(", "));
 
 /** The code of a cell that loads servers by a `%mcp` line. */
 export const loadingCell = (line: string): string => [LOAD_EXTENSION, line].filter(Boolean).join("\n");
 
-/** The servers that the notebook used and that are not loaded; null before the kernel has said. */
+/** The servers that the notebook used and that are not loaded; null until the kernel has replied. */
 export function useUsed(): UsedServers | null {
   const may = useAllowed("used");
   return useLoaded("used", may ? {} : null, "used").value;
 }
 
-/** An offer to load them, or to go to the cells that do. */
+/** Buttons that load the servers again, or show the cells that load them. */
 export function Restore({ used }: { used: UsedServers }): JSX.Element {
   const { services } = usePanel();
   const act = useRequest();

@@ -2,7 +2,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useUniqueId } from "./context";
 
-/** A virtual list: renders visible rows only. */
+/** The rows of a virtual list, which renders only the visible rows. */
 interface WindowProps {
   count: number;
   draw(index: number): ComponentChildren;
@@ -71,15 +71,16 @@ function indexes({ first, last }: VisibleRange): number[] {
 export interface TreeItem {
   /** Whether a group is open; absent for a member. */
   expanded?: boolean;
-  /** Whether it is ticked; absent where nothing can be. */
+  /** Whether the row is ticked; absent if rows cannot be ticked. */
   checked?: boolean | "mixed";
-  /** Its number among its siblings, and how many these are. */
+  /** The row's number among its siblings, from 1. */
   position: number;
+  /** The number of siblings, with this row. */
   size: number;
 }
 
 interface ListProps extends WindowProps {
-  /** Identifies a row while others come and go. */
+  /** A key that identifies a row while other rows are added and removed. */
   keyOf(index: number): string;
   /** Row height in pixels. */
   height: number | ((index: number) => number);
@@ -87,7 +88,7 @@ interface ListProps extends WindowProps {
   selected: number;
   onSelect(index: number): void;
   empty: string;
-  /** The rows' places if it is a tree. */
+  /** The rows' places in the tree; absent for a list. */
   item?: (index: number) => TreeItem;
   /** Open or close a group of the tree. */
   onToggle?(index: number): void;
@@ -142,7 +143,7 @@ export function Rows({
     }
     measure();
   };
-  /** Where the arrow to the side leads in a tree: to the group, or it opens and closes a group. */
+  /** Handle a left or right arrow in a tree: open or close a group, or return the row to move to. */
   const sideways = (key: string): number | undefined => {
     const expanded = item?.(at).expanded;
     if (item === undefined || (key !== "ArrowLeft" && key !== "ArrowRight")) return undefined;
@@ -172,7 +173,7 @@ export function Rows({
       onSelect(at);
     }
   };
-  /** Where and on which row the pointer went down: another row may have come there before it goes up. */
+  /** The row and position where the pointer was pressed: another row may move there before it is released. */
   const pressed = useRef<{ key: string; x: number; y: number } | null>(null);
   const click = ({ clientX, clientY, target }: MouseEvent): void => {
     const down = pressed.current;

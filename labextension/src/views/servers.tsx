@@ -19,7 +19,7 @@ import type { ServerAction } from "./parts";
 
 const AddView = late(async () => (await import("./add")).AddView);
 
-/** Open what a server offers, or its log. */
+/** Open a view for a server: its tools, resources and prompts, its messages or its log. */
 export type Go = (view: "tools" | "activity" | "logs", target: Target) => void;
 
 const actionTitles = (): { [A in ServerAction]: string } => ({
@@ -189,12 +189,12 @@ export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?
   );
 }
 
-/** Whether an action is kept away from those that are pressed every day. */
+/** Whether an action is separated from the everyday ones in the menu. */
 const isRemoval = (action: ServerAction): boolean => action === "disable" || action === "unload";
 
 const toolCount = (tools: number): string => trans._n("%2 tool", "%2 tools", tools, count(tools));
 
-/** What can be opened of a server, with counts: its tools, resources, prompts, log and messages. */
+/** Menu items that open a server's tools, resources and prompts, with counts, its log and its messages. */
 function useServerViews(server: ServerRow, go: Go | undefined): MenuItem[] {
   const logs = useAllowed("logs");
   const protocol = useAllowed("protocol");
@@ -274,7 +274,7 @@ function Details({ server, views }: { server: ServerRow; views: MenuItem[] }): J
   );
 }
 
-/** Loaded on demand, because measuring a process tree is expensive for the kernel. */
+/** The memory of a server's processes, on demand because measuring it is expensive for the kernel. */
 function Memory({ server }: { server: string }): JSX.Element {
   const act = useRequest();
   const may = useAllowed("memory");

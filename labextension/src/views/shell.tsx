@@ -21,11 +21,11 @@ const viewTitles = (): { [Name in ViewName]: string } => ({
   logs: trans.__("Logs"),
 });
 
-/** What all kinds of panels have: a banner for a lost connection and the open question, above the rest. */
+/** The common parts of all panels: a banner for a lost connection and the open question, above the rest. */
 function Frame(props: { kind?: string; prefix: string; children?: ComponentChildren }): JSX.Element {
-  const settling = useClickGuard();
+  const guard = useClickGuard();
   return (
-    <div class={`mcp-panel ${props.kind ?? ""}${settling}`}>
+    <div class={`mcp-panel ${props.kind ?? ""}${guard}`}>
       <ConnectionBanner />
       <Boundary>
         <Questions prefix={props.prefix} />
@@ -100,7 +100,7 @@ function useFocusKept(prefix: string, now: ViewName): void {
   }, [now]);
 }
 
-/** What the panel is about, where that is not plain from the place. */
+/** The name of the panel's notebook, for a panel outside of the notebook. */
 function TitleRow(): JSX.Element | null {
   const { services } = usePanel();
   const notebook = useSelect((state) => state.notebook);
@@ -138,7 +138,7 @@ export function Card({ name }: { name: string }): JSX.Element {
   );
 }
 
-/** Questions only, below the cell that waits for an answer. */
+/** A panel with only questions, below the cell that waits for an answer. */
 export function CellForm(): JSX.Element {
   return <Frame kind={`mcp-single ${CELL_FORM_CLASS}`} prefix={useUniqueId()} />;
 }

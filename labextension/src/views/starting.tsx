@@ -1,4 +1,4 @@
-/** A server that starts or did not start: how far it is, why it failed, and what to do. */
+/** The progress of a server's start, or its error with the possible actions. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -8,7 +8,7 @@ import { trans } from "../translation";
 import { useAllowed, useNow, useRequest, useUniqueId } from "./context";
 import { Button, ProblemBox, stateView } from "./parts";
 
-/** Attempt, seconds and last output of a start in progress, or the error of the last with what can be done. */
+/** The attempt, duration and last output of a start in progress, or the error of the last start with buttons. */
 export function StartView({ server, onLog }: { server: ServerRow; onLog?: () => void }): JSX.Element | null {
   const act = useRequest();
   const maySet = useAllowed("set_value");

@@ -117,15 +117,15 @@ const RESULT_TIMEOUT = 3000;
 function useLostResult(isWaiting: boolean, isRunning: boolean): boolean {
   const [lost, setLost] = useState(false);
   const seen = useRef({ runs: false, helloCount: -1 });
-  const greetings = useSelect((state) => state.helloCount);
+  const helloCount = useSelect((state) => state.helloCount);
   useEffect(() => {
-    if (!isWaiting) seen.current = { runs: false, helloCount: greetings };
+    if (!isWaiting) seen.current = { runs: false, helloCount };
     else if (isRunning) seen.current.runs = true;
     setLost(false);
-    if (!isWaiting || isRunning || !(seen.current.runs || greetings > seen.current.helloCount)) return;
+    if (!isWaiting || isRunning || !(seen.current.runs || helloCount > seen.current.helloCount)) return;
     const timer = setTimeout(() => setLost(true), RESULT_TIMEOUT);
     return () => clearTimeout(timer);
-  }, [isWaiting, isRunning, greetings]);
+  }, [isWaiting, isRunning, helloCount]);
   return lost;
 }
 

@@ -21,7 +21,7 @@ const PromptsView = late(async () => (await import("./offers")).PromptsView);
 interface Props {
   /** Show only this server's tools; empty for all. */
   server: string;
-  /** The control that chooses what is listed. */
+  /** The control that selects tools, resources or prompts. */
   kinds: JSX.Element;
 }
 
@@ -31,7 +31,7 @@ const kindTitles = (): { [Kind in OfferKind]: string } => ({
   prompts: trans.__("Prompts"),
 });
 
-/** What servers offer: tools, resources or prompts. */
+/** The tools, resources or prompts of the servers. */
 export function OffersView(): JSX.Element {
   const { model } = usePanel();
   const { kind, tools } = useSelect((state) => state.navigation);
@@ -158,7 +158,7 @@ function groupsOf(tools: ToolRow[]): Group<ToolRow>[] {
   return [...groups].sort(([one], [other]) => compareNames(one, other));
 }
 
-/** What can be done with the tools that are ticked. */
+/** Buttons for the ticked tools. */
 function PickedActions(props: {
   tools: ToolRow[];
   picked: ReadonlySet<string>;
