@@ -191,7 +191,7 @@ LIMITS = [
     ("--rounds 0", "McpError: stopped: 0 rounds were not enough", "--rounds 25 allows more"),
     ("--calls 0", "McpError: stopped: it wanted more than 0 calls", "--calls 100 allows more"),
     ("--tokens 0", "McpError: stopped: it took more than 0 tokens", "--tokens 1000000 allows more"),
-    ("--dollars 0", "McpError: not sent: the question alone costs about $0.00", "--dollars 0.02 allows more"),
+    ("--dollars 0", "McpError: not sent: the question alone costs about $0.00", "--dollars 0.01 allows more"),
 ]
 
 

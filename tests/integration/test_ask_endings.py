@@ -58,7 +58,7 @@ def test_what_an_empty_answer_cost_is_counted_and_what_was_done_is_kept(kernel: 
         line, hint = failure(outcome)
         assert line.startswith(first)
         assert hint.startswith(
-            f"  {HINTS[model]} · chat '{model}' has the partial answer · --continue goes on · left has"
+            f"  {HINTS[model]} · chat '{model}' has the partial answer · --continue continues it · left has"
         )
         made = kernel.run("left.text, [one.text for one in left.calls], left.usage.requests").text
         assert made == f"('Let me see. ', ['x'], {requests})"
@@ -71,10 +71,11 @@ def test_what_an_empty_answer_cost_is_counted_and_what_was_done_is_kept(kernel: 
 
 def test_an_answer_without_room_says_how_to_give_it_more(kernel: Kernel) -> None:
     line = "%mcp ask -m openai-chat:full --max-tokens 5 --out left hey"
+    hint = "--max-tokens 4096 gives it more; with a lower effort it reasons less"
 
     assert failure(kernel.run(line)) == [
         "McpError: cut off by its length before it said anything",
-        f"  --max-tokens 4096 gives it more; with a lower effort it reasons less · left has what there is · in: {line}",
+        f"  {hint} · left has the partial answer · in: {line}",
     ]
     assert kernel.run("left.reason, left.usage.output_tokens").text == "('length', 7)"
 
