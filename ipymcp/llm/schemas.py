@@ -9,6 +9,7 @@ Source: JSON Schema 2020-12, validation sections 6 and 9.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
 import re
@@ -205,7 +206,11 @@ class SharedParts:
 
 _MAX_NODES: Final = 3_000
 _LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
-"""Nesting limits, tried in order until the schema is small enough."""
+"""Nesting limits, of which the highest is used with which the schema is small enough."""
+_MAX_GROWTH: Final = 1.2
+"""Maximum size of a schema with inlined references, relative to the original."""
+_MIN_LIMITED_BYTES: Final = 2_000
+"""Minimum size of a schema whose growth is limited."""
 _MAX_COMBINED: Final = 16
 _MAX_COMPARED: Final = 100
 _MAX_VARIANTS: Final = 1_500
@@ -264,15 +269,27 @@ def compile_schema(schema: object, profile: Profile) -> Compiled:
     """Compile a tool's decoded input schema. If it is too large, its deepest parts are dropped first."""
     tree = SchemaTree(schema if is_object(schema) else {})
     parts = SharedParts(tree, profile)
-    for levels in _LEVELS:
+    max_bytes = None
+    if parts.has_references:  # what is inlined may be repeated many times
+        max_bytes = max(_MIN_LIMITED_BYTES, _MAX_GROWTH * len(types.encode(tree.root)))
+    fitting: list[tuple[_Compiler, Schema]] = []
+
+    def fits(levels: int) -> bool:
         compiler = _Compiler(tree, profile, parts, levels)
         try:
             parameters = compiler.root()
         except RecursionError:
-            continue
-        break
-    else:
+            return False
+        if max_bytes is not None and len(types.encode(parameters)) > max_bytes:
+            return False
+        fitting.append((compiler, parameters))
+        return True
+
+    if not fits(_LEVELS[0]):
+        bisect.bisect_left(_LEVELS, True, lo=1, key=fits)
+    if not fitting:
         return Compiled({"type": "object", "properties": {}}, (Loss("", "too large: any arguments"),))
+    compiler, parameters = fitting[-1]
     shown = masks.json(parameters)
     if shown != parameters:
         compiler.lose("", "secrets in the schema: masked")

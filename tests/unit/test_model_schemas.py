@@ -1,5 +1,6 @@
 """Input schemas as providers take them: what is written otherwise, what is lost, what never gets through."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -614,3 +615,22 @@ def test_where_references_are_not_accepted_each_use_has_the_whole_definition() -
     assert "$defs" in shared
     assert "$defs" not in inline and "$ref" not in str(inline)
     assert [*inline["properties"]["to"]["properties"]] == ["x", "y", "z"]
+
+
+def test_where_references_are_not_accepted_a_schema_hardly_grows() -> None:
+    kinds = [f"kind{number}" for number in range(6)]
+
+    def folder(child: str) -> Json:
+        about = {name: {"type": "string", "description": "What it is about. " * 9} for name in ("name", "owner")}
+        return {"type": "object", "properties": about | {kind: {"$ref": f"#/$defs/{child}"} for kind in kinds}}
+
+    definitions = {kind: folder(after) for kind, after in itertools.pairwise(kinds)}
+    definitions[kinds[-1]] = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    schema = {"type": "object", **folder(kinds[0]), "$defs": definitions}
+
+    made = compile_schema(schema, INLINE)
+
+    assert len(json.dumps(made.parameters)) <= 1.2 * len(json.dumps(schema))
+    assert made.parameters["properties"].keys() == {"name", "owner", *kinds}
+    assert made.parameters["properties"]["kind1"]["type"] == "object"
+    assert any(one.what == "too large: any JSON" for one in made.lost)
