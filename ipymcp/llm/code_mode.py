@@ -35,8 +35,10 @@ from ipymcp.security.untrusted import (
     Actor,
     CallingModel,
     Conversation,
-    acting,
-    inherit_actor_in_threads,
+    acting_in_thread,
+    current_actor,
+    inherit_actor,
+    inherit_actor_in_events,
     source_of_value,
 )
 from ipymcp.text import shortened, stripped
@@ -221,10 +223,11 @@ class CodeRunner:
                 contextlib.redirect_stderr(output.printed),
                 _capture_displays(shell, output),
                 self._replace_exit(),
-                acting(self._actor),
+                acting_in_thread(self._actor),
             ):
-                inherit_actor_in_threads()
+                inherit_actor()
                 if shell is not None:
+                    inherit_actor_in_events(shell.events.__class__)
                     _keep_in_history(shell, code, source)
                 value = self._value_of(source)
                 if source := source_of_value(value):
@@ -277,9 +280,12 @@ def _run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await coroutine
 
+    actor = current_actor()
+
     def work() -> None:
         try:
-            done.set_result(asyncio.run(run()))
+            with acting_in_thread(actor):
+                done.set_result(asyncio.run(run()))
         except BaseException as error:
             done.set_exception(error)
 
