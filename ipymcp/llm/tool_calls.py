@@ -104,6 +104,8 @@ class ReadWriteLimiter:
 
 
 _EMPTY: Final = "(empty result)"
+_MAX_NAMES: Final = 10
+"""Renamed properties in one error."""
 
 
 class CallOrigin(Struct, frozen=True):
@@ -207,6 +209,7 @@ class ToolCallRunner:
     async def _run(
         self, request: ToolCallRequest, card: Card | None, origin: CallOrigin, edited: list[bytes]
     ) -> ToolCallOutcome:
+        renamed: Mapping[str, str] = {}
         try:
             found = self._selection.find(request.name)
             arguments = read_arguments(request.arguments)
@@ -226,7 +229,10 @@ class ToolCallRunner:
             ):  # the call of a ToolError has recorded the source
                 self.conversation.received(source_of_value(error))
             is_refused = isinstance(error, PolicyError)
-            return ToolCallOutcome(request, _error_text(error), is_error=True, is_refused=is_refused)
+            text = _error_text(error)
+            if isinstance(error, ArgumentError):
+                text += _declared_names(error.message, renamed)
+            return ToolCallOutcome(request, text, is_error=True, is_refused=is_refused)
         except Exception as error:  # a defect in ipymcp must not lose the outcomes of the other calls
             return ToolCallOutcome(
                 request, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
@@ -365,6 +371,12 @@ def _error_text(error: McpError) -> str:
     if isinstance(error, ServerError):
         kind += f"{error.server}: "
     return stripped(f"{kind}{error.message}{hint}")
+
+
+def _declared_names(message: str, renamed: Mapping[str, str]) -> str:
+    """A sentence with the names by which the model knows the renamed properties in a message; empty for none."""
+    names = [f"{own!r} as {new!r}" for new, own in renamed.items() if own and own in message]
+    return stripped(f" You know {', '.join(names[:_MAX_NAMES])}.") if names else ""
 
 
 def _bound_function(function: Callable[..., Any], bound: Mapping[str, Any], actor: Actor) -> Callable[[Any], Any]:
