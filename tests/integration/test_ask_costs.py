@@ -187,6 +187,17 @@ def test_reasoning_that_leaves_no_room_for_an_answer_is_not_asked_for(
     assert ask_provider(kernel, model, f"--effort {effort} --max-tokens 40000 hey").status == "ok"
 
 
+@pytest.mark.parametrize("model", ["openai-chat:gpt-5", "openai:gpt-5", CLAUDE])
+def test_no_tool_is_declared_as_strict(kernel: Kernel, models: str, model: str) -> None:
+    kernel.run("def keep(text: str, value) -> None:\n    'Keep a value of any type.'")
+
+    kernel.run(f"mcp.ask('hey', model={model!r}, tools=[keep])")
+
+    sent = json.dumps(asked(models)[-1]["tools"])
+    assert '"required": ["text", "value"]' in sent
+    assert '"strict": true' not in sent
+
+
 LIMITS = [
     ("--rounds 0", "McpError: stopped: 0 rounds were not enough", "--rounds 25 allows more"),
     ("--calls 0", "McpError: stopped: it wanted more than 0 calls", "--calls 100 allows more"),
