@@ -408,7 +408,7 @@ class PydanticBackend:
         """
         base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
         accepted: dict[str, Any] = {}
-        refuse, repair = self._refuse, self._repair_calls
+        refuse, repair, search = self._refuse, self._repair_calls, question.search
 
         class ResponseChecks(base):
             async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
@@ -428,6 +428,12 @@ class PydanticBackend:
             ) -> Any:
                 tool = accepted.get(call.tool_name)
                 return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
+
+            async def after_tool_execute(self, ctx: Any, *, tool_def: Any, result: Any, **about: Any) -> Any:
+                is_search = search is not None and tool_def.tool_kind == "tool-search" and is_object(result)
+                if is_search and not result.get("discovered_tools"):
+                    return {**result, "message": search.no_match()}
+                return result
 
         return ResponseChecks()
 

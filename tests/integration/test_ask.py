@@ -330,7 +330,8 @@ def test_what_is_not_found_is_said_and_ends_nothing(kernel: Kernel) -> None:
     outcome = ask(kernel, 'search_tools({"queries": [""]}) search_tools({"queries": ["weather"]})', "tools",
                   "--discover always --out none")  # fmt: skip
 
-    assert shown(outcome)[-2].count("No matching tools found") == 2, outcome
+    told = "No tool matches. Search again in other words, or by the name of a server: demo (ipymcp's demo server)."
+    assert shown(outcome)[-2].count(told) == 2, outcome
     assert kernel.run("[one.text for one in none.calls]").text == "['no tool matches', 'no tool matches']"
 
 
