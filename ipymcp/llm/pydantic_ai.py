@@ -430,10 +430,9 @@ class PydanticBackend:
                 return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
 
             async def after_tool_execute(self, ctx: Any, *, tool_def: Any, result: Any, **about: Any) -> Any:
-                is_search = search is not None and tool_def.tool_kind == "tool-search" and is_object(result)
-                if is_search and not result.get("discovered_tools"):
-                    return {**result, "message": search.no_match()}
-                return result
+                if search is None or tool_def.tool_kind != "tool-search" or result.get("discovered_tools"):
+                    return result
+                return {**result, "message": search.no_match()}
 
         return ResponseChecks()
 
