@@ -151,7 +151,7 @@ def _find_chat_calls(response: dict[str, Any]) -> Any:
 
 def _tool_calls(message: Any) -> Any:
     """The calls of a message. Each gets a type, so that a malformed one is answered, too."""
-    calls = message.get("tool_calls") or [] if is_object(message) else []
+    calls: Any = message.get("tool_calls") or [] if is_object(message) else []
     return [{"type": "function", **one} if is_object(one) else one for one in calls] if is_array(calls) else calls
 
 

@@ -94,6 +94,14 @@ def _is_pattern(value: Any) -> bool:
         return False
 
 
+_JAVASCRIPT_ONLY: Final = re.compile(r"\\[pP]\{[^{}]*\}|\\u\{[0-9A-Fa-f]+\}|\\k<\w+>|(?<=\()\?<(?=\w)\w+>|\\c[A-Za-z]")
+
+
+def _is_javascript_pattern(value: Any) -> bool:
+    """Whether a string is a pattern apart from what JavaScript has and Python lacks."""
+    return isinstance(value, str) and _is_pattern(_JAVASCRIPT_ONLY.sub("x", value.replace("[^]", ".")))
+
+
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("title", "description", "format"), _is_string),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
@@ -342,7 +350,8 @@ class _Compiler:
         if record.unions:
             self.lose("", "alternatives at the top: the arguments of all of them")
             texts: list[Any] = [result.get("description"), *map(self._describe_variants, record.unions)]
-            result["description"] = " ".join(filter(None, texts))
+            if description := " ".join(filter(None, texts)):
+                result["description"] = description
         return {**result, "$defs": self._definitions} if self._definitions else result
 
     def _describe_variants(self, variants: tuple[Record, ...]) -> str:
@@ -369,12 +378,11 @@ class _Compiler:
             if schema is False:
                 self.lose(path, "the property is forbidden")
             return {}
-        if depth > self._profile.depth:
-            return self._reduce(schema, path, "nested too deeply: any JSON")
-        if self._level >= self._levels:
+        if depth > self._profile.depth or self._level >= self._levels:
             if _SUBSCHEMA_KEYWORDS.isdisjoint(schema):
                 return self._compile_keywords(schema, path, depth)
-            return self._reduce(schema, path, "too large: any JSON")
+            cause = "nested too deeply" if depth > self._profile.depth else "too large"
+            return self._reduce(schema, path, f"{cause}: any JSON")
         if not self._parts.has_references:
             return self._compile_body(schema, path, depth)
         name = self._parts.name(schema)
@@ -478,6 +486,10 @@ class _Compiler:
         result = merge(whole, part, lost)
         for word in lost:
             self.lose(path, f"{word}: {_shown(part.get(word))}, which conflicts with another value")
+        for one, other in ((whole, part), (part, whole)):
+            if one.get("additionalProperties") is False and not one.get("patternProperties"):
+                for name in properties(other).keys() - properties(one).keys():
+                    self.lose(f"{path}.{name}" if path else name, "another part of the schema forbids it")
         mine, its = (
             [(union, branches) for union in _UNIONS if (branches := list_at(each, union))] for each in (whole, part)
         )
@@ -498,7 +510,9 @@ class _Compiler:
         for word, value in schema.items():
             if word in _NOT_COPIED or word.startswith("x-"):
                 continue
-            if not is_valid_keyword(word, value):
+            if word == "pattern" and not _is_pattern(value) and _is_javascript_pattern(value):
+                self._describe_keyword(word, value, path, notes)
+            elif not is_valid_keyword(word, value):
                 self.lose(path, f"{word}: {_shown(value)} is invalid")
             elif word == "description":
                 result[word] = stripped(value)

@@ -634,3 +634,45 @@ def test_where_references_are_not_accepted_a_schema_hardly_grows() -> None:
     assert made.parameters["properties"].keys() == {"name", "owner", *kinds}
     assert made.parameters["properties"]["kind1"]["type"] == "object"
     assert any(one.what == "too large: any JSON" for one in made.lost)
+
+
+def test_a_property_that_a_part_of_all_of_forbids_is_kept_and_reported() -> None:
+    closed = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    opened = {"type": "object", "properties": {"b": {"type": "string"}}}
+    loss = "another part of the schema forbids it"
+
+    for parts in ([closed, opened], [opened, closed]):
+        assert Loss("b", loss) in compile_schema({"type": "object", "allOf": parts}, PLAIN).lost
+        assert Loss("it.b", loss) in compile_schema(one({"allOf": parts}), PLAIN).lost
+    made = compile_schema({"type": "object", "allOf": [closed, {**closed, "properties": {}}]}, PLAIN)
+    assert Loss("a", loss) in made.lost and "a" in made.parameters["properties"]
+    assert compile_schema({"type": "object", "allOf": [closed, closed]}, PLAIN).lost == ()
+
+
+def test_a_pattern_that_only_javascript_has_is_described() -> None:
+    made = compile_schema(one({"type": "string", "pattern": r"^\p{L}+$"}), PLAIN)
+
+    assert made.parameters["properties"]["it"] == {"type": "string", "description": r'(pattern: "^\\p{L}+$")'}
+    assert made.lost == (Loss("it", "pattern: described in words"),)
+
+
+def test_alternatives_of_one_shape_add_no_description() -> None:
+    variant = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+    made = compile_schema({"type": "object", "anyOf": [variant, variant]}, PLAIN)
+
+    assert "description" not in made.parameters
+
+
+def test_a_value_at_the_greatest_depth_keeps_its_keywords() -> None:
+    schema: Json = {"type": "string", "enum": ["a", "b"], "description": "One."}
+    for _ in range(11):
+        schema = {"type": "object", "properties": {"it": schema}}
+
+    made = compile_schema(schema, PLAIN)
+
+    deepest: Any = made.parameters
+    for _ in range(11):
+        deepest = deepest["properties"]["it"]
+    assert deepest == {"type": "string", "enum": ["a", "b"], "description": "One."}
+    assert made.lost == ()
