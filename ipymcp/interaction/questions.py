@@ -502,3 +502,7 @@ class Card(Protocol):
     def show_answer(self, answer: ApprovalAnswer | None) -> None:
         """Show the user's answer; None if there was none."""
         ...
+
+    def begin(self) -> bool:
+        """Note that the call is about to be made; False if it must not be made, because its answer was stopped."""
+        ...

@@ -17,7 +17,7 @@ from ipymcp.results.content import Image
 from ipymcp.results.tables import html_members
 from ipymcp.results.tool_result import DisplayedResult
 from ipymcp.schema.to_json import to_json
-from ipymcp.text import escaped, one_line, visible
+from ipymcp.text import counted, escaped, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -140,6 +140,13 @@ class Usage(Struct, frozen=True):
     """The cost of the requests whose price is known."""
     unpriced: int = 0
     """Requests whose price is unknown."""
+    unreported: int = 0
+    """Requests whose tokens the provider did not report, so that no limit counts them."""
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
 
     @property
     def cost(self) -> float | None:
@@ -151,15 +158,16 @@ class Usage(Struct, frozen=True):
 
     def __str__(self) -> str:
         cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
-        counted = f"{_requests(self.requests)}, {self.input_tokens:,} tokens in{cached}, {self.output_tokens:,} out"
-        if not self.dollars:
-            return counted
-        unpriced = f" and {_requests(self.unpriced)} of unknown price" if self.unpriced else ""
-        return f"{counted}, about {dollars(self.dollars)}{unpriced}"
-
-
-def _requests(count: int) -> str:
-    return f"{count:,} request{'' if count == 1 else 's'}"
+        text = counted(self.requests, "request")
+        if self.unreported < self.requests or not self.requests:
+            text += f", {self.input_tokens:,} tokens in{cached}, {self.output_tokens:,} out"
+        if self.dollars:
+            unpriced = f" and {counted(self.unpriced, 'request')} of unknown price" if self.unpriced else ""
+            text += f", about {dollars(self.dollars)}{unpriced}"
+        if self.unreported:
+            some = "" if self.unreported == self.requests else f" of {counted(self.unreported, 'request')}"
+            text += f", tokens{some} not reported by the provider, so not limited"
+        return text
 
 
 class ModelCall(Struct):
@@ -194,6 +202,8 @@ class ModelCall(Struct):
     """The arguments that were sent to the tool, by its own names; None if none were sent."""
     is_edited: bool = False
     """Whether the user changed the arguments before the call was made."""
+    was_made: bool = False
+    """Whether the call was made, so that its tool may have run."""
 
     @property
     def state(self) -> CallState:

@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from ipymcp.argument_checks import AMOUNT, COUNT, SECONDS
 from ipymcp.errors import McpError
+from ipymcp.llm.answer import Usage
 from ipymcp.llm.prices import dollars
 from ipymcp.results.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from ipymcp.llm.answer import ToolCallOutcome, Usage
+    from ipymcp.llm.answer import ToolCallOutcome
     from ipymcp.llm.prompting import Attachment, NamedImage
     from ipymcp.llm.providers import Declaration
     from ipymcp.llm.tool_search import ToolSearch
@@ -30,6 +31,8 @@ def _ignore(_: object) -> None: ...
 
 
 _KINDS: Final = {"seconds": SECONDS, "dollars": AMOUNT.or_none}
+_MIN_DOLLARS: Final = 0.01
+"""The limit that a hint proposes in place of 0 dollars."""
 
 
 class Limits(Struct, frozen=True):
@@ -48,11 +51,23 @@ class Limits(Struct, frozen=True):
         for name in self.__struct_fields__:
             _KINDS.get(name, COUNT).check("Limits()", name, getattr(self, name))
 
-    def twice(self, name: str) -> str:
-        """Python code that doubles one of the limits; `%mcp ask` has options of the same names."""
-        value = 2 * getattr(self, name)
+    def more(self, name: str, used: float = 0) -> str:
+        """Python code that raises one of the limits; `%mcp ask` has options of the same names.
+
+        Args:
+            name: The limit.
+            used: The amount that was used, or is needed.
+        """
+        value = 2 * getattr(self, name) or getattr(Limits(), name) or _MIN_DOLLARS
+        while value <= used:
+            value *= 2
         shown = f"{value:g}" if isinstance(value, float) else value
         return f"limits=ipymcp.Limits({name}={shown})"
+
+    def has_room(self, spent: Usage) -> bool:
+        """Whether another request may follow after this cost."""
+        is_affordable = self.dollars is None or not (spent.unpriced or spent.dollars > self.dollars)
+        return is_affordable and spent.requests < self.rounds and spent.tokens <= self.tokens
 
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -82,7 +97,8 @@ class AnswerRequest(Struct, frozen=True):
         returns: A type or a JSON Schema for the answer; None for text.
         limits: The answer's limits.
         declared: Returns the tools, once per request to the model.
-        call: Calls a tool by name. Errors are not raised, but returned in the outcome.
+        call: Calls a tool by its name, with the arguments and the id of the call. Errors are not raised, but returned
+            in the outcome.
         search: The tools that the model has to search for, in addition to `declared`; None if there are none.
         find: Searches these tools by one or more queries, and returns the names of the best matches.
         on_text: Receives the text as it arrives.
@@ -90,6 +106,8 @@ class AnswerRequest(Struct, frozen=True):
         on_thinking: Receives the reasoning as it arrives.
         on_partial: Receives the partial response of an answer that ends early, before the error is raised; not called
             if there is none.
+        was_made: Returns whether a call, by its id, may have reached its tool; asked after the answer has ended early.
+        spent: The cost of earlier attempts at the same answer, which counts against the limits.
     """
 
     model: Any
@@ -100,7 +118,7 @@ class AnswerRequest(Struct, frozen=True):
     returns: Any
     limits: Limits
     declared: Callable[[], Sequence[Declaration]]
-    call: Callable[[str, dict[str, Any]], Awaitable[ToolCallOutcome]]
+    call: Callable[[str, dict[str, Any], str], Awaitable[ToolCallOutcome]]
     on_text: Callable[[str], None]
     search: ToolSearch | None = None
     find: Callable[[Sequence[str]], Awaitable[list[str]]] | None = None
@@ -108,6 +126,8 @@ class AnswerRequest(Struct, frozen=True):
     images: Sequence[NamedImage] = ()
     settings: ModelSettings = ModelSettings()
     on_thinking: Callable[[str], None] = _ignore
+    was_made: Callable[[str], bool] = lambda _: True
+    spent: Usage = Usage()
 
 
 class ModelResponse(Struct, frozen=True):
@@ -248,6 +268,8 @@ class RequestPreview(Struct, frozen=True):
     """Estimated tokens of everything that is attached."""
     estimate: CostEstimate | None = None
     """The cost of the first request, if it was asked for."""
+    earlier_as: str = ""
+    """The name under which a saved chat of the same name is kept; empty if there is none."""
 
     def __str__(self) -> str:
         count = len(self.names)
@@ -257,6 +279,7 @@ class RequestPreview(Struct, frozen=True):
         attached = "".join(f" · {one.name}: {one.what}" for one in self.attached)
         attached += f" · attached: about {self.attached_tokens:,} tokens" if attached else ""
         chat = f" · chat {self.chat!r}" if self.chat else ""
+        chat += f" (new; the saved one is kept as {self.earlier_as!r})" if self.earlier_as else ""
         source = f" · untrusted content from {self.source}" if self.source else ""
         note = f" · {self.note}" if self.note else ""
         return f"{self.model} · {tools}{chat}{attached}{source}{note}"

@@ -24,8 +24,8 @@ from ipymcp.llm.backend import (
     ModelSettings,
     RequestPreview,
 )
-from ipymcp.llm.code_mode import CodeRunner
-from ipymcp.llm.functions import NOTEBOOK, FunctionTool, convert
+from ipymcp.llm.code_mode import CodeRunner, CodeTool
+from ipymcp.llm.functions import NOTEBOOK, convert
 from ipymcp.llm.live_output import CallCard, LiveOutput
 from ipymcp.llm.prices import PricedTokens, dollars, price
 from ipymcp.llm.prompting import IMAGE_TOKENS, fill
@@ -149,10 +149,14 @@ class _Attempt:
 
     Args:
         reason: The failure of the previous model, because of which this one is asked; empty for the first model.
+        spent: The cost of the earlier attempts.
+        is_last: Whether no other model can be asked.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, spent: Usage, *, is_last: bool) -> None:
         self.reason = reason
+        self.spent = spent
+        self.is_last = is_last
         self.events: list[str | ModelCall] = []
         """Text and calls in their order."""
         self.thinking = False
@@ -160,9 +164,9 @@ class _Attempt:
         self.has_failed = False
 
     @property
-    def has_failed_early(self) -> bool:
-        """Whether the model failed before any output or call, so that another may be asked."""
-        return self.has_failed and not self.events and not self.thinking
+    def is_silent(self) -> bool:
+        """Whether the model has neither written nor called anything, so that another may be asked."""
+        return not self.events and not self.thinking
 
 
 class _Chat:
@@ -174,6 +178,8 @@ class _Chat:
         self.conversation = Conversation()
         self.handles: set[int] = set()
         """The numbers of the long results that the model may read."""
+        self.earlier_as = ""
+        """The name under which the saved chat of this name is kept when this one is saved; empty if there is none."""
 
     def continue_from(self, messages: Sequence[Any], source: str) -> None:
         """Continue from an earlier conversation.
@@ -249,8 +255,12 @@ class ModelChat:
         return self._add_usage(*await clock.run(backend.sample(last, request)))
 
     def _add_usage(self, message: dict[str, Any], usage: Usage) -> tuple[dict[str, Any], Usage]:
-        self.usage += usage
+        self._count(usage)
         return message, usage
+
+    def _count(self, usage: Usage) -> None:
+        """Add a cost to the notebook's usage."""
+        self.usage += usage
 
     async def _backend(self) -> ModelBackend:
         if self._loaded_backend is None:
@@ -274,15 +284,14 @@ class ModelChat:
         Raises:
             McpError: The question continues a conversation that does not exist.
         """
-        if not wanted.chat:
-            chat = _Chat()
-        elif (chat := self._chats.get(wanted.chat)) is None:
-            chat = _Chat()
+        chat = self._chats.get(wanted.chat) or _Chat()
+        if wanted.chat and not chat.messages:
+            found = await self.saved.find(wanted.chat)
             if wanted.continues:
-                found = await self.saved.find(wanted.chat)
                 if found is None:
                     raise McpError(f"there is no chat {wanted.chat!r} to continue", hint="mcp.chats lists all chats")
                 chat.continue_from(found.messages, found.source)
+            chat.earlier_as = "" if found is None or wanted.continues else found.dated
             self._chats[wanted.chat] = chat
         given = wanted.history
         if isinstance(given, Answer):
@@ -293,10 +302,11 @@ class ModelChat:
 
     def _keep_response(self, name: str, chat: _Chat, response: ModelResponse) -> None:
         """Add the cost of a complete or partial response to the usage, and keep the response in its chat."""
-        self.usage += response.usage
+        self._count(response.usage)
         chat.messages = response.messages
         if name:
-            self.saved.save(name, chat.messages, chat.conversation.sources)
+            self.saved.save(name, chat.messages, chat.conversation.sources, chat.earlier_as)
+            chat.earlier_as = ""
 
     async def ask(self, wanted: AskRequest, listener: OutputListener | None = None) -> Answer:
         """Answer a question. Runs on the background loop.
@@ -310,18 +320,21 @@ class ModelChat:
         if actor is not None and actor.caller == "model":  # only the user may allow tools
             wanted = replace(wanted, allow=())
         clock = Clock(
-            self._host.handler_loop, wanted.limits.seconds, f"{wanted.limits.twice('seconds')} gives it longer"
+            self._host.handler_loop, wanted.limits.seconds, f"{wanted.limits.more('seconds')} gives it longer"
         )
         failed: list[str] = []
+        spent = Usage()
         for number, model in enumerate(models, start=1):
-            attempt = _Attempt(failed[-1] if failed else "")
+            attempt = _Attempt(failed[-1] if failed else "", spent, is_last=number == len(models))
             try:
                 return await self._ask_model(replace(wanted, model=model), chat, clock, attempt, listener)
             except McpError as error:
-                if number == len(models) or not attempt.has_failed_early:
+                may_go_on = attempt.has_failed and attempt.is_silent and wanted.limits.has_room(attempt.spent)
+                if attempt.is_last or not may_go_on:
                     error.hint = " · ".join(filter(None, [error.hint, *failed])) or None
                     raise
                 failed.append(f"{_name(model)} failed: {error.message}")
+                spent = attempt.spent
         raise AssertionError("there is a model")
 
     async def _ask_model(
@@ -332,7 +345,7 @@ class ModelChat:
         # In a thread, because there may be thousands of tools, and variables with slow reprs.
         asking = calling_model(wanted.model, wanted.base_url, self._host.history.cell())
         plan, request = await clock.run(asyncio.to_thread(self._prepared, wanted, chat, turn, asking))
-        request = replace(request, note=attempt.reason)
+        request = replace(request, note=attempt.reason, earlier_as=chat.earlier_as if self.saved.is_kept else "")
         if request.source:
             chat.conversation.read(request.source)
         self._allow(wanted, turn)
@@ -357,7 +370,7 @@ class ModelChat:
             request = replace(request, note=" · ".join(filter(None, [request.note, note])))
         if wanted.limits.dollars is not None:
             cost = await asyncio.to_thread(_estimate, wanted, request, plan, chat)
-            _require_affordable(cost, wanted.limits, request.model)
+            _require_affordable(cost, wanted.limits, request.model, attempt.spent)
         events = attempt.events
 
         def show_text(text: str) -> None:
@@ -370,15 +383,16 @@ class ModelChat:
 
         calls = _Calls(self._host, runner, output, clock, turn, plan.names, events.append)
         stopped: list[ModelResponse] = []
+        earlier = attempt.spent
 
         def keep(partial: ModelResponse) -> None:
             stopped.append(partial)
-            self._host.loop.call(
-                self._keep_response, wanted.chat, chat, partial
-            )  # this coroutine may be cancelled already
+            attempt.spent = earlier + partial.usage
+            if attempt.is_silent and not attempt.is_last:  # the chat goes on with the next model's answer
+                self._host.loop.call(self._count, partial.usage)
+            else:  # not here, because this coroutine may be cancelled already
+                self._host.loop.call(self._keep_response, wanted.chat, chat, partial)
 
-        if plan.coder is not None:
-            plan.coder.card = calls.running
         question = AnswerRequest(
             model=wanted.model,
             base_url=wanted.base_url,
@@ -396,6 +410,8 @@ class ModelChat:
             on_thinking=show_thinking,
             settings=wanted.settings,
             on_partial=keep,
+            was_made=calls.was_made,
+            spent=earlier,
         )
         output.show_request(request)
         backend = await self._backend()
@@ -404,13 +420,13 @@ class ModelChat:
         except McpError as error:
             attempt.has_failed = True
             if stopped:
-                error.answer = self._answer(wanted, stopped[-1], calls.made, chat)
+                error.answer = self._answer(wanted, stopped[-1], calls.made, chat, earlier)
             error.hint = _add_chat_state(error.hint, wanted.chat, is_changed=bool(stopped))
             raise
         finally:
             output.flush()
         self._keep_response(wanted.chat, chat, finished)
-        answer = self._answer(wanted, finished, calls.made, chat)
+        answer = self._answer(wanted, finished, calls.made, chat, earlier)
         if recording is not None and key is not None:
             await asyncio.to_thread(_record, recording, key, request.prompt, answer, events)
         if attempt.reason:
@@ -467,13 +483,30 @@ class ModelChat:
         data = convert(found.data, wanted.returns) if typed else found.data
         response = ModelResponse(found.text, data, found.messages, Usage(), found.reason, found.thinking)
         self._keep_response(wanted.chat, chat, response)
-        answer = self._answer(wanted, response, calls, chat)
+        answer = self._answer(wanted, response, calls, chat, Usage())
         answer.is_replayed, answer.note = True, f"replayed from {FILE} of {found.recorded}: nothing was sent"
         return answer
 
-    def _answer(self, wanted: AskRequest, finished: ModelResponse, calls: Sequence[ModelCall], chat: _Chat) -> Answer:
+    def _answer(
+        self,
+        wanted: AskRequest,
+        finished: ModelResponse,
+        calls: Sequence[ModelCall],
+        chat: _Chat,
+        earlier: Usage,
+    ) -> Answer:
+        """The answer of a response.
+
+        Args:
+            wanted: The question.
+            finished: The complete or partial response.
+            calls: Its calls.
+            chat: The conversation.
+            earlier: The cost of earlier attempts at the answer.
+        """
         model = _name(wanted.model)
-        answer = Answer(finished.text, finished.data, calls, finished.messages, finished.usage, model)
+        usage = earlier + finished.usage
+        answer = Answer(finished.text, finished.data, calls, finished.messages, usage, model)
         answer.reason, answer.thinking = finished.reason, finished.thinking
         answer.is_untrusted = bool(chat.conversation.sources)
         if answer.is_untrusted:
@@ -512,7 +545,7 @@ class ModelChat:
                 sees_images=sees_images(wanted.model),
                 model=model,
             )
-            only_code = tools.only(FunctionTool(coder.run_python))
+            only_code = tools.only(CodeTool(coder))
             return _Plan(only_code, only_code.declarations, names, instructions=coder.instructions(), coder=coder)
         count = len(tools.declarations(profile, is_kept=True))  # including the reader of long results
         is_too_much = count > profile.functions or sum(map(declaration_tokens, declarations)) > BUDGET
@@ -598,11 +631,19 @@ class _Calls:
         self._clock = clock
         self._turn = turn
         self._names = names
-        self._running: list[CallCard] = []
+        self._by_id: dict[str, ModelCall] = {}
+        self._is_over = False
+        """Whether the answer was stopped, so that no further call is made."""
 
-    async def run(self, name: str, arguments: dict[str, Any]) -> ToolCallOutcome:
+    async def run(self, name: str, arguments: dict[str, Any], call_id: str) -> ToolCallOutcome:
         """Run a call. Awaited on the backend's loop."""
-        return await self._host.loop.arun(self._make(ToolCallRequest("", name, arguments)))
+        return await self._host.loop.arun(self._make(ToolCallRequest(call_id, name, arguments)))
+
+    def was_made(self, call_id: str) -> bool:
+        """Whether a call may have reached its tool. The answer is over: from now on no other call is made."""
+        self._is_over = True
+        call = self._by_id.get(call_id)
+        return call is not None and call.was_made
 
     async def find(self, search: ToolSearch, queries: Sequence[str]) -> list[str]:
         """Search tools. Awaited on the backend's loop."""
@@ -615,26 +656,20 @@ class _Calls:
 
         return await self._host.loop.arun(find())
 
-    def running(self, server: str, tool: str) -> CallCard | None:
-        """The card of the oldest running call of a tool."""
-        cards = (card for card in self._running if (card.call.server, card.call.tool) == (server, tool))
-        return next(cards, None)
-
     async def _make(self, request: ToolCallRequest) -> ToolCallOutcome:
         server, _, tool = self._names.get(request.name, f"{NOTEBOOK}.{request.name}").partition(".")
         call, card = self._begin(server, tool, request.arguments, request.name)
-        self._running.append(card)
+        self._by_id[request.id] = call
         try:
             outcome = await self._runner.run(request, card)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # of the whole answer: a call that waits for this one is not made
+            self._is_over = True
             call.is_cancelled = True
             card.finish("cancelled", None, is_error=True)
             raise
         except BaseException as error:
             card.finish(repr(error), None, is_error=True)
             raise
-        finally:
-            self._running.remove(card)
         call.is_refused = call.is_refused or outcome.is_refused
         card.finish(outcome.text, outcome.value, is_error=outcome.is_error)
         return outcome
@@ -645,7 +680,7 @@ class _Calls:
         call = ModelCall(server, tool, arguments, number=number, card=card, name_for_model=name)
         self.made.append(call)
         self._note(call)
-        return call, CallCard(call, self._output, self._clock)
+        return call, CallCard(call, self._output, self._clock, lambda: self._is_over)
 
 
 def _add_chat_state(hint: str | None, chat: str, *, is_changed: bool) -> str | None:
@@ -685,8 +720,8 @@ def _estimate(wanted: AskRequest, request: RequestPreview, plan: _Plan, chat: _C
     return CostEstimate(tokens, price(PricedTokens(tokens), wanted.model, wanted.base_url))
 
 
-def _require_affordable(cost: CostEstimate, limits: Limits, model: str) -> None:
-    """Check the limit on dollars before the first request.
+def _require_affordable(cost: CostEstimate, limits: Limits, model: str, spent: Usage) -> None:
+    """Check the limit on dollars before a model's first request.
 
     Raises:
         McpError: The price of the model is unknown, or the first request alone exceeds the limit.
@@ -697,10 +732,12 @@ def _require_affordable(cost: CostEstimate, limits: Limits, model: str) -> None:
             f"the price of {model} is unknown, so its dollars cannot be limited",
             hint=f"limit tokens instead: {_TOKENS_INSTEAD}",
         )
-    if cost.dollars > limits.dollars:
+    needed = spent.dollars + cost.dollars
+    if needed > limits.dollars:
+        what = "with the earlier attempts it would cost" if spent.dollars else "the question alone costs"
         raise McpError(
-            f"not sent: the question alone costs about {dollars(cost.dollars)}, more than {dollars(limits.dollars)}",
-            hint=f"{limits.twice('dollars')} allows more",
+            f"not sent: {what} about {dollars(needed)}, more than {dollars(limits.dollars)}",
+            hint=f"{limits.more('dollars', needed)} allows more",
         )
 
 

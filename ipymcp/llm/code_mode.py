@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
 from ipymcp.interaction.terminal import CapturedStdout
-from ipymcp.llm.functions import CODE, NOTEBOOK
+from ipymcp.llm.functions import CODE, NOTEBOOK, FunctionTool
 from ipymcp.llm.prompt_values import ValueDescription, describe
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_definitions import BUDGET
@@ -35,20 +35,24 @@ from ipymcp.security.untrusted import (
     Actor,
     CallingModel,
     Conversation,
-    acting,
-    inherit_actor_in_threads,
+    acting_in_thread,
+    current_actor,
+    inherit_actor,
+    inherit_actor_in_events,
     source_of_value,
 )
 from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, MutableMapping
+    from collections.abc import Coroutine, Generator, Iterable, Mapping, MutableMapping
     from types import CodeType
 
     from ipymcp.interaction.questions import Card
     from ipymcp.llm.tool_selection import ToolSelection
+    from ipymcp.runtime.call import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.schema.tree import Schema
     from ipymcp.security.rules import ToolRef
 
@@ -106,8 +110,6 @@ class CodeRunner:
         self._is_allowed = allowed
         self._agreed_taint: str | None = None
         """The taint with which the user has allowed the rest of the answer's code; None if they have not allowed it."""
-        self.card: Callable[[str, str], Card | None] = _no_card
-        """Returns the card of the running call of a tool, by server and tool name."""
 
     def instructions(self) -> str:
         """The part of the system prompt that describes the tools."""
@@ -147,7 +149,17 @@ class CodeRunner:
         """
         return await self._host.loop.arun(self._run(code))
 
-    async def _run(self, code: str) -> ValueDescription:
+    async def consent(self, code: str, card: Card | None) -> None:
+        """Check whether code may be run, and ask the user if necessary. Runs on the background loop.
+
+        Args:
+            code: The code.
+            card: The card of the call.
+
+        Raises:
+            ArgumentError: The code cannot be run.
+            PolicyError: The user has not agreed.
+        """
         if len(code) > _MAX_CODE:
             hint = "write it in parts: only code that the user is shown in full is run"
             raise ArgumentError(f"this code has {len(code):,} characters, more than {_MAX_CODE:,}", hint=hint)
@@ -156,11 +168,19 @@ class CodeRunner:
         except UnicodeEncodeError:
             hint = "write it as an escape sequence"
             raise ArgumentError("this code holds half a character (a lone surrogate)", hint=hint) from None
+        self._place()
+        if not (self._is_allowed or self._agreed_taint == self._taint):
+            await self._ask(code, card)
+
+    def _place(self) -> WaitingCaller:
+        """The thread or task in which the user waits, and the code runs."""
         caller = self._host.questions.caller()
         if caller is None:
             raise PolicyError("no cell is waiting in which it could run")
-        if not (self._is_allowed or self._agreed_taint == self._taint):
-            await self._ask(code)
+        return caller
+
+    async def _run(self, code: str) -> ValueDescription:
+        caller = self._place()
         task = CrossThreadTask(lambda: self._execute(code), ValueDescription("", "Interrupted."))
         caller.post(task.run, task.give_up)
         output = await task.outcome
@@ -169,10 +189,9 @@ class CodeRunner:
             self._conversation.received(source)
         return output
 
-    async def _ask(self, code: str) -> None:
+    async def _ask(self, code: str, card: Card | None) -> None:
         reason = f"{_REASON}; {self._taint}" if self._taint else _REASON
         wanted = WantedCall(NOTEBOOK, CODE, {"code": code}, "model", reason, "", code)
-        card = self.card(NOTEBOOK, CODE)
         question = ApprovalQuestion((wanted,), _ANSWERS, card.key if card is not None else "")
         if card is not None:
             card.show_question(card.key)
@@ -204,10 +223,11 @@ class CodeRunner:
                 contextlib.redirect_stderr(output.printed),
                 _capture_displays(shell, output),
                 self._replace_exit(),
-                acting(self._actor),
+                acting_in_thread(self._actor),
             ):
-                inherit_actor_in_threads()
+                inherit_actor()
                 if shell is not None:
+                    inherit_actor_in_events(shell.events.__class__)
                     _keep_in_history(shell, code, source)
                 value = self._value_of(source)
                 if source := source_of_value(value):
@@ -260,9 +280,12 @@ def _run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await coroutine
 
+    actor = current_actor()
+
     def work() -> None:
         try:
-            done.set_result(asyncio.run(run()))
+            with acting_in_thread(actor):
+                done.set_result(asyncio.run(run()))
         except BaseException as error:
             done.set_exception(error)
 
@@ -449,4 +472,17 @@ def result_type(schema: Any) -> str:
     return "" if words in ("Any", "dict[str, Any]") else shortened(stripped(words), _MAX_RESULT_TYPE)
 
 
-def _no_card(server: str, tool: str) -> None: ...
+class CodeTool(FunctionTool):
+    """The tool `run_python` of a model.
+
+    Args:
+        runner: Runs the code.
+    """
+
+    def __init__(self, runner: CodeRunner) -> None:
+        super().__init__(runner.run_python)
+        self._runner = runner
+
+    async def consent(self, arguments: Mapping[str, Any], options: CallOptions) -> None:
+        """Ask the user about the code. Runs on the background loop."""
+        await self._runner.consent(arguments["code"], options.card)

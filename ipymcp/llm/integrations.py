@@ -65,6 +65,7 @@ def pydantic_ai_toolset(
 
         def _tool(self, one: Declaration, **more: Any) -> Any:
             about = {"name": one.name, "description": one.description, "parameters_json_schema": one.schema, **more}
+            about["strict"] = False  # by default the library chooses, by fewer rules than OpenAI has
             return toolsets.ToolsetTool(
                 toolset=self,
                 tool_def=ai.ToolDefinition(**about),

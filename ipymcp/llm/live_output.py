@@ -122,12 +122,16 @@ class CallCard:
         call: The call.
         output: The display of the answer.
         clock: The answer's clock.
+        is_over: Returns whether the answer was stopped.
     """
 
-    def __init__(self, call: ModelCall, output: LiveOutput, clock: Clock) -> None:
+    def __init__(
+        self, call: ModelCall, output: LiveOutput, clock: Clock, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         self.call = call
         self._output = output
         self._clock = clock
+        self._is_over = is_over
         self._began = time.monotonic()
         self._asked: float | None = None
         output.show_call(call)
@@ -160,6 +164,13 @@ class CallCard:
         self.call.decision, self.call.is_refused = DECISIONS[answer], answer not in ALLOWING
         if not self.call.is_done:
             self._output.show_call(self.call)
+
+    def begin(self) -> bool:
+        """Note that the call is about to be made; False if it must not be made, because the answer was stopped."""
+        self.call.was_made = True  # before the check, because the answer may be stopped in another thread
+        if self._is_over():
+            self.call.was_made = False
+        return self.call.was_made
 
     def finish(self, text: str, value: Any, *, is_error: bool) -> None:
         """Show the outcome of the call."""

@@ -43,6 +43,7 @@ _MISSING: Final = ("nan", "NaT", "<NA>")
 _MAX_ITEMS: Final = 1_000
 """Maximum elements of a collection that is sent whole."""
 _MAX_DEPTH: Final = 50
+_MAX_PLAIN: Final = 10**18
 _COLLECTIONS: Final = (Mapping, Sequence, Set, ValuesView)
 _MAX_SAMPLE: Final = 100_000
 """Maximum elements of an array or Series that statistics are computed from."""
@@ -302,7 +303,13 @@ def _described(value: Any) -> tuple[str, str]:
     return _cut(kind, *_written(value))
 
 
-def _head(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
+    """An element of a Series as the library's statistics can compare it: long text is cut.
+
+    Raises:
+        TypeError: It is not hashable; pandas would compare each element with all others.
+    """
+    hash(value)
     return value[:_MAX_CELL] if isinstance(value, str) else value
 
 
@@ -381,7 +388,7 @@ def _library_statistics(value: Any) -> Iterator[tuple[str, Any]]:
     sample = value.iloc[::step] if is_pandas else value.gather_every(step)
     if is_pandas:
         if value.dtype.kind == "O":
-            sample = sample.map(_head)
+            sample = sample.map(_comparable)
         yield "missing", int(sample.isna().sum())
         described: Any = sample.describe().items()
     else:
@@ -408,7 +415,11 @@ def _written(value: Any) -> tuple[str, bool]:
 
 def _pieces(value: Any, depth: int) -> Iterator[str]:
     """Generate the text of a value lazily, so that the part beyond the limit costs nothing."""
-    if isinstance(value, str):
+    if type(value) is int and -_MAX_PLAIN < value < _MAX_PLAIN:  # most items of long lists
+        yield str(value)
+    elif type(value) is float and math.isfinite(value):
+        yield repr(value)
+    elif isinstance(value, str):
         yield json.dumps(value[: 2 * MAX_LENGTH].encode("utf-8", "backslashreplace").decode(), ensure_ascii=False)
     elif isinstance(value, (bytes, bytearray)):
         yield repr(value[: 2 * MAX_LENGTH])

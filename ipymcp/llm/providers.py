@@ -145,11 +145,14 @@ def _find_chat_calls(response: dict[str, Any]) -> Any:
     if is_array(response.get("choices")):
         return _tool_calls(_first(response["choices"], "message"))
     is_text = response.get("role") == "assistant" and isinstance(response.get("content"), str)
-    return _tool_calls(response) if is_text or "tool_calls" in response else None
+    is_message = (is_text or "tool_calls" in response) and not _is_ollama_message(response)
+    return _tool_calls(response) if is_message else None
 
 
 def _tool_calls(message: Any) -> Any:
-    return message.get("tool_calls") or [] if is_object(message) else []
+    """The calls of a message. Each gets a type, so that a malformed one is answered, too."""
+    calls: Any = message.get("tool_calls") or [] if is_object(message) else []
+    return [{"type": "function", **one} if is_object(one) else one for one in calls] if is_array(calls) else calls
 
 
 def _first(items: list[Any], key: str) -> Any:
@@ -194,7 +197,21 @@ def _write_responses_results(outcomes: Sequence[ToolCallOutcome]) -> list[dict[s
 # -- Ollama, which otherwise is like Chat Completions ------------------------------------------------------------------
 
 
+def _is_ollama_message(message: dict[str, Any]) -> bool:
+    """Whether a message has calls without ids whose arguments are not text."""
+    calls = _tool_calls(message)
+    return bool(calls) and all(
+        is_object(one)
+        and "id" not in one
+        and is_object(one.get("function"))
+        and is_object(one["function"].get("arguments"))
+        for one in calls
+    )
+
+
 def _find_ollama_calls(response: dict[str, Any]) -> Any:
+    if _is_ollama_message(response):
+        return _tool_calls(response)
     message = response.get("message")
     return _tool_calls(message) if is_object(message) and "model" in response else None
 

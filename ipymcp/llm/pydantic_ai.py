@@ -5,10 +5,11 @@ Source: MCP 2025-11-25 and 2026-07-28, schema.ts, CreateMessageRequest and Creat
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import contextlib
 import dataclasses
 import importlib
+import itertools
 import os
 import pkgutil
 import warnings
@@ -18,16 +19,25 @@ from ipymcp.errors import McpError
 from ipymcp.llm.answer import Usage
 from ipymcp.llm.backend import ModelResponse
 from ipymcp.llm.integrations import pydantic_ai_toolset
-from ipymcp.llm.prices import dollars, response_price
+from ipymcp.llm.model_settings import provider_settings
+from ipymcp.llm.prices import response_price
+from ipymcp.llm.provider_errors import (
+    as_mcp_error,
+    blocked,
+    first_line,
+    limit_reached,
+    silent,
+    too_long,
+    truncated,
+)
 from ipymcp.llm.tool_search import MAX_FOUND, QUERIES
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.runtime.tracing import is_configured
-from ipymcp.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from ipymcp.llm.backend import AnswerRequest, Limits
+    from ipymcp.llm.backend import AnswerRequest
     from ipymcp.runtime.client_handlers import SamplingRequest
 
 
@@ -140,17 +150,7 @@ def as_message(response: Any) -> dict[str, Any]:
 _INSTALL = "pip install 'ipymcp[llm]'"
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _RETRIES = 2
-"""Retries if the output does not match `returns`."""
-_MAX_LENGTH = 400
-_AGAIN = "ask again"
-_KEY_HINT = "is the key right? It is in the provider's variable, such as OPENAI_API_KEY"
-_HINTS: dict[int, str | None] = {
-    400: None,
-    401: _KEY_HINT,
-    403: _KEY_HINT,
-    404: "are the model's name and the URL right?",
-}
-"""Hints for HTTP statuses for which asking again would not help."""
+"""Retries if the output is empty, or does not match `returns`."""
 
 
 class PydanticBackend:
@@ -167,7 +167,8 @@ class PydanticBackend:
             self._usage: Any = importlib.import_module("pydantic_ai.usage")
         except ImportError as error:
             raise McpError("talking to models needs pydantic-ai, which is not installed", hint=_INSTALL) from error
-        warnings.simplefilter("ignore", self._ai.UsageLimitUnavailableWarning)
+        for ignored in (self._ai.UsageLimitUnavailableWarning, self._ai.UsageExtractionFailedWarning):
+            warnings.simplefilter("ignore", ignored)  # the answer's last line says which tokens are unknown
         self._ai.BANNER_ENABLED = False  # the banner would be printed within the answer
         providers: Any = importlib.import_module("pydantic_ai.providers")
         self._providers = frozenset(one.name for one in pkgutil.iter_modules(providers.__path__))
@@ -177,57 +178,80 @@ class PydanticBackend:
         search = question.search
         searched = search.declared if search is not None else tuple
         toolset = pydantic_ai_toolset(
-            lambda _: question.declared(), lambda name, arguments, _: question.call(name, arguments), searched
+            lambda _: question.declared(),
+            lambda name, arguments, run: question.call(name, arguments, str(run.tool_call_id)),
+            searched,
         )
         model = self._model(question)
+        received: list[Any] = []
+        checks = self._response_checks(toolset, question, received)
         agent = self._ai.Agent(
             model,
-            model_settings=self._settings(model, question),
+            model_settings=provider_settings(model, question.settings, is_known=question.base_url is None),
             output_type=self._output(question.returns),
             instructions=question.system,
             toolsets=[toolset],
-            capabilities=[self._undeclared_calls(toolset), *self._tool_search(question), *self._instrumentation()],
+            capabilities=[checks, *self._tool_search(question), *self._instrumentation()],
             retries=_RETRIES,
         )
         earlier = self._loaded(question.history)
         with self._ai.capture_run_messages() as messages:
 
+            def new() -> list[Any]:
+                """The messages of this answer: with a response that was refused, without one that never came."""
+                known = {id(one.parts) for one in received}
+                added = [one for one in messages[len(earlier) :] if one.parts or id(one.parts) in known]
+                present = {id(one.parts) for one in added}
+                return [*added, *(one for one in received if id(one.parts) not in present)]
+
             def spent() -> Usage:
-                return self._usage_of(messages[len(earlier) :], question)
+                return question.spent + self._usage_of(new(), question)
 
             try:
                 async with agent.run_stream_events(
                     self._prompt(question),
                     message_history=earlier,
-                    usage_limits=self._limits(question.limits, spent),
+                    usage_limits=self._limits(question, spent),
                 ) as events:
                     async for event in events:
                         self._forward(event, question)
                     result = events.result
-                history = result.all_messages()
-                response = next(one for one in reversed(history) if isinstance(one, self._messages.ModelResponse))
-                if self._is_cut(response):
-                    raise _truncated()
             except self._ai.UsageLimitExceeded as error:
-                self._report_partial(messages[len(earlier) :], earlier, question, "a limit was reached")
-                raise _limit(error, question.limits, spent()) from error
+                self._report_partial(new(), earlier, question, "a limit was reached")
+                raise limit_reached(_limit_name(error), question.limits, spent()) from error
             except (self._ai.AgentRunError, self._ai.UserError) as error:
-                self._report_partial(messages[len(earlier) :], earlier, question, "the provider failed")
+                self._report_partial(new(), earlier, question, "the provider failed")
+                if isinstance(error, self._ai.IncompleteToolCall):
+                    raise too_long(question.settings, has_begun=True) from error
                 raise as_mcp_error(error) from error
-            except BaseException as error:
-                self._report_partial(messages[len(earlier) :], earlier, question, "the answer broke off")
-                if isinstance(error, Exception) and not isinstance(error, McpError):
-                    raise as_mcp_error(error) from error  # raised by the provider's library or by a model of the user's
+            except asyncio.CancelledError:
+                self._report_partial(new(), earlier, question, "the user interrupted it, or its time was over")
                 raise
+            except McpError as error:
+                self._report_partial(new(), earlier, question, error.message)
+                raise
+            except Exception as error:  # raised by the provider's library or by a model of the user's
+                self._report_partial(new(), earlier, question, "it broke off")
+                raise as_mcp_error(error) from error
+        history = result.all_messages()
         is_text = question.returns is None
-        new = history[len(earlier) :]
         return ModelResponse(
             text=result.output if is_text else "",
             data=None if is_text else result.output,
             messages=self._dumped(history),
-            usage=self._usage_of(new, question),
-            reason=response.finish_reason or "",
-            thinking=self._thinking(new),
+            usage=self._usage_of(new(), question),
+            reason=self._responses(history)[-1].finish_reason or "",
+            thinking=self._thinking(history[len(earlier) :]),
+        )
+
+    def _responses(self, messages: list[Any]) -> list[Any]:
+        return [one for one in messages if isinstance(one, self._messages.ModelResponse)]
+
+    def _is_empty(self, response: Any) -> bool:
+        """Whether a response has neither text nor calls nor files, but at most reasoning."""
+        words = (self._messages.TextPart, self._messages.ThinkingPart)
+        return all(
+            isinstance(part, words) and not (part.content and isinstance(part, words[0])) for part in response.parts
         )
 
     def _instrumentation(self) -> list[Any]:
@@ -245,48 +269,12 @@ class PydanticBackend:
 
     def _usage_of(self, new: list[Any], question: AnswerRequest) -> Usage:
         """The cost of the responses in a list of messages."""
-        responses = [one for one in new if isinstance(one, self._messages.ModelResponse)]
-        return sum((_usage(one, question.model, question.base_url) for one in responses), Usage())
+        return sum((_usage(one, question.model, question.base_url) for one in self._responses(new)), Usage())
 
     def _thinking(self, new: list[Any]) -> str:
         """The reasoning in a list of messages."""
         parts = (part for one in new for part in one.parts if isinstance(part, self._messages.ThinkingPart))
         return "\n\n".join(part.content for part in parts if part.content)
-
-    def _settings(self, model: Any, question: AnswerRequest) -> dict[str, Any]:
-        """The settings of a request.
-
-        Raises:
-            McpError: The model does not accept one of them.
-        """
-        given = question.settings
-        profile: dict[str, Any] = {}
-        with contextlib.suppress(NotImplementedError):  # a model that delegates to others
-            profile = getattr(model, "profile", None) or {}
-        unsupported = ""
-        own: dict[str, Any] = getattr(model, "settings", None) or {}
-        found: dict[str, Any] = {} if "cache" in own else {"cache": True}
-        thinks = given.effort not in (None, "none") or profile.get("thinking_enabled_by_default")
-        if given.effort is not None:
-            if question.base_url is not None:  # only the user knows what an unknown server supports
-                found["openai_reasoning_effort"] = given.effort
-            else:
-                found["thinking"] = given.effort if given.effort != "none" else False
-                if profile and not (profile.get("supports_thinking") or profile.get("thinking_always_enabled")):
-                    unsupported = "effort"
-        if given.temperature is not None:
-            found["temperature"] = given.temperature
-            if "temperature" in getattr(model, "unsupported_settings", ()) or (
-                profile.get("anthropic_disallows_sampling_settings")
-                or (profile.get("openai_supports_reasoning") and thinks)
-            ):
-                unsupported = "temperature with an effort" if given.effort else "temperature"
-        if given.max_tokens is not None:
-            found["max_tokens"] = given.max_tokens
-        if unsupported:
-            name = getattr(model, "model_name", "the model")
-            raise McpError(f"{name} accepts no {unsupported}", hint=f"omit the {unsupported.partition(' ')[0]}")
-        return found
 
     def _prompt(self, question: AnswerRequest) -> Any:
         """The prompt after its images, each with its name."""
@@ -326,40 +314,47 @@ class PydanticBackend:
             reason: The reason why the answer ended early.
         """
         parts = self._messages
-        responses = [one for one in new if isinstance(one, parts.ModelResponse) and one.parts]
+        responses = self._responses(new)
         if not responses:
             return  # there is no partial answer
+        stopped = f"the answer was stopped ({reason})"
         texts = ["".join(part.content for part in one.parts if isinstance(part, parts.TextPart)) for one in responses]
         history = [*earlier, *new]
-        if history[-1] is responses[-1] and not _has_reason(responses[-1]):  # its calls may be truncated, too
-            kept = [part for part in responses[-1].parts if not isinstance(part, parts.ToolCallPart)]
-            responses[-1] = history[-1] = dataclasses.replace(responses[-1], parts=kept)
+        last = responses[-1]
+        if history[-1] is last and not _has_reason(last):  # its calls may be truncated, too
+            kept = [part for part in last.parts if not isinstance(part, parts.ToolCallPart)]
+            last = history[-1] = dataclasses.replace(last, parts=kept)
+        after = history[next(number for number, one in enumerate(history) if one is last) + 1 :]
         ends = (parts.ToolReturnPart, parts.RetryPromptPart)
-        answered = {part.tool_call_id for one in new for part in one.parts if isinstance(part, ends)}
-        calls = [part for one in responses for part in one.parts if isinstance(part, parts.ToolCallPart)]
+        answered = {part.tool_call_id for one in after for part in one.parts if isinstance(part, ends)}
+        calls = [part for part in last.parts if isinstance(part, parts.ToolCallPart)]
         unanswered = [call for call in calls if call.tool_call_id not in answered]
         if unanswered:  # providers refuse a conversation with unanswered calls
-            text = f"Unknown result: the answer was stopped because {reason}."
             returns = [
-                parts.ToolReturnPart(call.tool_name, text, tool_call_id=call.tool_call_id) for call in unanswered
+                parts.ToolReturnPart(
+                    call.tool_name,
+                    f"{'Unknown result' if question.was_made(call.tool_call_id) else 'Not made'}: {stopped}.",
+                    tool_call_id=call.tool_call_id,
+                )
+                for call in unanswered
             ]
-            if isinstance(history[-1], parts.ModelRequest):
+            if after:
                 history[-1] = dataclasses.replace(history[-1], parts=[*history[-1].parts, *returns])
             else:
                 history.append(parts.ModelRequest(parts=returns))
         if not isinstance(history[-1], parts.ModelResponse):
             history.append(parts.ModelResponse(parts=[]))
-        if not history[-1].parts:
-            history[-1] = dataclasses.replace(history[-1], parts=[parts.TextPart(f"(It was stopped: {reason}.)")])
-        last = next(filter(None, reversed(texts)), "")
+        if self._is_empty(history[-1]):
+            note = parts.TextPart(f"[{stopped}]")
+            history[-1] = dataclasses.replace(history[-1], parts=[*history[-1].parts, note])
         question.on_partial(
             ModelResponse(
-                text=last,
+                text=next(filter(None, reversed(texts)), ""),
                 data=None,
                 messages=self._dumped(history),
-                usage=self._usage_of(responses, question),
-                reason=responses[-1].finish_reason or "",
-                thinking=self._thinking(responses),
+                usage=self._usage_of(new, question),
+                reason=(last.finish_reason or "") if _has_reason(last) else "",
+                thinking=self._thinking(new),
             )
         )
 
@@ -397,17 +392,29 @@ class PydanticBackend:
         about = {"tool_description": search.description(), "parameter_description": QUERIES}
         return [capabilities.ToolSearch(strategy=found, max_results=MAX_FOUND, **about)]
 
-    def _undeclared_calls(self, toolset: Any) -> Any:
-        """A capability that passes calls of undeclared tools to the host, which may know the tool or suggest a name.
+    def _response_checks(self, toolset: Any, question: AnswerRequest, received: list[Any]) -> Any:
+        """A capability that judges each response before any of its calls is made.
 
-        Without it, the library treats unknown tools, tools that were not searched for, and malformed searches as
-        errors, and ends the answer after a few of them.
+        A response that broke off or has no content ends the answer. Calls of undeclared tools are passed to the host,
+        which may know the tool or suggest a name.
+
+        Without it, the library makes the calls of a response that broke off. It treats duplicate ids, unknown tools,
+        tools that were not searched for, and malformed searches as errors, a few of which end the answer.
+
+        Args:
+            toolset: The tools.
+            question: The question.
+            received: The list to which each response is added.
         """
         base: type[Any] = importlib.import_module("pydantic_ai.capabilities").AbstractCapability
         accepted: dict[str, Any] = {}
+        refuse, repair, search = self._refuse, self._repair_calls, question.search
 
-        class UndeclaredCalls(base):
+        class ResponseChecks(base):
             async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+                received.append(response)
+                refuse(received, question)
+                repair(response, ctx.messages)
                 tools = ctx.tool_manager.tools
                 for call in response.tool_calls:
                     if not ctx.is_tool_available(call.tool_name):
@@ -422,7 +429,49 @@ class PydanticBackend:
                 tool = accepted.get(call.tool_name)
                 return await (handler(args) if tool is None else toolset.call_tool(call.tool_name, args, ctx, tool))
 
-        return UndeclaredCalls()
+            async def after_tool_execute(self, ctx: Any, *, tool_def: Any, result: Any, **about: Any) -> Any:
+                if search is None or tool_def.tool_kind != "tool-search" or result.get("discovered_tools"):
+                    return result
+                return {**result, "message": search.no_match()}
+
+        return ResponseChecks()
+
+    def _refuse(self, received: Sequence[Any], question: AnswerRequest) -> None:
+        """Refuse the last response if it cannot be used.
+
+        Raises:
+            McpError: It broke off; or it has no content because of its length or the provider's filter, or like those
+                before it.
+        """
+        response = received[-1]
+        if self._is_cut(response):
+            raise truncated()
+        if self._is_empty(response):
+            if response.finish_reason == "length":
+                raise too_long(question.settings, has_begun=False)
+            if response.finish_reason == "content_filter":
+                raise blocked(response.provider_details or {})
+            if len(received) > _RETRIES and all(map(self._is_empty, received[-_RETRIES - 1 :])):
+                raise silent()
+
+    def _repair_calls(self, response: Any, before: Sequence[Any]) -> None:
+        """Give calls with duplicate ids new ones, and make a call that the response's length cut off malformed.
+
+        Args:
+            response: The response.
+            before: The conversation before it.
+        """
+        kind = self._messages.ToolCallPart
+        known = {part.tool_call_id for one in before for part in one.parts if isinstance(part, kind)}
+        for call in response.tool_calls:
+            own = call.tool_call_id
+            numbers = itertools.count(2)
+            while call.tool_call_id in known:
+                call.tool_call_id = f"{own}-{next(numbers)}"
+            known.add(call.tool_call_id)
+        last: Any = response.parts[-1] if response.parts else None
+        if response.finish_reason == "length" and isinstance(last, kind) and not last.args:
+            last.args = "{"  # without arguments it would be a valid call
 
     def _forward(self, event: Any, question: AnswerRequest) -> None:
         parts = self._messages
@@ -454,29 +503,48 @@ class PydanticBackend:
         except self._ai.UserError as error:
             raise as_mcp_error(error) from error
         except ImportError as error:
-            raise McpError(_first_line(error), hint=_INSTALL) from error
+            raise McpError(first_line(error), hint=_INSTALL) from error
 
     def _output(self, returns: Any) -> Any:
         if returns is None:
             return str
         return self._ai.StructuredDict(returns) if isinstance(returns, dict) else returns
 
-    def _limits(self, limits: Limits, spent: Callable[[], Usage]) -> Any:
+    def _limits(self, question: AnswerRequest, spent: Callable[[], Usage]) -> Any:
+        """The limits of an answer, including its cost and what earlier attempts at it used."""
+        limits, earlier = question.limits, question.spent
         exceeded: type[Exception] = self._ai.UsageLimitExceeded
         base: type[Any] = self._usage.UsageLimits
-        ignored: type[Warning] = self._ai.UsageLimitUnavailableWarning
 
-        class CostLimits(base):
+        class AnswerLimits(base):
+            def check_before_request(self, usage: Any) -> None:
+                if earlier.requests + usage.requests >= limits.rounds:
+                    raise exceeded("request_limit")
+
             def check_tokens(self, usage: Any) -> None:
-                with warnings.catch_warnings():  # the usage of an answer that broke off is unknown
-                    warnings.simplefilter("ignore", ignored)
-                    usual: Any = super()
-                    usual.check_tokens(usage)
+                if earlier.tokens + usage.total_tokens > limits.tokens:
+                    raise exceeded("total_tokens_limit")
                 cost = spent() if limits.dollars is not None else None
                 if cost is not None and (cost.unpriced or cost.dollars > (limits.dollars or 0)):
                     raise exceeded("dollars")
 
-        return CostLimits(request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens)
+        return AnswerLimits(
+            request_limit=limits.rounds, tool_calls_limit=limits.calls, total_tokens_limit=limits.tokens
+        )
+
+
+_LIMIT_NAMES: Final = {
+    "request_limit": "rounds",
+    "tool_calls_limit": "calls",
+    "total_tokens_limit": "tokens",
+    "dollars": "dollars",
+}
+"""The fields of `Limits` by words in the library's errors."""
+
+
+def _limit_name(error: Exception) -> str:
+    text = str(error)
+    return next(name for word, name in _LIMIT_NAMES.items() if word in text)
 
 
 def _queries(call: Any) -> list[str]:
@@ -498,84 +566,13 @@ def _has_reason(response: Any) -> bool:
 
 def _usage(response: Any, model: Any, base_url: str | None = None) -> Usage:
     """The cost of a response."""
-    used, cost = response.usage, response_price(response, model, base_url)
+    used = response.usage
+    if not used.total_tokens:  # a provider reports none, or invalid ones
+        return Usage(requests=1, unpriced=1, unreported=1)
+    cost = response_price(response, model, base_url)
     return Usage(1, used.input_tokens, used.output_tokens, used.cache_read_tokens, cost or 0.0, int(cost is None))
-
-
-def _limit(error: Exception, limits: Limits, spent: Usage) -> McpError:
-    """An error that names the limit that was reached."""
-    reason = str(error)
-    name, text = "tokens", f"it took more than {limits.tokens:,} tokens"
-    if "dollars" in reason:
-        if spent.unpriced:
-            return McpError("stopped: the price of a response is unknown", hint="limit tokens instead of dollars")
-        limit = dollars(limits.dollars or 0)
-        name, text = "dollars", f"it cost about {dollars(spent.dollars)}, more than {limit}"
-    if "request_limit" in reason:
-        name, text = "rounds", f"{limits.rounds} rounds were not enough"
-    elif "tool_calls_limit" in reason:
-        name, text = "calls", f"it wanted more than {limits.calls} calls"
-    return McpError(f"stopped: {text}", hint=f"{limits.twice(name)} allows more")
 
 
 def _key() -> str:
     """The API key for a `base_url`: `OPENAI_API_KEY`, or a placeholder for servers that require any key."""
     return os.environ.get("OPENAI_API_KEY") or "none"
-
-
-def as_mcp_error(error: Exception) -> McpError:
-    """Convert an error of the provider or the library."""
-    text = _first_line(error)
-    if "environment variable" in text:
-        variable = next((word.strip("`") for word in text.split() if word.strip("`").endswith(("_KEY", "_TOKEN"))), "")
-        if variable:
-            return McpError(
-                f"this model needs the variable {variable}", hint=f"%env {variable}=… · or set it before Jupyter"
-            )
-    if text.startswith("Unknown model"):
-        return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
-    if "maximum output retries" in text or "exceeded max retries" in text.lower():
-        return McpError("the model's output does not match the requested type, even after retries", hint=_AGAIN)
-    causes = [*_causes(error)]
-    if any("incomplete" in str(cause) or type(cause).__name__ == "ReadError" for cause in causes):
-        return _truncated()
-    address = _address(causes)
-    if address and (text.startswith("Connection error") or type(causes[-1]).__name__ == "ConnectionRefusedError"):
-        return McpError(f"{address} cannot be reached", hint="is it running, and is the URL right?")
-    status = getattr(error, "status_code", None)
-    if status is not None:
-        message = visible(_message(getattr(error, "body", None)))[:_MAX_LENGTH]
-        return McpError(f"the provider answered {status}: {message}", hint=_HINTS.get(status, _AGAIN))
-    return McpError(text, hint=_AGAIN)
-
-
-def _truncated() -> McpError:
-    return McpError("the answer broke off in the middle", hint=_AGAIN)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes, down to the first."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _address(causes: list[BaseException]) -> str:
-    """The URL of the failed request; empty if no error has it."""
-    for error in causes:
-        request = getattr(error, "_request", None) or getattr(error, "request", None)
-        url = getattr(request, "url", None)
-        if url is not None:
-            return f"{url.scheme}://{url.netloc.decode()}" if hasattr(url, "netloc") else str(url)
-    return ""
-
-
-def _message(body: object) -> str:
-    """The message in a provider's error body, on one line."""
-    inner = body.get("error", body) if is_object(body) else body
-    message = inner.get("message", inner) if is_object(inner) else inner
-    return " ".join(str(message or "no message").split())
-
-
-def _first_line(error: Exception) -> str:
-    return visible(next(iter(str(error).splitlines()), "") or type(error).__name__)[:_MAX_LENGTH]

@@ -9,6 +9,7 @@ Source: JSON Schema 2020-12, validation sections 6 and 9.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
 import re
@@ -91,6 +92,14 @@ def _is_pattern(value: Any) -> bool:
         return isinstance(value, str) and bool(re.compile(value))
     except (re.error, RecursionError, OverflowError):
         return False
+
+
+_JAVASCRIPT_ONLY: Final = re.compile(r"\\[pP]\{[^{}]*\}|\\u\{[0-9A-Fa-f]+\}|\\k<\w+>|(?<=\()\?<(?=\w)\w+>|\\c[A-Za-z]")
+
+
+def _is_javascript_pattern(value: Any) -> bool:
+    """Whether a string is a pattern apart from what JavaScript has and Python lacks."""
+    return isinstance(value, str) and _is_pattern(_JAVASCRIPT_ONLY.sub("x", value.replace("[^]", ".")))
 
 
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
@@ -205,7 +214,11 @@ class SharedParts:
 
 _MAX_NODES: Final = 3_000
 _LEVELS: Final = (64, 32, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1, 0)
-"""Nesting limits, tried in order until the schema is small enough."""
+"""Nesting limits, of which the highest is used with which the schema is small enough."""
+_MAX_GROWTH: Final = 1.2
+"""Maximum size of a schema with inlined references, relative to the original."""
+_MIN_LIMITED_BYTES: Final = 2_000
+"""Minimum size of a schema whose growth is limited."""
 _MAX_COMBINED: Final = 16
 _MAX_COMPARED: Final = 100
 _MAX_VARIANTS: Final = 1_500
@@ -264,15 +277,27 @@ def compile_schema(schema: object, profile: Profile) -> Compiled:
     """Compile a tool's decoded input schema. If it is too large, its deepest parts are dropped first."""
     tree = SchemaTree(schema if is_object(schema) else {})
     parts = SharedParts(tree, profile)
-    for levels in _LEVELS:
+    max_bytes = None
+    if parts.has_references:  # what is inlined may be repeated many times
+        max_bytes = max(_MIN_LIMITED_BYTES, _MAX_GROWTH * len(types.encode(tree.root)))
+    fitting: list[tuple[_Compiler, Schema]] = []
+
+    def fits(levels: int) -> bool:
         compiler = _Compiler(tree, profile, parts, levels)
         try:
             parameters = compiler.root()
         except RecursionError:
-            continue
-        break
-    else:
+            return False
+        if max_bytes is not None and len(types.encode(parameters)) > max_bytes:
+            return False
+        fitting.append((compiler, parameters))
+        return True
+
+    if not fits(_LEVELS[0]):
+        bisect.bisect_left(_LEVELS, True, lo=1, key=fits)
+    if not fitting:
         return Compiled({"type": "object", "properties": {}}, (Loss("", "too large: any arguments"),))
+    compiler, parameters = fitting[-1]
     shown = masks.json(parameters)
     if shown != parameters:
         compiler.lose("", "secrets in the schema: masked")
@@ -325,7 +350,8 @@ class _Compiler:
         if record.unions:
             self.lose("", "alternatives at the top: the arguments of all of them")
             texts: list[Any] = [result.get("description"), *map(self._describe_variants, record.unions)]
-            result["description"] = " ".join(filter(None, texts))
+            if description := " ".join(filter(None, texts)):
+                result["description"] = description
         return {**result, "$defs": self._definitions} if self._definitions else result
 
     def _describe_variants(self, variants: tuple[Record, ...]) -> str:
@@ -352,12 +378,11 @@ class _Compiler:
             if schema is False:
                 self.lose(path, "the property is forbidden")
             return {}
-        if depth > self._profile.depth:
-            return self._reduce(schema, path, "nested too deeply: any JSON")
-        if self._level >= self._levels:
+        if depth > self._profile.depth or self._level >= self._levels:
             if _SUBSCHEMA_KEYWORDS.isdisjoint(schema):
                 return self._compile_keywords(schema, path, depth)
-            return self._reduce(schema, path, "too large: any JSON")
+            cause = "nested too deeply" if depth > self._profile.depth else "too large"
+            return self._reduce(schema, path, f"{cause}: any JSON")
         if not self._parts.has_references:
             return self._compile_body(schema, path, depth)
         name = self._parts.name(schema)
@@ -461,6 +486,10 @@ class _Compiler:
         result = merge(whole, part, lost)
         for word in lost:
             self.lose(path, f"{word}: {_shown(part.get(word))}, which conflicts with another value")
+        for one, other in ((whole, part), (part, whole)):
+            if one.get("additionalProperties") is False and not one.get("patternProperties"):
+                for name in properties(other).keys() - properties(one).keys():
+                    self.lose(f"{path}.{name}" if path else name, "another part of the schema forbids it")
         mine, its = (
             [(union, branches) for union in _UNIONS if (branches := list_at(each, union))] for each in (whole, part)
         )
@@ -481,7 +510,9 @@ class _Compiler:
         for word, value in schema.items():
             if word in _NOT_COPIED or word.startswith("x-"):
                 continue
-            if not is_valid_keyword(word, value):
+            if word == "pattern" and not _is_pattern(value) and _is_javascript_pattern(value):
+                self._describe_keyword(word, value, path, notes)
+            elif not is_valid_keyword(word, value):
                 self.lose(path, f"{word}: {_shown(value)} is invalid")
             elif word == "description":
                 result[word] = stripped(value)

@@ -12,7 +12,16 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ipymcp.errors import ArgumentError, CallTimeout, McpError, PolicyError, ServerError, ToolError, UnknownName
+from ipymcp.errors import (
+    ArgumentError,
+    CallCancelled,
+    CallTimeout,
+    McpError,
+    PolicyError,
+    ServerError,
+    ToolError,
+    UnknownName,
+)
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
 from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.prompt_values import ValueDescription
@@ -95,6 +104,8 @@ class ReadWriteLimiter:
 
 
 _EMPTY: Final = "(empty result)"
+_MAX_NAMES: Final = 10
+"""Renamed properties in one error."""
 
 
 class CallOrigin(Struct, frozen=True):
@@ -198,6 +209,7 @@ class ToolCallRunner:
     async def _run(
         self, request: ToolCallRequest, card: Card | None, origin: CallOrigin, edited: list[bytes]
     ) -> ToolCallOutcome:
+        renamed: Mapping[str, str] = {}
         try:
             found = self._selection.find(request.name)
             arguments = read_arguments(request.arguments)
@@ -217,7 +229,10 @@ class ToolCallRunner:
             ):  # the call of a ToolError has recorded the source
                 self.conversation.received(source_of_value(error))
             is_refused = isinstance(error, PolicyError)
-            return ToolCallOutcome(request, _error_text(error), is_error=True, is_refused=is_refused)
+            text = _error_text(error)
+            if isinstance(error, ArgumentError):
+                text += _declared_names(error.message, renamed)
+            return ToolCallOutcome(request, text, is_error=True, is_refused=is_refused)
         except Exception as error:  # a defect in ipymcp must not lose the outcomes of the other calls
             return ToolCallOutcome(
                 request, stripped(f"Error: {type(error).__name__}: {error}"[:MAX_LENGTH]), is_error=True
@@ -268,6 +283,8 @@ class ToolCallRunner:
             caller="model", turn=origin.turn, model=origin.model, conversation=self.conversation, card=card
         )
         await tool.consent(bound, options)
+        if card is not None and not card.begin():
+            raise CallCancelled("the answer was stopped")
         actor = Actor("user", self.conversation, origin.turn, origin.model)
         try:
             value = await self._host.client_handlers.run(_bound_function(tool.function, bound, actor), None)
@@ -354,6 +371,12 @@ def _error_text(error: McpError) -> str:
     if isinstance(error, ServerError):
         kind += f"{error.server}: "
     return stripped(f"{kind}{error.message}{hint}")
+
+
+def _declared_names(message: str, renamed: Mapping[str, str]) -> str:
+    """A sentence with the names by which the model knows the renamed properties in a message; empty for none."""
+    names = [f"{own!r} as {new!r}" for new, own in renamed.items() if own and own in message]
+    return stripped(f" You know {', '.join(names[:_MAX_NAMES])}.") if names else ""
 
 
 def _bound_function(function: Callable[..., Any], bound: Mapping[str, Any], actor: Actor) -> Callable[[Any], Any]:

@@ -29,7 +29,8 @@ _CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]
 _STOP_WORDS: Final = """
 a about all also am an and any are as at be been being but by can could did do does for from had has have he her him his
 how i if in into is it its just let like may me might must my need now of off on only or our out over please shall she
-should so some somebody someone something such than that the their them then there these they thing this those to too
+should so some somebody someone something everything everyone everybody anything anyone nothing every each both such
+than that the their them then there these they thing this those to too
 under up us use using want was we were what when where whether which while who whom whose why will with would you your
 yourself returns return tool b c d e f g h j k l m n o p q r s t v w x y z
 """
@@ -42,6 +43,7 @@ _MAX_WORDS: Final = 400
 _GROUPS: Final = """
 create add new make insert generate build append write set_up | open | register | compose | start | produce
 delete remove drop erase clear purge destroy discard forget trash wipe unset uninstall | get_rid | cancel
+forget unlearn | memory entity observation fact
 update edit change modify set alter adjust patch amend revise replace rewrite | correct fix | customize configure
 list get show view display read retrieve fetch see browse enumerate | look_up | give | check | tell
 search find query look discover locate seek | filter match | explore | grep
@@ -53,13 +55,14 @@ reply answer respond | react
 copy duplicate clone fork replicate | mirror
 move relocate transfer shift drag | rename
 rename title retitle name | label
-save store write persist keep record remember memorize | memory
-download fetch retrieve get export pull | save
+save store write persist keep record remember memorize | memory observation entity fact
+download fetch retrieve get export pull | save scrape crawl
+scrape crawl extract spider | fetch web page site download
 upload attach push import load send
 export save dump download | convert
 import load ingest upload
 convert transform translate turn parse | render
-compare diff difference delta change | versus
+compare diff difference delta change altered | versus
 merge combine join unite integrate consolidate
 split divide separate partition
 sort order rank arrange organize
@@ -72,6 +75,8 @@ assign allocate delegate | owner responsible charge assignee
 invite add_member share | participant attendee guest
 subscribe watch follow monitor observe track | notify alert notification
 schedule plan book reserve arrange | calendar
+nightly daily weekly monthly hourly night periodically regularly recurring cron automatically later tomorrow | schedule
+postpone delay snooze defer reschedule
 validate verify check test lint | correct
 analyze analyse examine inspect investigate diagnose audit study | insight
 summarize summary abstract overview outline digest | brief
@@ -96,6 +101,7 @@ encrypt decrypt encode decode | hash
 login log_in sign_in authenticate authorize auth | credential session
 logout log_out sign_out | session
 file document | attachment path content
+big large old age modified size | info metadata stat
 folder directory | path
 disk filesystem drive storage | file local
 image picture photo graphic screenshot png jpeg | icon avatar thumbnail media
@@ -107,6 +113,7 @@ hierarchy tree structure organization | nested parent child
 employee staff person people user member colleague coworker teammate contact | who individual profile human
 team group organization department company | workspace
 manager boss supervisor lead | owner report
+subordinate org organigram | organization manager hierarchy
 customer client buyer account | user contact
 spreadsheet excel workbook worksheet sheet xlsx | table cell csv
 cell range | value spreadsheet
@@ -117,21 +124,26 @@ database db warehouse datastore sql | table schema data_source
 sql select statement query | database
 index collection | search elasticsearch
 comment note annotation remark feedback | review discussion reply
-note memo notebook | page jot onenote
+note memo notebook jot jot_down write_down | page onenote
 page document article wiki | web
 wiki confluence | page documentation
 documentation doc docs manual guide reference help | how
-email mail message inbox mailbox e-mail outlook gmail | letter correspondence
+email mail message inbox mailbox e-mail outlook gmail letter | correspondence
+letter correspondence scan scanned invoice receipt paper | document
 message dm chat | channel conversation text
 channel room chat | slack team
 thread conversation discussion | reply
 meeting call appointment event conference | calendar invitation
+video_call conference_call call video_conference videoconference webinar | online_meeting meeting
+said spoken discussed talked minutes | transcript
 calendar agenda schedule event | appointment availability
 invitation invite event rsvp | meeting
-available availability free busy freebusy presence | schedule slot
+available availability free busy freebusy presence | schedule slot time
+online offline away active reachable around | presence status availability
 reminder alarm alert notification | due
 contact address_book phone | people person
 task todo to-do ticket issue card item work_item | job action assignment story
+chore errand shopping_list homework | task todo
 bug issue defect error problem ticket | report crash fault
 issue ticket bug | report problem tracker
 tracker jira issue | project board
@@ -146,7 +158,7 @@ status state progress stage phase | condition
 priority severity urgency importance
 label tag category | topic
 checklist check_list list | item done
-done complete finish close resolve mark | check_off
+done complete finish close resolve mark tick | check_off
 repository repo project codebase | git
 pull_request pr merge_request mr | review branch change
 commit revision changeset change | version history check_in
@@ -159,22 +171,26 @@ checkout switch | branch
 history log past previous changelog activity | record commit version
 code source program script snippet macro vba | function line
 script javascript js python | code evaluate
-deploy deployment release rollout roll_out ship publish | production environment
+deploy deployment release rollout roll_out ship publish | production environment version
+scale replica copy instance autoscale resize | deployment
+lookup lookups query search find | index
+fast faster speed quick optimize accelerate | index performance
 pipeline ci build workflow job action | continuous_integration
 job build task run | pipeline
 test spec check | report
+goal target wanted desired yield | seek solve
 environment env variable setting config configuration | production
 server host machine instance node vm | service
 container docker pod kubernetes k8s | cluster
 shell terminal command bash console cmd | exec execute run
-secret credential password token key | leaked leak
+secret credential password token key | leaked leak variable
 vulnerability security cve alert | secret scanning
 permission access right role privilege restriction | share allowed
 share give access link permission | grant
 user account profile identity whoami | me myself self
 self me myself own whoami | current user
 browser website web site webpage page tab chrome | url
-url link address uri website | web
+url link address uri website | web map sitemap crawl
 network http request traffic | response api
 api endpoint rest | request
 element node | dom html
@@ -188,16 +204,17 @@ knowledge fact entity observation relation memory | graph remember
 entity node thing object person
 relation link edge connection relationship dependency | graph
 dependency depend prerequisite blocker precedent | trace wait
-paper article publication study preprint research | scientific science literature arxiv
+paper article publication study preprint research manuscript thesis | scientific science literature arxiv
 citation reference cite bibliography bibtex | source
 time clock hour o'clock date | timezone now
 timezone zone | time utc
 date day today | time
-weather forecast temperature | climate
+weather forecast temperature rain snow sun sunny wind windy storm cloud humidity hot cold degrees umbrella | climate
+air_quality smog pollution pollen dust haze | air quality
 place location restaurant shop venue | nearby
 distance far length | matrix route directions
 direction route path way navigation | travel
-elevation altitude height high
+elevation altitude height high tall mountain hill peak summit
 address location coordinate geocode latitude longitude
 price cost payment pay charge invoice bill | money
 invoice bill receipt payment | amount
@@ -206,10 +223,10 @@ product item goods sku | inventory
 subscription plan | recurring
 refund reimburse chargeback | payment
 pivot crosstab | summarize aggregate
-highlight format style color conditional | bold
+highlight format style color colour conditional red green yellow background | bold
 duplicate copy repeated | unique
 empty blank new | null
-share percentage proportion part pie | total
+share percentage proportion part pie circle slice | total
 correlation scatter | relationship
 distribution histogram spread boxplot violin
 trend over_time line area series | history
@@ -219,7 +236,7 @@ conversion funnel | stage
 brainstorm mind_map idea | mind
 flow process step flowchart workflow
 reason think thought reasoning sequential | step problem
-dropdown select validation permitted option | list
+dropdown select validation permitted allowed valid option | list data_validation
 think reason reflect consider ponder
 ask question prompt query
 translate language | localize
@@ -346,12 +363,20 @@ class ToolSearch:
 
     def description(self) -> str:
         """The description of the search for a model, with the names of the servers."""
+        return (
+            f"Find tools by what they do; what is found can be called from then on. Servers: {self._shown_servers()}."
+        )
+
+    def no_match(self) -> str:
+        """The text for a model whose search has found nothing."""
+        return f"No tool matches. Search again in other words, or by the name of a server: {self._shown_servers()}."
+
+    def _shown_servers(self) -> str:
         titles = {name: title for name, (title, _) in self._servers().items()}
-        shown = [
+        return ", ".join(
             f"{server} ({shortened(stripped(title), _MAX_TITLE)})" if (title := titles.get(server)) else server
             for server in dict.fromkeys(one.server for one in self.declared())
-        ]
-        return f"Find tools by what they do; what is found can be called from then on. Servers: {', '.join(shown)}."
+        )
 
     def find(self, queries: Sequence[str]) -> list[str]:
         """The names of the tools that match one of the queries best; thread-safe."""
@@ -390,6 +415,8 @@ class ToolIndex:
             word: {number: weight for number, weight in found.items() if weight >= _STRONG}
             for word, found in self._postings.items()
         }
+        self._servers = {word for own, _ in texts.values() for word in own}
+        """The words of the servers' names and titles."""
         self._by_letter: dict[str, list[str]] = {}
         for word in self._postings:
             self._by_letter.setdefault(word[:1], []).append(word)
@@ -458,6 +485,8 @@ class ToolIndex:
             return
         alike = self._by_letter.get(word[:1], ())
         for each in alike:
+            if each in self._servers and word in self._postings:
+                continue  # many tools would match by a name that only begins like the word
             if each != word and (each.startswith(word) or (len(each) > _MIN_PREFIX and word.startswith(each))):
                 yield each, _PREFIX * min(len(each), len(word)) / max(len(each), len(word))
         if word not in self._postings and len(word) >= _MIN_NEAR:

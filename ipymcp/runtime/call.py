@@ -667,6 +667,11 @@ class Call(Generic[T]):
         return False
 
     def _begin(self) -> None:
+        if self.options.card is not None and not self.options.card.begin():
+            self.done = True
+            error = self._cancelled()
+            self._services.history.add(CallRecord.of(self, self._pending.result, error))
+            raise error
         client = self._client or self.session.require()
         self._client = client
         self.session.calls += 1

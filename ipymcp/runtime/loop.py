@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import LoopError, render_briefly
 from ipymcp.runtime.interrupts import INTERRUPTED, AwaitingTasks, Interrupts, Waiter, WaitingCallers
+from ipymcp.security.untrusted import copy_actor_to_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sized
@@ -119,7 +120,8 @@ class BackgroundLoop:
         with Interrupts(waiter.queue) as interrupts, self.callers.blocked(waiter):
             try:
                 self.refuse_own_thread()
-                future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+                with copy_actor_to_context():
+                    future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
             except BaseException:
                 coroutine.close()
                 raise
@@ -137,7 +139,8 @@ class BackgroundLoop:
         if here is self._loop:
             return await coroutine
         with self.awaiting.entered() as wait:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            with copy_actor_to_context():
+                future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
             wait.give_up = future.cancel
             try:
                 return await asyncio.wrap_future(future)

@@ -6,15 +6,17 @@ recent content of untrusted sources in this notebook.
 
 from __future__ import annotations
 
+import _thread as _thread_module
 import contextlib
 import itertools
 import json
 import re
 import threading
+import weakref
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from functools import cache, partial
+from functools import cache, partial, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -99,13 +101,21 @@ class Actor(Struct, frozen=True):
 _actor: ContextVar[Actor | None] = ContextVar("ipymcp_actor", default=None)
 
 
+class _Thread(threading.local):
+    actor: Actor | None = None
+    """The actor whose synchronous code this thread runs; the code may choose an empty context."""
+
+
+_thread: Final = _Thread()
+
+
 def current_actor() -> Actor | None:
     """Return the actor of the running code; None for the user's own code."""
-    return _actor.get()
+    return _actor.get() or _thread.actor
 
 
 @contextlib.contextmanager
-def acting(actor: Actor) -> Generator[None]:
+def acting(actor: Actor | None) -> Generator[None]:
     """Context manager for running code on behalf of an actor, in this context and those copied from it."""
     token = _actor.set(actor)
     try:
@@ -114,9 +124,52 @@ def acting(actor: Actor) -> Generator[None]:
         _actor.reset(token)
 
 
+@contextlib.contextmanager
+def acting_in_thread(actor: Actor | None) -> Generator[None]:
+    """Context manager for running synchronous code on behalf of an actor, in any context that it chooses."""
+    before, _thread.actor = _thread.actor, actor
+    try:
+        with acting(actor):
+            yield
+    finally:
+        _thread.actor = before
+
+
+def copy_actor_to_context() -> contextlib.AbstractContextManager[None]:
+    """Context manager for starting work elsewhere, which gets a copy of this context."""
+    return acting(current_actor())
+
+
+class _Callback:
+    """A callback that runs on behalf of the actor that registered it, and equals the original.
+
+    Args:
+        function: The callback.
+        actor: The actor.
+    """
+
+    def __init__(self, function: Callable[..., Any], actor: Actor) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._actor = actor
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        with acting_in_thread(self._actor):
+            return self._function(*args, **options)
+
+    def __eq__(self, other: object) -> bool:
+        return self._function == (other._function if isinstance(other, _Callback) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._function)
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+
 @cache
-def inherit_actor_in_threads() -> None:
-    """Let threads and the work of thread pools run on behalf of the actor that starts them, from now on.
+def inherit_actor() -> None:
+    """Let threads, the work of thread pools, and finalizers run on behalf of the actor that starts or registers them.
 
     Otherwise a new thread has an empty context, and a thread of a pool has the context of its first work. This is never
     undone, because tasks of a model's code may start threads after the code has ended.
@@ -124,22 +177,64 @@ def inherit_actor_in_threads() -> None:
     start, submit = threading.Thread.start, ThreadPoolExecutor.submit
 
     def start_in_context(thread: threading.Thread) -> None:
-        if _actor.get() is not None:
-            thread.run = partial(copy_context().run, thread.run)  # type: ignore[method-assign]
+        actor = current_actor()
+        if actor is not None:
+            thread.run = _in_context(thread.run, actor)  # type: ignore[method-assign]
         start(thread)
 
     def submit_in_context(pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-        if _actor.get() is None:
+        actor = current_actor()
+        if actor is None:
             return submit(pool, work, *args, **options)
-        work = partial(copy_context().run, work)
-        token = _actor.set(None)  # new threads of the pool will also run work of other callers
-        try:
-            return submit(pool, work, *args, **options)
-        finally:
-            _actor.reset(token)
+        with acting_in_thread(None):  # new threads of the pool will also run work of other callers
+            return submit(pool, _in_context(work, actor), *args, **options)
 
     threading.Thread.start = start_in_context  # type: ignore[method-assign]
     ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign]
+    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+        if hasattr(_thread_module, name):
+            _inherit_in_callback(_thread_module, name, 0, "function")
+    _inherit_in_callback(weakref.finalize, "__init__", 2, "func")
+
+
+@cache
+def inherit_actor_in_events(manager: type[Any]) -> None:
+    """Let callbacks of IPython's events run on behalf of the actor that registers them, from now on.
+
+    Args:
+        manager: The class of `get_ipython().events`.
+    """
+    _inherit_in_callback(manager, "register", 2, "function")
+
+
+def _in_context(work: Callable[..., Any], actor: Actor) -> Callable[..., Any]:
+    context = copy_context()
+    context.run(_actor.set, actor)
+    return partial(context.run, work)
+
+
+def _inherit_in_callback(owner: Any, name: str, position: int, keyword: str) -> None:
+    """Replace a function that registers a callback, so that the callback keeps the actor that registers it.
+
+    Args:
+        owner: The module or class of the function.
+        name: The function's name.
+        position: The position of the callback among the arguments.
+        keyword: The name of the callback's parameter.
+    """
+    register: Callable[..., Any] = getattr(owner, name)
+
+    @wraps(register)
+    def register_for_actor(*args: Any, **options: Any) -> Any:
+        actor = current_actor()
+        if actor is not None:
+            if len(args) > position and callable(args[position]):
+                args = (*args[:position], _Callback(args[position], actor), *args[position + 1 :])
+            elif callable(options.get(keyword)):
+                options[keyword] = _Callback(options[keyword], actor)
+        return register(*args, **options)
+
+    setattr(owner, name, register_for_actor)
 
 
 def refuse_models(what: str) -> None:
@@ -151,7 +246,7 @@ def refuse_models(what: str) -> None:
     Raises:
         PolicyError: The running code is a model's.
     """
-    actor = _actor.get()
+    actor = current_actor()
     if actor is not None and actor.caller == "model":
         raise PolicyError(f"a model's code may not {what}", hint="the user can, in a cell")
 

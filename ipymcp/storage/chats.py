@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MAX_CHATS: Final = 200
 MAX_BYTES: Final = 5_000_000
 """Bytes of JSON of one chat."""
+MAX_EARLIER: Final = 10
+"""Chats of one name that are kept under their dates."""
+_DATE: Final = "%Y-%m-%d %H:%M:%S"
 
 
 class SavedChat(Struct, frozen=True):
@@ -37,6 +40,8 @@ class SavedChat(Struct, frozen=True):
     messages: list[Any]
     source: str
     """The source of the untrusted content that the model has read; empty for none."""
+    dated: str
+    """The name under which it is kept when another chat takes its name."""
 
 
 class SavedChats(Mapping[str, list[Any]]):
@@ -53,13 +58,19 @@ class SavedChats(Mapping[str, list[Any]]):
         self._notebook = notebook
         self._is_kept = is_kept
 
-    def save(self, name: str, messages: Sequence[Any], source: str) -> None:
-        """Save a chat, without waiting for the write.
+    @property
+    def is_kept(self) -> bool:
+        """Whether chats are saved now."""
+        return self._is_kept()
+
+    def save(self, name: str, messages: Sequence[Any], source: str, earlier_as: str = "") -> None:
+        """Save a chat, without waiting for it.
 
         Args:
             name: The chat's name.
             messages: The messages as JSON.
             source: The source of the untrusted content that the model has read; empty for none.
+            earlier_as: The name under which the chat that has this name now is kept; empty to replace it.
         """
         if not self._is_kept():
             return
@@ -67,6 +78,8 @@ class SavedChats(Mapping[str, list[Any]]):
         row = (self._notebook, name, content, masks(source), time.time())
 
         def write(connection: Connection) -> None:
+            if earlier_as:
+                self._rename(connection, name, earlier_as)
             connection.execute("INSERT OR REPLACE INTO chats VALUES (?, ?, ?, ?, ?)", row)
             connection.execute(
                 "DELETE FROM chats WHERE rowid NOT IN (SELECT rowid FROM chats ORDER BY changed DESC LIMIT ?)",
@@ -75,12 +88,30 @@ class SavedChats(Mapping[str, list[Any]]):
 
         self._database().post(write)
 
+    def _rename(self, connection: Connection, name: str, dated: str) -> None:
+        """Rename a chat to its name with a date, and delete the oldest such chats if there are too many."""
+        connection.execute(
+            "UPDATE OR REPLACE chats SET name = ? WHERE notebook = ? AND name = ?", (dated, self._notebook, name)
+        )
+        begin, end = f"{name} (", ")"
+        rows = connection.execute(
+            "SELECT name FROM chats WHERE notebook = ? AND substr(name, 1, ?) = ? ORDER BY changed DESC",
+            (self._notebook, len(begin), begin),
+        )
+        earlier = [one for (one,) in rows if one.endswith(end) and _is_date(one[len(begin) : -len(end)])]
+        for one in earlier[MAX_EARLIER:]:
+            connection.execute("DELETE FROM chats WHERE notebook = ? AND name = ?", (self._notebook, one))
+
     async def find(self, name: str) -> SavedChat | None:
         """Return a chat, or None."""
         rows = await self._database().aquery(
-            "SELECT messages, source FROM chats WHERE notebook = ? AND name = ?", (self._notebook, name)
+            "SELECT messages, source, changed FROM chats WHERE notebook = ? AND name = ?", (self._notebook, name)
         )
-        return SavedChat(msgspec.json.decode(rows[0][0]), rows[0][1]) if rows else None
+        if not rows:
+            return None
+        messages, source, changed = rows[0]
+        dated = f"{name} ({time.strftime(_DATE, time.localtime(changed))})"
+        return SavedChat(msgspec.json.decode(messages), source, dated)
 
     def forget(self, name: str) -> None:
         """Delete a saved chat.
@@ -141,6 +172,13 @@ def _bounded(messages: list[Any]) -> bytes:
             break
         content = msgspec.json.encode(messages[start:])
     return content
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return bool(time.strptime(text, _DATE))
+    except ValueError:
+        return False
 
 
 def _is_question(message: Any) -> bool:

@@ -330,7 +330,8 @@ def test_what_is_not_found_is_said_and_ends_nothing(kernel: Kernel) -> None:
     outcome = ask(kernel, 'search_tools({"queries": [""]}) search_tools({"queries": ["weather"]})', "tools",
                   "--discover always --out none")  # fmt: skip
 
-    assert shown(outcome)[-2].count("No matching tools found") == 2, outcome
+    told = "No tool matches. Search again in other words, or by the name of a server: demo (ipymcp's demo server)."
+    assert shown(outcome)[-2].count(told) == 2, outcome
     assert kernel.run("[one.text for one in none.calls]").text == "['no tool matches', 'no tool matches']"
 
 
@@ -637,7 +638,7 @@ def test_a_tool_that_vanishes_is_told_to_the_model(kernel: Kernel) -> None:
             "McpError: this model needs the variable DEEPSEEK_API_KEY",
             "%env DEEPSEEK_API_KEY=",
         ),
-        ("%mcp ask", "UsageError: the question is missing: write it after it", ""),
+        ("%mcp ask", "UsageError: the question is missing: write it after %mcp ask", ""),
         ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean '--model'?", ""),
     ],
 )

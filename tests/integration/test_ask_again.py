@@ -57,6 +57,25 @@ def test_a_chat_goes_on_after_a_limit_an_interrupt_and_the_kernel(kernel: Kernel
     assert kernel.run("list(mcp.chats)").text == "[]"
 
 
+def test_a_new_chat_keeps_the_saved_one_of_its_name_under_its_date(kernel: Kernel, models: str) -> None:
+    ask(kernel, "yesterday", options="--chat c")
+    kernel.restart()
+    kernel.run(f"%load_ext ipymcp\nurl = '{models}/v1'\nfrom ipymcp import mcp")
+
+    first = shown(ask(kernel, "today", options="--chat c"))[0]
+    again = shown(ask(kernel, "and then?", options="--chat c"))[0]
+
+    date = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    found = re.search(rf" · chat 'c' \(new; the saved one is kept as '(c \({date}\))'\)", first)
+    assert found is not None, first
+    assert "the saved one" not in again
+    assert kernel.value("list(mcp.chats)") == ["c", found[1]]
+    assert kernel.value("[len(mcp.chats[name]) for name in mcp.chats]") == [4, 2]
+    assert shown(ask(kernel, "go on", options=f'--chat "{found[1]}" --continue'))[1] == "You said: go on"
+    sent = asked(models)[-1]["messages"]
+    assert [one["content"] for one in sent if one["role"] == "user"] == ["yesterday", "go on"]
+
+
 def test_a_recorded_answer_comes_again_without_the_model(kernel: Kernel, models: str) -> None:
     kernel.run("%config IPyMCP.replay = 'auto'\nfrom pathlib import Path\nfile = Path('mcp-answers.json')")
     kernel.run(MAIL)

@@ -133,7 +133,7 @@ def test_a_dry_run_says_what_the_question_would_cost(kernel: Kernel, models: str
 
 
 def test_settings_are_sent_as_the_provider_takes_them(kernel: Kernel, models: str) -> None:
-    options = "--effort high --max-tokens 9000"
+    options = "--effort high --max-tokens 20000"
     ask_provider(kernel, CLAUDE, f"{options} hey")
     claude = asked(models)[-1]
     ask_provider(kernel, "openai:gpt-5", f"{options} hey")
@@ -142,9 +142,9 @@ def test_settings_are_sent_as_the_provider_takes_them(kernel: Kernel, models: st
     plain = asked(models)[-1]
     kernel.run(f"mcp.ask('hey', model={CLAUDE!r}, temperature=0.5)")
 
-    assert claude["thinking"]["type"] == "enabled" and claude["max_tokens"] == 9000
-    assert gpt["reasoning"]["effort"] == "high" and gpt["max_output_tokens"] == 9000
-    assert plain["reasoning_effort"] == "high" and plain["temperature"] == 0 and plain["max_completion_tokens"] == 9000
+    assert claude["thinking"]["type"] == "enabled" and claude["max_tokens"] == 20_000
+    assert gpt["reasoning"]["effort"] == "high" and gpt["max_output_tokens"] == 20_000
+    assert (plain["reasoning_effort"], plain["temperature"], plain["max_completion_tokens"]) == ("high", 0, 20_000)
     assert asked(models)[-1]["temperature"] == 0.5
 
 
@@ -154,6 +154,7 @@ def test_settings_are_sent_as_the_provider_takes_them(kernel: Kernel, models: st
         ("openai:gpt-5", "--temperature 0", "gpt-5 accepts no temperature"),
         ("openai:gpt-5.1", "--temperature 0 --effort low", "gpt-5.1 accepts no temperature with an effort"),
         ("anthropic:claude-opus-4-8", "--temperature 0", "claude-opus-4-8 accepts no temperature"),
+        (CLAUDE, "--temperature 0.5 --effort high", "claude-opus-4-5 accepts no temperature with an effort"),
         (GPT, "--effort high", "gpt-4o accepts no effort"),
     ],
 )
@@ -166,6 +167,60 @@ def test_a_setting_that_the_model_does_not_take_is_one_line(
     error, hint = failure(outcome)
     assert (error, hint.partition(" · ")[0]) == (f"McpError: {refused}", f"  omit the {word}")
     assert len(asked(models)) == before
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "effort", "budget"),
+    [(CLAUDE, "claude-opus-4-5", "high", "16,384"), ("google:gemini-2.5-flash", "gemini-2.5-flash", "low", "2,048")],
+)
+def test_reasoning_that_leaves_no_room_for_an_answer_is_not_asked_for(
+    kernel: Kernel, models: str, model: str, name: str, effort: str, budget: str
+) -> None:
+    before = len(asked(models))
+    line = f"%mcp ask -m {model} --effort {effort} --max-tokens 100 hey"
+
+    assert failure(kernel.run(line)) == [
+        f"McpError: {name} reasons with up to {budget} tokens at this effort, which leaves no room within 100",
+        f"  --max-tokens {2 * int(budget.replace(',', ''))}, or a lower effort · in: {line}",
+    ]
+    assert len(asked(models)) == before
+    assert ask_provider(kernel, model, f"--effort {effort} --max-tokens 40000 hey").status == "ok"
+
+
+@pytest.mark.parametrize("model", ["openai-chat:gpt-5", "openai:gpt-5", CLAUDE])
+def test_no_tool_is_declared_as_strict(kernel: Kernel, models: str, model: str) -> None:
+    kernel.run("def keep(text: str, value) -> None:\n    'Keep a value of any type.'")
+
+    kernel.run(f"mcp.ask('hey', model={model!r}, tools=[keep])")
+
+    sent = json.dumps(asked(models)[-1]["tools"])
+    assert '"required": ["text", "value"]' in sent
+    assert '"strict": true' not in sent
+
+
+LIMITS = [
+    ("--rounds 0", "McpError: stopped: 0 rounds were not enough", "--rounds 25 allows more"),
+    ("--calls 0", "McpError: stopped: it wanted more than 0 calls", "--calls 100 allows more"),
+    ("--tokens 0", "McpError: stopped: it took more than 0 tokens", "--tokens 1000000 allows more"),
+    ("--dollars 0", "McpError: not sent: the question alone costs about $0.00", "--dollars 0.01 allows more"),
+]
+
+
+@pytest.mark.parametrize(("option", "error", "hint"), LIMITS)
+def test_a_limit_of_0_holds(kernel: Kernel, option: str, error: str, hint: str) -> None:
+    first, second = failure(ask_provider(kernel, CLAUDE, f"--allow * {option} {CALL}"))
+
+    assert first.startswith(error)
+    assert second.startswith(f"  {hint}")
+    assert kernel.run("[one['tool'] for one in mcp.history(limit=9)]").text == "[]"
+
+
+def test_limits_that_there_cannot_be_are_refused_on_the_line_as_in_python(kernel: Kernel) -> None:
+    seconds = kernel.run("%mcp ask -m x --seconds 0 hey").stderr
+    rounds = kernel.run("%mcp ask -m x --rounds 2.5 hey").stderr
+
+    assert seconds.startswith("UsageError: --seconds: expected a number of seconds greater than 0, got 0\n")
+    assert rounds.startswith("UsageError: --rounds: expected a whole number, 0 or more, got 2.5\n")
 
 
 def test_another_model_is_asked_if_one_fails_at_once(kernel: Kernel) -> None:

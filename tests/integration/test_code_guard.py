@@ -20,6 +20,20 @@ mapped = len(mcp.demo.echo.map(["mapped"]))
 streamed = [number for number, _ in mcp.demo.echo.map.stream(["streamed"])]
 timer = threading.Timer(0.2, mcp.demo.echo, ["timer"])
 timer.start()
+import _thread, contextvars, weakref
+contextvars.Context().run(mcp.demo.echo, "context")
+contextvars.Context().run(mcp.demo.echo.map, ["context map"])
+contextvars.Context().run(pool.submit, mcp.demo.echo, "context pool").result()
+other = threading.Thread(target=mcp.demo.echo, args=["context thread"])
+contextvars.Context().run(other.start); other.join()
+await asyncio.create_task(mcp.demo.echo.aio("context task"), context=contextvars.Context())
+raw = threading.Event()
+_thread.start_new_thread(lambda: (mcp.demo.echo("raw thread"), raw.set()), ()); raw.wait()
+class Finalized: pass
+finalized = Finalized()
+weakref.finalize(finalized, mcp.demo.echo, "finalizer")
+def after(result): mcp.demo.echo("event"), get_ipython().events.unregister("post_run_cell", after)
+get_ipython().events.register("post_run_cell", after)
 """
 ROWS = """
 import json
@@ -45,10 +59,15 @@ def test_whatever_a_models_code_starts_acts_for_the_model(kernel: Kernel) -> Non
     outcome = ask(kernel, call, "tools", "--code --allow notebook.run_python")
 
     assert "Error" not in shown(outcome)[-2], shown(outcome)
-    kernel.run("timer.join(); thread.join(); pool.submit(mcp.demo.echo, 'mine').result()")
+    kernel.run("timer.join(); del finalized; thread.join(); pool.submit(mcp.demo.echo, 'mine').result()")
     rows = kernel.value("rows()")
     assert rows.pop("mine")[:3] == ["user", "", ""]
-    assert [*sorted(rows)] == ["mapped", "pool", "streamed", "submitted", "task", "thread", "timer", "to_thread"]
+    contexts = {"context", "context map", "context pool", "context thread", "context task"}
+    tasks = {"task", "to_thread", "submitted", "mapped", "streamed"}
+    assert rows.keys() == {"thread", "pool", "timer", "raw thread", "event", "finalizer"} | contexts | tasks
+    kernel.run("pool.submit(mcp.demo.echo, 'mine, too').result(); mcp.demo.echo('mine, now')")
+    now = kernel.value("rows()")
+    assert now["mine, too"][0] == now["mine, now"][0] == "user"
     callers = {tuple(row) for row in rows.values()}
     assert len(callers) == 1, rows
     (who, model, answer, cell) = callers.pop()

@@ -345,6 +345,24 @@ def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() ->
     assert '{"a b": "x"}' in message["content"][0]["content"][0]["text"]
 
 
+def test_an_error_about_a_renamed_property_says_how_the_model_knows_it() -> None:
+    properties = {name: {"type": "string"} for name in ("a b", "ключ", "plain")}
+    schema = {"type": "object", "properties": properties, "required": ["a b", "ключ", "plain"]}
+    odd = json.dumps({"name": "odd", "inputSchema": schema})
+    command = [sys.executable, str(ROOT / "tests" / "servers" / "named.py"), odd]
+    with ipymcp.connect({"own": {"command": command[0], "args": command[1:]}}) as mcp:
+        mcp.policy.allow("*")
+        space, key, _ = mcp.tools.to_anthropic()[0]["input_schema"]["properties"]
+        missing, wrong = told(
+            mcp.tools.run([call("own__odd", **{space: "x"}), call("own__odd", **{space: "x", key: [1], "plain": ""})])
+        )
+
+    assert missing == (
+        f"Error: missing arguments 'ключ', 'plain' (odd(a_b: str, ключ: str, plain: str)) You know 'ключ' as '{key}'."
+    )
+    assert wrong.endswith(f" You know 'ключ' as '{key}'.")
+
+
 def test_a_tool_of_a_server_that_has_died_waits_until_it_runs_again() -> None:
     command, *rest = server_command("misbehaving")
     with ipymcp.connect({"own": {"command": command, "args": rest}}) as mcp:

@@ -341,6 +341,7 @@ def test_ollamas_responses(mcp: Mcp) -> None:
     told = mcp.tools.run(ollama.ChatResponse(model="llama", message=message))
 
     assert told == [{"role": "tool", "tool_name": "demo__echo", "content": "hey"}]
+    assert mcp.tools.run(message) == told
     ollama.Message.model_validate(told[0])
     assert (
         mcp.tools.run(ollama.ChatResponse(model="llama", message=ollama.Message(role="assistant", content="x"))) == []

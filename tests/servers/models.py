@@ -3,14 +3,18 @@
 python models.py           prints its port; POST /v1/chat/completions, /v1/responses, /v1/messages and
                            /v1beta/models/NAME:…
 
-The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in
-the prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
-`broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first,
-then as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: as
-`tools`, but the stream of the last answer ends before it says why. `short`: says that it may not write more. `wrong`:
-calls with arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two
-words. Any other name, such as that of a real model: as `tools`, in that model's name, with 5 tokens of a second round
-from a cache, and 700 out. Whoever asks for reasoning gets some before the words. Standard library only.
+The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in the
+prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
+`broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first, then
+as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: as `tools`,
+but the stream of the last answer ends before it says why. `short`: says that it may not write more. `wrong`: calls with
+arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two words. `half`:
+the stream ends after its first call, before it says why. `twins`: gives all its calls one id. `clipped`: its length
+ends after the name of a call. `mute`, `full`, `filtered`: says nothing, and ends, has no room, or is stopped by a
+filter. `refuses`: says so in the field for that (Chat Completions). `uncounted`, `negative`: no usage, an impossible
+one. `page`, `moved`: a web page, a redirect in place of an answer. Any other name, such as that of a real model: as
+`tools`, in that model's name, with 5 tokens of a second round from a cache, and 700 out. Whoever asks for reasoning
+gets some before the words. Standard library only.
 """
 
 import json
@@ -22,7 +26,25 @@ from typing import Any
 
 CALL = re.compile(r"([A-Za-z0-9_-]+)\((\{.*?\})\)")
 USAGE = {"in": 11, "out": 7, "cached": 5, "long": 700}
-OWN = ("echo", "tools", "loop", "broken", "busy", "down", "late", "cut", "ends", "short", "wrong", "slow")
+SILENT = {"mute": "", "full": "length", "filtered": "filter"}
+"""Models that say nothing, and the reason for their end."""
+OWN = (
+    "echo",
+    "tools",
+    "loop",
+    "broken",
+    "busy",
+    "down",
+    "late",
+    "cut",
+    "ends",
+    "short",
+    "wrong",
+    "slow",
+    "half",
+    "twins",
+)
+OWN += ("clipped", "refuses", "uncounted", "negative", "page", "moved", *SILENT)
 WITHOUT_CALLS = ("echo", "loop", "busy", "down", "cut", "short", "wrong", "slow")
 THOUGHT = ["Let me think. ", "It is <b>plain</b>."]
 
@@ -60,7 +82,11 @@ class Handler(BaseHTTPRequestHandler):
         dialect = kind(request)
         if model == "late" and dialect.results():
             return self._refuse(503)
-        dialect.is_short = model == "short"
+        if model == "page":
+            return self._send(200, "<html>Log in to this network</html>", "text/html")
+        if model == "moved":
+            return self._send(307, "", "text/plain", Location="http://127.0.0.1:9/v2")
+        dialect.reason = "length" if model in ("short", "clipped") else SILENT.get(model, "")
         dialect.name = "script" if model in OWN else model
         dialect.cached = USAGE["cached"] if model not in OWN and dialect.results() else 0
         dialect.out = USAGE["out" if model in OWN else "long"]
@@ -73,9 +99,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
-        events = dialect.events(text, calls)
-        if model == "ends" and not calls:
-            del events[-dialect.ending :]
+        events = changed(model, dialect, dialect.events(text, calls), calls)
         for number, (name, event) in enumerate(events):
             if model == "cut" and number == dialect.cut:
                 return None  # without the last chunk
@@ -94,12 +118,14 @@ class Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int) -> None:
         self._send(status, {"error": {"message": "come back later", "type": "overloaded"}})
 
-    def _send(self, status: int, value: Any) -> None:
-        body = json.dumps(value).encode()
+    def _send(self, status: int, value: Any, kind: str = "application/json", **headers: str) -> None:
+        body = (value if isinstance(value, str) else json.dumps(value)).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Retry-After", "0")
+        for name, text in headers.items():
+            self.send_header(name, text)
         self.end_headers()
         self.wfile.write(body)
 
@@ -113,9 +139,31 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
         if model in ("broken", "wrong"):
             return "Let me see. ", [(wanted[0][0], wanted[0][1][:-2])]
         return "Let me see. ", wanted[:1] if model == "loop" else wanted
+    if model in SILENT or model == "refuses":
+        return "", []
     if results:
         return "They answered: " + " | ".join(results), []
     return f"You said: {dialect.prompt()}", []
+
+
+def changed(model: str, dialect: Any, events: list[tuple[str, Any]], calls: list[tuple[str, str]]) -> list[Any]:
+    """The events of a model that does not do as it should."""
+    if model == "ends" and not calls:
+        return events[: -dialect.ending]
+    if model == "half" and calls:
+        return dialect.half(events)
+    if model == "twins":
+        text = json.dumps(events).replace('"functionCall": {', '"functionCall": {"id": "call-0", ')
+        return json.loads(re.sub(r'"call-\d"', '"call-0"', text))
+    if model == "clipped" and calls:
+        return dialect.without_arguments(events)
+    if model == "refuses":
+        return json.loads(json.dumps(events).replace('"content": ""', '"refusal": "I cannot do that."', 1))
+    if model == "uncounted":
+        return [one for one in events if "prompt_tokens" not in json.dumps(one)]
+    if model == "negative":
+        return json.loads(json.dumps(events).replace('"prompt_tokens": 11', '"prompt_tokens": -5'))
+    return events
 
 
 class OpenAI:
@@ -125,7 +173,8 @@ class OpenAI:
     """How many events the end of a stream has, from the reason on."""
     cut = 3
     """The event at which a stream that is cut ends, after some words."""
-    is_short = False
+    reason = ""
+    """Why it ends, if not by itself: `length` or `filter`."""
     name = "script"
     cached = 0
     out = USAGE["out"]
@@ -171,7 +220,8 @@ class OpenAI:
         chunks: list[Any] = [
             {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
         ]
-        reason = "tool_calls" if calls else "length" if self.is_short else "stop"
+        reasons = {"length": "length", "filter": "content_filter"}
+        reason = reasons.get(self.reason, "tool_calls" if calls else "stop")
         chunks.append({**about, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
         usage: dict[str, Any] = {
             "prompt_tokens": USAGE["in"],
@@ -182,13 +232,19 @@ class OpenAI:
         chunks.append({**about, "choices": [], "usage": usage})
         return [("", chunk) for chunk in [*chunks, "[DONE]"]]
 
+    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return [one for one in events[: -self.ending] if '"index": 1' not in json.dumps(one)]
+
+    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return [one for one in events if '"arguments"' not in (text := json.dumps(one)) or '"arguments": ""' in text]
+
 
 class Responses:
     """OpenAI's Responses."""
 
     ending = 1
     cut = 5
-    is_short = False
+    reason = ""
     name = "script"
     cached = 0
     out = USAGE["out"]
@@ -234,10 +290,17 @@ class Responses:
         usage |= {"input_tokens_details": {"cached_tokens": self.cached}}
         usage |= {"output_tokens_details": {"reasoning_tokens": 0}}
         ending = {"status": "completed", "usage": usage}
-        if self.is_short:
-            ending |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        if self.reason:
+            reason = {"length": "max_output_tokens", "filter": "content_filter"}[self.reason]
+            ending |= {"status": "incomplete", "incomplete_details": {"reason": reason}}
         found.append({"type": f"response.{ending['status']}", "response": {**about, **ending}})
         return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(found)]
+
+    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return events[: next(number for number, one in enumerate(events) if "item.done" in one[0]) + 1]
+
+    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return [one for one in events if "_arguments." not in one[0] and "item.done" not in one[0]]
 
 
 class Anthropic:
@@ -245,7 +308,7 @@ class Anthropic:
 
     ending = 2
     cut = 3
-    is_short = False
+    reason = ""
     name = "script"
     cached = 0
     out = USAGE["out"]
@@ -299,13 +362,21 @@ class Anthropic:
                 delta = {"type": "input_json_delta", "partial_json": arguments[place : place + 4]}
                 found.append({"type": "content_block_delta", "index": number, "delta": delta})
             found.append({"type": "content_block_stop", "index": number})
+        reasons = {"length": "max_tokens", "filter": "refusal"}
         reason = {
-            "stop_reason": "tool_use" if calls else "max_tokens" if self.is_short else "end_turn",
+            "stop_reason": reasons.get(self.reason, "tool_use" if calls else "end_turn"),
             "stop_sequence": None,
         }
         found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": self.out}})
         found.append({"type": "message_stop"})
         return [(event["type"], event) for event in found]
+
+    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        first = next(number for number, one in enumerate(events) if '"tool_use"' in json.dumps(one))
+        return events[: next(n for n in range(first, len(events)) if events[n][0] == "content_block_stop") + 1]
+
+    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return [one for one in events if "input_json_delta" not in json.dumps(one)]
 
 
 class Gemini:
@@ -313,7 +384,7 @@ class Gemini:
 
     ending = 1
     cut = 3
-    is_short = False
+    reason = ""
     name = "script"
     cached = 0
     out = USAGE["out"]
@@ -334,8 +405,14 @@ class Gemini:
         parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in calls]
         counted = {"promptTokenCount": USAGE["in"], "candidatesTokenCount": self.out, "totalTokenCount": 11 + self.out}
         found: list[tuple[str, Any]] = [("", self._chunk(part)) for part in parts]
-        reason = "MAX_TOKENS" if self.is_short else "STOP"
+        reason = {"length": "MAX_TOKENS", "filter": "SAFETY"}.get(self.reason, "STOP")
         return [*found, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
+
+    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return events[: next(number for number, one in enumerate(events) if "functionCall" in json.dumps(one)) + 1]
+
+    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        return events  # calls come whole
 
     def _chunk(self, part: dict[str, Any], **more: str) -> dict[str, Any]:
         candidate = {"content": {"role": "model", "parts": [part]}, "index": 0, **more}

@@ -56,6 +56,22 @@ def test_chats_have_no_secrets_and_are_bounded(database: Database, monkeypatch: 
     assert saved["c"] == [question("x" * 1_000), question("x" * 1_000), question("last")]
 
 
+def test_of_the_chats_that_lost_their_name_the_latest_are_kept(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chats, "MAX_EARLIER", 2)
+    saved = SavedChats(lambda: database, "a.ipynb", lambda: True)
+    saved.save("c (a draft)", [question("draft")], "")
+    dates = [f"c (2026-11-0{day} 10:00:00)" for day in range(1, 5)]
+
+    for date in dates:
+        saved.save("c", [question(date)], "")
+        saved.save("c", [question("new")], "", earlier_as=date)
+
+    assert list(saved) == ["c", dates[3], dates[2], "c (a draft)"]
+    assert saved[dates[3]] == [question(dates[3])] and saved["c"] == [question("new")]
+
+
 def test_without_history_no_chat_is_saved(database: Database) -> None:
     saved = SavedChats(lambda: database, "a.ipynb", lambda: False)
 

@@ -62,6 +62,8 @@ LARGE: list[tuple[str, Callable[[], Any]]] = [
     ("series", lambda: pd.Series(np.arange(10_000_000))),
     ("polars series", lambda: pl.Series(np.arange(10_000_000))),
     ("texts", lambda: pd.Series(["x" * 1_000] * 1_000_000)),
+    ("dicts", lambda: pd.Series([{"a": number} for number in range(500_000)])),
+    ("nested lists", lambda: [[*range(1_000)] for _ in range(300)]),
 ]
 
 

@@ -214,6 +214,22 @@ def test_arguments_that_are_no_object_are_refused(given: object) -> None:
         read_arguments(given)
 
 
+def test_every_call_of_a_message_is_answered_even_if_it_names_nothing() -> None:
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}, {"id": "2", "function": None}]}
+
+    for response in (message, {"choices": [{"message": message}]}):
+        dialect, calls = read_response(response)
+        assert (dialect, [one.id for one in calls]) == ("openai", ["1", "2"])
+
+
+def test_a_message_of_ollama_alone_is_answered_by_the_tools_name() -> None:
+    call = {"function": {"name": "fs__read", "arguments": {"path": "a"}}}
+
+    dialect, calls = read_response({"role": "assistant", "content": "", "tool_calls": [call]})
+
+    assert (dialect, calls) == ("ollama", [ToolCallRequest("", "fs__read", {"path": "a"})])
+
+
 def test_ollama_answers_with_one_message_and_is_answered_by_the_tools_name() -> None:
     call = {"function": {"name": "fs__read", "arguments": {"path": "a"}}}
     response = {"model": "m", "done": True, "message": {"role": "assistant", "content": "", "tool_calls": [call]}}

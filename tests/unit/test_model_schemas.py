@@ -1,5 +1,6 @@
 """Input schemas as providers take them: what is written otherwise, what is lost, what never gets through."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -614,3 +615,64 @@ def test_where_references_are_not_accepted_each_use_has_the_whole_definition() -
     assert "$defs" in shared
     assert "$defs" not in inline and "$ref" not in str(inline)
     assert [*inline["properties"]["to"]["properties"]] == ["x", "y", "z"]
+
+
+def test_where_references_are_not_accepted_a_schema_hardly_grows() -> None:
+    kinds = [f"kind{number}" for number in range(6)]
+
+    def folder(child: str) -> Json:
+        about = {name: {"type": "string", "description": "What it is about. " * 9} for name in ("name", "owner")}
+        return {"type": "object", "properties": about | {kind: {"$ref": f"#/$defs/{child}"} for kind in kinds}}
+
+    definitions = {kind: folder(after) for kind, after in itertools.pairwise(kinds)}
+    definitions[kinds[-1]] = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    schema = {"type": "object", **folder(kinds[0]), "$defs": definitions}
+
+    made = compile_schema(schema, INLINE)
+
+    assert len(json.dumps(made.parameters)) <= 1.2 * len(json.dumps(schema))
+    assert made.parameters["properties"].keys() == {"name", "owner", *kinds}
+    assert made.parameters["properties"]["kind1"]["type"] == "object"
+    assert any(one.what == "too large: any JSON" for one in made.lost)
+
+
+def test_a_property_that_a_part_of_all_of_forbids_is_kept_and_reported() -> None:
+    closed = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    opened = {"type": "object", "properties": {"b": {"type": "string"}}}
+    loss = "another part of the schema forbids it"
+
+    for parts in ([closed, opened], [opened, closed]):
+        assert Loss("b", loss) in compile_schema({"type": "object", "allOf": parts}, PLAIN).lost
+        assert Loss("it.b", loss) in compile_schema(one({"allOf": parts}), PLAIN).lost
+    made = compile_schema({"type": "object", "allOf": [closed, {**closed, "properties": {}}]}, PLAIN)
+    assert Loss("a", loss) in made.lost and "a" in made.parameters["properties"]
+    assert compile_schema({"type": "object", "allOf": [closed, closed]}, PLAIN).lost == ()
+
+
+def test_a_pattern_that_only_javascript_has_is_described() -> None:
+    made = compile_schema(one({"type": "string", "pattern": r"^\p{L}+$"}), PLAIN)
+
+    assert made.parameters["properties"]["it"] == {"type": "string", "description": r'(pattern: "^\\p{L}+$")'}
+    assert made.lost == (Loss("it", "pattern: described in words"),)
+
+
+def test_alternatives_of_one_shape_add_no_description() -> None:
+    variant = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+    made = compile_schema({"type": "object", "anyOf": [variant, variant]}, PLAIN)
+
+    assert "description" not in made.parameters
+
+
+def test_a_value_at_the_greatest_depth_keeps_its_keywords() -> None:
+    schema: Json = {"type": "string", "enum": ["a", "b"], "description": "One."}
+    for _ in range(11):
+        schema = {"type": "object", "properties": {"it": schema}}
+
+    made = compile_schema(schema, PLAIN)
+
+    deepest: Any = made.parameters
+    for _ in range(11):
+        deepest = deepest["properties"]["it"]
+    assert deepest == {"type": "string", "enum": ["a", "b"], "description": "One."}
+    assert made.lost == ()

@@ -238,6 +238,36 @@ def test_words_are_found_in_other_forms_abbreviated_joined_and_misspelled() -> N
     assert {stem(each) for each in ("delete", "deleting", "deleted", "deletes", "deletion")} == {"delet"}
 
 
+def test_a_word_with_which_a_servers_name_begins_does_not_find_all_of_its_tools() -> None:
+    tools = [
+        *(tool(f"circleci.job{number}", "Runs a job.") for number in range(9)),
+        tool("chart.pie", "Draw a circle."),
+    ]
+    tools += [tool(f"everything.echo{number}", "Echo.") for number in range(9)]
+    index = ToolIndex(tools, {})
+
+    assert index.search("shares as a circle") == ["chart__pie"]
+    assert index.search("circleci job")[0].startswith("circleci__")
+    assert index.search("draw everything") == ["chart__pie"]
+
+
+def test_everyday_words_find_what_they_mean() -> None:
+    means = {
+        "rain on Sunday": "a.get_weather",
+        "how high is the hill": "a.elevation",
+        "tick it off": "a.complete_task",
+        "defer it until Monday": "a.snooze_reminder",
+        "do it nightly": "a.create_schedule",
+        "organigram": "a.organization_chart",
+        "set up a videoconference": "a.create_online_meeting",
+    }
+    index = ToolIndex([tool(name) for name in means.values()], {})
+
+    assert {query: index.search(query, 1) for query in means} == {
+        query: [name.replace(".", "__")] for query, name in means.items()
+    }
+
+
 def test_words_of_any_script_are_found() -> None:
     index = ToolIndex([*TOOLS, tool("w.now", "Погода в городе.")], {})
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ipymcp.api.apps import apps_of
 from ipymcp.api.namespace import chat_of
 from ipymcp.api.resources import Template
-from ipymcp.errors import McpError
+from ipymcp.errors import ArgumentError, McpError
 from ipymcp.llm.answer import insertable, insertable_blocks
 from ipymcp.notebook.call_code import of_model
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax, tokenize
@@ -40,6 +40,7 @@ _OPTION_OF = {
     re.compile(r"\blimits=ipymcp\.Limits\((\w+)=([^)]+)\)"): r"--\1 \2",
     re.compile(r'\bmodel="([^"]+)"'): r"--model \1",
     re.compile(r'\breplay="(\w+)"'): r"--replay \1",
+    re.compile(r"\bmax_tokens=(\d+)"): r"--max-tokens \1",
 }
 """The options of a line in place of arguments of `mcp.ask`."""
 _FIX = "My code failed with this error. Why did it, and what is the corrected cell?"
@@ -194,8 +195,8 @@ def _ask_request(request: MagicRequest) -> AskRequest:
         names["err"] = error
         prompt = f"{(prompt or '').strip() or _FIX}\n\n$err"
     if not prompt or not prompt.strip():
-        place = "in the cell below it" if request.cell is not None else "after it"
-        raise LineError(f"the question is missing: write it {place}", 0)
+        where = "below the first line" if request.cell is not None else "after %mcp ask"
+        raise LineError(f"the question is missing: write it {where}", 0)
     model = parsed.text("--model") or parsed.text("-m")
     return AskRequest(
         prompt=prompt.strip(),
@@ -246,15 +247,15 @@ def _returns(request: MagicRequest, parsed: Parsed) -> Any:
 def _limits(parsed: Parsed) -> Limits:
     from ipymcp.llm.backend import Limits
 
-    usual = Limits()
-    given = {name: parsed.number(f"--{name}") for name in Limits.__struct_fields__}
-    return Limits(
-        rounds=int(given["rounds"] or usual.rounds),
-        calls=int(given["calls"] or usual.calls),
-        tokens=int(given["tokens"] or usual.tokens),
-        seconds=given["seconds"] or usual.seconds,
-        dollars=given["dollars"],
-    )
+    given: dict[str, Any] = {}
+    for name in Limits.__struct_fields__:
+        value = parsed.number(f"--{name}")
+        if value is not None:
+            given[name] = int(value) if value.is_integer() else value
+    try:
+        return Limits(**given)
+    except ArgumentError as error:
+        raise LineError(error.message.replace("Limits(): ", "--"), 0) from None
 
 
 def _settings(parsed: Parsed) -> ModelSettings:
