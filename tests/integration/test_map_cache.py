@@ -145,7 +145,7 @@ def test_an_interrupted_map_is_interrupted_in_the_history(mcp: Mcp, record: Path
     interrupt_after(1, record)
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.write.map(["a", "b", "c"], seconds=2)
-    assert mcp.maps[-1]._is_over.wait(5)
+    assert mcp.maps[-1]._is_idle.wait(5)
     (entry,) = mcp.history().entries
     assert entry.outcome == "interrupted"
     assert entry.error.endswith(": 1 unknown, 2 not called; stopped when it was interrupted")

@@ -104,7 +104,7 @@ def test_an_async_stream_takes_async_rows(mcp: Mcp) -> None:
         return [(row, result.data["length"]) async for row, result in mcp.rows.read.map.stream(rows())]
 
     assert asyncio.run(main()) == [("a", 1), ("bb", 2), ("ccc", 3)]
-    with pytest.raises(ArgumentError, match="asynchronously"):
+    with pytest.raises(ArgumentError, match="the rows are an async iterable"):
         mcp.rows.read.map(rows())
 
 
@@ -201,7 +201,7 @@ def test_what_is_no_file_for_results_is_said(mcp: Mcp, to: Any) -> None:
 
 
 def test_a_plan_does_not_use_up_rows_and_a_stream_can_be_read_twice(mcp: Mcp) -> None:
-    with pytest.raises(ArgumentError, match="use up"):
+    with pytest.raises(ArgumentError, match="a plan would consume these rows"):
         mcp.rows.read.map.plan(iter(["a"]))
     stream = mcp.rows.read.map.stream(pd.DataFrame({"key": ["a"]}))
     assert len(list(stream)) == len(list(stream)) == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ipymcp.llm.answer import ModelCall
+from ipymcp.notebook.magics.ask import CellOutput
 from ipymcp.results.tool_result import ToolResult
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -46,6 +47,25 @@ def test_each_state_has_a_mark_and_words_of_its_own(state: str) -> None:
 def test_a_call_cancelled_while_the_user_is_asked_is_cancelled_only(decision: str) -> None:
     cancelled = call(is_done=True, is_cancelled=True, is_refused=bool(decision), decision=decision)
     assert cancelled.summary == "demo.slow · cancelled"
+
+
+class ResultWithApp:
+    def __init__(self) -> None:
+        self.app = self
+        self.shown = 0
+
+    def show(self) -> None:
+        self.shown += 1
+
+
+def test_a_call_that_ends_before_its_first_event_is_shown_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    value = ResultWithApp()
+    ended = call(is_done=True, result=value, card="1")
+    output = CellOutput(None, as_markdown=False, can_show_apps=lambda: True)
+    for _event in ("began", "ended"):
+        output.show_call(ended)
+    assert value.shown == 1
+    assert capsys.readouterr().out == "demo.slow\n"
 
 
 def test_arguments_are_names_and_values() -> None:

@@ -362,6 +362,8 @@ class CellOutput:
 
     def show_call(self, call: ModelCall) -> None:
         """Show or update the card of a call, and below it the app of its result. Later text follows below both."""
+        if call.card in self._cards and call.card not in self._open:
+            return  # the call finished before its first event was shown, so that its outcome is already shown
         self._end_line()
         self._end_text()
         if call.is_done:
