@@ -297,7 +297,9 @@ def _user(number: int) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count // 1_000_000} MB" if count >= 1_000_000 else f"{count // 1_000} kB"
+    if count >= 1_000_000:
+        return f"{count // 1_000_000} MB"
+    return f"{count // 1_000} kB" if count >= 1_000 else f"{count} bytes"
 
 
 def _temporary_path(path: Path) -> Path:
