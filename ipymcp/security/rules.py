@@ -68,6 +68,8 @@ def _full_names(tool: ToolRef) -> tuple[str, str]:
     return f"{tool.server}.{tool.name}", f"{tool.server}.{tool.alias}"
 
 
+_HARMLESS: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+"""Hints with the values that loosen a verdict."""
 _WILDCARDS: Final = re.compile(r"[*?\[]")
 
 
@@ -225,9 +227,20 @@ def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
     annotations = types.loads(raw) if len(raw) else None
     known: dict[str, Any] = dict(annotations) if is_object(annotations) else {}
     for pattern, override in rights.hints:
-        if _glob_matches(entry, pattern):
+        if _glob_matches(entry, pattern, allowing=True):
             known |= override
+        elif _glob_matches(entry, pattern, allowing=False):
+            known |= {name: value for name, value in override.items() if value is not _HARMLESS.get(name)}
     return known
+
+
+def has_allowance(rights: ServerGrants) -> bool:
+    """Whether a definition allows calls of tools, or declares tools to be harmless."""
+    return (
+        bool(rights.auto_approve)
+        or any(decision == "allow" for _, decision in rights.tools)
+        or any(override.get(name) is value for _, override in rights.hints for name, value in _HARMLESS.items())
+    )
 
 
 def forbidden_by_mode(entry: ToolRef, rights: ServerGrants) -> Verdict | None:
@@ -256,19 +269,23 @@ def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, user_rules: I
         if known.get("readOnlyHint") is True and known.get("openWorldHint") is False:
             yield Rule(entry.name, "allow", "its hints: only reads its own data")
         for pattern in rights.auto_approve:
-            if _glob_matches(entry, pattern):
+            if _glob_matches(entry, pattern, allowing=True):
                 yield Rule(pattern, "allow", f"autoApprove in {rights.origin}")
     for pattern, decision in rights.tools:
-        if _glob_matches(entry, pattern):
+        if _glob_matches(entry, pattern, allowing=decision == "allow"):
             yield Rule(pattern, decision, f"tools in {rights.origin}")
     for rule in user_rules:
         if rule.caller in ("", caller) and rule.matches(entry, rights.digest):
             yield rule
 
 
-def _glob_matches(entry: ToolRef, pattern: str) -> bool:
-    """Whether a definition's glob matches a tool of its server, as `tool` or as `server.tool`."""
-    return matches((entry.name, entry.alias, *_full_names(entry)), pattern)
+def _glob_matches(entry: ToolRef, pattern: str, *, allowing: bool) -> bool:
+    """Whether a definition's glob matches a tool of its server, as `tool` or as `server.tool`.
+
+    What allows does not match aliases: a later tool may get the same one.
+    """
+    full, full_alias = _full_names(entry)
+    return matches((entry.name, full) if allowing else (entry.name, entry.alias, full, full_alias), pattern)
 
 
 _DECISIONS: dict[str, Decision] = {"allow": "allow", "ask": "ask", "deny": "deny"}
