@@ -139,7 +139,7 @@ describe("questions", () => {
     const shown = async (url: string, domain: string): Promise<string | null | undefined> => {
       const { see } = await show(asked({ type: "visit", url, domain }));
       const dialogs = see.getAllByRole("alertdialog");
-      return dialogs[dialogs.length - 1].querySelector("p strong")?.textContent;
+      return dialogs.at(-1)?.querySelector("p strong")?.textContent;
     };
     expect(await shown("https://other.example\\@good.example/", "good.example")).toBe("other.example");
     expect(await shown("http://2130706433/", "2130706433")).toBe("127.0.0.1");

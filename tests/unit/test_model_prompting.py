@@ -219,6 +219,21 @@ def test_no_content_can_end_its_element() -> None:
     assert ends[0] == ends[1] != ends[2], "a replay finds the same prompt"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum $$page\n / web.a (@ web:a)",
+        "$$page$$ or $$$$page",
+        "$$$$$$page and / web.a b=$$page",
+        "`$$page` $$$$`$$page",
+    ],
+)
+def test_references_that_the_panel_has_broken_refer_to_nothing(text: str) -> None:
+    prompt = fill(text, {"page": Page("a")}, Web())
+
+    assert (prompt.attached, prompt.text.replace("$", "")) == ((), text.replace("$", ""))
+
+
 def test_an_unknown_variable_is_an_error_with_the_way_out() -> None:
     with pytest.raises(UnknownName) as caught:
         fill("What of $pengins?", {"penguins": 1})
