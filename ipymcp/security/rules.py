@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 from msgspec import Struct
 
 from ipymcp import names
+from ipymcp.config.definition import LOOSENING_HINTS
 from ipymcp.names import matches
 
 if TYPE_CHECKING:
@@ -68,8 +69,6 @@ def _full_names(tool: ToolRef) -> tuple[str, str]:
     return f"{tool.server}.{tool.name}", f"{tool.server}.{tool.alias}"
 
 
-_HARMLESS: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-"""Hints with the values that loosen a verdict."""
 _WILDCARDS: Final = re.compile(r"[*?\[]")
 
 
@@ -230,7 +229,7 @@ def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
         if _glob_matches(entry, pattern, allowing=True):
             known |= override
         elif _glob_matches(entry, pattern, allowing=False):
-            known |= {name: value for name, value in override.items() if value is not _HARMLESS.get(name)}
+            known |= {name: value for name, value in override.items() if (name, value) not in LOOSENING_HINTS}
     return known
 
 
@@ -239,7 +238,7 @@ def has_allowance(rights: ServerGrants) -> bool:
     return (
         bool(rights.auto_approve)
         or any(decision == "allow" for _, decision in rights.tools)
-        or any(override.get(name) is value for _, override in rights.hints for name, value in _HARMLESS.items())
+        or any(hint in LOOSENING_HINTS for _, override in rights.hints for hint in override.items())
     )
 
 
