@@ -1,9 +1,11 @@
-"""File writing: the only module of ipymcp that creates or replaces files.
+"""Files: the only module of ipymcp that opens, creates or replaces them.
 
-In a cloned project a file may be a link to any of the user's files, so links are refused. Links in the path of the
-folder are followed, because the user or ipymcp named that folder. A file is replaced atomically, by a temporary file in
-the same folder, so that no reader sees a part of the content; only a file that is written in steps leaves one in a
-crash, under a name that says so.
+In a cloned project a file may be a link to any of the user's files, so a link is not written to. Links in the path of
+the folder are followed, because the user or ipymcp named that folder. A file is replaced atomically, by a temporary
+file in the same folder, so that no reader sees a part of the content; only a file that is written in steps leaves one
+in a crash, under a name that says so.
+
+A link may also lead to a device without an end or to a pipe that blocks, so only regular files are read, up to a limit.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Generator
     from pathlib import Path
 
@@ -27,6 +30,58 @@ SHARED: Final = 0o644
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+class UnreadableFile(OSError):
+    """A file that is not read because of its kind, size or owner; `strerror` continues the sentence `FILE …`."""
+
+
+def read_file(path: str | Path, limit: int, *, owners: frozenset[int] | None = None, follow: bool = True) -> bytes:
+    """Read a regular file, without blocking on a pipe or a device.
+
+    Args:
+        path: The file.
+        limit: Maximum size in bytes.
+        owners: User ids that may own the file; None for anyone.
+        follow: Whether the file may be a link.
+
+    Raises:
+        UnreadableFile: It is not a regular file, is larger than the limit, or belongs to someone else.
+        OSError: It cannot be opened or read.
+    """
+    with open_file(path, owners=owners, follow=follow) as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise UnreadableFile(errno.EFBIG, f"is larger than {_size(limit)}", str(path))
+    return data
+
+
+@contextlib.contextmanager
+def open_file(
+    path: str | Path, *, owners: frozenset[int] | None = None, follow: bool = True
+) -> Generator[io.BufferedReader]:
+    """Context manager for reading a regular file in parts; arguments and errors are those of `read_file`."""
+    flags = os.O_RDONLY | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
+    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):  # opening a pipe would block
+        flags |= getattr(os, name, 0)
+    descriptor = os.open(path, flags)
+    try:
+        _check_readable(os.fstat(descriptor), path, owners)  # of the very file that is read
+    except OSError:
+        os.close(descriptor)
+        raise
+    with open(descriptor, "rb") as stream:
+        yield stream
+
+
+def trusted_owners() -> frozenset[int] | None:
+    """Return the ids of the trusted file owners, this user and root; None on systems without owners."""
+    return frozenset({os.getuid(), 0}) if hasattr(os, "getuid") else None
+
+
+def read_problem(error: OSError) -> str:
+    """Return why a file could not be read, to follow its name."""
+    return str(error.strerror) if isinstance(error, UnreadableFile) else f"cannot be read: {error.strerror or error}"
 
 
 def write_file(path: Path, data: bytes | str, mode: int | None = None, *, durable: bool = True) -> None:
@@ -228,6 +283,30 @@ def _mode(path: Path) -> int | None:
     if not stat.S_ISREG(found):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return stat.S_IMODE(found)
+
+
+def _check_readable(status: os.stat_result, path: str | Path, owners: frozenset[int] | None) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise UnreadableFile(errno.EISDIR, "is a folder", str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableFile(errno.EINVAL, "is not a regular file", str(path))
+    if owners is not None and status.st_uid not in owners:
+        raise UnreadableFile(errno.EPERM, f"belongs to another user ({_user(status.st_uid)})", str(path))
+
+
+def _user(number: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(number).pw_name
+    except (ImportError, KeyError):
+        return f"uid {number}"
+
+
+def _size(count: int) -> str:
+    if count >= 1_000_000:
+        return f"{count // 1_000_000} MB"
+    return f"{count // 1_000} kB" if count >= 1_000 else f"{count} bytes"
 
 
 def _temporary_path(path: Path) -> Path:

@@ -1,5 +1,6 @@
 """Kernels that ask models which answer by a script, and what they show."""
 
+import re
 import sys
 from typing import Any
 
@@ -42,6 +43,11 @@ def ask(kernel: Kernel, text: str, model: str = "echo", options: str = "", **how
 
 def address(kernel: Kernel) -> str:
     return str(kernel.run("print(url)").stdout.strip())
+
+
+def without_ids(text: str) -> str:
+    """A prompt, or instructions, without the ids of its elements."""
+    return re.sub(r'(?<=") id="[0-9a-f]{16}"(?=>)|(?<=</)(\w+) [0-9a-f]{16}(?=>)', r"\1", text)
 
 
 def failure(outcome: Outcome) -> list[str]:

@@ -377,7 +377,12 @@ class Mcp(NotPicklable):
             function: Takes a request (`.messages`, `.system_prompt`, `.max_tokens`, `.params`, `.server`, `.tool`) and
                 returns a string, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
                 function, which runs on its own event loop unless `%config IPyMCP.nested_loop` is set.
+
+        Raises:
+            ArgumentError: The argument is not a function.
+            PolicyError: The running code is a model's.
         """
+        refuse_models("set mcp.on_sampling")
         self._warn_outdated("sampling", self._host.client_handlers.set_handler("sampling", function))
         return function
 
@@ -409,9 +414,11 @@ class Mcp(NotPicklable):
 
         Raises:
             ArgumentError: The argument is not a function.
+            PolicyError: The running code is a model's.
         """
         from ipymcp.interaction.elicitation import checked_handler
 
+        refuse_models("set mcp.on_elicitation")
         handler = None if function is None else checked_handler(function)
         self._warn_outdated("elicitation", self._host.client_handlers.set_handler("elicitation", handler))
         return function
@@ -464,6 +471,7 @@ class Mcp(NotPicklable):
 
     @roots.setter
     def roots(self, roots: Roots | None) -> None:
+        refuse_models("set mcp.roots")
         self._host.client_handlers.set_roots(roots)
 
     def _warn_outdated(self, capability: str, servers: list[str]) -> None:
@@ -659,7 +667,9 @@ class Mcp(NotPicklable):
         Raises:
             UnknownName: As for `disable`.
             ServerError: A server did not start.
+            PolicyError: The running code is a model's.
         """
+        refuse_models("enable servers or tools")
         for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
             if servers:
                 for session in await self._host.start(servers):

@@ -22,6 +22,7 @@ from msgspec import Struct
 from ipymcp.config.programs import SETTINGS_NAMES, decides_code, evaluates, program, program_name, shell_line
 from ipymcp.config.variables import in_folder, respelled
 from ipymcp.errors import ConfigError
+from ipymcp.files import open_file, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -396,9 +397,7 @@ def _sources(folder: str) -> list[str] | None:
 def _package_texts(package: Path, *, scripts: bool) -> Iterator[str]:
     """Yield the strings of a `package.json` that name files to run."""
     try:
-        if package.stat().st_size > MAX_SOURCE_BYTES:
-            return
-        data: object = json.loads(package.read_bytes())
+        data: object = json.loads(read_file(package, MAX_SOURCE_BYTES))
     except (OSError, ValueError, RecursionError):
         return
     if isinstance(data, dict):
@@ -454,7 +453,7 @@ def _digest(path: Path) -> str:
 
     digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     except OSError:

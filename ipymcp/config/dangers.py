@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ipymcp.config.definition import LOOSENING_HINTS
 from ipymcp.config.programs import (
     decides_code,
     decides_traffic,
@@ -232,12 +233,6 @@ _TOOL_NAMES: Final = (
     *("list_all", "create_issue", "update", "fetch_url", "drop_table", "pushCommit", "zip", "notify", "x.y", "browser"),
 )
 """Sample tool names: a pattern that matches half of them matches nearly everything."""
-_LOOSENING_HINTS: Final = {
-    ("readOnlyHint", True): "only read",
-    ("destructiveHint", False): "destroy nothing",
-    ("openWorldHint", False): "access only their own data",
-}
-"""Hints that reduce the number of questions, each with its claim about the tools."""
 _LOCAL_NAMES = re.compile(r"localhost|.*\.(localhost|local|internal|lan|home\.arpa)|ip6-\w+", re.I)
 _ENGINE_SOCKETS = re.compile(r"(docker|podman|containerd|crio?|buildkitd|libvirt|dbus|systemd|ssh-agent)", re.I)
 
@@ -335,14 +330,14 @@ def _rights_dangers(definition: ServerDefinition) -> Iterator[str]:
     claimed: dict[str, list[str]] = {}
     for pattern, hints in definition.hints.items():
         for hint, value in hints.items():
-            if (hint, value) in _LOOSENING_HINTS:
+            if (hint, value) in LOOSENING_HINTS:
                 claimed.setdefault(hint, []).append(pattern)
     closed = [one for one in claimed.get("readOnlyHint", ()) if one in claimed.get("openWorldHint", ())]
     if {"readOnlyHint", "openWorldHint"} <= claimed.keys():
         patterns = closed or [*claimed["readOnlyHint"], *claimed["openWorldHint"]]
         which = "all of its tools" if _matches_nearly_all(patterns, definition.name) else "these"
         yield f"hints {', '.join(dict.fromkeys(patterns))}: models may call {which} unasked"
-    for (hint, _), claim in _LOOSENING_HINTS.items():
+    for (hint, _), claim in LOOSENING_HINTS.items():
         if hint in claimed:
             yield f"hints {', '.join(claimed[hint])}: claim that the tools {claim}, whatever the server declares"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -14,6 +14,13 @@ Era = Literal["auto", "legacy", "modern"]
 ReadOnly = Literal["hinted"] | bool
 Scope = Literal["cell", "script", "named", "project", "user"]
 Transport = Literal["stdio", "http", "sse"]
+
+LOOSENING_HINTS: Final = {
+    ("readOnlyHint", True): "only read",
+    ("destructiveHint", False): "destroy nothing",
+    ("openWorldHint", False): "access only their own data",
+}
+"""Hints that reduce the number of questions, each with its claim about the tools."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from ipymcp.config.parsing import entries, no_servers_error
 from ipymcp.config.paths import is_root, own_files
 from ipymcp.config.reading import load_if_there, read_each
 from ipymcp.errors import ConfigError
+from ipymcp.files import trusted_owners
 from ipymcp.names import identifier
 from ipymcp.text import quoted
 
@@ -175,7 +176,7 @@ def project_folders(folder: str) -> Iterator[str]:
 def _read(file: CandidateFile) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
     """Return the servers of a file; None if it does not exist, or has only other settings."""
     is_named = file.scope == "named"
-    document = load_if_there(file.path, owners=None if is_named else file_owners())
+    document = load_if_there(file.path, owners=None if is_named else trusted_owners())
     if document is None:
         return None
     source = Source(scope=file.scope, file=str(file.path), folder=file.folder)
@@ -183,11 +184,6 @@ def _read(file: CandidateFile) -> list[tuple[str, ServerDefinition | ConfigError
     if found is None and document.data and (is_named or file.path.name not in _MIXED):
         raise no_servers_error(document.data, str(file.path))
     return found
-
-
-def file_owners() -> frozenset[int] | None:
-    """Return the ids of the trusted file owners, this user and root; None on systems without owners."""
-    return frozenset({os.getuid(), 0}) if hasattr(os, "getuid") else None
 
 
 class HostServers(Struct, frozen=True):

@@ -14,13 +14,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ipymcp.config.discovery import file_owners, project_folders
+from ipymcp.config.discovery import project_folders
 from ipymcp.config.export import as_own
 from ipymcp.config.parsing import RawServer, definition_of, is_name, recognise_format, translated
 from ipymcp.config.paths import is_root
 from ipymcp.config.reading import load_if_there
 from ipymcp.errors import ConfigError
-from ipymcp.files import PRIVATE, SHARED, make_folder, make_private_folder, try_lock, write_file, write_hint
+from ipymcp.files import (
+    PRIVATE,
+    SHARED,
+    make_folder,
+    make_private_folder,
+    trusted_owners,
+    try_lock,
+    write_file,
+    write_hint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -124,7 +133,7 @@ def editable(file: Path) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigError: The file cannot be read, is in another host's format, or has comments.
     """
-    read = load_if_there(file, owners=file_owners())
+    read = load_if_there(file, owners=trusted_owners())
     if read is None:
         return "", {"mcpServers": {}}
     if not read.is_plain:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import ConfigError
+from ipymcp.files import UnreadableFile, read_file, read_problem
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -129,21 +130,11 @@ def read_text(file: Path, owners: frozenset[int] | None) -> str | None:
         ConfigError: The file cannot be read, is too large, or belongs to someone else.
     """
     try:
-        # Opening a pipe would block; checking the descriptor checks the very file that is read.
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-        try:
-            _check(os.fstat(descriptor), file, owners)
-        except ConfigError:
-            os.close(descriptor)
-            raise
-        with open(descriptor, "rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = read_file(file, MAX_BYTES, owners=owners)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}", hint="check the file's permissions") from None
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{file}: larger than 10 MB", hint="is this a config file?")
+        raise _unreadable(file, error) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -151,22 +142,17 @@ def read_text(file: Path, owners: frozenset[int] | None) -> str | None:
         raise ConfigError(f"{file}, line {line}: not UTF-8", hint="save the file as UTF-8") from None
 
 
-def _check(status: os.stat_result, file: Path, owners: frozenset[int] | None) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise ConfigError(f"{file}: is a folder", hint=f"name the file in it, such as {file / 'mcp.json'}")
-    if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{file}: is not a regular file", hint="name a file on disk")
-    if owners is not None and status.st_uid not in owners:
-        raise ConfigError(
-            f"{file}: ignored: it belongs to another user ({_user(status.st_uid)})",
-            hint=f"if you wrote it, make it yours; else read it, then %mcp load {quoted(str(file))}",
-        )
-
-
-def _user(number: int) -> str:
-    try:
-        import pwd
-
-        return pwd.getpwuid(number).pw_name
-    except (ImportError, KeyError):
-        return f"uid {number}"
+def _unreadable(file: Path, error: OSError) -> ConfigError:
+    problem, hint = read_problem(error), "check the file's permissions"
+    if isinstance(error, UnreadableFile):
+        match error.errno:
+            case errno.EISDIR:
+                hint = f"name the file in it, such as {file / 'mcp.json'}"
+            case errno.EFBIG:
+                hint = "is this a config file?"
+            case errno.EPERM:
+                problem = f"ignored: it {problem}"
+                hint = f"if you wrote it, make it yours; else read it, then %mcp load {quoted(str(file))}"
+            case _:
+                hint = "name a file on disk"
+    return ConfigError(f"{file}: {problem}", hint=hint)

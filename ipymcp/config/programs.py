@@ -54,6 +54,8 @@ _NODE = "install Node.js, or name the program's full path"
 _UV = "pip install uv, or run the server's own module: -- python -m …"
 _NODE_FILES = ("package.json", ".npmrc")
 _CONTAINER_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile")
+_ENGINE = r"--(host|context|connection|url|config)(=.*)?|(-H=?)?(tcp|ssh)://.*"
+"""Options of container programs that choose another engine."""
 _PACKAGE = r"-p|--package"
 _FROM = r"--(from|spec|with|with-editable|with-requirements)"
 _EVAL = r"-e|--eval(=.*)?"
@@ -142,9 +144,10 @@ _TABLE: Mapping[str, Program] = {
         may_download=True,
         install="install Docker, or name the program's full path",
         settings=_CONTAINER_FILES,
+        side_option=_ENGINE,
     ),
-    "podman": Program("container", is_launcher=True, may_download=True, settings=_CONTAINER_FILES),
-    "nerdctl": Program("container", settings=_CONTAINER_FILES),
+    "podman": Program("container", is_launcher=True, may_download=True, settings=_CONTAINER_FILES, side_option=_ENGINE),
+    "nerdctl": Program("container", settings=_CONTAINER_FILES, side_option=_ENGINE),
     "poetry": Program("project tool", settings=("pyproject.toml", "poetry.lock", "poetry.toml")),
     "pipenv": Program("project tool", settings=("Pipfile", "Pipfile.lock")),
     "hatch": Program("project tool", settings=("pyproject.toml", "hatch.toml")),
@@ -180,6 +183,7 @@ _TABLE: Mapping[str, Program] = {
     "su": Program("other user", side_option=_COMMAND),
     "env nohup timeout nice ionice setsid stdbuf xargs busybox toybox command exec": Program("wrapper"),
     "start cross-env dotenv direnv mise parallel watch unshare chroot time": Program("wrapper"),
+    "nsenter systemd-run": Program("wrapper", side_option=".*"),
     "flock": Program("wrapper", side_option=_COMMAND),
     "sh bash zsh dash ash ksh fish csh tcsh": Program(shell_option=r"-[a-z]*c[a-z]*|--(init-)?command(=.*)?"),
     "powershell pwsh": Program(shell_option=r"[-/](c|command\w*|e|ec|en\w*)"),
@@ -196,6 +200,8 @@ _TABLE: Mapping[str, Program] = {
     "gdb lldb": Program(code_option=r"-(ex|iex|x|o|s)|--(eval-command|command|one-line|source)(=.*)?"),
     "expect guile": Program(code_option="-c"),
     "erl": Program(code_option=r"-(eval|s|run)"),
+    "tclsh wish": Program(is_interpreter=True),
+    "tee dd cp mv ln install": Program(side_option=r"(of=)?(/|~|\$|\.\.).*"),
     "awk gawk mawk nawk mshta rundll32": Program(code_option=".*"),
     "java": Program(code_option=r"-(javaagent|agentpath|agentlib|XX:OnOutOfMemoryError)[:=].*"),
     "sqlite3": Program(
@@ -255,13 +261,13 @@ _DECIDING = (
     r"|npm_config_\w+|(PIP|UV|BUN|YARN|CARGO|POETRY|PDM|PIPX|CONDA|MAMBA)_\w+|DENO_DIR|VIRTUAL_ENV|GOFLAGS|GOPATH|GOROOT"
     r"|RUSTC|MAKE(FILES|FLAGS)|CC|CXX|(CPP|CFLAGS|LDFLAGS)|GIT_\w+|HGRCPATH|SSH_\w+|RSYNC_RSH|CVS_RSH|SVN_SSH"
     r"|ELECTRON_RUN_AS_NODE|(DOTNET|NUGET)_\w+|COR(ECLR)?_\w+|WGETRC|CURL_HOME|TERMINFO|TERMCAP|DBUS_\w+|KUBECONFIG"
-    r"|AWS_CONFIG_FILE|AWS_SHARED_CREDENTIALS_FILE|BOTO_CONFIG|CLOUDSDK_CONFIG|DOCKER_CONFIG"
+    r"|AWS_CONFIG_FILE|AWS_SHARED_CREDENTIALS_FILE|BOTO_CONFIG|(CONTAINERS|DIRENV|NIX|REGISTRIES)_\w+|CLOUDSDK_CONFIG|DOCKER_CONFIG"
     r"|JUPYTER_\w*(PATH|DIR)|IPYTHONDIR|IPYMCP_\w+|TAR_OPTIONS|GREP_OPTIONS|ZIPOPT|MANOPT"
     r")"
 )
 _TRAFFIC = (
     r"(https?|all|ftp|no)_proxy|\w*_PROXY|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|SSL_CERT_(FILE|DIR)"
-    r"|SSLKEYLOGFILE|\w*CA_BUNDLE|DOCKER_(HOST|CONTEXT)|HOSTALIASES|RES_OPTIONS|LOCALDOMAIN|NETRC"
+    r"|SSLKEYLOGFILE|\w*CA_BUNDLE|(DOCKER|CONTAINER)_(HOST|CONTEXT|CONNECTION)|HOSTALIASES|RES_OPTIONS|LOCALDOMAIN|NETRC"
     r"|(\w+_)?(BASE_?UR[LI]|API_?(BASE|URL|HOST)|ENDPOINT(_?UR[LI])?|REGISTRY|INDEX_URL)(_\w+)?"
     r"|(GH|GITHUB|GITLAB|OLLAMA|HF|VAULT|CONSUL|KUBERNETES)_\w*(HOST|ADDR|SERVER_URL)"
 )

@@ -53,6 +53,8 @@ _MAX_SUMMARY: Final = 300
 """Characters of the question, and of the answer, in a summary."""
 _MAX_COUNT: Final = 1_000
 """Maximum number of servers, and of secrets, in a reply."""
+_UNMAPPED: Final = frozenset("ßς")
+"""Letters that the codec `idna` replaces, and browsers do not."""
 _REDIRECT_URL_SCHEMA: Final = {
     "type": "object",
     "properties": {"address": {"type": "string", "title": "The address the browser ended at", "minLength": 1}},
@@ -61,19 +63,21 @@ _REDIRECT_URL_SCHEMA: Final = {
 
 
 def is_web_address(url: str) -> bool:
-    """Whether a user may be asked to visit a URL: http or https, without characters that could hide a part of it."""
+    """Whether a user may be asked to visit a URL: http or https, visible, and with a host that browsers read alike."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+    # Browsers read a backslash as a slash and decode a host; a user name may look like one.
+    return is_web and url.isprintable() and not {" ", "\\"} & {*url} and not {"@", "%"} & {*parts.netloc}
 
 
 def domain(url: str) -> str:
     """The host of a URL, followed by its ASCII form if it has other letters, which may imitate a known host."""
     host = urlsplit(url).hostname or ""
     try:
-        plain = host.encode("idna").decode()
+        plain = ascii(host) if _UNMAPPED & {*host} else host.encode("idna").decode()
     except UnicodeError:
         plain = ascii(host)
     return host if plain == host else f"{host} ({plain})"

@@ -184,7 +184,8 @@ class CodeRunner:
         task = CrossThreadTask(lambda: self._execute(code), ValueDescription("", "Interrupted."))
         caller.post(task.run, task.give_up)
         output = await task.outcome
-        source = await asyncio.to_thread(self._host.guard.untrusted.source_of, output.text[:_MAX_PRINTED])
+        source_of = self._host.guard.untrusted.source_of
+        source = await asyncio.to_thread(source_of, output.text[:_MAX_PRINTED], has_images=bool(output.images))
         if source:
             self._conversation.received(source)
         return output

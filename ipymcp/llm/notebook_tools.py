@@ -186,8 +186,9 @@ def notebook_tools(host: Host) -> tuple[NotebookTool, ...]:
 
 def difference(before: str, after: str) -> str:
     """The unified diff of two sources."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", n=3, lineterm="")
-    return "\n".join(lines) or "no change"
+    # Not `splitlines`, which also splits at characters that end no line of Python.
+    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), "before", "after", n=3, lineterm="")
+    return "\n".join(lines) if before != after else "no change"
 
 
 def _row(cell: Cell, *, outputs: bool) -> dict[str, str]:

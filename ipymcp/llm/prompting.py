@@ -4,10 +4,14 @@
 `/server.prompt argument=value` at the start of a line by the messages of the prompt. `$…$` on one line is mathematics
 and is not changed; `$$` is a literal `$`. In Markdown code, only `$name` of existing variables is replaced. The states
 of open apps follow the prompt.
+
+Content with an untrusted source is never put into a sentence of the user's: it follows the prompt in an element, whose
+end tag has an id that depends on all of the text, so that no content can end its element.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -16,6 +20,7 @@ from msgspec import Struct
 from ipymcp.errors import UnknownName
 from ipymcp.llm.answer import split_images
 from ipymcp.llm.prompt_values import ValueDescription, describe
+from ipymcp.llm.recording import digest
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, estimate_tokens
 from ipymcp.names import nearest
 from ipymcp.security.untrusted import source_of_value
@@ -128,20 +133,50 @@ class _ReferenceBlock(Struct):
     name: str
     reference: str
     content: ValueDescription
+    source: str
+    """The untrusted source of the content; empty if there is none."""
 
     @property
     def is_inline(self) -> bool:
-        return self.tag != "app" and len(self.content.text) <= _SHORT and "\n" not in self.content.text
+        return self.tag != "app" and not self.source and is_short(self.content.text)
 
     def attachment(self, length: int) -> Attachment:
         is_cut = not self.is_inline and length < len(self.content.text)
         return Attachment(self.reference, self.content.what + (f", cut to {length:,} characters" if is_cut else ""))
 
-    def text(self, length: int) -> str:
+    def element(self, length: int) -> Element:
         text = self.content.text
         if length < len(text):
             text = f"{text[:length]}\n[cut here: the question has no room for more]"
-        return f'<{self.tag} name="{self.name}">\n{text}\n</{self.tag}>'
+        return Element(self.tag, self.name, text)
+
+
+class Element(Struct, frozen=True):
+    """A text for models that someone else may have written, between tags."""
+
+    tag: str
+    name: str
+    text: str
+
+
+def marked_up(elements: Sequence[Element], around: str = "") -> list[str]:
+    """Put texts between tags whose id none of the texts can contain.
+
+    Args:
+        elements: The texts.
+        around: Other text of the same message, on which the id depends.
+    """
+    # A hash is the same at a replay, and an author who wants to write it would have to know it before.
+    number = digest([around, *([one.tag, one.name, one.text] for one in elements)])
+    return [
+        f'<{one.tag} name={json.dumps(one.name, ensure_ascii=False)} id="{number}">\n{one.text}\n</{one.tag} {number}>'
+        for one in elements
+    ]
+
+
+def is_short(text: str) -> bool:
+    """Whether a value may stand in the sentence that refers to it."""
+    return len(text) <= _SHORT and "\n" not in text
 
 
 def fill(
@@ -151,6 +186,7 @@ def fill(
     *,
     sees_images: bool = True,
     states: Sequence[AppState] = (),
+    source_of: Callable[[str], str] = lambda _: "",
 ) -> FilledPrompt:
     """Replace the references in a prompt, and add the states of apps.
 
@@ -160,12 +196,13 @@ def fill(
         offers: The servers' resources and prompts; None leaves references to them unchanged.
         sees_images: Whether the model accepts images; if not, only their names are sent.
         states: The states of apps.
+        source_of: Returns the untrusted source of a string, or the empty string.
 
     Raises:
         UnknownName: There is no such variable.
         McpError: A resource or a prompt is unknown or cannot be read, or an argument of a prompt is missing.
     """
-    filler = _PromptFiller(prompt, names or {}, offers, sees_images)
+    filler = _PromptFiller(prompt, names or {}, offers, sees_images, source_of)
     text = prompt if names is None else filler.replaced()
     for state in states:
         filler.add_state(state)
@@ -176,15 +213,20 @@ class _PromptFiller:
     """The references of one prompt, each of which is looked up once."""
 
     def __init__(
-        self, prompt: str, names: Mapping[str, Any], offers: ReferenceReader | None, sees_images: bool
+        self,
+        prompt: str,
+        names: Mapping[str, Any],
+        offers: ReferenceReader | None,
+        sees_images: bool,
+        source_of: Callable[[str], str],
     ) -> None:
         self._prompt = prompt
         self._names = names
         self._offers = offers
         self._sees_images = sees_images
+        self._source_of = source_of
         self._blocks: dict[str, _ReferenceBlock] = {}
         self._images: list[NamedImage] = []
-        self._sources: list[str] = []
         self._code = [match.span() for match in _CODE.finditer(prompt)]
 
     def replaced(self) -> str:
@@ -198,11 +240,10 @@ class _PromptFiller:
 
     def add_state(self, state: AppState) -> None:
         """Add the state of an app after the prompt."""
-        text = cut(stripped(as_text(state.value)), MAX_LENGTH).replace("</app", "< /app")
+        text = cut(stripped(as_text(state.value)), MAX_LENGTH)
         content = ValueDescription(type(state.value).__name__, text)
         name = f"app {state.name} {len(self._blocks)}"  # several apps of one tool may be open
-        self._blocks[name] = _ReferenceBlock("app", state.name, f"app {state.name}", content)
-        self._sources.append(state.source)
+        self._blocks[name] = _ReferenceBlock("app", state.name, f"app {state.name}", content, state.source)
 
     def filled(self, text: str) -> FilledPrompt:
         """The text with the content of its references."""
@@ -210,11 +251,12 @@ class _PromptFiller:
         room = _CHARACTERS - 4 * IMAGE_TOKENS * len(self._images)
         lengths = _shares([len(block.content.text) for block in blocks], room)
         sized = [*zip(blocks, lengths, strict=True)]
+        elements = [block.element(length) for block, length in sized if block.content.text and not block.is_inline]
         return FilledPrompt(
-            "\n\n".join([text, *(block.text(length) for block, length in sized if not block.is_inline)]),
+            "\n\n".join([text, *marked_up(elements, text)]),
             tuple(block.attachment(length) for block, length in sized),
             tuple(self._images),
-            next(filter(None, self._sources), ""),
+            next((block.source for block in blocks if block.source), ""),
             estimate_tokens(sum(lengths)) + IMAGE_TOKENS * len(self._images),
         )
 
@@ -264,10 +306,11 @@ class _PromptFiller:
         block = self._blocks.get(reference)
         if block is None:
             value = look_up()
-            self._sources.append(source_of_value(value))
-            block = self._blocks[reference] = _ReferenceBlock(
-                tag, name, reference, self._with_images(name, describe(value))
-            )
+            content = self._with_images(name, describe(value))
+            source = source_of_value(value)
+            if not source and isinstance(value, str) and is_short(value):  # a copy may be of a stranger's text
+                source = self._source_of(value)
+            block = self._blocks[reference] = _ReferenceBlock(tag, name, reference, content, source)
         text = block.content.text
         return text if block.is_inline and text else name if tag == "variable" else f"[the {tag} {name}]"
 

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 _REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
 _FILES: Final = ("image", "audio")
+_WITH_CONTENT: Final = ("user-prompt", "tool-return", "builtin-tool-return")
+_PARTS: Final = frozenset({"user-prompt", "tool-return", "retry-feedback", "text", "thinking", "tool-call", "file"})
+"""Kinds of parts in a conversation of ipymcp, besides those of a provider's search for tools."""
+_RESPONSE_FACTS: Final = ("usage", "model_name", "timestamp", "provider_name", "provider_url", "finish_reason")
 _SETTINGS: Final = {"maxTokens": "max_tokens", "temperature": "temperature", "stopSequences": "stop_sequences"}
 
 
@@ -290,11 +294,36 @@ class PydanticBackend:
 
     def _loaded(self, history: Sequence[Any]) -> list[Any]:
         try:
-            return self._messages.ModelMessagesTypeAdapter.validate_python([*history])
-        except ValueError as error:  # raised by pydantic
+            return self._conversation(self._messages.ModelMessagesTypeAdapter.validate_python([*history]))
+        except (ValueError, RecursionError) as error:  # raised by pydantic
             raise McpError(
                 "the history is not a conversation of ipymcp", hint="history takes answer.messages, or a saved chat"
             ) from error
+
+    def _conversation(self, history: Sequence[Any]) -> list[Any]:
+        """Reduce messages to what a conversation of ipymcp has, since a file with them may be from anyone.
+
+        Instructions would be followed as ipymcp's own, and addresses be fetched by the kernel or the provider.
+        """
+        reduced: list[Any] = []
+        for message in history:
+            parts = [self._without_addresses(part) for part in message.parts if _is_kept(part)]
+            if isinstance(message, self._messages.ModelResponse):
+                facts = {name: getattr(message, name) for name in _RESPONSE_FACTS}
+                reduced.append(self._messages.ModelResponse(parts=parts, **facts))
+            elif parts:
+                reduced.append(self._messages.ModelRequest(parts=parts, timestamp=message.timestamp))
+        return reduced
+
+    def _without_addresses(self, value: Any) -> Any:
+        """A part, or content of one, with texts in place of files that are not in it."""
+        if getattr(value, "part_kind", None) in _WITH_CONTENT:
+            return dataclasses.replace(value, content=self._without_addresses(value.content))
+        if isinstance(value, (self._messages.FileUrl, self._messages.UploadedFile)):
+            return "[a file that is not in this conversation]"
+        if is_array(value):
+            return [self._without_addresses(one) for one in value]
+        return {name: self._without_addresses(one) for name, one in value.items()} if is_object(value) else value
 
     def _is_cut(self, response: Any) -> bool:
         """Whether the stream of the response broke off, which pydantic-ai does not distinguish from its end.
@@ -556,6 +585,13 @@ def _queries(call: Any) -> list[str]:
 
 _ASSUMED = (None, "stop", "tool_call", "error")
 """Finish reasons that pydantic-ai assumes if a stream has none."""
+
+
+def _is_kept(part: Any) -> bool:
+    """Whether a part may be in a conversation of ipymcp."""
+    return part.part_kind in _PARTS or (
+        part.part_kind in ("builtin-tool-call", "builtin-tool-return") and part.tool_kind == "tool-search"
+    )
 
 
 def _has_reason(response: Any) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ipymcp.errors import McpError
-from ipymcp.files import write_file
+from ipymcp.files import read_file, read_problem, trusted_owners, write_file
 from ipymcp.llm.answer import ModelCall, Usage
 from ipymcp.masking import masks
 from ipymcp.protocol.types import is_array, is_object
@@ -163,12 +163,13 @@ class Recording:
 
     def _read(self) -> list[RecordedAnswer]:
         try:
-            if self._path.stat().st_size > _MAX_BYTES:
-                raise McpError(f"{self._path.name} is over {_MAX_BYTES:,} bytes", hint="delete it and record again")
-            return msgspec.json.decode(self._path.read_bytes(), type=_File).answers
+            data = read_file(self._path, _MAX_BYTES, owners=trusted_owners())
+            return msgspec.json.decode(data, type=_File).answers
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
+            raise McpError(f"{self._path.name} {read_problem(error)}", hint="delete it and record again") from error
+        except (ValueError, RecursionError) as error:
             hint = "restore it, or delete it and record again"
             raise McpError(f"{self._path.name} cannot be read: {error}", hint=hint) from error
 

@@ -295,13 +295,12 @@ class ToolCallRunner:
             outcome = ToolCallOutcome(request, text[:MAX_LENGTH], is_error=True, value=error)
         else:
             outcome = await asyncio.to_thread(self._read, request, value, self._host.calls.next_number())
-        source = source_of_value(outcome.value) or await asyncio.to_thread(self._source_of, outcome.text)
+        source = source_of_value(outcome.value) or await asyncio.to_thread(
+            self._host.guard.untrusted.source_of, outcome.text, has_images=bool(outcome.images)
+        )
         if source:
             self.conversation.received(source)
         return replace(outcome, value=None) if outcome.is_error else outcome
-
-    def _source_of(self, text: str) -> str:
-        return self._host.guard.untrusted.source_of(text)
 
     def _read(self, request: ToolCallRequest, value: Any, number: int) -> ToolCallOutcome:
         """Convert a result to an outcome with its images and text, or a preview of long text."""

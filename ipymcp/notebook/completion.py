@@ -339,6 +339,8 @@ class LineContext(Struct, frozen=True):
     """The actions allowed at the cursor."""
     options: tuple[Option, ...] = ()
     """The options allowed on the line."""
+    is_reference: bool = False
+    """Whether it is a reference in a question, where a quoted name of a prompt means nothing."""
 
 
 def context_at(text: str, *, namespace: str = "mcp") -> LineContext | AttributeContext | None:
@@ -387,7 +389,8 @@ def _ask_context(text: str, start: int) -> LineContext | None:
     partial = tokenize_partial(f"prompt {question[1:]}")
     if partial is None or any(word.key is None for word in partial.words[2:]):
         return None
-    return _line_context(partial, len(text))
+    context = _line_context(partial, len(text))
+    return context and structs.replace(context, is_reference=True)
 
 
 def _question(line: str) -> str:
@@ -524,7 +527,10 @@ def _line_candidate(word: object, context: LineContext) -> str | None:
     if context.kind == "argument":
         return line_argument(str(word))
     is_open = context.kind in ("tool", "prompt") and str(word).endswith(".")
-    return line_word(word, context.quote, is_argument=context.kind == "value", is_open=is_open)
+    written = line_word(word, context.quote, is_argument=context.kind == "value", is_open=is_open)
+    if context.is_reference and context.kind == "prompt" and (context.quote or written != word):
+        return None
+    return written
 
 
 # -- Python code ------------------------------------------------------------------------------------------------------

@@ -66,7 +66,6 @@
     });
     document.currentScript.remove();
   })(HAS_FRAMES)</` + `script>`;
-  const DOCTYPE = /^\s*(?:<!--[\s\S]*?-->\s*)*<!doctype[^>]*>/i;
 
   let port = null;
   let inner = null;
@@ -95,10 +94,10 @@
     inner.setAttribute("referrerpolicy", "no-referrer");
     if (allow) inner.setAttribute("allow", allow);
     inner.title = title;
-    const doctype = DOCTYPE.exec(html)?.[0] ?? "";
     /* A shadow tree that is declared in HTML would not be watched. The attribute's name has no other spelling. */
-    const rest = html.slice(doctype.length).replace(/shadowrootmode/gi, "data-$&");
-    inner.srcdoc = doctype + GUARD.replace("HAS_FRAMES", String(Boolean(frames))) + rest;
+    const page = html.replace(/shadowrootmode/gi, "data-$&");
+    /* Nothing of the page precedes the guard. The page's own doctype is ignored: `srcdoc` has no quirks mode. */
+    inner.srcdoc = "<!doctype html>" + GUARD.replace("HAS_FRAMES", String(Boolean(frames))) + page;
     inner.addEventListener("load", () => ++loads > 1 && stop("left"));
     document.body.append(inner);
   };

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ipymcp.errors import ConfigError, McpError, UnknownName
-from ipymcp.files import PRIVATE, foreign, make_private_folder, write_file
+from ipymcp.files import PRIVATE, foreign, make_private_folder, read_file, write_file
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, parse_address, zone_of
 from ipymcp.protocol.types import InvalidJson, loads
 from ipymcp.registry.entries import OFFICIAL, Entry, read_entry, read_list
@@ -34,6 +34,7 @@ _FRESH_INTERVAL = 600.0
 """Seconds for which a cached answer is used without a request, if its `Cache-Control` has no `max-age`."""
 _MAX_FRESH_INTERVAL = 86_400.0
 _MAX_PAGES = 5
+_MAX_CACHED_BYTES = 10_000_000
 """Pages read for one search."""
 _PAGE_SIZE = 30
 """Entries requested per page."""
@@ -285,7 +286,7 @@ def _decoded(file: Path) -> _Cached | None:
     try:
         if foreign(file):
             return None
-        cached = msgspec.json.decode(file.read_bytes(), type=_Cached)
+        cached = msgspec.json.decode(read_file(file, _MAX_CACHED_BYTES), type=_Cached)
     except (OSError, ValueError):
         return None
     cached.fresh_until = min(cached.fresh_until, cached.fetched + _MAX_FRESH_INTERVAL)

@@ -9,7 +9,8 @@ reused by another process is left alone.
 Descendants that left their group, such as browsers in sessions of their own, are ended as well. Once its parent has
 ended, a process cannot be traced to its server any more, so on Linux the tree below each leader is searched every
 second, and each process found is remembered by its number and start time. Processes started after the last search are
-found by the mark, an environment variable that every server has and its descendants inherit.
+found by the mark, an environment variable that every server has and its descendants inherit. The search is repeated
+until no process is left, because one may start another as it ends.
 """
 
 import os
@@ -22,6 +23,7 @@ MARK = "IPYMCP_KERNEL"
 """The environment variable that holds the mark of the reaper that watches a server."""
 INPUT_END_TIMEOUT = 0.3
 TERM_TIMEOUT = 1.0
+KILL_TIMEOUT = 1.0
 SEARCH_INTERVAL = 1.0
 FIRST_SEARCH = 0.2
 """Seconds from a server's start to the first search for its descendants."""
@@ -165,13 +167,32 @@ def update_until_kernel_ends(groups: "dict[int, str]", descendants: Descendants)
                 groups.pop(int(group), None)
 
 
-def wait(groups: "dict[int, str]", descendants: Descendants, seconds: float) -> None:
+def is_anyone_left(groups: "dict[int, str]", descendants: Descendants, mark: str) -> bool:
+    """Whether a group or a descendant is left; also looks for processes that were started since the last time."""
+    descendants.search(groups)
+    signal_groups(groups, 0)  # removes the groups that have ended
+    if not groups and not descendants.known:
+        descendants.search_mark(mark)
+    return bool(groups or descendants.known)
+
+
+def wait(groups: "dict[int, str]", descendants: Descendants, mark: str, seconds: float) -> None:
     """Wait until all groups and descendants have ended, at most this long."""
     deadline = time.monotonic() + seconds
-    while (groups or descendants.known) and time.monotonic() < deadline:
+    while is_anyone_left(groups, descendants, mark) and time.monotonic() < deadline:
         time.sleep(0.05)
-        descendants.search(groups)
-        signal_groups(groups, 0)  # removes the groups that have ended
+
+
+def kill(groups: "dict[int, str]", descendants: Descendants, mark: str) -> None:
+    """Kill all groups and descendants, until none is left: a process may have started another as it ended."""
+    deadline = time.monotonic() + KILL_TIMEOUT
+    while True:
+        descendants.search_mark(mark)
+        signal_groups(groups, signal.SIGKILL)
+        descendants.signal(signal.SIGKILL)
+        if not is_anyone_left(groups, descendants, mark) or time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
 
 
 def main() -> None:
@@ -183,15 +204,14 @@ def main() -> None:
     update_until_kernel_ends(groups, descendants)
     signal_groups(groups, signal.SIGSTOP)  # or parents would end before their children were found
     descendants.search(groups)
-    if len(sys.argv) > 1:
-        descendants.search_mark(sys.argv[1])
+    mark = sys.argv[1]
+    descendants.search_mark(mark)
     signal_groups(groups, signal.SIGCONT)
-    wait(groups, descendants, INPUT_END_TIMEOUT)
+    wait(groups, descendants, mark, INPUT_END_TIMEOUT)
     signal_groups(groups, signal.SIGTERM)
     descendants.signal(signal.SIGTERM)
-    wait(groups, descendants, TERM_TIMEOUT)
-    signal_groups(groups, signal.SIGKILL)
-    descendants.signal(signal.SIGKILL)
+    wait(groups, descendants, mark, TERM_TIMEOUT)
+    kill(groups, descendants, mark)
 
 
 if __name__ == "__main__":

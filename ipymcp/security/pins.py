@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ipymcp.errors import ConfigError, PolicyError
-from ipymcp.files import SHARED, write_file, write_hint
+from ipymcp.files import SHARED, read_file, read_problem, trusted_owners, write_file, write_hint
 from ipymcp.masking import mask
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
@@ -233,6 +233,7 @@ def _storable(text: str) -> str:
 
 LOCK_FILE = "mcp.lock"
 _VERSION = 1
+_MAX_LOCK_BYTES = 10_000_000
 Lock: TypeAlias = "Mapping[str, Mapping[str, str]]"
 """Fingerprints by server and tool."""
 
@@ -387,13 +388,15 @@ def read_lock(folder: str) -> Lock:
     hint = "%mcp pins export writes one from the servers that are loaded"
     path = Path(folder, LOCK_FILE)
     try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
+        document: Any = json.loads(read_file(path, _MAX_LOCK_BYTES, owners=trusted_owners()))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file", hint=hint) from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from None
+        raise ConfigError(f"{path}: {read_problem(error)}", hint=f"delete it; {hint}") from None
     except ValueError as error:
         raise ConfigError(f"{path}: not JSON: {error}", hint=hint) from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply", hint=hint) from None
     servers = document.get("servers") if is_object(document) and document.get("version") == _VERSION else None
     if not is_object(servers) or not all(is_object(hashes) for hashes in servers.values()):
         raise ConfigError(f"{path}: not a lock file of version {_VERSION}", hint=hint)

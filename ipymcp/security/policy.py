@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ipymcp.errors import PolicyError
-from ipymcp.security.rules import Filters, Verdict, forbidden_by_mode, hints, matching
+from ipymcp.security.rules import Filters, Verdict, forbidden_by_mode, has_allowance, hints, matching
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Policy:
 
     def _has_allowance(self, rights: ServerGrants, caller: Caller) -> bool:
         """Whether a rule allows tools of this server; the user has seen only the tools it had at that time."""
-        return any(
+        return has_allowance(rights) or any(
             rule.decision == "allow" and rule.digest and rule.digest == rights.digest and rule.caller in ("", caller)
             for rule in self._decided()
         )

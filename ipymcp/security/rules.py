@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 from msgspec import Struct
 
 from ipymcp import names
+from ipymcp.config.definition import LOOSENING_HINTS
 from ipymcp.names import matches
 
 if TYPE_CHECKING:
@@ -225,9 +226,20 @@ def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
     annotations = types.loads(raw) if len(raw) else None
     known: dict[str, Any] = dict(annotations) if is_object(annotations) else {}
     for pattern, override in rights.hints:
-        if _glob_matches(entry, pattern):
+        if _glob_matches(entry, pattern, allowing=True):
             known |= override
+        elif _glob_matches(entry, pattern, allowing=False):
+            known |= {name: value for name, value in override.items() if (name, value) not in LOOSENING_HINTS}
     return known
+
+
+def has_allowance(rights: ServerGrants) -> bool:
+    """Whether a definition allows calls of tools, or declares tools to be harmless."""
+    return (
+        bool(rights.auto_approve)
+        or any(decision == "allow" for _, decision in rights.tools)
+        or any(hint in LOOSENING_HINTS for _, override in rights.hints for hint in override.items())
+    )
 
 
 def forbidden_by_mode(entry: ToolRef, rights: ServerGrants) -> Verdict | None:
@@ -256,19 +268,23 @@ def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, user_rules: I
         if known.get("readOnlyHint") is True and known.get("openWorldHint") is False:
             yield Rule(entry.name, "allow", "its hints: only reads its own data")
         for pattern in rights.auto_approve:
-            if _glob_matches(entry, pattern):
+            if _glob_matches(entry, pattern, allowing=True):
                 yield Rule(pattern, "allow", f"autoApprove in {rights.origin}")
     for pattern, decision in rights.tools:
-        if _glob_matches(entry, pattern):
+        if _glob_matches(entry, pattern, allowing=decision == "allow"):
             yield Rule(pattern, decision, f"tools in {rights.origin}")
     for rule in user_rules:
         if rule.caller in ("", caller) and rule.matches(entry, rights.digest):
             yield rule
 
 
-def _glob_matches(entry: ToolRef, pattern: str) -> bool:
-    """Whether a definition's glob matches a tool of its server, as `tool` or as `server.tool`."""
-    return matches((entry.name, entry.alias, *_full_names(entry)), pattern)
+def _glob_matches(entry: ToolRef, pattern: str, *, allowing: bool) -> bool:
+    """Whether a definition's glob matches a tool of its server, as `tool` or as `server.tool`.
+
+    What allows does not match aliases: a later tool may get the same one.
+    """
+    full, full_alias = _full_names(entry)
+    return matches((entry.name, full) if allowing else (entry.name, entry.alias, full, full_alias), pattern)
 
 
 _DECISIONS: dict[str, Decision] = {"allow": "allow", "ask": "ask", "deny": "deny"}

@@ -261,8 +261,10 @@ _MAX_BYTES: Final = 1_000_000
 """Number of bytes at the beginning of each content that are compared."""
 _PASSAGE: Final = 5
 """Number of words per passage."""
-_MIN_WORDS: Final = 2
-"""Minimum number of words of a short string that is compared as a whole."""
+_MIN_WORD_BYTES: Final = 16
+"""Minimum length of a single word that is compared."""
+_IMAGE: Final = re.compile(rb'"(?:type|mimeType)"\s*:\s*"image|\\u00[4-7]')
+"""The JSON of an image, or an escaped letter, which may be one of these words."""
 _WORD: Final = re.compile(r"\w+")
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _MAX_VALUES: Final = 10_000
@@ -275,18 +277,29 @@ class UntrustedContent:
         self._lock = threading.Lock()
         self._contents: deque[tuple[str, bytes]] = deque()
         self._bytes = 0
+        self._image_source = ""
+        """Source of the last content with an image. An image is compared with nothing: a copy may have other bytes."""
 
     def add(self, source: str, content: bytes | memoryview) -> None:
         """Add content of a source, such as `server.tool`; the content is JSON or UTF-8 text."""
         kept = bytes(content[:_MAX_BYTES])
         with self._lock:
+            if _IMAGE.search(content):
+                self._image_source = source
             self._contents.append((source, kept))
             self._bytes += len(kept) + _ENTRY_BYTES
             while len(self._contents) > _MIN_KEPT and self._bytes > _MAX_KEPT_BYTES:
                 self._bytes -= len(self._contents.popleft()[1]) + _ENTRY_BYTES
 
-    def source_of(self, text: str) -> str:
-        """Return the source of the untrusted content from which a string has a passage, or the empty string."""
+    def source_of(self, text: str, *, has_images: bool = False) -> str:
+        """Return the source of untrusted content from which a string has a passage, or the empty string.
+
+        Args:
+            text: The string.
+            has_images: Whether images belong to it, each of which may be that of an untrusted source.
+        """
+        if has_images and self._image_source:
+            return self._image_source
         contents = [*self._contents]
         if not contents or not text:
             return ""
@@ -318,8 +331,10 @@ def _texts(content: bytes) -> Iterator[list[str]]:
 
 
 def _is_in(words: list[str], passages: set[tuple[str, ...]], joined: str) -> bool:
+    if len(words) == 1:  # a sentence of a script without spaces, or words joined by underscores
+        return len(words[0].encode()) >= _MIN_WORD_BYTES and words[0] in joined
     if len(words) < _PASSAGE:
-        return len(words) >= _MIN_WORDS and f" {' '.join(words)} " in joined
+        return bool(words) and f" {' '.join(words)} " in joined
     return any(tuple(words[start : start + _PASSAGE]) in passages for start in range(len(words) - _PASSAGE + 1))
 
 

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ipymcp.files import read_file
+
 VERSION: Final = 1
 """Version of the messages between a view and the kernel."""
 PREFIX: Final = "ipymcp-"
@@ -118,8 +120,8 @@ def sweep(runtime: Path) -> None:
 
 def _read(file: Path) -> Announced | None:
     """Read a file; return None if it is invalid or still being written."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError), open(file, "rb", opener=_open_regular) as stream:
-        return msgspec.json.decode(stream.read(_MAX_LENGTH), type=Announced)
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(read_file(file, _MAX_LENGTH, follow=False), type=Announced)
     return None
 
 
@@ -133,11 +135,6 @@ def _accepts_connections(path: str) -> bool:
         except (OSError, ValueError):
             return False
         return True
-
-
-def _open_regular(path: str, flags: int) -> int:
-    """Open without following links or blocking on a pipe."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_private(path: Path, is_kind: Any, others: int = _OTHERS) -> bool:

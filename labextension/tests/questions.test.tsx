@@ -135,6 +135,18 @@ describe("questions", () => {
     expect((other.see.getByRole("button", { name: "Open link" }) as HTMLButtonElement).disabled).toBe(true);
   });
 
+  test("a link is shown with the host that it opens", async () => {
+    const shown = async (url: string, domain: string): Promise<string | null | undefined> => {
+      const { see } = await show(asked({ type: "visit", url, domain }));
+      const dialogs = see.getAllByRole("alertdialog");
+      return dialogs.at(-1)?.querySelector("p strong")?.textContent;
+    };
+    expect(await shown("https://other.example\\@good.example/", "good.example")).toBe("other.example");
+    expect(await shown("http://2130706433/", "2130706433")).toBe("127.0.0.1");
+    const both = "b\u00fccher.example (xn--bcher-kva.example)";
+    expect(await shown("https://b\u00fccher.example/", both)).toBe(both);
+  });
+
   test("takes the focus from a button of the panel, but not from one who writes or works elsewhere", async () => {
     const question: QuestionRow = { id: "q", kind: "login", server: "demo", type: "wait", title: "Wait", message: "" };
     const outside = document.body.appendChild(document.createElement("button"));

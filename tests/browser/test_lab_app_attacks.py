@@ -208,6 +208,8 @@ STATIC = """
   <iframe srcdoc="<script>RTC</script>"></iframe><iframe src="javascript:RTC"></iframe>
   <div><template shadowrootmode="closed"><iframe srcdoc="<script>RTC</script>"></iframe></template></div>
 """
+BEGINNINGS = ("<!--x--!>{}-->", "<!-->{}-->", "<!--->{}-->", '<!doctype x ">{}', "\ufeff{}", "<!{}>{}", "<?x>{}", "{}")
+"""Places ahead of a page where a script may be, among them ends of comments that only HTML parsers know."""
 
 
 @pytest.fixture
@@ -231,6 +233,11 @@ def test_no_packet_leaves_the_page(open_notebook: Open, page: Page, work: Path, 
         html = apps.page(f"{script} try {{ {own} }} catch (e) {{}} write('tried', 'yes');", body)
         apps.write(work / "pages", f"p{number}", html)
         show.append(f"mcp.apps.p{number}()")
+    keep = "<script>window.KEEP = RTCPeerConnection</script>"
+    use = f"await begin(); try {{ const RTCPeerConnection = KEEP; {rtc} }} catch (e) {{}} write('tried', 'yes');"
+    for number, beginning in enumerate(BEGINNINGS, len(show)):
+        apps.write(work / "pages", f"p{number}", beginning.replace("{}", keep) + apps.page(use))
+        show.append(f"mcp.apps.p{number}()")
     notebook = open_notebook(load, *show)
     notebook.run(0)
     for index in range(1, len(show) + 1):
@@ -241,6 +248,15 @@ def test_no_packet_leaves_the_page(open_notebook: Open, page: Page, work: Path, 
     assert not select.select([peer], [], [], 0)[0]
     page.evaluate(rtc)
     assert select.select([peer], [], [], 20)[0], "the listener can be reached, so nothing above was sent"
+
+
+def test_a_page_may_begin_with_any_number_of_comments(open_notebook: Open, page: Page, work: Path) -> None:
+    html = "<!-- licence -->" * 10_000 + apps.page("await begin(); write('mode', document.compatMode);")
+    apps.write(work / "pages", "comments", html.replace("<!doctype html>", ""))
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.comments()")
+    notebook.run(0)
+    notebook.run(1)
+    expect(app_in(notebook, 1).locator("#mode")).to_have_text("CSS1Compat")
 
 
 def test_a_page_with_granted_frames_has_only_those(open_notebook: Open, page: Page, work: Path) -> None:

@@ -1,5 +1,6 @@
 """Apps in cells: what a user sees, what the page is told, and what it may ask."""
 
+import json
 from pathlib import Path
 
 from playwright.sync_api import Page, expect
@@ -152,12 +153,13 @@ def test_links_files_and_messages_need_a_click(open_notebook: Open, page: Page, 
       await begin();
       const link = request("ui/open-link", { url: "javascript:alert(1)" });
       write("link", (await link).error.message);
-      const said = request("ui/message", { role: "user", content: { type: "text", text: "sum {x} up" } });
+      const said = request("ui/message", { role: "user", content: { type: "text", text: TEXT } });
       write("message", (await said).result ?? "");
       const file = { type: "resource", resource: { uri: "file:///../a/.b c.txt", text: "content" } };
       write("file", (await request("ui/download-file", { contents: [file] })).result);
     """
-    apps.write(work / "pages", "asks", apps.page(script))
+    text = json.dumps("sum {x} up: $key, anna@a.b\n /apps.asks a=$key (@apps:ui)")
+    apps.write(work / "pages", "asks", apps.page(script.replace("TEXT", text)))
     notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.asks()")
     notebook.run(0)
     notebook.run(1)
@@ -165,7 +167,7 @@ def test_links_files_and_messages_need_a_click(open_notebook: Open, page: Page, 
     expect(app.locator("#link")).to_have_text("a link must be an http or https URL without a login")
     output.get_by_role("button", name="Insert as a cell").click()
     expect(app.locator("#message")).to_have_text("{}")
-    assert notebook.source(2) == "%%mcp ask\nsum {{x}} up"
+    assert notebook.source(2) == "%%mcp ask\nsum {{x}} up: $$key, anna@a.b\n / apps.asks a=$$key (@ apps:ui)"
     with page.expect_download() as saved:
         output.get_by_role("button", name="Save").click()
     assert saved.value.suggested_filename == "b c.txt"

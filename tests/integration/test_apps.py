@@ -1,6 +1,7 @@
 """Apps in real kernels without a browser: what Python sees of them, what views are given, and what models are told."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import apps
-from tests.asking import MAIL, SEND, ask, asked, asking_kernel, shown
+from tests.asking import MAIL, SEND, ask, asked, asking_kernel, shown, without_ids
 from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.kernels import Bundle, Kernel, Outcome
@@ -314,7 +315,7 @@ def test_models_are_told_the_state_of_open_apps_as_a_strangers(
     assert " · app apps.slider: dict" in first and first.endswith(" · untrusted content from the app of apps.slider")
     assert "Not done: needs your consent because the model has read untrusted content" in shown(outcome)[-2]
     prompts = [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"]
-    assert prompts[0].endswith('\n\n<app name="apps.slider">\n{"rate": 0.5}\n</app>')
+    assert without_ids(prompts[0]).endswith('\n\n<app name="apps.slider">\n{"rate": 0.5}\n</app>')
     assert "app apps.slider" not in shown(ask(kernel, "hey", options="--tools demo.*"))[0], "of tools it may use only"
     view.ask("app_close", app=number)
     assert "app apps.slider" not in shown(ask(kernel, "hey"))[0]
@@ -330,8 +331,11 @@ def test_the_state_of_an_app_is_cut_and_cannot_end_its_element(
     request(view, number, "ui/update-model-context", content=[{"type": "text", "text": text}])
     ask(kernel, "hey")
     prompt = asked(models)[-1]["messages"][-1]["content"]
-    assert prompt.startswith('hey\n\n<app name="apps.slider">\n< /app>xxx') and prompt.endswith("x…\n</app>")
-    assert len(prompt) < 20_100
+    end = prompt[-24:]
+    assert re.fullmatch(r"\n</app [0-9a-f]{16}>", end) and prompt.count(end[7:-1]) == 2
+    plain = without_ids(prompt)
+    assert plain.startswith('hey\n\n<app name="apps.slider">\n</app>xxx') and plain.endswith("x…\n</app>")
+    assert len(prompt) < 20_150
 
 
 def test_the_app_of_a_models_call_is_shown_below_the_call(start_kernel: StartKernel, models: str, page: str) -> None:

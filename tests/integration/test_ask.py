@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.asking import CALL, MAIL, SEND, address, ask, asked, asking_kernel, failure, shown
+from tests.asking import CALL, MAIL, SEND, address, ask, asked, asking_kernel, failure, shown, without_ids
 from tests.conftest import StartKernel
 from tests.environments import ROOT, environment
 from tests.integration.test_docs import blocks
@@ -148,7 +148,7 @@ def test_variables_are_in_the_prompt_and_said(kernel: Kernel, models: str) -> No
     assert shown(outcome)[0].endswith(
         " · $df: DataFrame, 2 x 2: its columns and 2 rows · $city: str, 4 characters · attached: about 16 tokens"
     )
-    prompt = asked(models)[-1]["messages"][-1]["content"]
+    prompt = without_ids(asked(models)[-1]["messages"][-1]["content"])
     assert prompt.startswith(
         'What of df in Oslo costs $5, $x_1$ and `$nothing`?\n\n<variable name="df">\nDataFrame, 2 x 2\n'
     )
@@ -202,7 +202,7 @@ def test_large_variables_cost_neither_time_nor_tokens(kernel: Kernel, models: st
     kernel.run(f"%mcp ask -m down --base-url {models}/v1 --tools - {' '.join(f'${name}' for name in names)}")
     took = time.monotonic() - started
 
-    prompt = asked(models)[-1]["messages"][-1]["content"]
+    prompt = without_ids(asked(models)[-1]["messages"][-1]["content"])
     blocks = dict(re.findall(r'<variable name="(\w+)">\n(.*?)\n</variable>', prompt, re.DOTALL))
     assert {name: len(text) for name, text in blocks.items() if len(text) > 20_200} == {}
     assert blocks["nested"].endswith("[cut here: the question has no room for more]")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.asking import MAIL, SEND, ask, asked, failure, shown
+from tests.asking import MAIL, SEND, ask, asked, failure, shown, without_ids
 from tests.conftest import StartKernel
 from tests.kernels import Kernel
 from tests.scripted import DEMO
@@ -65,6 +65,19 @@ def test_figures_and_images_are_sent_as_images_with_their_names(kernel: Kernel, 
     line = shown(outcome)[0]
     assert " · $shot: Image, image of 30 x 20 · " in line
     assert " · attached: about 8,0" in line
+
+
+def test_an_image_may_be_that_of_a_server_once_one_has_sent_some(kernel: Kernel) -> None:
+    kernel.run(MAIL)
+    kernel.run("import PIL.Image\nshot = PIL.Image.new('RGB', (30, 20))")
+    assert "untrusted content" not in shown(ask(kernel, "What is $shot?"))[0]
+    received = '{"content": [{"type": "image", "data": "AA==", "mimeType": "image/png"}]}'
+    kernel.run(f"mcp._host.guard.received('mail.read', None, {received.encode()!r})")
+
+    outcome = ask(kernel, f"{SEND} about $shot", "tools")
+
+    assert shown(outcome)[0].endswith(" · untrusted content from mail.read")
+    assert "Not done: needs your consent because the model has read untrusted content" in shown(outcome)[-2]
 
 
 def test_a_large_image_is_shrunk(kernel: Kernel) -> None:
@@ -143,8 +156,9 @@ def test_a_function_and_a_class_of_a_cell_are_sent_as_their_sources(kernel: Kern
 
     ask(kernel, "Test $Bird and $heavy.")
 
-    assert '<variable name="Bird">\nclass Bird:\n    def mass(self):\n        return 3.7\n</variable>' in sent(models)
-    assert '<variable name="heavy">\ndef heavy(bird):\n    return bird.mass() > 4\n</variable>' in sent(models)
+    prompt = without_ids(sent(models))
+    assert '<variable name="Bird">\nclass Bird:\n    def mass(self):\n        return 3.7\n</variable>' in prompt
+    assert '<variable name="heavy">\ndef heavy(bird):\n    return bird.mass() > 4\n</variable>' in prompt
 
 
 def test_a_resource_is_read_and_doubted_from_then_on(kernel: Kernel, models: str) -> None:

@@ -96,3 +96,16 @@ def test_what_tab_inserts_is_sent_as_the_server_named_it(kernel: Kernel, pattern
 def test_a_secret_of_a_name_that_cannot_be_typed_is_none(kernel: Kernel) -> None:
     matches = kernel.complete("%mcp secret set ").matches
     assert "gh-token" in matches and not any("{" in match or "'" in match for match in matches)
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+@pytest.mark.parametrize("line", ["%mcp ask -m openai:gpt-5 ", "%%mcp ask -m openai:gpt-5\n"])
+def test_only_prompts_that_can_be_referred_to_are_offered_in_a_question(kernel: Kernel, line: str, quote: str) -> None:
+    code = f"{line}/{quote}evil."
+    completion = kernel.complete(code)
+    cells = [code[: completion.start] + match for match in completion.matches]
+    if quote:
+        assert cells == [code]
+    else:
+        assert f"{line}/evil.greet" in cells
+        assert not {*"'\"${ "} & {*"".join(cell.removeprefix(line) for cell in cells)}

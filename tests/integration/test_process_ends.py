@@ -1,5 +1,6 @@
 """Five seconds after any end of a kernel, no process of a server's group is left, and no reaper."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -120,6 +121,30 @@ def test_a_descendant_whose_parents_have_gone_is_remembered(kernel: Kernel, tmp_
     assert groups[0] not in [parent.pid for parent in browser.parents()]
     os.kill(kernel.pid, signal.SIGKILL)
     processes.wait_until_gone([browser], within=5)
+    assert_nothing_is_left(groups, reaper)
+
+
+RESPAWNING = """
+import os, signal, subprocess, sys, time
+def again(*_):
+    print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, file=open(sys.argv[1], "a"))
+    os._exit(0)
+signal.signal(signal.SIGTERM, again)
+open(sys.argv[1], "a").close()
+time.sleep(600)
+"""
+
+
+def test_what_a_descendant_starts_as_it_ends_is_ended_too(kernel: Kernel, tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    driver = shlex.join([sys.executable, "-c", RESPAWNING, str(told)])
+    server = ["sh", "-c", f"setsid {driver} >&2 & exec {shlex.join(server_command('misbehaving'))}"]
+    groups, reaper = load(kernel, {"one": server})
+    processes.wait_until(told.exists)
+    os.kill(kernel.pid, signal.SIGKILL)
+    processes.wait_until(lambda: told.read_text().endswith("\n"), within=5)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        processes.wait_until_gone([psutil.Process(int(told.read_text()))], within=4)
     assert_nothing_is_left(groups, reaper)
 
 

@@ -333,6 +333,10 @@ def test_a_pool_of_the_users_acts_for_who_gives_it_work(mcp: Mcp) -> None:
         "mcp.policy.allow('*')",
         "mcp.policy.reset()",
         "mcp.pins.accept()",
+        "mcp.enable('mail.send')",
+        "mcp.roots = '/'",
+        "mcp.on_elicitation(print)",
+        "mcp.on_sampling(print)",
         "import asyncio\nasyncio.run(mcp.policy.allow.aio('*'))",
     ],
 )

@@ -353,7 +353,7 @@ def test_a_large_file_is_not_tried_as_json5(tmp_path: Path) -> None:
         (b'{"a":\n"\xff"}', ", line 2: not UTF-8", "save the file as UTF-8"),
         ('{"mcpServers": {}}'.encode("utf-16"), ", line 1: not UTF-8", "save the file as UTF-8"),
         (b"[" * 100_000, ": nested too deeply", SHAPE),
-        (b" " * 10_000_001, ": larger than 10 MB", "is this a config file?"),
+        (b" " * 10_000_001, ": is larger than 10 MB", "is this a config file?"),
         (
             b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"}}}',
             ': "fs" is defined twice in one object',

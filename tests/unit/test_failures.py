@@ -34,7 +34,17 @@ def test_a_domain_in_foreign_letters_is_said_in_plain_ones_too() -> None:
     )
 
 
-@pytest.mark.parametrize("asked", [{"url": "javascript:alert(1)"}, {"url": f"{PAY} x"}, {"url": 5}, {}, "no object"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"url": "javascript:alert(1)"},
+        {"url": f"{PAY} x"},
+        {"url": "https://other.example\\@herring.example/"},
+        {"url": 5},
+        {},
+        "no object",
+    ],
+)
 def test_what_is_no_web_address_is_not_shown_as_one(asked: Any) -> None:
     assert (explained(asked).message, explained(asked).hint) == ("Pay first.", None)
 

@@ -1,7 +1,8 @@
-"""Files are written by one module, through no link, as a whole, with the right permissions."""
+"""Files are read and written by one module: regular ones within a limit; through no link, as a whole, rightly."""
 
 import ast
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,17 @@ from pathlib import Path
 import pytest
 
 import ipymcp
-from ipymcp.files import PRIVATE, SHARED, create_file, make_private_folder, open_lock, write_file
+from ipymcp.files import (
+    PRIVATE,
+    SHARED,
+    UnreadableFile,
+    create_file,
+    make_private_folder,
+    open_lock,
+    read_file,
+    read_problem,
+    write_file,
+)
 
 pytestmark = pytest.mark.posix
 
@@ -20,6 +31,11 @@ WRITERS = {
     *("copyfile", "copy2", "copytree", "move", "truncate", "mkfifo", "mknod"),
 }
 OWNERS = ("os", "shutil", "tempfile", "io", "codecs")
+READERS = {
+    ("config/editing.py", "os.open(file.parent, os.O_RDONLY)"),  # a folder, to lock it
+    ("storage/secrets.py", "path.read_bytes()"),  # the key, in a folder of the user's alone
+}
+"""Other modules that open something, besides `/proc` and the package's own files."""
 ALLOWED = {("protocol/transports/network.py", "os.open(os.devnull, os.O_RDWR)")}
 
 
@@ -84,6 +100,57 @@ def test_no_other_module_writes_a_file() -> None:
 )
 def test_the_check_itself_finds_a_writer(line: str) -> None:
     assert writes(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
+
+
+def reads(call: ast.Call) -> bool:
+    """Whether a call opens a file to read it."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    if name == "open":  # other things of the package have a method of that name
+        modes = [one.value for one in call.args if isinstance(one, ast.Constant)]
+        return not owner or owner in OWNERS or any(str(one).startswith("r") for one in modes)
+    return bool(owner) and name in ("read_bytes", "read_text", "fromfile", "memmap") and len(call.args) < 2
+
+
+def test_no_other_module_reads_a_file() -> None:
+    found = {
+        (str(file.relative_to(PACKAGE)), ast.unparse(call))
+        for file in PACKAGE.rglob("*.py")
+        if file != PACKAGE / "files.py"
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and reads(call)
+    }
+    assert {one for one in found if not re.search(r"/proc/|_STATIC|devnull|^files\(", one[1])} == READERS
+
+
+@pytest.mark.parametrize("line", ["open(name)", "path.open('rb')", "Path(a).read_text()", "os.open(a, os.O_RDONLY)"])
+def test_the_check_itself_finds_a_reader(line: str) -> None:
+    assert reads(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
+
+
+def test_only_a_regular_file_within_the_limit_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(file)
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+
+    assert read_file(tmp_path / "link", 5) == b"12345"
+    reasons: dict[str, str] = {}
+    for name, limit in {"file": 4, "endless": 5, "pipe": 5, ".": 5}.items():
+        with pytest.raises(UnreadableFile) as caught:
+            read_file(tmp_path / name, limit)
+        reasons[name] = read_problem(caught.value)
+    assert reasons == {
+        "file": "is larger than 4 bytes",
+        "endless": "is not a regular file",
+        "pipe": "is not a regular file",
+        ".": "is a folder",
+    }
+    with pytest.raises(OSError, match="levels of symbolic links"):
+        read_file(tmp_path / "link", 5, follow=False)
+    with pytest.raises(UnreadableFile, match="belongs to another user"):
+        read_file(file, 5, owners=frozenset({os.getuid() + 1}))
 
 
 @pytest.mark.parametrize("target", ["file", "nothing", "folder", "link"])

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from ipymcp.interaction.elicitation import FormQuestion, UrlQuestion
+from ipymcp.interaction.elicitation import ElicitationAnswer, FormQuestion, UrlQuestion, read_elicitation
 from ipymcp.interaction.forms import MISSING, Field, UnsupportedForm, format_errors, read_form
+from ipymcp.interaction.questions import domain
 from ipymcp.interaction.terminal import TerminalPrompts
 
 TITLED = [{"const": "#F00", "title": "Red"}, {"const": "#0F0", "title": "Green"}]
@@ -182,6 +183,35 @@ def test_a_domain_in_foreign_letters_is_shown_in_both_ways(
     host = "\u0430\u0440\u0440\u04cf\u0435.com"
     TerminalPrompts().ask(UrlQuestion("server", None, "", f"https://{host}/"))
     assert capsys.readouterr().out.startswith(f"server asks you to visit {host} (xn--80ak6aa92e.com):\n")
+
+
+def test_letters_that_only_browsers_keep_are_not_replaced() -> None:
+    assert domain("https://stra\u00dfe.example/") == "stra\u00dfe.example ('stra\\xdfe.example')"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://other.example\\@good.example/login",
+        "https://other.example\\.good.example/login",
+        "https://good.example/\\other.example",
+        "https://good.example@other.example/",
+        "https://good.example:443@other.example/",
+        "https://good.example%2f@other.example/",
+        "https://good.example%2fother.example/",
+        "https://%6fther.example/",
+        "https://good.example\uff0fother.example/",
+        "https://good.example\t.other.example/",
+        "https://good.example:x/",
+        "https:good.example",
+        "https:///good.example",
+        "ftp://good.example/",
+        "https://[good.example/",
+    ],
+)
+def test_a_url_that_browsers_read_differently_is_declined(url: str) -> None:
+    answer = read_elicitation("server", "tool", {"mode": "url", "message": "Please.", "url": url})
+    assert answer == ElicitationAnswer("decline", note=f"asked to visit a URL that is not a web address: {url!r}")
 
 
 def test_formats_are_checked_in_nested_values_too() -> None:

@@ -104,3 +104,16 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path, content: str) -> N
     with pytest.raises(McpError, match=r"^answers\.json cannot be read: ") as caught:
         Recording(file).find(KEY)
     assert caught.value.hint == "restore it, or delete it and record again"
+
+
+@pytest.mark.posix
+def test_a_recording_that_is_a_link_to_a_device_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    file.symlink_to("/dev/zero")
+
+    with pytest.raises(McpError) as caught:
+        Recording(file).find(KEY)
+    assert caught.value._render_traceback_() == [
+        "McpError: answers.json is not a regular file",
+        "  delete it and record again",
+    ]

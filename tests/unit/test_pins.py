@@ -208,6 +208,8 @@ def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:
     [
         (None, "no such file"),
         ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[" * 200_000, "nested too deeply"),
+        (" " * 10_000_001, "is larger than 10 MB"),
         ("[]", "not a lock file of version 1"),
         ('{"version": 2, "servers": {}}', "not a lock file of version 1"),
         ('{"version": 1, "servers": {"fs": 1}}', "not a lock file of version 1"),
@@ -220,3 +222,14 @@ def test_what_is_no_lock_file_is_said_to_be_none(tmp_path: Path, text: str | Non
     with pytest.raises(ConfigError) as caught:
         read_lock(str(tmp_path))
     assert caught.value.message == f"{file}: {expected}"
+
+
+@pytest.mark.posix
+def test_a_lock_file_that_is_a_link_to_a_device_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "mcp.lock").symlink_to("/dev/zero")
+    with pytest.raises(ConfigError) as caught:
+        read_lock(str(tmp_path))
+    assert caught.value._render_traceback_() == [
+        f"ConfigError: {tmp_path}/mcp.lock: is not a regular file",
+        "  delete it; %mcp pins export writes one from the servers that are loaded",
+    ]

@@ -161,3 +161,33 @@ def test_a_rule_says_whether_it_covers_a_model_that_has_read_untrusted_content()
     assert policy.verdict(tool, NO_RIGHTS, "model").why == "allow fs.* (this notebook, also for doubted models)"
     policy.add_rule(Rule("fs.write_*", "ask", "this notebook"))
     assert decision() == "ask", "the last rule decides"
+
+
+@pytest.mark.parametrize(
+    "rights",
+    [
+        ServerGrants("d1", auto_approve=("read_file",)),
+        ServerGrants("d1", auto_approve=("fs.read_file",)),
+        ServerGrants("d1", tools=(("read_file", "allow"),)),
+        ServerGrants("d1", hints=(("read_file", {"readOnlyHint": True, "openWorldHint": False}),)),
+    ],
+)
+def test_what_a_definition_allows_one_tool_is_nothing_to_another_with_its_alias(rights: ServerGrants) -> None:
+    policy = Policy()
+    assert decisions(policy, entry("read_file"), rights) == ("allow", "allow", "allow")
+    assert decisions(policy, entry("read-file"), rights) == ("allow", "ask", "ask")
+    policy.set_changed(frozenset(), frozenset(), frozenset({("d1", "read-file")}))
+    assert decisions(policy, entry("read-file"), rights) == ("allow", "deny", "deny"), "it was added later"
+
+
+def test_what_a_definition_forbids_one_tool_it_forbids_all_with_its_alias() -> None:
+    rights = ServerGrants(tools=(("read_file", "deny"),), hints=(("write_file", {"readOnlyHint": False}),))
+    assert decisions(Policy(), entry("read-file"), rights) == ("deny", "deny", "deny")
+    known = entry("write-file", readOnlyHint=True, openWorldHint=False)
+    assert decisions(Policy(), known, rights) == ("allow", "ask", "ask")
+
+
+def test_a_new_tool_is_held_back_if_a_glob_of_the_definition_allows_it() -> None:
+    policy, rights = Policy(), ServerGrants("d1", auto_approve=("read*",))
+    policy.set_changed(frozenset(), frozenset(), frozenset({("d1", "read_all")}))
+    assert decisions(policy, entry("read_all"), rights) == ("allow", "deny", "deny")

@@ -455,9 +455,12 @@ function withDefaults(input: unknown, definition: unknown): object {
 
 const clipped = (text: string): string => (text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
 
-/** A cell that asks the model. Braces are doubled, so that no expression in the text is evaluated. */
+/** A cell that asks the model, with nothing that is evaluated or refers to a variable, a resource or a prompt. */
 function askCell(text: string): string {
-  return `%%mcp ask\n${visible(text).replace(/[{}]/g, "$&$&")}`;
+  const plain = visible(text)
+    .replace(/[{}$]/g, (character) => character + character)
+    .replace(/(?<![\p{L}\p{N}_@.$/-])@(?=[^\n]*:)|^[ \t]*\/(?=[^\n]*\.)/gmu, "$& ");
+  return `%%mcp ask\n${plain}`;
 }
 
 function save({ name, type, data }: AppFile): void {

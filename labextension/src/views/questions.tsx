@@ -475,6 +475,8 @@ function Fill({ question, answer }: { question: QuestionHead & FormPage; answer:
 function Visit({ question, answer }: { question: QuestionHead & LinkPage; answer: SendAnswer }): JSX.Element {
   const { services } = usePanel();
   const address = webAddress(question.url);
+  const host = address === null ? question.domain : new URL(address).hostname;
+  const named = question.domain === host || question.domain.endsWith(`(${host})`) ? question.domain : host;
   const open = (): void => {
     if (address === null) return;
     services.openExternal(address);
@@ -484,7 +486,7 @@ function Visit({ question, answer }: { question: QuestionHead & LinkPage; answer
   return (
     <>
       <p>
-        {trans.__("This link leads to")} <strong>{singleLine(question.domain)}</strong>
+        {trans.__("This link leads to")} <strong>{singleLine(named)}</strong>
       </p>
       <Lines label={trans.__("Full address")} text={singleLine(question.url)} />
       {address === null && <p class="mcp-warning">{trans.__("This is not a web address, so it cannot be opened.")}</p>}
