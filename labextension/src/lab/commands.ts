@@ -13,11 +13,14 @@ import { stateView } from "../views/parts";
 import type { ServerAction } from "../views/parts";
 import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
+import type { WaitingCommand } from "./views";
 
 /** What the commands act on. */
 export interface CommandContext {
   /** Return the active notebook's view, or null. */
   current(): NotebookView | null;
+  /** Run a command on the active notebook, as soon as ipymcp is loaded there. */
+  runOnceLoaded(command: WaitingCommand): void;
   /** Open the sidebar and focus the element that matches a selector, else its tabs. */
   open(focus?: string): void;
   /** Open a notebook's panel in the main area; absent where there is none. */
@@ -36,6 +39,7 @@ interface Command {
 }
 
 const DEMO = "demo";
+const ADD_SERVER = "ipymcp:add-server";
 const serverLabels = (): { [D in ServerAction]: [label: string, caption: string] } => ({
   start: [trans.__("Start MCP Server\u2026"), trans.__("Start a server")],
   stop: [trans.__("Stop MCP Server\u2026"), trans.__("Stop a server")],
@@ -60,13 +64,12 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
     ...serverCommands(),
     ...viewLabels().map(([id, label, view, target]) => viewCommand(id, label, view, target, open)),
     logsCommand(open),
-    addServerCommand(open),
   ];
+  addServerCommand(app, context);
   for (const { id, label, caption, isEnabled, execute } of all) {
     app.commands.addCommand(id, {
       label,
       caption,
-      ...(id === "ipymcp:add-server" && { icon }),
       isEnabled: () => {
         const state = current()?.model?.store.get();
         return state !== undefined && isEnabled(state);
@@ -103,7 +106,7 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
     });
   }
   const opening = openInMainArea ? ["ipymcp:open", "ipymcp:open-in-main-area"] : ["ipymcp:open"];
-  return [...opening, "ipymcp:load-extension", ...all.map(({ id }) => id)];
+  return [...opening, "ipymcp:load-extension", ADD_SERVER, ...all.map(({ id }) => id)];
 }
 
 async function runAction(model: PanelModel | null, act: Action): Promise<void> {
@@ -182,17 +185,29 @@ async function cancelCall(model: PanelModel): Promise<void> {
   if (call) await model.request("cancel", { call: call.id });
 }
 
-function addServerCommand(open: CommandContext["open"]): Command {
-  return {
-    id: "ipymcp:add-server",
-    label: trans.__("Add MCP Server\u2026"),
+/** Add the command that opens the form for a new server. The launcher offers it also before ipymcp is loaded. */
+function addServerCommand({ commands }: JupyterFrontEnd, { current, open, runOnceLoaded }: CommandContext): void {
+  const label = trans.__("Add MCP Server\u2026");
+  commands.addCommand(ADD_SERVER, {
+    label,
     caption: trans.__("Add a server from the registry, by a command, a URL or JSON"),
-    isEnabled: (state) => isAllowed(state, "try"),
-    execute: (model) => {
-      model.store.set(withAdding(model.store.get()));
-      open("[type=search]");
+    icon,
+    isEnabled: () => {
+      const state = current()?.model?.store.get();
+      return state === undefined || isAllowed(state, "try");
     },
-  };
+    execute: () => {
+      open();
+      runOnceLoaded({
+        label,
+        execute: (_, { store }) => {
+          if (!isAllowed(store.get(), "try")) return;
+          store.set(withAdding(store.get()));
+          open("[type=search]");
+        },
+      });
+    },
+  });
 }
 
 function logsCommand(open: CommandContext["open"]): Command {

@@ -27,6 +27,7 @@ function drawn(status: ConnectionStatus): Drawn {
     load: (then) => done.push(then),
     retry: () => done.push("retry"),
     insert: (text) => done.push(text),
+    createNotebook: () => done.push("new"),
   });
   welcome.show(status);
   remove = () => {
@@ -96,6 +97,17 @@ test("a notebook that used servers offers them again, and the cell that loads th
   expect(done).toEqual([{ again: true, insert: true }]);
 });
 
+test("a command that waits for ipymcp is named, with the button that lets it go on", () => {
+  const { show, done, text } = drawn(ended(ABSENT));
+  expect(text).not.toContain("Add MCP Server");
+  show(ended(ABSENT), [], "Add MCP Server\u2026");
+  expect(screen.getByText(/Add MCP Server needs ipymcp and continues once it is loaded\./)).toBeTruthy();
+  show({ kind: "no-notebook" }, [], "Add MCP Server\u2026");
+  expect(screen.getByText(/Add MCP Server needs a notebook with ipymcp: open one\./)).toBeTruthy();
+  fireEvent.click(screen.getByRole("button", { name: "New notebook" }));
+  expect(done).toEqual(["new"]);
+});
+
 test("while it loads the button is the same, and waits", () => {
   const loading = ended(ABSENT, { ...NOT_LOADED, loading: true });
   const { show } = drawn(ended(ABSENT));
@@ -138,7 +150,7 @@ test("whatever else is in the way is said, and may be tried again", () => {
 });
 
 test.each([
-  [{ kind: "no-notebook" } as const, "No notebook is openOpen a notebook to see its MCP servers here."],
+  [{ kind: "no-notebook" } as const, "No notebook is openOpen a notebook to see its MCP servers here.New notebook"],
   [{ kind: "no-kernel" } as const, "This notebook has no kernelStart one to use MCP servers in it."],
   [{ kind: "connecting" } as const, "Connecting to the kernel\u2026"],
   [
