@@ -131,7 +131,7 @@ class Extension:
         self._relay: Relay | None = None
         self._has_control = False
         self.is_loading_cell = True
-        """Whether the cell that loaded the extension still runs: it was transformed without `ipymcp.notebook.transform`."""
+        """Whether the cell that loaded the extension still runs, which was not transformed by `transform`."""
         self._run_id = uuid.uuid4().hex
         self.display = PanelDisplay(ip, self._run_id, lambda: self.panel)
         self.settings = IPyMCP(parent=ip)

@@ -6,8 +6,8 @@ import { trans } from "../translation";
 
 export const LOAD = "%load_ext ipymcp";
 export const RELOAD = "%reload_ext ipymcp";
-export const INSTALL = "%pip install ipymcp";
-export const UPGRADE = "%pip install --upgrade ipymcp";
+export const INSTALL = "%pip install git+https://github.com/ipymcp/ipymcp";
+export const UPGRADE = "%pip install --upgrade git+https://github.com/ipymcp/ipymcp";
 
 export interface LoadProblem {
   message: string;

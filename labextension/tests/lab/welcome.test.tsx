@@ -118,13 +118,16 @@ test("while it loads the button is the same, and waits", () => {
 });
 
 test("where ipymcp is not installed there is the pip line", () => {
-  const problem = { message: "ipymcp is not installed in this kernel's environment.", remedy: "%pip install ipymcp" };
+  const problem = {
+    message: "ipymcp is not installed in this kernel's environment.",
+    remedy: "%pip install git+https://github.com/ipymcp/ipymcp",
+  };
   const { text, done } = drawn(ended(ABSENT, { ...NOT_LOADED, problem }));
   expect(text).toContain(
-    "ipymcp is not installed in this kernel's environment.Run this in a cell, then load ipymcp: %pip install ipymcp",
+    "ipymcp is not installed in this kernel's environment.Run this in a cell, then load ipymcp: %pip install git+https://github.com/ipymcp/ipymcp",
   );
   fireEvent.click(screen.getByRole("button", { name: "Insert into a cell" }));
-  expect(done).toEqual(["%pip install ipymcp"]);
+  expect(done).toEqual(["%pip install git+https://github.com/ipymcp/ipymcp"]);
 });
 
 test("loaded, and still nobody there: it may be older", () => {
