@@ -169,7 +169,7 @@ def test_before_ipymcp_is_loaded_the_launcher_leads_to_the_form_and_the_cell_loa
     page.evaluate("jupyterapp.commands.execute('launcher:create')")
     page.locator(".jp-LauncherCard", has_text="Add MCP Server").click()
     welcome = page.locator("#ipymcp-sidebar")
-    expect(welcome).to_contain_text("Add MCP Server needs ipymcp and continues once it is loaded.")
+    expect(welcome).to_contain_text("Add MCP Server needs ipymcp: load it first.")
     welcome.get_by_role("button", name="Load ipymcp").click()
     panel = sidebar(page)
     expect(panel.root.get_by_role("heading", name="Add a server")).to_be_visible()

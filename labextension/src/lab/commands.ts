@@ -190,7 +190,7 @@ function addServerCommand({ commands }: JupyterFrontEnd, { current, open, runOnc
   const label = trans.__("Add MCP Server\u2026");
   commands.addCommand(ADD_SERVER, {
     label,
-    caption: trans.__("Add a server from the registry, by a command, a URL or JSON"),
+    caption: trans.__("Search, try and keep a server"),
     icon,
     isEnabled: () => {
       const state = current()?.model?.store.get();

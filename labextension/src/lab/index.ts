@@ -106,7 +106,7 @@ async function activate(
     const now = views.current?.connectionStatus.kind ?? "";
     if (now !== lastStatus) for (const id of ids) app.commands.notifyCommandChanged(id);
     lastStatus = now;
-    sidebar.showWaiting(views.waiting?.label ?? "");
+    sidebar.showWaiting(views.waitingLabel);
   });
 
   void import("./launcher").then(({ addFileCommand, addLauncherItem }) => {

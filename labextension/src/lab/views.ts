@@ -46,6 +46,11 @@ export class NotebookViews {
     return [...this.views.values()];
   }
 
+  /** The label of the command that waits; empty if there is none. */
+  get waitingLabel(): string {
+    return (this.waiting?.label ?? "").replace("\u2026", "");
+  }
+
   /** Run a command on the active notebook, as soon as ipymcp is loaded there. */
   run(command: WaitingCommand): void {
     this.waiting = command;
@@ -72,7 +77,7 @@ export class NotebookViews {
   }
 
   private create(notebook: NotebookPanel): NotebookView {
-    const view = new NotebookView(notebook, this.relays, () => this.waiting?.label ?? "", this.openInMainArea);
+    const view = new NotebookView(notebook, this.relays, () => this.waitingLabel, this.openInMainArea);
     this.views.set(notebook, view);
     const announced = new Set<string>();
     view.changed.connect(() => {

@@ -47,7 +47,7 @@ function Welcome({ status, used, waiting, actions }: WelcomeProps): JSX.Element 
       return (
         <Message title={trans.__("No notebook is open")}>
           {waiting
-            ? trans.__("%1 needs a notebook with ipymcp: open one.", withoutEllipsis(waiting))
+            ? trans.__("%1 needs a notebook with ipymcp: open one.", waiting)
             : trans.__("Open a notebook to see its MCP servers here.")}
           {actions.createNotebook && (
             <div class="mcp-actions">
@@ -88,8 +88,6 @@ function Welcome({ status, used, waiting, actions }: WelcomeProps): JSX.Element 
   }
 }
 
-const withoutEllipsis = (label: string): string => label.replace("\u2026", "");
-
 function NotLoaded({
   status,
   used,
@@ -111,7 +109,7 @@ function NotLoaded({
         </>
       )}
       <div>
-        {waiting && `${trans.__("%1 needs ipymcp and continues once it is loaded.", withoutEllipsis(waiting))} `}
+        {waiting && `${trans.__("%1 needs ipymcp: load it first.", waiting)} `}
         {used.length
           ? trans.__("Or load ipymcp without them. The button runs in the kernel:")
           : trans.__("Load it to use MCP servers here. The button runs in the kernel:")}{" "}

@@ -100,9 +100,9 @@ test("a notebook that used servers offers them again, and the cell that loads th
 test("a command that waits for ipymcp is named, with the button that lets it go on", () => {
   const { show, done, text } = drawn(ended(ABSENT));
   expect(text).not.toContain("Add MCP Server");
-  show(ended(ABSENT), [], "Add MCP Server\u2026");
-  expect(screen.getByText(/Add MCP Server needs ipymcp and continues once it is loaded\./)).toBeTruthy();
-  show({ kind: "no-notebook" }, [], "Add MCP Server\u2026");
+  show(ended(ABSENT), [], "Add MCP Server");
+  expect(screen.getByText(/Add MCP Server needs ipymcp: load it first\./)).toBeTruthy();
+  show({ kind: "no-notebook" }, [], "Add MCP Server");
   expect(screen.getByText(/Add MCP Server needs a notebook with ipymcp: open one\./)).toBeTruthy();
   fireEvent.click(screen.getByRole("button", { name: "New notebook" }));
   expect(done).toEqual(["new"]);
