@@ -192,7 +192,7 @@ def test_without_a_notebook_the_command_asks_for_one_and_goes_on_in_it(jupyter: 
     page.goto(f"{jupyter.url}lab?reset&token={TOKEN}")
     page.locator(".jp-LauncherCard", has_text="Add MCP Server").click()
     welcome = page.locator("#ipymcp-sidebar")
-    expect(welcome).to_contain_text("Add MCP Server needs a notebook with ipymcp: open one.")
+    expect(welcome).to_contain_text("Add MCP Server needs a notebook: open one.")
     welcome.get_by_role("button", name="New notebook").click()
     select = page.get_by_role("button", name="Select Kernel").or_(welcome.get_by_role("button", name="Load ipymcp"))
     select.first.click()

@@ -44,7 +44,7 @@ const serverLabels = (): { [D in ServerAction]: [label: string, caption: string]
   start: [trans.__("Start MCP Server\u2026"), trans.__("Start a server")],
   stop: [trans.__("Stop MCP Server\u2026"), trans.__("Stop a server")],
   restart: [trans.__("Restart MCP Server\u2026"), trans.__("Stop a server and start it again")],
-  unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it from this notebook")],
+  unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it")],
   enable: [trans.__("Enable MCP Server\u2026"), trans.__("Start a server that was disabled")],
   disable: [trans.__("Disable MCP Server\u2026"), trans.__("Stop a server and keep it from starting automatically")],
   trust: [trans.__("Trust MCP Server\u2026"), trans.__("Decide whether a server may run")],
@@ -85,7 +85,7 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
   });
   app.commands.addCommand("ipymcp:load-extension", {
     label: trans.__("Load ipymcp in This Notebook"),
-    caption: trans.__("Run %load_ext ipymcp in the notebook's kernel"),
+    caption: trans.__("Run %load_ext ipymcp in its kernel"),
     isEnabled: () => current()?.connectionStatus.kind === "absent",
     execute: async () => {
       open();
@@ -96,7 +96,7 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
   if (openInMainArea) {
     app.commands.addCommand("ipymcp:open-in-main-area", {
       label: trans.__("Open MCP Panel in Main Area"),
-      caption: trans.__("Show the MCP servers of the active notebook beside it"),
+      caption: trans.__("Show its MCP servers beside it"),
       icon,
       isEnabled: () => current() !== null,
       execute: () => {
@@ -129,7 +129,7 @@ const serverCommands = (): Command[] => [
   {
     id: "ipymcp:start-all",
     label: trans.__("Start All MCP Servers"),
-    caption: trans.__("Start every server that is loaded and not disabled"),
+    caption: trans.__("Start every server that is not disabled"),
     isEnabled: (state) => isAllowed(state, "start_all") && serversOf(state.servers).length > 0,
     execute: (model) => model.request("start_all", {}),
   },
@@ -143,7 +143,7 @@ const serverCommands = (): Command[] => [
   {
     id: "ipymcp:restart-all",
     label: trans.__("Restart All MCP Servers"),
-    caption: trans.__("Stop every server of this notebook and start it again"),
+    caption: trans.__("Stop and start every server of this notebook"),
     isEnabled: (state) => isAllowed(state, "restart_all") && serversOf(state.servers).length > 0,
     execute: (model) => model.request("restart_all", {}),
   },

@@ -182,7 +182,7 @@ export class NotebookView {
       const { what, line } = again ? await model.request("used", {}) : { what: [], line: "" };
       if (insert) insertFirst(this.notebook, loadingCell(line));
       if (what.length) await model.request("load", { what });
-      else if (again) model.notify(trans.__("Nothing to load again: run the cells that loaded it."), true);
+      else if (again) model.notify(trans.__("Run the cells that loaded them."), true);
     } catch (error) {
       model.notify(problemText(problemOf(error)), true);
     }

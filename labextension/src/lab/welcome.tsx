@@ -47,7 +47,7 @@ function Welcome({ status, used, waiting, actions }: WelcomeProps): JSX.Element 
       return (
         <Message title={trans.__("No notebook is open")}>
           {waiting
-            ? trans.__("%1 needs a notebook with ipymcp: open one.", waiting)
+            ? trans.__("%1 needs a notebook: open one.", waiting)
             : trans.__("Open a notebook to see its MCP servers here.")}
           {actions.createNotebook && (
             <div class="mcp-actions">

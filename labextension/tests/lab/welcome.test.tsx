@@ -103,7 +103,7 @@ test("a command that waits for ipymcp is named, with the button that lets it go 
   show(ended(ABSENT), [], "Add MCP Server");
   expect(screen.getByText(/Add MCP Server needs ipymcp: load it first\./)).toBeTruthy();
   show({ kind: "no-notebook" }, [], "Add MCP Server");
-  expect(screen.getByText(/Add MCP Server needs a notebook with ipymcp: open one\./)).toBeTruthy();
+  expect(screen.getByText(/Add MCP Server needs a notebook: open one\./)).toBeTruthy();
   fireEvent.click(screen.getByRole("button", { name: "New notebook" }));
   expect(done).toEqual(["new"]);
 });
