@@ -7,6 +7,8 @@ therefore send them as requests on the control channel, which the kernel handles
 
 from __future__ import annotations
 
+import dis
+import inspect
 import os
 import sys
 import threading
@@ -23,6 +25,7 @@ from ipymcp.errors import McpError
 from ipymcp.notebook import transform
 from ipymcp.notebook.apps import CellApps
 from ipymcp.notebook.display import PanelDisplay
+from ipymcp.notebook.line_syntax import is_silent
 from ipymcp.notebook.progress import print_notice
 from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.panel.cell_forms import CellForms
@@ -127,6 +130,8 @@ class Extension:
         self._panel_lock = threading.Lock()
         self._relay: Relay | None = None
         self._has_control = False
+        self.is_loading_cell = True
+        """Whether the cell that loaded the extension still runs, which was not transformed by `transform`."""
         self._run_id = uuid.uuid4().hex
         self.display = PanelDisplay(ip, self._run_id, lambda: self.panel)
         self.settings = IPyMCP(parent=ip)
@@ -274,12 +279,14 @@ class Extension:
 
     def _before_cell(self, *_: object) -> None:
         """Bind the name again after `%reset`, and let an interrupt of this cell reach the threads of libraries."""
+        self.is_loading_cell = False
         host_of(ipymcp.host()).loop.awaiting.begin_cell()
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
     def _after_cell(self, *_: object) -> None:
         """Print notices that were added outside of a cell."""
+        self.is_loading_cell = False
         host_of(ipymcp.host()).loop.awaiting.end_cell()
         for notice in host_of(ipymcp.host()).notices.take():
             print_notice(notice)
@@ -313,23 +320,52 @@ def unload(ip: Any) -> None:
 
 def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | None = None) -> Any:
     """MCP servers in this notebook: %mcp load, tools, call, logs, stop; %mcp help lists all."""
-    from IPython.core.getipython import get_ipython
-
-    from ipymcp.notebook.magics.dispatch import run
-
-    ip: Any = get_ipython()
-    extension: Extension = getattr(ip, _ATTRIBUTE)
-    return run(ip, extension.settings, extension.display, line, cell, local_ns or {})
+    value = _run(line, cell, local_ns)
+    extension = _loaded()
+    if extension is None or not extension.is_loading_cell or cell is not None or is_silent(line):
+        return value
+    if value is not None and _is_discarded(extension.ip):
+        _display(value)
+    return value
 
 
 def _shown(line: str, *, local_ns: Mapping[str, Any] | None = None) -> None:
     """Run %mcp in the middle of a cell and display its value, which IPython does not display there."""
+    value = _run(line, None, local_ns)
+    if value is not None:
+        _display(value)
+
+
+def _run(line: str, cell: str | None, local_ns: Mapping[str, Any] | None) -> Any:
+    from ipymcp.notebook.magics.dispatch import run
+
+    extension = _loaded()
+    assert extension is not None
+    return run(extension.ip, extension.settings, extension.display, line, cell, local_ns or {})
+
+
+def _loaded() -> Extension | None:
+    from IPython.core.getipython import get_ipython
+
+    return getattr(get_ipython(), _ATTRIBUTE, None)
+
+
+def _display(value: Any) -> None:
     from IPython import display
 
-    value = _magic(line, local_ns=local_ns)
-    if value is not None:
-        show: Any = display.display  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        show(value)
+    show: Any = display.display  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    show(value)
+
+
+def _is_discarded(ip: Any) -> bool:
+    """Whether the user's code that is being run discards the value of the current call, so that no one displays it."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals is not ip.user_global_ns:
+        frame = frame.f_back
+    if frame is None:
+        return False
+    following = (each.opname for each in dis.get_instructions(frame.f_code) if each.offset > frame.f_lasti)
+    return next(following, None) == "POP_TOP"
 
 
 for _each in (_magic, _shown):

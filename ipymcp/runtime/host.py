@@ -206,10 +206,7 @@ class Host:
         from ipymcp.runtime.session import ServerSession  # imports the whole protocol: not at %load_ext
 
         session = ServerSession(definition, digest, self._context)
-        self.store.known.loaded(definition, digest)
-        if self.notebook is not None:
-            self.store.known.used(self.notebook, definition, digest)
-        self.sessions = {**self.sessions, definition.name: session}
+        self._add(session)
         if "tools" in cached:
             session.remember(cached)
             session.is_lazy = True
@@ -223,10 +220,15 @@ class Host:
     async def _adopt(self, session: ServerSession) -> None:
         """Load a server that already runs, in place of one of the same name."""
         old = self.sessions.get(session.name)
-        self.store.known.loaded(session.definition, session.digest)
-        self.sessions = {**self.sessions, session.name: session}
+        self._add(session)
         if old is not None:
             await old.stop()
+
+    def _add(self, session: ServerSession) -> None:
+        self.store.known.loaded(session.definition, session.digest)
+        if self.notebook is not None:
+            self.store.known.used(self.notebook, session.definition, session.digest)
+        self.sessions = {**self.sessions, session.name: session}
 
     def _clients(self) -> dict[str, Client]:
         return {name: session.client for name, session in self.sessions.items() if session.client is not None}

@@ -51,7 +51,17 @@ interface Subscription<Name extends StreamName = StreamName> {
 
 const SLOW_REPLY_DELAY = 1500;
 /** Requests that may wait for a person, a server or the network while the kernel is idle. */
-const OPEN_ENDED: ReadonlySet<Verb> = new Set<Verb>(["try", "search", "load", "trust", "login", "read", "prompt"]);
+const OPEN_ENDED: ReadonlySet<Verb> = new Set<Verb>([
+  "try",
+  "drop",
+  "search",
+  "load",
+  "load_file",
+  "trust",
+  "login",
+  "read",
+  "prompt",
+]);
 const connectionEnded = (): string => trans.__("The connection to the kernel ended before it replied.");
 
 /** The panel interface that the views use. */

@@ -1,9 +1,12 @@
 import { trans } from "./translation";
 
+/** Code that uses `%mcp` or `mcp` is inserted with the line that loads ipymcp, unless a cell above has that line. */
+export type CodeUses = "mcp";
+
 /** The functions of the page that a panel uses. */
 export interface Services {
   /** Insert code into the notebook, or copy it if there is none. */
-  insertCode(text: string): Promise<"inserted" | "copied">;
+  insertCode(text: string, uses?: CodeUses): Promise<"inserted" | "copied">;
   /** Insert code as the notebook's first cell; absent where the page cannot. */
   insertFirst?(text: string): void;
   /** Return a function that shows the cell that loads a server; null if there is no such cell. */

@@ -172,7 +172,7 @@ export function versionMismatch(state: PanelState): string | null {
       : [trans.__("ipymcp %1 in the kernel", hello.ipymcp), trans.__("the kernel")];
   return trans.__(
     "The kernel uses version %1 of the panel protocol and this panel version %2, so the panel is read-only. " +
-      "Upgrade %3: run pip install --upgrade ipymcp in the environment of %4, then restart it.",
+      "Upgrade %3: install the latest ipymcp in the environment of %4, then restart it.",
     hello.version,
     VERSION,
     behind,

@@ -177,13 +177,13 @@ describe("what may be done", () => {
     expect(mode(state)).toBe("view");
     expect(versionMismatch(state)).toBe(
       "The kernel uses version 2 of the panel protocol and this panel version 1, so the panel is read-only. " +
-        "Upgrade this panel: run pip install --upgrade ipymcp in the environment of JupyterLab, then restart it.",
+        "Upgrade this panel: install the latest ipymcp in the environment of JupyterLab, then restart it.",
     );
   });
 
   test("an older kernel is what is to be upgraded", async () => {
     expect(versionMismatch(await stateIn({ version: 0, ipymcp: "0.0.1" }))).toContain(
-      "Upgrade ipymcp 0.0.1 in the kernel: run pip install --upgrade ipymcp in the environment of the kernel, then restart it.",
+      "Upgrade ipymcp 0.0.1 in the kernel: install the latest ipymcp in the environment of the kernel, then restart it.",
     );
   });
 });

@@ -13,6 +13,7 @@ from tests.browser.panels import Panel
 from tests.browser.places import sidebar
 from tests.browser.test_lab_looks import faults
 from tests.browser.tour import DEMO, KEY, home
+from tests.jupyter_servers import TOKEN, JupyterServer
 from tests.registry import RegistryServer, registry_server
 
 Open = Callable[..., Notebook]
@@ -159,3 +160,41 @@ def test_the_menu_and_the_launcher_offer_it(notebook: Notebook, page: Page) -> N
     page.keyboard.press("Escape")
     page.evaluate("jupyterapp.commands.execute('launcher:create')")
     expect(page.locator(".jp-LauncherCard", has_text="Add MCP Server")).to_be_visible()
+
+
+def test_before_ipymcp_is_loaded_the_launcher_leads_to_the_form_and_the_cell_loads_ipymcp_too(
+    open_notebook: Open, page: Page
+) -> None:
+    notebook = open_notebook("1 + 1", "")
+    page.evaluate("jupyterapp.commands.execute('launcher:create')")
+    page.locator(".jp-LauncherCard", has_text="Add MCP Server").click()
+    welcome = page.locator("#ipymcp-sidebar")
+    expect(welcome).to_contain_text("Add MCP Server needs ipymcp: load it first.")
+    welcome.get_by_role("button", name="Load ipymcp").click()
+    panel = sidebar(page)
+    expect(panel.root.get_by_role("heading", name="Add a server")).to_be_visible()
+    panel.root.get_by_role("tab", name="Command").click()
+    field(panel, "Command").fill(" ".join(DEMO))
+    field(panel, "Name").fill("mine")
+    panel.press("Try it")
+    warning = panel.root.get_by_text("Will be kept only until the kernel ends.")
+    expect(warning).to_have_count(0)
+    panel.root.get_by_label("Also insert the cell that loads it").uncheck()
+    expect(warning).to_be_visible()
+    panel.root.get_by_label("Also insert the cell that loads it").check()
+    panel.press("Save")
+    panel.expect_state("mine", "ready")
+    cells = [notebook.source(index) for index in range(3)]
+    assert f"%load_ext ipymcp\n%mcp load mine -- {' '.join(DEMO)}" in cells
+
+
+def test_without_a_notebook_the_command_asks_for_one_and_goes_on_in_it(jupyter: JupyterServer, page: Page) -> None:
+    page.goto(f"{jupyter.url}lab?reset&token={TOKEN}")
+    page.locator(".jp-LauncherCard", has_text="Add MCP Server").click()
+    welcome = page.locator("#ipymcp-sidebar")
+    expect(welcome).to_contain_text("Add MCP Server needs a notebook: open one.")
+    welcome.get_by_role("button", name="New notebook").click()
+    select = page.get_by_role("button", name="Select Kernel").or_(welcome.get_by_role("button", name="Load ipymcp"))
+    select.first.click()
+    welcome.get_by_role("button", name="Load ipymcp").click()
+    expect(sidebar(page).root.get_by_role("heading", name="Add a server")).to_be_visible()

@@ -245,7 +245,7 @@ def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebo
     panel.expect_state("other", "ready")
     notebook.restart()
     notebook.run(0)
-    expect(panel.root).to_contain_text("other was loaded by a cell: run that again.")
+    expect(panel.root).to_contain_text("other is defined only in a cell: run that again, or add it again.")
     expect(panel.button("Load again")).to_have_count(0)
     panel.press("Go to the cell of other")
     expect(notebook.cell(2)).to_have_class(re.compile("jp-mod-active"))

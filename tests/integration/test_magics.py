@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from ipymcp.notebook.magics.dispatch import MODULES
+from tests.conftest import StartKernel
 from tests.environments import server_command
 from tests.integration.notebooks import done, error, opened, text
 from tests.kernels import Kernel
@@ -109,6 +110,30 @@ def test_a_line_that_ends_in_a_semicolon_shows_nothing(kernel: Kernel) -> None:
         outcome = done(kernel, silent)
         assert (outcome.result, outcome.displays, outcome.stdout) == (None, [], ""), silent
     assert text(kernel, "r = %mcp call demo.echo text='kept;';\nr.text") == "'kept;'"
+
+
+LOADING_CELL = """%load_ext ipymcp
+%mcp load demo;
+%mcp call demo.echo text=first
+%mcp call demo.echo text=silent;
+r = %mcp call demo.echo text=bound
+for _ in 'ab':
+    %mcp call demo.echo text=again
+%mcp call demo.echo text=last
+%mcp call demo.echo text=last"""
+
+
+@pytest.mark.kernels("kernel-7", "kernel-6", "kernel-colab")
+def test_the_cell_that_loads_the_extension_shows_what_its_lines_show_in_any_other_cell(
+    start_kernel: StartKernel, kernel_name: str
+) -> None:
+    kernel = start_kernel()
+    shown = ["first", "again", "again", "last"]
+
+    for _ in "12":  # the second time it is loaded already
+        outcome = done(kernel, LOADING_CELL)
+        assert [each["text/plain"] for each in outcome.displays] == [f"ToolResult demo.echo: {one}" for one in shown]
+        assert outcome.text == "ToolResult demo.echo: last"
 
 
 def test_lines_stand_in_loops_and_functions_and_see_their_names(kernel: Kernel) -> None:

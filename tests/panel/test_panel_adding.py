@@ -1,6 +1,7 @@
 """Servers that a view adds, edits and removes: from a registry on the loopback, by a command, a URL or JSON."""
 
 import ast
+import contextlib
 import json
 import shlex
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ import psutil
 import pytest
 
 from ipymcp.api.additions import from_values
+from ipymcp.api.namespace import Mcp
+from ipymcp.runtime.host import Host
 from tests.environments import ROOT, server_command
 from tests.panel.notebooks import Notebook, Open
 from tests.panels import DirectView, Message
@@ -124,6 +127,29 @@ def test_a_command_is_tried_for_this_notebook_and_dropped_or_kept(notebook: Note
     assert added == {"name": "mine", "cell": f"%mcp load mine -- {line}"}
     view.until(lambda state: "mine" in state["servers"])
     assert view.state["servers"]["mine"]["own"] is False
+
+
+@pytest.mark.usefixtures("own_file")
+def test_servers_that_were_added_are_offered_again_in_a_later_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    path = str(project / "one.ipynb")
+    with contextlib.closing(Mcp(Host(notebook=path))) as mcp:
+        view = Notebook(mcp).view()
+        for name, keep in [("mine", "me"), ("ours", "project"), ("here", "notebook")]:
+            reply = tried(view, [], by="command", what=" ".join(DEMO), keep=keep, name=name)
+            assert reply["ok"], reply
+            view.ask("keep", trial=1)
+
+    with contextlib.closing(Mcp(Host(notebook=path))) as later:
+        used = Notebook(later).view().ask("used")
+
+    assert used["names"] == ["mine", "ours", "here"]
+    assert (used["what"], used["line"]) == (["mine", "ours"], "%mcp load mine ours")
+    assert used["typed"] == ["here"]
 
 
 def test_secrets_that_are_typed_go_to_the_secret_store(notebook: Notebook, own_file: Path) -> None:

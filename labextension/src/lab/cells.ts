@@ -2,9 +2,13 @@
 
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { NotebookActions } from "@jupyterlab/notebook";
+import type { CodeUses } from "../services";
+import { loadingCell } from "../views/restore";
+
+const LOADS_EXTENSION = /^\s*%(re)?load_ext\s+ipymcp\b/m;
 
 /** Insert code into the active cell if it is empty, else into a new cell below. */
-export async function insertCode({ content }: NotebookPanel, text: string): Promise<"inserted"> {
+export async function insertCode({ content }: NotebookPanel, code: string, uses?: CodeUses): Promise<"inserted"> {
   const active = content.activeCell?.model;
   const isFree = active?.type === "code" && active.getMetadata("editable") !== false;
   if (!isFree || active.sharedModel.getSource().trim() !== "") NotebookActions.insertBelow(content);
@@ -12,6 +16,9 @@ export async function insertCode({ content }: NotebookPanel, text: string): Prom
   if (!cell) return "inserted";
   await cell.ready;
   const { editor, model } = cell;
+  const above = content.widgets.slice(0, content.activeCellIndex);
+  const isLoaded = above.some((each) => LOADS_EXTENSION.test(each.model.sharedModel.getSource()));
+  const text = uses && !isLoaded ? loadingCell(code) : code;
   model.sharedModel.setSource(text);
   editor?.setCursorPosition(editor.getPositionAt(text.length) ?? { line: 0, column: 0 });
   content.activate();
@@ -19,9 +26,9 @@ export async function insertCode({ content }: NotebookPanel, text: string): Prom
 }
 
 /** Insert code into a new cell below the active one. */
-export async function insertBelow(notebook: NotebookPanel, text: string): Promise<"inserted"> {
+export async function insertBelow(notebook: NotebookPanel, text: string, uses?: CodeUses): Promise<"inserted"> {
   NotebookActions.insertBelow(notebook.content);
-  return insertCode(notebook, text);
+  return insertCode(notebook, text, uses);
 }
 
 /** Insert code into a new cell below the one with an output. */

@@ -13,11 +13,14 @@ import { stateView } from "../views/parts";
 import type { ServerAction } from "../views/parts";
 import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
+import type { WaitingCommand } from "./views";
 
 /** What the commands act on. */
 export interface CommandContext {
   /** Return the active notebook's view, or null. */
   current(): NotebookView | null;
+  /** Run a command on the active notebook, as soon as ipymcp is loaded there. */
+  runOnceLoaded(command: WaitingCommand): void;
   /** Open the sidebar and focus the element that matches a selector, else its tabs. */
   open(focus?: string): void;
   /** Open a notebook's panel in the main area; absent where there is none. */
@@ -36,11 +39,12 @@ interface Command {
 }
 
 const DEMO = "demo";
+const ADD_SERVER = "ipymcp:add-server";
 const serverLabels = (): { [D in ServerAction]: [label: string, caption: string] } => ({
   start: [trans.__("Start MCP Server\u2026"), trans.__("Start a server")],
   stop: [trans.__("Stop MCP Server\u2026"), trans.__("Stop a server")],
   restart: [trans.__("Restart MCP Server\u2026"), trans.__("Stop a server and start it again")],
-  unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it from this notebook")],
+  unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it")],
   enable: [trans.__("Enable MCP Server\u2026"), trans.__("Start a server that was disabled")],
   disable: [trans.__("Disable MCP Server\u2026"), trans.__("Stop a server and keep it from starting automatically")],
   trust: [trans.__("Trust MCP Server\u2026"), trans.__("Decide whether a server may run")],
@@ -60,13 +64,12 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
     ...serverCommands(),
     ...viewLabels().map(([id, label, view, target]) => viewCommand(id, label, view, target, open)),
     logsCommand(open),
-    addServerCommand(open),
   ];
+  addServerCommand(app, context);
   for (const { id, label, caption, isEnabled, execute } of all) {
     app.commands.addCommand(id, {
       label,
       caption,
-      ...(id === "ipymcp:add-server" && { icon }),
       isEnabled: () => {
         const state = current()?.model?.store.get();
         return state !== undefined && isEnabled(state);
@@ -82,7 +85,7 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
   });
   app.commands.addCommand("ipymcp:load-extension", {
     label: trans.__("Load ipymcp in This Notebook"),
-    caption: trans.__("Run %load_ext ipymcp in the notebook's kernel"),
+    caption: trans.__("Run %load_ext ipymcp in its kernel"),
     isEnabled: () => current()?.connectionStatus.kind === "absent",
     execute: async () => {
       open();
@@ -93,7 +96,7 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
   if (openInMainArea) {
     app.commands.addCommand("ipymcp:open-in-main-area", {
       label: trans.__("Open MCP Panel in Main Area"),
-      caption: trans.__("Show the MCP servers of the active notebook beside it"),
+      caption: trans.__("Show its MCP servers beside it"),
       icon,
       isEnabled: () => current() !== null,
       execute: () => {
@@ -103,7 +106,7 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
     });
   }
   const opening = openInMainArea ? ["ipymcp:open", "ipymcp:open-in-main-area"] : ["ipymcp:open"];
-  return [...opening, "ipymcp:load-extension", ...all.map(({ id }) => id)];
+  return [...opening, "ipymcp:load-extension", ADD_SERVER, ...all.map(({ id }) => id)];
 }
 
 async function runAction(model: PanelModel | null, act: Action): Promise<void> {
@@ -126,7 +129,7 @@ const serverCommands = (): Command[] => [
   {
     id: "ipymcp:start-all",
     label: trans.__("Start All MCP Servers"),
-    caption: trans.__("Start every server that is loaded and not disabled"),
+    caption: trans.__("Start every server that is not disabled"),
     isEnabled: (state) => isAllowed(state, "start_all") && serversOf(state.servers).length > 0,
     execute: (model) => model.request("start_all", {}),
   },
@@ -140,7 +143,7 @@ const serverCommands = (): Command[] => [
   {
     id: "ipymcp:restart-all",
     label: trans.__("Restart All MCP Servers"),
-    caption: trans.__("Stop every server of this notebook and start it again"),
+    caption: trans.__("Stop and start every server of this notebook"),
     isEnabled: (state) => isAllowed(state, "restart_all") && serversOf(state.servers).length > 0,
     execute: (model) => model.request("restart_all", {}),
   },
@@ -182,17 +185,29 @@ async function cancelCall(model: PanelModel): Promise<void> {
   if (call) await model.request("cancel", { call: call.id });
 }
 
-function addServerCommand(open: CommandContext["open"]): Command {
-  return {
-    id: "ipymcp:add-server",
-    label: trans.__("Add MCP Server\u2026"),
-    caption: trans.__("Add a server from the registry, by a command, a URL or JSON"),
-    isEnabled: (state) => isAllowed(state, "try"),
-    execute: (model) => {
-      model.store.set(withAdding(model.store.get()));
-      open("[type=search]");
+/** Add the command that opens the form for a new server. The launcher offers it also before ipymcp is loaded. */
+function addServerCommand({ commands }: JupyterFrontEnd, { current, open, runOnceLoaded }: CommandContext): void {
+  const label = trans.__("Add MCP Server\u2026");
+  commands.addCommand(ADD_SERVER, {
+    label,
+    caption: trans.__("Search, try and keep a server"),
+    icon,
+    isEnabled: () => {
+      const state = current()?.model?.store.get();
+      return state === undefined || isAllowed(state, "try");
     },
-  };
+    execute: () => {
+      open();
+      runOnceLoaded({
+        label,
+        execute: (_, { store }) => {
+          if (!isAllowed(store.get(), "try")) return;
+          store.set(withAdding(store.get()));
+          open("[type=search]");
+        },
+      });
+    },
+  });
 }
 
 function logsCommand(open: CommandContext["open"]): Command {

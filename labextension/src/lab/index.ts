@@ -83,7 +83,8 @@ async function activate(
   };
   tracker.widgetAdded.connect((_, notebook) => draw(notebook));
   tracker.forEach(draw);
-  const sidebar = new Sidebar();
+  const newNotebook = (): void => void app.commands.execute("notebook:create-new");
+  const sidebar = new Sidebar(labShell ? newNotebook : undefined);
   const open = (): void => app.shell.activateById(SIDEBAR);
 
   const openAndFocus = (focus?: string): void => {
@@ -93,6 +94,7 @@ async function activate(
 
   const ids = addCommands(app, {
     current: () => views.current,
+    runOnceLoaded: (command) => views.run(command),
     open: openAndFocus,
     ...(labShell && { openInMainArea }),
   });
@@ -104,11 +106,12 @@ async function activate(
     const now = views.current?.connectionStatus.kind ?? "";
     if (now !== lastStatus) for (const id of ids) app.commands.notifyCommandChanged(id);
     lastStatus = now;
+    sidebar.showWaiting(views.waitingLabel);
   });
 
   void import("./launcher").then(({ addFileCommand, addLauncherItem }) => {
     void addLauncherItem(app, CATEGORY);
-    void addFileCommand(app, () => views.current);
+    void addFileCommand(app, views, openAndFocus);
   });
   const settings = await loadSettings(registry);
   const statusBar = await serviceOf(app, async () => (await import("@jupyterlab/statusbar")).IStatusBar);

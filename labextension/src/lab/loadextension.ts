@@ -6,8 +6,9 @@ import { trans } from "../translation";
 
 export const LOAD = "%load_ext ipymcp";
 export const RELOAD = "%reload_ext ipymcp";
-export const INSTALL = "%pip install ipymcp";
-export const UPGRADE = "%pip install --upgrade ipymcp";
+const REPOSITORY = "git+https://github.com/ipymcp/ipymcp";
+export const INSTALL = `%pip install ${REPOSITORY}`;
+export const UPGRADE = `%pip install --upgrade ${REPOSITORY}`;
 
 export interface LoadProblem {
   message: string;

@@ -10,6 +10,7 @@ import { PanelModel } from "../panelmodel";
 import type { Services } from "../services";
 import { pageServices } from "../services";
 import { problemOf } from "../store";
+import { trans } from "../translation";
 import { problemText } from "../views/context";
 import { loadingCell } from "../views/restore";
 import { cellThatLoads, insertBelow, insertCode, insertFirst } from "./cells";
@@ -59,6 +60,8 @@ export class NotebookView {
   constructor(
     readonly notebook: NotebookPanel,
     private readonly relays: RelayEndpoints,
+    /** Return the label of the command that waits for ipymcp; empty if there is none. */
+    private readonly waiting: () => string,
     openInMainArea?: (view: NotebookView) => void,
   ) {
     if (openInMainArea) this.services.openInMainArea = () => openInMainArea(this);
@@ -179,6 +182,7 @@ export class NotebookView {
       const { what, line } = again ? await model.request("used", {}) : { what: [], line: "" };
       if (insert) insertFirst(this.notebook, loadingCell(line));
       if (what.length) await model.request("load", { what });
+      else if (again) model.notify(trans.__("Run the cells that loaded them."), true);
     } catch (error) {
       model.notify(problemText(problemOf(error)), true);
     }
@@ -200,13 +204,18 @@ export class NotebookView {
   private welcome: WelcomeView | null = null;
   private unmountPanel: (() => void) | null = null;
 
+  /** Show the connection status again, because what waits for a connection changed. */
+  showStatus(): void {
+    this.welcome?.show(this.connectionStatus, this.used.names(), this.waiting());
+  }
+
   private setStatus(status: ConnectionStatus): void {
     this.connectionStatus = status;
     const { model } = this;
     if (model === null) {
       this.removePanel();
       this.welcome ??= drawWelcome(this.node, this.welcomeActions);
-      this.welcome.show(status, this.used.names());
+      this.welcome.show(status, this.used.names(), this.waiting());
     } else {
       this.removeWelcome();
       this.unmountPanel ??= draw(this.node, model, this.services);
@@ -232,7 +241,7 @@ export class NotebookView {
 
   private readonly services: Services = {
     ...pageServices,
-    insertCode: (text) => insertCode(this.notebook, text),
+    insertCode: (text, uses) => insertCode(this.notebook, text, uses),
     insertFirst: (text) => insertFirst(this.notebook, text),
     cellThatLoads: (name) => cellThatLoads(this.notebook, name),
   };
@@ -243,7 +252,7 @@ export class NotebookView {
   /** For panels in outputs: the active cell contains the panel, so code is inserted below it. */
   readonly cellServices: Services = {
     ...pageServices,
-    insertCode: (text) => insertBelow(this.notebook, text),
+    insertCode: (text, uses) => insertBelow(this.notebook, text, uses),
     insertFirst: (text) => insertFirst(this.notebook, text),
     cellThatLoads: (name) => cellThatLoads(this.notebook, name),
   };

@@ -4,6 +4,7 @@ import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
 import { NO_NOTEBOOK } from "./connectionstatus";
 import { drawWelcome } from "./welcome";
+import type { WelcomeView } from "./welcome";
 
 export const SIDEBAR = "ipymcp-sidebar";
 /** Maximum attempts to set the focus, one per frame: an element can have it only some frames after it is shown. */
@@ -14,7 +15,9 @@ const MIN_WIDTH = "300px";
 export class Sidebar extends Widget {
   private readonly empty = document.createElement("div");
 
-  constructor() {
+  private readonly emptyView: WelcomeView;
+
+  constructor(createNotebook?: () => void) {
     super();
     this.id = SIDEBAR;
     this.title.icon = icon;
@@ -24,7 +27,9 @@ export class Sidebar extends Widget {
     this.node.setAttribute("role", "region");
     this.node.setAttribute("aria-label", trans.__("MCP servers of the active notebook"));
     const nothing = (): void => undefined;
-    drawWelcome(this.empty, { load: nothing, retry: nothing, insert: nothing }).show(NO_NOTEBOOK);
+    const actions = { load: nothing, retry: nothing, insert: nothing, ...(createNotebook && { createNotebook }) };
+    this.emptyView = drawWelcome(this.empty, actions);
+    this.showWaiting("");
     this.showNotebook(null);
   }
 
@@ -36,6 +41,11 @@ export class Sidebar extends Widget {
       (found ?? find("[role=tab][aria-selected=true]") ?? find(".mcp-button") ?? this.node).focus();
       if (frames > 0 && !this.node.contains(document.activeElement)) this.focusInside(where, frames - 1);
     });
+  }
+
+  /** Show the label of the command that waits for a notebook; empty for none. */
+  showWaiting(label: string): void {
+    this.emptyView.show(NO_NOTEBOOK, [], label);
   }
 
   /** Show a notebook's panel, or none. Hidden panels keep what was typed. */

@@ -2,10 +2,16 @@
 
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { Signal } from "@lumino/signaling";
+import type { PanelModel } from "../panelmodel";
 import type { QuestionRow } from "../protocol";
 import { questionsOf } from "../store";
 import { NotebookView } from "./notebook";
 import type { RelayEndpoints } from "./notebook";
+
+export interface WaitingCommand {
+  label: string;
+  execute(view: NotebookView, model: PanelModel): void;
+}
 
 export class NotebookViews {
   /** The active notebook changed. */
@@ -17,6 +23,8 @@ export class NotebookViews {
   /** A question was asked in some open notebook. */
   readonly asked = new Signal<this, { view: NotebookView; question: QuestionRow }>(this);
   current: NotebookView | null = null;
+  /** The command that waits until ipymcp is loaded in the active notebook. */
+  waiting: WaitingCommand | null = null;
   private readonly views = new Map<NotebookPanel, NotebookView>();
 
   constructor(
@@ -38,21 +46,46 @@ export class NotebookViews {
     return [...this.views.values()];
   }
 
+  /** The label of the command that waits; empty if there is none. */
+  get waitingLabel(): string {
+    return (this.waiting?.label ?? "").replace("\u2026", "");
+  }
+
+  /** Run a command on the active notebook, as soon as ipymcp is loaded there. */
+  run(command: WaitingCommand): void {
+    this.waiting = command;
+    this.continueWaiting();
+    this.current?.showStatus();
+    this.changed.emit();
+  }
+
+  private continueWaiting(): void {
+    const { waiting, current } = this;
+    if (!waiting || !current?.model?.store.get().synced) return;
+    this.waiting = null;
+    waiting.execute(current, current.model);
+  }
+
   private setCurrent(notebook: NotebookPanel | null): void {
     const view = notebook && !notebook.isDisposed ? this.viewOf(notebook) : null;
     if (view === this.current) return;
     this.current = view;
+    this.continueWaiting();
+    view?.showStatus();
     this.currentChanged.emit(view);
     this.changed.emit();
   }
 
   private create(notebook: NotebookPanel): NotebookView {
-    const view = new NotebookView(notebook, this.relays, this.openInMainArea);
+    const view = new NotebookView(notebook, this.relays, () => this.waitingLabel, this.openInMainArea);
     this.views.set(notebook, view);
     const announced = new Set<string>();
     view.changed.connect(() => {
       this.announceQuestions(view, announced);
-      if (view === this.current) this.changed.emit();
+      if (view === this.current) {
+        this.continueWaiting();
+        this.changed.emit();
+      }
       this.anyChanged.emit();
     });
     notebook.disposed.connect(() => {

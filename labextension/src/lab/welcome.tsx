@@ -15,11 +15,13 @@ export interface WelcomeActions {
   load(then: { again: boolean; insert: boolean }): void;
   retry(): void;
   insert(text: string): void;
+  /** Create a notebook; absent where the page cannot. */
+  createNotebook?(): void;
 }
 
 export interface WelcomeView {
-  /** Show a status, and the names of servers that the notebook used before. */
-  show(status: ConnectionStatus, used?: string[]): void;
+  /** Show a status, the names of servers that the notebook used before, and the label of the command that waits. */
+  show(status: ConnectionStatus, used?: string[], waiting?: string): void;
   remove(): void;
 }
 
@@ -27,7 +29,7 @@ export interface WelcomeView {
 export function drawWelcome(element: HTMLElement, actions: WelcomeActions): WelcomeView {
   const root = createRoot(element, "sidebar");
   return {
-    show: (status, used = []) => render(h(Welcome, { status, used, actions }), root.element),
+    show: (status, used = [], waiting = "") => render(h(Welcome, { status, used, waiting, actions }), root.element),
     remove: root.remove,
   };
 }
@@ -35,15 +37,25 @@ export function drawWelcome(element: HTMLElement, actions: WelcomeActions): Welc
 interface WelcomeProps {
   status: ConnectionStatus;
   used: string[];
+  waiting: string;
   actions: WelcomeActions;
 }
 
-function Welcome({ status, used, actions }: WelcomeProps): JSX.Element | null {
+function Welcome({ status, used, waiting, actions }: WelcomeProps): JSX.Element | null {
   switch (status.kind) {
     case "no-notebook":
       return (
         <Message title={trans.__("No notebook is open")}>
-          {trans.__("Open a notebook to see its MCP servers here.")}
+          {waiting
+            ? trans.__("%1 needs a notebook: open one.", waiting)
+            : trans.__("Open a notebook to see its MCP servers here.")}
+          {actions.createNotebook && (
+            <div class="mcp-actions">
+              <Button primary={waiting !== ""} onClick={actions.createNotebook}>
+                {trans.__("New notebook")}
+              </Button>
+            </div>
+          )}
         </Message>
       );
     case "no-kernel":
@@ -61,7 +73,7 @@ function Welcome({ status, used, actions }: WelcomeProps): JSX.Element | null {
         </Message>
       );
     case "absent":
-      return <NotLoaded status={status} used={used} actions={actions} />;
+      return <NotLoaded status={status} used={used} waiting={waiting} actions={actions} />;
     case "disconnected":
       return (
         <Message title={visible(status.ended.message)}>
@@ -79,6 +91,7 @@ function Welcome({ status, used, actions }: WelcomeProps): JSX.Element | null {
 function NotLoaded({
   status,
   used,
+  waiting,
   actions,
 }: WelcomeProps & { status: Extract<ConnectionStatus, { kind: "absent" }> }): JSX.Element {
   const { command, loading, problem } = status;
@@ -96,6 +109,7 @@ function NotLoaded({
         </>
       )}
       <div>
+        {waiting && `${trans.__("%1 needs ipymcp: load it first.", waiting)} `}
         {used.length
           ? trans.__("Or load ipymcp without them. The button runs in the kernel:")
           : trans.__("Load it to use MCP servers here. The button runs in the kernel:")}{" "}

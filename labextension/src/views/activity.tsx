@@ -361,7 +361,7 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
   const openResult = async (): Promise<void> => {
     const kept = await act("keep_result", ref);
     if (!kept) return;
-    const where = await services.insertCode(kept.text);
+    const where = await services.insertCode(kept.text, "mcp");
     model.notify(
       where === "inserted" ? trans.__("Inserted into the notebook.") : trans.__("Copied: paste it into a cell."),
     );

@@ -166,6 +166,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
           <TrialOutcome
             outcome={phase.outcome}
             trial={phase.trial}
+            isTemporary={keep === "notebook"}
             onBack={() => drop(phase.trial)}
             onKept={() => {
               current.current = 0;
@@ -426,8 +427,16 @@ function Entry({ entry, onTry }: { entry: RegistryRow; onTry(wanted: Wanted): vo
 
 // -- the outcome
 
-function TrialOutcome(props: { outcome: Trial; trial: number; onBack(): void; onKept(): void }): JSX.Element {
-  const { outcome, trial, onBack, onKept } = props;
+interface TrialOutcomeProps {
+  outcome: Trial;
+  trial: number;
+  /** Whether the server is kept only until the kernel ends. */
+  isTemporary: boolean;
+  onBack(): void;
+  onKept(): void;
+}
+
+function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutcomeProps): JSX.Element {
   const { model, services } = usePanel();
   const act = useRequest();
   const [inserts, setInserts] = useState(true);
@@ -438,7 +447,7 @@ function TrialOutcome(props: { outcome: Trial; trial: number; onBack(): void; on
     const added = await act("keep", { trial });
     setBusy(false);
     if (!added) return;
-    const where = inserts ? await services.insertCode(added.cell).catch(() => null) : null;
+    const where = inserts ? await services.insertCode(added.cell, "mcp").catch(() => null) : null;
     const copied = where === "copied" ? ` ${trans.__("Its cell was copied: paste it into a cell.")}` : "";
     model.notify(trans.__("%1 was added.", singleLine(added.name)) + copied);
     onKept();
@@ -492,7 +501,13 @@ function TrialOutcome(props: { outcome: Trial; trial: number; onBack(): void; on
             </Button>
             <Button onClick={onBack}>{trans.__("Cancel")}</Button>
           </div>
-          <p class="mcp-muted">{trans.__("Will be saved in %1", singleLine(outcome.place))}</p>
+          <p class={isTemporary && !inserts ? "mcp-warning" : "mcp-muted"}>
+            {!isTemporary
+              ? trans.__("Will be saved in %1", singleLine(outcome.place))
+              : inserts
+                ? trans.__("Will be kept until the kernel ends; the cell loads it again.")
+                : trans.__("Will be kept only until the kernel ends.")}
+          </p>
         </>
       )}
     </div>

@@ -45,7 +45,7 @@ export function Restore({ used }: { used: UsedServers }): JSX.Element {
         const go = cellThatLoads?.(name);
         return (
           <p key={name}>
-            {trans.__("%1 was loaded by a cell: run that again.", singleLine(name))}{" "}
+            {trans.__("%1 is defined only in a cell: run that again, or add it again.", singleLine(name))}{" "}
             {go && (
               <Button quiet label={trans.__("Go to the cell of %1", singleLine(name))} onClick={go}>
                 {trans.__("Go to cell")}

@@ -375,7 +375,7 @@ function EmptyState(): JSX.Element {
     );
   }
   const insert = async (): Promise<void> => {
-    const where = await services.insertCode("%mcp load demo");
+    const where = await services.insertCode("%mcp load demo", "mcp");
     model.notify(where === "inserted" ? trans.__("Inserted.") : trans.__("Copied: paste it into a cell."));
   };
   return (

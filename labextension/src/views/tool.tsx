@@ -215,7 +215,7 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
   const insert = (as: "python" | "magic"): Promise<void> =>
     withArguments(async (values) => {
       const { text } = await model.request("code", { ...target, arguments: values, form: as });
-      const where = await services.insertCode(text);
+      const where = await services.insertCode(text, "mcp");
       model.notify(
         where === "inserted" ? trans.__("Inserted into the notebook.") : trans.__("Copied: paste it into a cell."),
       );

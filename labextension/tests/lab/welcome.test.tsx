@@ -27,6 +27,7 @@ function drawn(status: ConnectionStatus): Drawn {
     load: (then) => done.push(then),
     retry: () => done.push("retry"),
     insert: (text) => done.push(text),
+    createNotebook: () => done.push("new"),
   });
   welcome.show(status);
   remove = () => {
@@ -96,6 +97,17 @@ test("a notebook that used servers offers them again, and the cell that loads th
   expect(done).toEqual([{ again: true, insert: true }]);
 });
 
+test("a command that waits for ipymcp is named, with the button that lets it go on", () => {
+  const { show, done, text } = drawn(ended(ABSENT));
+  expect(text).not.toContain("Add MCP Server");
+  show(ended(ABSENT), [], "Add MCP Server");
+  expect(screen.getByText(/Add MCP Server needs ipymcp: load it first\./)).toBeTruthy();
+  show({ kind: "no-notebook" }, [], "Add MCP Server");
+  expect(screen.getByText(/Add MCP Server needs a notebook: open one\./)).toBeTruthy();
+  fireEvent.click(screen.getByRole("button", { name: "New notebook" }));
+  expect(done).toEqual(["new"]);
+});
+
 test("while it loads the button is the same, and waits", () => {
   const loading = ended(ABSENT, { ...NOT_LOADED, loading: true });
   const { show } = drawn(ended(ABSENT));
@@ -106,13 +118,16 @@ test("while it loads the button is the same, and waits", () => {
 });
 
 test("where ipymcp is not installed there is the pip line", () => {
-  const problem = { message: "ipymcp is not installed in this kernel's environment.", remedy: "%pip install ipymcp" };
+  const problem = {
+    message: "ipymcp is not installed in this kernel's environment.",
+    remedy: "%pip install git+https://github.com/ipymcp/ipymcp",
+  };
   const { text, done } = drawn(ended(ABSENT, { ...NOT_LOADED, problem }));
   expect(text).toContain(
-    "ipymcp is not installed in this kernel's environment.Run this in a cell, then load ipymcp: %pip install ipymcp",
+    "ipymcp is not installed in this kernel's environment.Run this in a cell, then load ipymcp: %pip install git+https://github.com/ipymcp/ipymcp",
   );
   fireEvent.click(screen.getByRole("button", { name: "Insert into a cell" }));
-  expect(done).toEqual(["%pip install ipymcp"]);
+  expect(done).toEqual(["%pip install git+https://github.com/ipymcp/ipymcp"]);
 });
 
 test("loaded, and still nobody there: it may be older", () => {
@@ -138,7 +153,7 @@ test("whatever else is in the way is said, and may be tried again", () => {
 });
 
 test.each([
-  [{ kind: "no-notebook" } as const, "No notebook is openOpen a notebook to see its MCP servers here."],
+  [{ kind: "no-notebook" } as const, "No notebook is openOpen a notebook to see its MCP servers here.New notebook"],
   [{ kind: "no-kernel" } as const, "This notebook has no kernelStart one to use MCP servers in it."],
   [{ kind: "connecting" } as const, "Connecting to the kernel\u2026"],
   [
