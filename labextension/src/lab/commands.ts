@@ -44,7 +44,7 @@ const serverLabels = (): { [D in ServerAction]: [label: string, caption: string]
   start: [trans.__("Start MCP Server\u2026"), trans.__("Start a server")],
   stop: [trans.__("Stop MCP Server\u2026"), trans.__("Stop a server")],
   restart: [trans.__("Restart MCP Server\u2026"), trans.__("Stop a server and start it again")],
-  unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it")],
+  unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it from this notebook")],
   enable: [trans.__("Enable MCP Server\u2026"), trans.__("Start a server that was disabled")],
   disable: [trans.__("Disable MCP Server\u2026"), trans.__("Stop a server and keep it from starting automatically")],
   trust: [trans.__("Trust MCP Server\u2026"), trans.__("Decide whether a server may run")],
@@ -126,27 +126,17 @@ const serverCommands = (): Command[] => [
     isEnabled: (state) => isAllowed(state, "load"),
     execute: loadServers,
   },
-  {
-    id: "ipymcp:start-all",
-    label: trans.__("Start All MCP Servers"),
-    caption: trans.__("Start every server that is not disabled"),
-    isEnabled: (state) => isAllowed(state, "start_all") && serversOf(state.servers).length > 0,
-    execute: (model) => model.request("start_all", {}),
-  },
-  {
-    id: "ipymcp:stop-all",
-    label: trans.__("Stop All MCP Servers"),
-    caption: trans.__("Stop every server of this notebook"),
-    isEnabled: (state) => isAllowed(state, "stop_all") && serversOf(state.servers).length > 0,
-    execute: (model) => model.request("stop_all", {}),
-  },
-  {
-    id: "ipymcp:restart-all",
-    label: trans.__("Restart All MCP Servers"),
-    caption: trans.__("Stop and start every server of this notebook"),
-    isEnabled: (state) => isAllowed(state, "restart_all") && serversOf(state.servers).length > 0,
-    execute: (model) => model.request("restart_all", {}),
-  },
+  allCommand(
+    "start",
+    trans.__("Start All MCP Servers"),
+    trans.__("Start every server that is loaded and not disabled"),
+  ),
+  allCommand("stop", trans.__("Stop All MCP Servers"), trans.__("Stop every server of this notebook")),
+  allCommand(
+    "restart",
+    trans.__("Restart All MCP Servers"),
+    trans.__("Stop every server of this notebook and start it again"),
+  ),
   ...(Object.entries(serverLabels()) as [ServerAction, [string, string]][]).map(serverCommand),
   {
     id: "ipymcp:cancel",
@@ -156,6 +146,16 @@ const serverCommands = (): Command[] => [
     execute: cancelCall,
   },
 ];
+
+function allCommand(verb: "start" | "stop" | "restart", label: string, caption: string): Command {
+  return {
+    id: `ipymcp:${verb}-all`,
+    label,
+    caption,
+    isEnabled: (state) => isAllowed(state, `${verb}_all`) && serversOf(state.servers).length > 0,
+    execute: (model) => model.request(`${verb}_all`, {}),
+  };
+}
 
 function serverCommand([verb, [label, caption]]: [ServerAction, [string, string]]): Command {
   const candidates = (state: PanelState): ServerRow[] =>
@@ -190,7 +190,7 @@ function addServerCommand({ commands }: JupyterFrontEnd, { current, open, runOnc
   const label = trans.__("Add MCP Server\u2026");
   commands.addCommand(ADD_SERVER, {
     label,
-    caption: trans.__("Search, try and keep a server"),
+    caption: trans.__("Add a server from the registry, by a command, a URL or JSON"),
     icon,
     isEnabled: () => {
       const state = current()?.model?.store.get();
@@ -211,15 +211,15 @@ function addServerCommand({ commands }: JupyterFrontEnd, { current, open, runOnc
 }
 
 function logsCommand(open: CommandContext["open"]): Command {
+  const label = trans.__("Show Logs of MCP Server\u2026");
   return {
     id: "ipymcp:logs",
-    label: trans.__("Show Logs of MCP Server\u2026"),
+    label,
     caption: trans.__("Follow a server's log"),
     isEnabled: (state) => serversOf(state.servers).length > 0,
     execute: async (model) => {
       const servers = serversOf(model.store.get().servers);
-      const server =
-        servers.length === 1 ? servers[0] : await choose(trans.__("Show Logs of MCP Server\u2026"), servers, nameOf);
+      const server = servers.length === 1 ? servers[0] : await choose(label, servers, nameOf);
       if (!server) return;
       model.show("logs", { server: server.name });
       open();
