@@ -341,13 +341,13 @@ def test_ollamas_responses(mcp: Mcp) -> None:
     told = mcp.tools.run(ollama.ChatResponse(model="llama", message=message))
 
     assert told == [{"role": "tool", "tool_name": "demo__echo", "content": "hey"}]
-    assert mcp.tools.run(message) == told
     ollama.Message.model_validate(told[0])
     assert (
         mcp.tools.run(ollama.ChatResponse(model="llama", message=ollama.Message(role="assistant", content="x"))) == []
     )
     (row,) = mcp.history(limit=1).entries
     assert (row.model, row.provider) == ("llama", "ollama")
+    assert mcp.tools.run(message) == told
     declared = ollama._utils.convert_function_to_tool(mcp.tools("demo.plot").to_functions()[0])
     assert declared.function.name == "demo__plot"
 
