@@ -20,7 +20,6 @@ from tests.browser import chromium
 from tests.browser.notebooks import app_in, write_notebook
 from tests.browser.places import LOAD, lab, opened
 from tests.environments import environment
-from tests.jupyter_servers import TOKEN
 
 ROUNDS, CALLS = 9, 50
 FIRST_MS, CALL_MS = 500, 20
@@ -69,7 +68,7 @@ def main() -> int:
         apps.write(pages, "caller", apps.page(CALLER))
         cells = [f"{LOAD}\n{load}\n{apps.load(pages)}\n%mcp policy allow apps.*;"]
         write_notebook(server.folder / "apps.ipynb", [*cells, "mcp.clock.get_time()", FROM_PYTHON, "mcp.apps.caller()"])
-        notebook = opened(page, f"{server.url}lab/tree/apps.ipynb?reset&token={TOKEN}")
+        notebook = opened(page, server, "apps.ipynb")
         notebook.run(0)
         for _ in range(ROUNDS):
             page.evaluate("jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")

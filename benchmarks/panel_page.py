@@ -18,7 +18,6 @@ from benchmarks.contenders import ROOT
 from tests.browser import chromium
 from tests.browser.notebooks import write_notebook
 from tests.browser.places import LOAD, lab, opened, sidebar
-from tests.jupyter_servers import TOKEN
 
 SERVERS, TOOLS, ROUNDS = 20, 50, 9
 TARGET_MS = 300
@@ -55,10 +54,9 @@ def main() -> int:
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         page.add_init_script(WATCH)
         write_notebook(server.folder / "many.ipynb", [CELL])
-        address = f"{server.url}lab/tree/many.ipynb?reset&token={TOKEN}"
-        opened(page, address).run(0)
+        opened(page, server, "many.ipynb").run(0)
         for _ in range(ROUNDS):
-            opened(page, address)
+            opened(page, server, "many.ipynb")
             panel = sidebar(page)
             expect(panel.root.locator(".mcp-card")).to_have_count(SERVERS)
             tools = panel.show("Tools")

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
-from tests.browser.places import Voila, lab, opened
+from tests.browser.places import LAB, Voila, lab, opened
 from tests.environments import environment
-from tests.jupyter_servers import TOKEN, JupyterServer
+from tests.jupyter_servers import JupyterServer
 from tests.scripted import DEMO
 
 SIZE = {"width": 1400, "height": 900}
@@ -106,9 +106,9 @@ def work(jupyter: JupyterServer) -> Iterator[Path]:
 
 @pytest.fixture
 def open_notebook(jupyter: JupyterServer, page: Page, work: Path) -> Open:
-    def open_it(*cells: str, name: str = "notebook", app: str = "lab/tree") -> Notebook:
+    def open_it(*cells: str, name: str = "notebook", app: str = LAB) -> Notebook:
         write_notebook(work / f"{name}.ipynb", cells)
-        return opened(page, f"{jupyter.url}{app}/{work.name}/{name}.ipynb?reset&token={TOKEN}")
+        return opened(page, jupyter, f"{work.name}/{name}.ipynb", app)
 
     return open_it
 
@@ -123,10 +123,10 @@ def open_answering(jupyter: JupyterServer, page: Page, work: Path, models: str) 
     (spec / "kernel.json").write_text(json.dumps(kernel))
     setup = ["%load_ext ipymcp", f"%mcp load demo -- {sys.executable} -I -S {DEMO};", "%mcp policy ask demo.*;"]
 
-    def open_it(text: str, app: str = "lab/tree") -> Notebook:
+    def open_it(text: str, app: str = LAB) -> Notebook:
         cells = ["\n".join([*setup, "%config IPyMCP.model = 'openai-chat:tools'"]), *[f"%mcp ask {text}"] * 2]
         named = {"name": MODELS, "display_name": MODELS, "language": "python"}
         write_notebook(work / "notebook.ipynb", cells, kernelspec=named)
-        return opened(page, f"{jupyter.url}{app}/{work.name}/notebook.ipynb?reset&token={TOKEN}")
+        return opened(page, jupyter, f"{work.name}/notebook.ipynb", app)
 
     return open_it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
+import secrets
 import socket
 import subprocess
 import time
@@ -12,14 +12,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.panels import Panel
 from tests.environments import environment
-from tests.jupyter_servers import JupyterServer, started
+from tests.jupyter_servers import TOKEN, JupyterServer, started
 from tests.kernels import private_environment
 from tests.processes import descendants, wait_until_gone
 
@@ -27,7 +27,8 @@ LOAD = "%load_ext ipymcp\n%config IPyMCP.quiet = True"
 PANEL = "%mcp panel"
 _NO_NEWS = {"fetchNews": "false", "checkForUpdates": False}
 """They would cover the page."""
-_ROUTE = re.compile(r"/(?:lab/tree|notebooks)/(.*)$")
+LAB = "lab/tree"
+"""JupyterLab; Notebook 7 is `notebooks`."""
 
 
 @contextlib.contextmanager
@@ -42,13 +43,16 @@ def lab(folder: Path, name: str = "browser") -> Iterator[JupyterServer]:
         yield server
 
 
-def opened(page: Page, url: str) -> Notebook:
-    """Open the notebook of that address, and wait for its kernel."""
-    page.goto(url)
-    found = _ROUTE.search(unquote(urlsplit(url).path))
-    assert found is not None
+def opened(page: Page, server: JupyterServer, path: str, app: str = LAB) -> Notebook:
+    """Open the notebook of that path, and wait for its kernel.
+
+    JupyterLab opens it in a workspace of its own: a page that was just closed may still save its layout, with the
+    sidebar open, into the one they share.
+    """
+    folder = f"lab/workspaces/{secrets.token_hex(4)}/tree" if app == LAB else app
+    page.goto(f"{server.url}{folder}/{quote(path)}?token={TOKEN}")
     page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.sessionContext")
-    notebook = Notebook(page, found[1])
+    notebook = Notebook(page, path)
     notebook.wait()
     return notebook
 

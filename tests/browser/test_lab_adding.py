@@ -189,7 +189,7 @@ def test_before_ipymcp_is_loaded_the_launcher_leads_to_the_form_and_the_cell_loa
 
 
 def test_without_a_notebook_the_command_asks_for_one_and_goes_on_in_it(jupyter: JupyterServer, page: Page) -> None:
-    page.goto(f"{jupyter.url}lab?reset&token={TOKEN}")
+    page.goto(f"{jupyter.url}lab/workspaces/without-a-notebook?token={TOKEN}")
     page.locator(".jp-LauncherCard", has_text="Add MCP Server").click()
     welcome = page.locator("#ipymcp-sidebar")
     expect(welcome).to_contain_text("Add MCP Server needs a notebook: open one.")

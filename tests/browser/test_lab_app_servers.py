@@ -13,7 +13,7 @@ from tests.browser.conftest import watched
 from tests.browser.notebooks import Notebook, app_in, write_notebook
 from tests.browser.places import LOAD, opened
 from tests.environments import environment
-from tests.jupyter_servers import TOKEN, JupyterServer
+from tests.jupyter_servers import JupyterServer
 
 PLACES = {"JupyterLab": "lab/tree", "Notebook 7": "notebooks"}
 ALLOWED = "%mcp policy allow {name}.*;"
@@ -212,7 +212,7 @@ def open_page(request: pytest.FixtureRequest, context: BrowserContext, jupyter: 
     (folder / "two.pdf").write_bytes(pdf("first page", "second page"))
     write_notebook(folder / "examples.ipynb", [LOAD, ""])
     with watched(context) as page:
-        notebook = opened(page, f"{jupyter.url}{PLACES[place]}/examples/examples.ipynb?reset&token={TOKEN}")
+        notebook = opened(page, jupyter, "examples/examples.ipynb", PLACES[place])
         notebook.run(0)
         yield notebook
     jupyter.end_sessions()

@@ -11,7 +11,7 @@ from tests.browser.notebooks import Notebook
 from tests.browser.places import PANEL, in_cell, opened
 from tests.browser.test_lab_calls import DEMO
 from tests.browser.test_lab_kernels import PAST
-from tests.jupyter_servers import TOKEN, JupyterServer
+from tests.jupyter_servers import JupyterServer
 
 CARD = 'mcp.servers["demo"]'
 
@@ -29,7 +29,7 @@ def saved(open_notebook: Open, page: Page, jupyter: JupyterServer) -> Path:
 
 
 def again(page: Page, jupyter: JupyterServer, file: Path) -> Notebook:
-    return opened(page, f"{jupyter.url}lab/tree/{file.parent.name}/{file.name}?reset&token={TOKEN}")
+    return opened(page, jupyter, f"{file.parent.name}/{file.name}")
 
 
 def test_opened_again_with_its_kernel_a_panel_is_live(saved: Path, page: Page, jupyter: JupyterServer) -> None:
