@@ -317,11 +317,6 @@ class Toolset(TableView):
     # -- display ------------------------------------------------------------------------------------------------------
 
     @property
-    def has_matches(self) -> bool:
-        """Whether any tool matches, including those hidden by the policy."""
-        return bool(self._selection.selected())
-
-    @property
     def table(self) -> Table:
         """A table with a row per tool."""
         sessions = self._host.sessions.values()

@@ -42,7 +42,7 @@ def _tools(request: MagicRequest) -> Toolset | Table:
     For a server that is not running, this lists the tools it had when it last ran, in any notebook.
     """
     selection = request.mcp.tools(*request.names)
-    found = not request.names or selection.has_matches
+    found = not request.names or bool(selection.selection.selected())
     if not found and (cached := cached_tools(factory_of(request.mcp), request.names)) is not None:
         return cached
     if not found:
