@@ -581,7 +581,7 @@ def _starting(session: ServerSession) -> StartProgress | None:
         return None
     attempt, attempts = status.attempt
     lines = session.connection.last_stderr if session.connection is not None else ()
-    line = shown_text(lines[-1], _MAX_ABOUT) if lines else None
+    line = shown_text(lines[-1].strip(), _MAX_ABOUT) if lines else None
     return StartProgress(attempt=attempt, attempts=attempts, since=status.moving_since, line=line)
 
 
