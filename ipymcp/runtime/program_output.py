@@ -1,4 +1,4 @@
-"""What the standard error of a program that did not start says: the lines with the cause, and whether it is final."""
+"""The standard error of a program that did not start: the lines with the cause, and whether it is final."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _NOISE = re.compile(
 """Lines around an error that tell nothing about its cause."""
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _GUTTER = re.compile(r"^\s*\| ")
-"""What Python writes before each line of an exception in a group."""
+"""The prefix of each line of an exception in a group, as Python writes it."""
 
 
 def cannot_improve(exit_code: int | None, stderr: Iterable[str], *, is_first: bool = False) -> bool:
