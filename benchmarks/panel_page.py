@@ -20,29 +20,36 @@ from tests.browser.notebooks import write_notebook
 from tests.browser.places import LOAD, lab, opened, sidebar
 
 SERVERS, TOOLS, ROUNDS = 20, 50, 9
-TARGET_MS = 300
+LABEL = f"{SERVERS * TOOLS:,} tools"
+TARGET_MS = 30
+"""Maximum median for each of the two, on a machine that does nothing else."""
 NAMED = str(ROOT / "tests" / "servers" / "named.py")
 CELL = f"""{LOAD}
 one = {{"command": {sys.executable!r}, "args": [{NAMED!r}, "--many", "{TOOLS}"]}}
 mcp.load({{f"server-{{number:02}}": one for number in range({SERVERS})}});
 """
-# Our listener hears a message before the panel's does; two frames later what came of it has been drawn.
-WATCH = """
-window.drawn = {};
+# Our listener is called before the panel's. The frame in which the page has the content is drawn when the timer fires.
+WATCH = f"""
+window.drawn = {{}};
+const shows = {{
+  snapshot: () => document.querySelectorAll(".mcp-card").length === {SERVERS},
+  tools: () => [...document.querySelectorAll("[role=status]")].some((one) => one.textContent === "{LABEL}"),
+}};
 const Plain = window.WebSocket;
-window.WebSocket = class extends Plain {
-  constructor(...given) {
+window.WebSocket = class extends Plain {{
+  constructor(...given) {{
     super(...given);
     if (!this.url.includes("/ipymcp/kernels/")) return;
-    this.addEventListener("message", ({ data }) => {
-      const { kind, value } = JSON.parse(data);
+    this.addEventListener("message", ({{ data }}) => {{
+      const {{ kind, value }} = JSON.parse(data);
       const what = kind === "snapshot" ? kind : kind === "reply" && Array.isArray(value) ? "tools" : null;
       const arrived = performance.now();
       const tell = () => (window.drawn[what] = performance.now() - arrived);
-      if (what) requestAnimationFrame(() => requestAnimationFrame(tell));
-    });
-  }
-};
+      const watch = () => (shows[what]() ? setTimeout(tell) : requestAnimationFrame(watch));
+      if (what) requestAnimationFrame(watch);
+    }});
+  }}
+}};
 """
 
 
@@ -60,15 +67,15 @@ def main() -> int:
             panel = sidebar(page)
             expect(panel.root.locator(".mcp-card")).to_have_count(SERVERS)
             tools = panel.show("Tools")
-            expect(tools.get_by_role("status").first).to_have_text(f"{SERVERS * TOOLS:,}")
+            expect(tools.get_by_role("status").first).to_have_text(LABEL)
             page.wait_for_function("drawn.snapshot && drawn.tools")
             for what, values in taken.items():
                 values.append(page.evaluate(f"drawn.{what}"))
         browser.close()
     medians = {what: statistics.median(values) for what, values in taken.items()}
     print(f"{SERVERS} servers: drawn {medians['snapshot']:.0f} ms after their data")
-    print(f"{SERVERS * TOOLS:,} tools: drawn {medians['tools']:.0f} ms after theirs")
-    return int(sum(medians.values()) > TARGET_MS)
+    print(f"{LABEL}: drawn {medians['tools']:.0f} ms after theirs")
+    return int(max(medians.values()) > TARGET_MS)
 
 
 if __name__ == "__main__":

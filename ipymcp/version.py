@@ -1,3 +1,11 @@
-"""The version of this package."""
+"""The version of this package, and how it is installed."""
 
 __version__ = "0.1.0"
+
+SOURCE = "git+https://github.com/ipymcp/ipymcp"
+"""The requirement for pip while ipymcp is not on PyPI; the front end's is in `labextension/src/lab/loadextension.ts`."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs ipymcp with the packages of an extra."""
+    return f"pip install 'ipymcp[{extra}] @ {SOURCE}'"

@@ -226,7 +226,7 @@ class Mcp(NotPicklable):
         code: bool | MutableMapping[str, Any] = False,
         replay: Replay | None = None,
     ) -> Answer:
-        """Ask a model, which can use the notebook's tools. Requires `pip install 'ipymcp[llm]'`.
+        """Ask a model, which can use the notebook's tools. Requires the extra `llm`.
 
         The policy decides which of its calls you are asked to approve; `allow` approves calls in advance.
 

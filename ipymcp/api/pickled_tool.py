@@ -102,7 +102,7 @@ def pickled(host: Host, session: ServerSession, entry: ToolEntry, options: CallO
         hint = "write ${VARIABLE} or ${secret:NAME} there: each worker reads its own"
         raise SecretError(message, server=entry.server, tool=entry.name, hint=hint)
     if session.client is None and not host.guard.trusts(session.definition):
-        raise TrustError("needs your trust", server=entry.server, hint=f"%mcp start {quoted(entry.server)} asks")
+        raise TrustError("needs your trust", server=entry.server, hint=f"%mcp start {quoted(entry.server)} asks for it")
     decision = "ask" if is_doubted else policy.verdict(entry, rights, options.caller).decision
     return PickledTool(
         definition,

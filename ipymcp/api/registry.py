@@ -14,7 +14,7 @@ from ipymcp.registry.client import Registry
 from ipymcp.registry.entries import OFFICIAL, verified
 from ipymcp.registry.install import ways
 from ipymcp.results.tables import Table
-from ipymcp.text import quoted
+from ipymcp.text import quoted, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +30,8 @@ ORIGIN = "registry"
 """The key of a definition under which the server's name and version in the registry are stored."""
 _MAX_REQUESTS = 8
 """Maximum concurrent requests for comparing versions."""
+_MAX_REMARK = 100
+"""Maximum length of a publisher's remark in a question."""
 
 
 def registry_of(host: Host) -> Registry:
@@ -38,9 +40,12 @@ def registry_of(host: Host) -> Registry:
 
 
 def origin_of(entry: Entry, registry: Registry) -> str:
-    """A server's name and version with its registry and its publisher, for questions."""
-    publisher = verified(entry.name, registry.address) or "publisher not verified"
-    return f"{entry.name} {entry.version} of {registry.host} ({publisher})"
+    """A server's name and version with its registry, its publisher, and whether it is deprecated, for questions."""
+    remarks = [verified(entry.name, registry.address) or "publisher not verified"]
+    if entry.status == "deprecated":
+        why = f": {shortened(entry.status_message, _MAX_REMARK)!r}" if entry.status_message else ""
+        remarks.append(f"deprecated{why}")
+    return f"{entry.name} {entry.version} of {registry.host} ({'; '.join(remarks)})"
 
 
 class FoundServers(Table):

@@ -227,7 +227,7 @@ class Server(NotPicklable):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), self.error)]
-        table = Table(("state", "era", "tools", "last error"), rows, title=self.name)
+        table = Table(("state", "protocol", "tools", "last error"), rows, title=self.name)
         return {"text/plain": repr(self), "text/html": table.html}
 
     def __repr__(self) -> str:
@@ -239,7 +239,7 @@ class Server(NotPicklable):
 class Servers(TableView):
     """The servers of this notebook, by name: `mcp.servers["SERVER"]` has state, logs, start, stop, restart."""
 
-    COLUMNS = ("server", "state", "era", "tools", "calls", "last error")
+    COLUMNS = ("server", "state", "protocol", "tools", "calls", "last error")
 
     def __init__(self, factory: ToolFactory, commands: ServerCommands) -> None:
         self._factory = factory
@@ -309,7 +309,7 @@ class Servers(TableView):
             )
             for server, tools in self._host.store.known.all()
         ]
-        columns = ("server", "transport", "auth", "status", "era", "tools", "last seen", "last error")
+        columns = ("server", "transport", "auth", "status", "protocol", "tools", "last seen", "last error")
         return Table(columns, rows, title="known MCP servers", note="" if rows else "none was loaded yet")
 
     def _status(self, server: KnownServer) -> str:

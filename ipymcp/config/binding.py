@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct
 
-from ipymcp.config.programs import SETTINGS_NAMES, decides_code, evaluates, program, program_name, shell_line
+from ipymcp.config.programs import (
+    SETTINGS_NAMES,
+    decides_code,
+    evaluates,
+    packages,
+    program,
+    program_name,
+    shell_line,
+)
 from ipymcp.config.variables import in_folder, respelled
 from ipymcp.errors import ConfigError
 from ipymcp.files import open_file, read_file
@@ -63,6 +71,11 @@ _SHELL_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?[-=+?]([^{}]*))?\})")
 _WORKING_FOLDER = re.compile(r"\$\(\s*pwd(\s+-[LP])?\s*\)|`\s*pwd(\s+-[LP])?\s*`")
 _UNPARSED_SHELL = re.compile(r"[`$]|\{.*[,.].*\}|(^|[\s;|&(])(eval|source|\.|exec|xargs|find|alias|trap)\s", re.DOTALL)
 """Shell syntax that may run programs that the words do not name."""
+_MOUNT = re.compile(r"(?:-v|--volume=)?([^:]+):(/[^:]*)(?::[\w,]+)?")
+"""A folder of this machine and its path in a container."""
+_MOUNT_FIELD = re.compile(r"(?:^|,|--mount=)(source|src|target|destination|dst)=([^,]+)")
+_MAX_FOLLOWING = 50
+"""Maximum number of words after a program that are taken for its arguments."""
 _GLOB = re.compile(r"[*?]|\[.+\]")
 _ENTRIES = ("__main__.py", "__init__.py", "package.json", "index.js", "index.cjs", "index.mjs", "index.ts")
 """Files that an interpreter runs when given a folder."""
@@ -163,8 +176,11 @@ class _Search:
             parts |= dict.fromkeys(one.settings)
             if one.folder:
                 parts |= dict.fromkeys(os.path.join(one.folder, word) for word in self._words)
+        if any(one.kind == "container" for one in self._programs.values()):
+            parts |= dict.fromkeys(self._mounted())
         self._find_all(parts)
         self._follow_packages()
+        self._add_packages()
         self._add_variable_folders()
         if self._may_run_others():
             self._is_whole = False
@@ -240,6 +256,25 @@ class _Search:
             text = changed
         return text
 
+    def _mounted(self) -> Iterator[str]:
+        """Yield the paths here of what the words name in a container; its folders may hold more that runs."""
+        mounts: list[tuple[str, str]] = []
+        for word in self._words:
+            fields = {name[:1]: value for name, value in _MOUNT_FIELD.findall(word)}  # s(ource) to t(arget) or d(st)
+            target = fields.get("t", fields.get("d", ""))
+            if "s" in fields and target:
+                mounts.append((fields["s"], target))
+            elif match := _MOUNT.fullmatch(word):
+                mounts.append((match[1], match[2]))
+        for source, target in mounts:
+            source, target = os.path.expanduser(self._with_values(source)), target.rstrip("/")
+            if any(self._is_folder(os.path.join(start, source)) for start in self._starts):
+                self._is_whole = False
+                yield source
+                for word in self._words:
+                    if word.rstrip("/") == target or word.startswith(f"{target}/"):
+                        yield os.path.join(source, word[len(target) :].lstrip("/"))
+
     # -- files --------------------------------------------------------------------------------------------------------
 
     def _find_all(self, parts: Iterable[str]) -> None:
@@ -301,6 +336,33 @@ class _Search:
                             if os.path.isfile(path):
                                 self._add(path)
 
+    def _add_packages(self) -> None:
+        """Add the sources of the folders that are run as packages, such as `uvx --from ./server`."""
+        for place, name in enumerate(self._names):
+            is_fetching = self._programs[name].is_fetching or name in ("pip", "pip3")
+            is_fetching = is_fetching or (name == "exec" and "npm" in self._names[:place])
+            for value in packages(name, self._words[place + 1 :][:_MAX_FOLLOWING], is_fetching=is_fetching):
+                self._add_package(value)
+
+    def _add_package(self, value: str, *, is_followed: bool = True) -> None:
+        parts = dict.fromkeys(re.sub(r"(?<=.)\[.*\]$", "", part) for part in self._parts(value))
+        for part, start in itertools.product(parts, [*self._starts]):
+            self._steps += 1
+            if self._steps > MAX_STEPS:
+                self._is_whole = False
+                return
+            path = os.path.normpath(os.path.join(start, part))
+            if self._is_folder(path):
+                self._add_sources(path)
+            elif is_followed and path.endswith(".txt") and Path(self._disk.real(path)) in self._found:
+                for requirement in _requirements(path):
+                    self._add_package(requirement, is_followed=False)
+
+    def _is_folder(self, path: str) -> bool:
+        """Whether a path is a folder of the project."""
+        path = os.path.normpath(path)
+        return os.path.isdir(path) and self._is_within(path)
+
     def _add_variable_folders(self) -> None:
         """Add the sources of the folders that variables such as `PATH` name."""
         for name, value in self._variables.items():
@@ -311,7 +373,7 @@ class _Search:
                     continue
                 for start in [*self._starts]:
                     folder = os.path.normpath(os.path.join(start, os.path.expanduser(entry)))
-                    if os.path.isdir(folder) and self._is_within(folder):
+                    if self._is_folder(folder):
                         self._add_sources(folder)
 
     def _add_sources(self, folder: str) -> None:
@@ -326,7 +388,7 @@ class _Search:
     def _may_run_others(self) -> bool:
         """Whether the words contain code that may run files they do not name."""
         for place, name in enumerate(self._names):
-            args = self._words[place + 1 : place + 50]
+            args = self._words[place + 1 :][:_MAX_FOLLOWING]
             if evaluates(name, args):
                 return True
             line = shell_line(name, args)
@@ -337,6 +399,8 @@ class _Search:
     def _needs_sources(self) -> bool:
         """Whether a tool runs a project file that no word names."""
         programs = self._programs.items()
+        if any(one.has_recipes for _, one in programs):
+            return True
         if any(one.is_fetching for _, one in programs):
             return False
         runs_project = any(one.kind in ("node", "project tool") and name != "node" for name, one in programs)
@@ -404,6 +468,15 @@ def _package_texts(package: Path, *, scripts: bool) -> Iterator[str]:
         table = cast("Mapping[str, Any]", data)
         for key in ("main", "module", "bin", "exports", "imports", *(("scripts",) if scripts else ())):
             yield from itertools.islice(_texts(table.get(key), 0), MAX_MATCHES)
+
+
+def _requirements(path: str) -> Iterator[str]:
+    """Yield the words of a file of requirements."""
+    try:
+        text = read_file(path, MAX_SOURCE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return
+    yield from itertools.islice((word for line in text.splitlines() for word in line.split()), MAX_WORDS)
 
 
 def _texts(value: object, depth: int) -> Iterator[str]:

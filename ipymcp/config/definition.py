@@ -47,8 +47,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return ".".join(filter(None, (self.key, spelled(key, self.names))))
 
     def where(self, key: str = "") -> str:
-        """Return the document and key of a value, as error messages name it."""
-        return f"{self}: {self.path(key)}"
+        """Return the file, if there is one, and the key of a value, as error messages name it."""
+        return ": ".join(filter(None, (self.file, self.path(key))))
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):

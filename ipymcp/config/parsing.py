@@ -87,7 +87,7 @@ class ServerReader:
     def error(self, message: str, *, key: str | None = None, hint: str) -> ConfigError:
         """Return the error for a key, or for the whole object."""
         path = ".".join(part for part in (self._within, key) if part)
-        return ConfigError(f"{self._source.where(path)}: {message}", hint=hint)
+        return ConfigError(": ".join(filter(None, (self._source.where(path), message))), hint=hint)
 
     def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
         """Return the error for a value of the wrong type."""
@@ -546,19 +546,20 @@ def no_servers_error(document: Mapping[str, Any], origin: str) -> ConfigError:
 
 
 def _servers_in(table: object, path: str, origin: str) -> Iterator[RawServer | ConfigError]:
-    where = f"{origin}: {path}".removesuffix(": ")
     if isinstance(table, list) and path != "mcpServers":
         yield from _servers_in_list(cast("Sequence[object]", table), path, origin)
         return
+    origin = f"{origin}: " if origin else ""
+    where = f"{origin}{path}: " if path else origin
     if not isinstance(table, Mapping):
         wanted = "a list" if path.endswith("mcp_servers") else "an object"
-        raise ConfigError(f"{where}: expected {wanted}, got {shown(cast('object', table))}", hint=FORMAT_HINT)
+        raise ConfigError(f"{where}expected {wanted}, got {shown(cast('object', table))}", hint=FORMAT_HINT)
     for name, values in cast("Mapping[object, object]", table).items():
         key = f"{path}.{name}" if path else str(name)
         if not is_name(name):
-            yield ConfigError(f"{where}: expected a server's name, got {shown(name)}", hint=FORMAT_HINT)
+            yield ConfigError(f"{where}expected a server's name, got {shown(name)}", hint=FORMAT_HINT)
         elif not isinstance(values, Mapping):
-            yield ConfigError(f"{origin}: {key}: expected an object, got {shown(values)}", hint=FORMAT_HINT)
+            yield ConfigError(f"{origin}{key}: expected an object, got {shown(values)}", hint=FORMAT_HINT)
         else:
             yield RawServer(name, key, cast("Mapping[str, Any]", values))
 
@@ -647,7 +648,7 @@ def entries(
     document_format = recognise_format(document, str(source))
     if document_format is None and not bare:
         return None
-    document_format = document_format or bare_format(document, str(source))
+    document_format = document_format or bare_format(document, source.file or "")
     read: list[tuple[str, ServerDefinition | ConfigError]] = []
     for written in document_format.servers:
         if isinstance(written, ConfigError):

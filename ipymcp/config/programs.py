@@ -46,6 +46,8 @@ class Program(Struct, frozen=True):
     """Options before the first other argument that contain or precede code."""
     package_option: str = ""
     """Options that name a package to run in addition to, or instead of, the command's argument."""
+    has_recipes: bool = False
+    """Whether its settings files contain the commands that it runs, so that no argument names them."""
     side_option: str = ""
     """Options at any position that run code, or write files that are run later; case is ignored."""
 
@@ -86,6 +88,7 @@ _TABLE: Mapping[str, Program] = {
         settings=_NODE_FILES,
         folder="node_modules/.bin",
         runs_scripts=True,
+        package_option=_PACKAGE,
         code_option=r"-c|--call(=.*)?",
     ),
     "pnpm": Program(
@@ -124,6 +127,7 @@ _TABLE: Mapping[str, Program] = {
         may_download=True,
         install=_UV,
         settings=("pyproject.toml", "uv.toml", "uv.lock"),
+        package_option=_FROM,
     ),
     "uvx": Program(
         "project tool",
@@ -135,9 +139,10 @@ _TABLE: Mapping[str, Program] = {
         package_option=_FROM,
     ),
     "pipx": Program(is_launcher=True, may_download=True, package_option=_FROM),
+    "pip pip3": Program(may_download=True, package_option=r"-[er]|--(editable|requirement)"),
     # subcommands of pnpm, yarn, uv and bun
     "dlx x": Program(is_fetching=True, package_option=_PACKAGE),
-    "tool": Program(is_fetching=True, package_option=_FROM),
+    "tool": Program(is_fetching=True),
     "docker": Program(
         "container",
         is_launcher=True,
@@ -148,24 +153,31 @@ _TABLE: Mapping[str, Program] = {
     ),
     "podman": Program("container", is_launcher=True, may_download=True, settings=_CONTAINER_FILES, side_option=_ENGINE),
     "nerdctl": Program("container", settings=_CONTAINER_FILES, side_option=_ENGINE),
+    "docker-compose podman-compose": Program("container", settings=_CONTAINER_FILES, has_recipes=True),
+    "compose": Program(has_recipes=True),  # a subcommand of docker, podman and nerdctl
     "poetry": Program("project tool", settings=("pyproject.toml", "poetry.lock", "poetry.toml")),
     "pipenv": Program("project tool", settings=("Pipfile", "Pipfile.lock")),
     "hatch": Program("project tool", settings=("pyproject.toml", "hatch.toml")),
     "pdm": Program("project tool", settings=("pyproject.toml", "pdm.lock")),
     "rye": Program("project tool", settings=("pyproject.toml",)),
     "pixi": Program("project tool", settings=("pixi.toml", "pixi.lock", "pyproject.toml")),
-    "make": Program("project tool", settings=("GNUmakefile", "makefile", "Makefile"), code_option=r"--eval(=.*)?|-E"),
-    "just": Program("project tool", settings=("justfile", "Justfile", ".justfile")),
+    "make": Program(
+        "project tool",
+        settings=("GNUmakefile", "makefile", "Makefile"),
+        has_recipes=True,
+        code_option=r"--eval(=.*)?|-E",
+    ),
+    "just": Program("project tool", settings=("justfile", "Justfile", ".justfile"), has_recipes=True),
     "cargo": Program(
         "project tool",
         settings=("Cargo.toml", "Cargo.lock", "build.rs", ".cargo/config.toml", ".cargo/config"),
         side_option=r"--config(=.*)?",
     ),
     "go": Program("project tool", settings=("go.mod", "go.work")),
-    "tox": Program("project tool", settings=("tox.ini", "pyproject.toml")),
-    "nox": Program("project tool", settings=("noxfile.py",)),
-    "rake": Program("project tool", settings=("Rakefile", "rakefile")),
-    "task": Program("project tool", settings=("Taskfile.yml", "Taskfile.yaml")),
+    "tox": Program("project tool", settings=("tox.ini", "pyproject.toml"), has_recipes=True),
+    "nox": Program("project tool", settings=("noxfile.py",), has_recipes=True),
+    "rake": Program("project tool", settings=("Rakefile", "rakefile"), has_recipes=True),
+    "task": Program("project tool", settings=("Taskfile.yml", "Taskfile.yaml"), has_recipes=True),
     "gradle": Program(
         "project tool", settings=("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
     ),
@@ -243,6 +255,14 @@ _VALUED = frozenset(
 """Options that take a value."""
 _SUBCOMMANDS = ("exec", "x")
 """Subcommands that precede options."""
+_INSTALLERS = frozenset({"run", "exec", "dlx", "x", "install", "tool", "--"})
+"""Subcommands that a package follows."""
+_VALUED_BY_RUNNERS = re.compile(
+    r"-[pcwifC]|--(python|prefix|registry|index|default-index|(extra-)?index-url|env-file|directory|project|config-file"
+    r"|cache|cache-dir|workspace|constraints?|overrides?|find-links|prerelease|resolution|exclude-newer|userconfig"
+    r"|node-options|script-shell|filter|dir|call)"
+)
+"""Options of programs that fetch packages, with a value of their own that names no package."""
 
 _HARMLESS = (
     r"PYTHON(UNBUFFERED|IOENCODING|UTF8|DONTWRITEBYTECODE|HASHSEED|NOUSERSITE|FAULTHANDLER)|NODE_(ENV|NO_WARNINGS)"
@@ -311,6 +331,35 @@ def evaluates(name: str, following: Sequence[str]) -> bool:
     """Whether the arguments of an interpreter contain code."""
     option = program(name).code_option
     return bool(option) and any(re.fullmatch(option, word, re.S) for _, word in options(following))
+
+
+def packages(name: str, following: Sequence[str], *, is_fetching: bool) -> Iterator[str]:
+    """Yield the values of a program's options that name packages, and the package that it fetches and runs.
+
+    Args:
+        name: The program's name.
+        following: The words after it.
+        is_fetching: Whether its first argument names a package.
+    """
+    option = program(name).package_option
+    value_of = ""
+    for word in following:
+        if value_of:
+            if value_of == "package":
+                yield word
+            value_of = ""
+            continue
+        before, equals, value = word.partition("=")
+        if option and re.fullmatch(option, before):
+            if equals:
+                yield value
+            else:
+                value_of = "package"
+        elif _VALUED_BY_RUNNERS.fullmatch(word):
+            value_of = "option"
+        elif is_fetching and not word.startswith("-") and word not in _INSTALLERS:
+            yield word
+            return
 
 
 def decides_code(variable: str) -> bool:

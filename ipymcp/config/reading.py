@@ -71,7 +71,7 @@ def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str,
     """Return the servers of a mapping from name to definition, or of a document such as `{"mcpServers": {…}}`.
 
     Raises:
-        ConfigError: A value is invalid. The message names the scope and the key.
+        ConfigError: A value is invalid. The message names the key.
     """
     return definitions(table, Source(scope=scope), bare=True)
 

@@ -227,7 +227,7 @@ TOOLS: list[dict[str, Any]] = [
         "(Adelie, Chinstrap, Gentoo), island (Biscoe, Dream, Torgersen), bill_length_mm, bill_depth_mm, "
         "flipper_length_mm, body_mass_g, sex (male, female), year. Values that were not recorded are null.",
         ["table"],
-        table={"type": "string", "enum": ["penguins"], "description": "Which table."},
+        table={"type": "string", "enum": ["penguins"], "description": "The table to query."},
         where={
             "type": "string",
             "description": "A condition in SQL, such as island = 'Dream' AND body_mass_g > 4000. All rows if left out.",

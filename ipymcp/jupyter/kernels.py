@@ -15,7 +15,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 from ipymcp.protocol.types import is_object
 from ipymcp.storage.kernel_socket import VERSION, Announced, announced, file_of, is_alive, is_guarded, sweep
-from ipymcp.version import __version__
+from ipymcp.version import SOURCE, __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ def other_version(found: Announced) -> Mapping[str, str] | None:
     return {
         "state": "version",
         "message": f"{versions}: the panel is read-only",
-        "hint": f"upgrade {older}: pip install -U ipymcp",
+        "hint": f"upgrade {older}: pip install --upgrade {SOURCE}",
     }
 
 

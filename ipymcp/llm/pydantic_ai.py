@@ -33,6 +33,7 @@ from ipymcp.llm.provider_errors import (
 from ipymcp.llm.tool_search import MAX_FOUND, QUERIES
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.runtime.tracing import is_configured
+from ipymcp.version import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,7 +152,7 @@ def as_message(response: Any) -> dict[str, Any]:
     }
 
 
-_INSTALL = "pip install 'ipymcp[llm]'"
+_INSTALL = install_command("llm")
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _RETRIES = 2
 """Retries if the output is empty, or does not match `returns`."""

@@ -31,7 +31,7 @@ from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.panel.cell_forms import CellForms
 from ipymcp.protocol.types import is_object
 from ipymcp.runtime.loop import is_harmfully_patched
-from ipymcp.text import quoted
+from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -269,7 +269,9 @@ class Extension:
         chosen = settings.model or None, settings.sampling_tokens, settings.replay
         outdated = " ".join(map(quoted, set_model(ipymcp.host(), *chosen)))
         if outdated:
-            print_notice(f"{outdated}: takes effect after a restart: %mcp restart {outdated}")
+            # on stdout: the setting itself has taken effect
+            late = f"these running servers may ask the model only after %mcp restart {outdated}"
+            print(one_line(f"ipymcp: {late}"))  # noqa: T201 - meant for the cell
 
     def _open_comm(self, comm: object, _: object) -> None:
         """Serve the panel to a page that cannot use the relay."""

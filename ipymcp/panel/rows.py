@@ -360,25 +360,36 @@ def _links(parts: Sequence[Part]) -> list[PreviewLink]:
     return [PreviewLink(uri=visible(one.uri), name=visible(one.title or one.name or one.uri)) for one in links]
 
 
-_CLAUSES: Final = re.compile(r"\s+·\s+|;\s+|,\s+or\s+")
+_CLAUSES: Final = re.compile(r"(\s+·\s+|;\s+|,\s+or\s+)")
 _BUTTON: Final = re.compile(
-    r"%mcp (start|stop|restart|enable|disable)(?: (?:'(?:[^']|'')*'|\S+))?(?: (?:asks|tries)(?: again)?)?"
+    r"%mcp (start|stop|restart|enable|disable)(?: (?:'(?:[^']|'')*'|\S+))?(?: (?:asks|tries)(?: again| for it)?)?"
 )
 _TAB: Final = re.compile(r"%mcp (logs|tools|resources|prompts|history)\b.*")
 _STATES: Final = re.compile(r"%mcp( shows.*)?")
 _INAPPLICABLE: Final = re.compile(r"\bIPYMCP_\w+=|\.result\b|\btimeout=")
 """Hints that do not apply to a panel, because it shows whole results and can ask the user."""
 _CODE: Final = re.compile(r"%%?\w|\bmcp\.\w")
-_SEPARATOR: Final = "; "
-_REPEATED: Final = frozenset({"", "see Logs", "press Start", "press Restart"})
+_REPEATED: Final = frozenset({"see Logs", "press Start", "press Restart"})
 """Hints that repeat the buttons below the error of a server."""
 _TABS: Final = {"history": "Activity", "resources": "Tools", "prompts": "Tools"}
 
 
-def panel_hint(error: McpError) -> str | None:
-    """Adapt an error's hint to a panel: name the button or tab where there is one, else the code to type."""
-    clauses = [_clause(one.strip(), error) for one in _CLAUSES.split(error.hint or "")]
-    return _SEPARATOR.join(dict.fromkeys(filter(None, clauses))) or None
+def panel_hint(error: McpError, *, without: frozenset[str] = frozenset()) -> str | None:
+    """Adapt an error's hint to a panel: name the button or tab where there is one, else the code to type.
+
+    Args:
+        error: The error.
+        without: Parts of the adapted hint that are left out.
+    """
+    pieces = _CLAUSES.split(error.hint or "")
+    text, done = "", {"", *without}
+    for separator, clause in zip(("", *pieces[1::2]), pieces[::2], strict=True):
+        adapted = _clause(clause.strip(), error)
+        if adapted not in done:
+            done.add(adapted)
+            joint = ", or " if separator.strip(" ,") == "or" else "; "
+            text = f"{text}{joint}{adapted}" if text else adapted
+    return text or None
 
 
 def _clause(text: str, error: McpError) -> str:
@@ -465,9 +476,9 @@ def where(definition: ServerDefinition) -> str:
     return visible(shlex.join([definition.command or "", *masked_args(definition.args)]))
 
 
-def problem(error: McpError) -> Problem:
-    """An error with its hint."""
-    hint = panel_hint(error)
+def problem(error: McpError, *, without: frozenset[str] = frozenset()) -> Problem:
+    """An error with its hint; see `panel_hint` for the arguments."""
+    hint = panel_hint(error, without=without)
     return Problem(message=visible(error.message), hint=hint and visible(hint), type=type(error).__name__)
 
 
@@ -566,10 +577,9 @@ def _count(session: ServerSession, client: Client | None, kind: str) -> int | No
 def _error(session: ServerSession) -> Problem | None:
     """The error that explains the server's state; not the error of a call."""
     if session.status.error is not None:
-        shown = problem(session.status.error)
+        shown = problem(session.status.error, without=_REPEATED)
         has_field = missing_value(session) is not None  # the field replaces the hint
-        clauses = [] if has_field else (shown.hint or "").split(_SEPARATOR)
-        return replace(shown, hint=_SEPARATOR.join(each for each in clauses if each not in _REPEATED) or None)
+        return replace(shown, hint=None) if has_field else shown
     if session.status.last_error and (session.state.record.is_troubled or session.state is State.RESTARTING):
         return Problem(message=visible(session.status.last_error))
     return None
@@ -581,7 +591,7 @@ def _starting(session: ServerSession) -> StartProgress | None:
         return None
     attempt, attempts = status.attempt
     lines = session.connection.last_stderr if session.connection is not None else ()
-    line = shown_text(lines[-1], _MAX_ABOUT) if lines else None
+    line = shown_text(lines[-1].strip(), _MAX_ABOUT) if lines else None
     return StartProgress(attempt=attempt, attempts=attempts, since=status.moving_since, line=line)
 
 

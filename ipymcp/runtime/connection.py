@@ -12,7 +12,7 @@ from ipymcp.masking import mask
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.subscriptions import announces, changing_lists
 from ipymcp.runtime.events import ToolsChanged
-from ipymcp.runtime.failures import cannot_improve
+from ipymcp.runtime.program_output import cannot_improve
 from ipymcp.runtime.resources import MAX_LISTEN_DELAY, ResourceCache, ResourceOwner
 from ipymcp.runtime.server_requests import SessionResponder
 from ipymcp.runtime.server_status import State
@@ -94,12 +94,16 @@ class Connection:
 
     @property
     def last_stderr(self) -> tuple[str, ...]:
-        """The last lines of standard error since the connection began."""
-        return self._log.last_stderr(since=self._log_start)
+        """The last lines of standard error since the connection began, with their indentation."""
+        return self._log.last_stderr(_MAX_SCANNED, since=self._log_start)
 
-    def is_hopeless(self) -> bool:
-        """Whether the program ended in a way that another start would not change."""
-        return cannot_improve(self.transport.exit_code, self._log.last_stderr(_MAX_SCANNED, since=self._log_start))
+    def is_hopeless(self, *, is_first: bool = False) -> bool:
+        """Whether the program ended in a way that another start would not change.
+
+        Args:
+            is_first: Whether the server never ran before.
+        """
+        return cannot_improve(self.transport.exit_code, self.last_stderr, is_first=is_first)
 
     # -- from the start to the end ------------------------------------------------------------------------------------
 

@@ -104,6 +104,8 @@ class Connector:
                 if kind != "stdio" and isinstance(error, ConnectionLost):
                     known.keep_era(digest, last_era)  # an unreachable server may still have the same era
                     raise
+                if self._is_hopeless():
+                    raise
                 self._log(f"it no longer answers as it did before ({error.message}); negotiating again")
         if connection is None:
             connection = await self._negotiate_era(kind, start)
@@ -119,11 +121,15 @@ class Connector:
         try:
             return await self._open(kind, "auto", start)
         except (ConnectionLost, RpcError) as error:
-            connection = self._session.connection
-            if kind != "stdio" or (connection is not None and connection.is_hopeless()):
+            if kind != "stdio" or self._is_hopeless():
                 raise
-            self._log(f"it ended after the request for its era ({error.message}); trying only the handshake")
+            self._log(f"it ended after server/discover ({error.message}); starting it again with initialize only")
             return await self._open(kind, "legacy", start)
+
+    def _is_hopeless(self) -> bool:
+        """Whether another start at once would end as the last one did, whatever is sent to the program."""
+        connection = self._session.connection
+        return connection is not None and connection.is_hopeless(is_first=True)
 
     async def _open(self, kind: TransportKind, era: EraChoice, start: Start) -> Connection:
         assert self._expanded is not None
@@ -157,7 +163,7 @@ class Connector:
         else:
             may_download = program(program_name(self._definition.command or "")).may_download
             progress = "downloading?" if may_download else "it has not answered yet"
-        output = "".join(f"; it last wrote: {line}" for line in connection.last_stderr[-1:])
+        output = "".join(f"; it last wrote: {line.strip()}" for line in connection.last_stderr[-1:])
         self._session.status.announce(f"still starting; {progress}{output}")
 
 

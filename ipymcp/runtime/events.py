@@ -176,15 +176,15 @@ class RollingLog:
         lines = [line for line in self._converted() if source is None or line.source == source]
         return lines if count is None else lines[-count:] if count > 0 else []
 
-    def last_stderr(self, count: int = 5, *, since: int = 0) -> tuple[str, ...]:
-        """The last lines of standard error that are not blank, for an error message.
+    def last_stderr(self, count: int, *, since: int = 0) -> tuple[str, ...]:
+        """The last lines of standard error that are not blank, with their indentation.
 
         Args:
             count: Maximum number of lines.
             since: A former value of `total`; only later lines are considered.
         """
         recent = self.tail(max(self.total - since, 0))
-        texts = [line.text.strip() for line in recent if line.source == "stderr"]
+        texts = [line.text.rstrip() for line in recent if line.source == "stderr"]
         return tuple([text for text in texts if text][-count:])
 
     def _converted(self) -> deque[LogLine]:

@@ -24,6 +24,7 @@ from ipymcp.errors import (
 from ipymcp.interaction.questions import domain, is_web_address
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.runtime.process_env import missing_variable
+from ipymcp.runtime.program_output import cause
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -31,29 +32,13 @@ if TYPE_CHECKING:
 
 
 _TOO_MANY_REQUESTS = 429
+_UNSUPPORTED = frozenset({501, 505})
+"""HTTP statuses of servers that lack what was asked for, and will lack it the next time."""
 _URL_ELICITATION_REQUIRED = -32042
 """The user has to visit a URL before the call (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
-_FATAL_OUTPUT = (
-    r"^\s*(?:\w+\.)*(?:ModuleNotFoundError|ImportError|SyntaxError): |No module named |Cannot find (?:module|package) "
-    r"|ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|^npm (?:error|ERR!) code E(?:404|TARGET|INVALIDTAGNAME)"
-    r"|^error: unrecognized|[Uu]nknown option|[Nn]o such option|unrecognized arguments?\b|^\s*[Uu]sage: "
-)
-"""Output of programs that lack a module or do not accept their command line."""
-_COMMAND_FAILED = frozenset({126, 127})
-"""Exit codes of a shell that cannot run or find a command."""
+_MAX_STDERR = 5
+"""Maximum number of lines that an error keeps of a program's standard error."""
 _MISSING_MODULE = r"No module named '?([\w.]+)"
-
-
-def cannot_improve(exit_code: int | None, stderr: tuple[str, ...]) -> bool:
-    """Whether a program has ended in a way that another start would not change.
-
-    Args:
-        exit_code: The exit code of its process; None while it runs.
-        stderr: The last lines of its standard error.
-    """
-    if exit_code is None or exit_code == 0:
-        return False
-    return exit_code in _COMMAND_FAILED or any(re.search(_FATAL_OUTPUT, line) for line in stderr)
 
 
 def start_failure(error: McpError, definition: ServerDefinition, exit_code: int | None = None) -> McpError:
@@ -80,7 +65,7 @@ def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first
     if is_first and (exit_code == 0 or hasattr(error.__cause__, "may_pass")):
         return False
     if isinstance(error, HttpError):
-        return error.status == _TOO_MANY_REQUESTS or error.status >= 500
+        return error.status == _TOO_MANY_REQUESTS or (error.status >= 500 and error.status not in _UNSUPPORTED)
     if isinstance(error, ConnectionLost):
         return bool(getattr(error.__cause__, "may_pass", True))  # the cause may be `Unreachable` of an HTTP transport
     return isinstance(error, RpcError)
@@ -92,7 +77,7 @@ def explain(error: McpError, definition: ServerDefinition, stderr: tuple[str, ..
     Args:
         error: The error.
         definition: The definition of the server.
-        stderr: The last lines of its standard error.
+        stderr: The last lines of its standard error, with their indentation.
         exit_code: The exit code of its process, if that has ended.
     """
     error.server = error.server or definition.name
@@ -102,12 +87,12 @@ def explain(error: McpError, definition: ServerDefinition, stderr: tuple[str, ..
         _name_addresses(error)
     if not isinstance(error, ServerError) or isinstance(error, (CommandNotFound, TrustError)) or error.stderr:
         return error
-    error.stderr = stderr
+    error.stderr = tuple(line.strip() for line in stderr[-_MAX_STDERR:])
     error.exit_code = exit_code if error.exit_code is None else error.exit_code
     if error.stderr and not isinstance(error, ProtocolError):
-        error.message = f"{error.message}; it last wrote: {' / '.join(error.stderr[-3:])}"
+        error.message = f"{error.message}; it last wrote: {' / '.join(cause(stderr))}"
     if error.hint is None:
-        error.hint = _hint(error, definition)
+        error.hint = _hint(error, definition, stderr)
     return error
 
 
@@ -121,15 +106,15 @@ def _name_addresses(error: RpcError) -> None:
         error.hint = "then call it again"
 
 
-def _hint(error: ServerError, definition: ServerDefinition) -> str:
+def _hint(error: ServerError, definition: ServerDefinition, stderr: tuple[str, ...]) -> str:
     name = quoted(definition.name)
     if isinstance(error, AuthError):
         return f"%mcp start {name}"
-    variable = missing_variable(definition, error.stderr)
+    variable = missing_variable(definition, stderr)
     if variable:
         in_file = f'"env": {{"{variable}": "${{{variable}}}"}} in its definition'
         return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"
-    missing = next((found[1] for line in error.stderr if (found := re.search(_MISSING_MODULE, line))), None)
+    missing = next((found[1] for line in stderr if (found := re.search(_MISSING_MODULE, line))), None)
     if missing and re.fullmatch(r"python[\d.]*", definition.command or ""):
         here = f'"command": {json.dumps(sys.executable)}'
         return (

@@ -34,6 +34,7 @@ from ipymcp.runtime.call import Call, CallOptions
 from ipymcp.runtime.connector import Connector, Start
 from ipymcp.runtime.events import RollingLog
 from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
+from ipymcp.runtime.program_output import cause
 from ipymcp.runtime.resources import Subscriptions
 from ipymcp.runtime.server_status import ServerStatus, State
 from ipymcp.security.rules import rights_of
@@ -296,7 +297,8 @@ class ServerSession:
                 failed = self.connection
                 code = failed.transport.exit_code if failed is not None else None
                 failure = self.explain(start_failure(error, self.definition, None if was_ready else code))
-                retry = self.definition.restart and not (failed is not None and failed.is_hopeless())
+                is_hopeless = failed is not None and failed.is_hopeless(is_first=not was_ready)
+                retry = self.definition.restart and not is_hopeless
                 retry = retry and is_worth_retrying(error, code, is_first=not was_ready)
             else:
                 was_ready, connected = True, time.monotonic()
@@ -313,7 +315,7 @@ class ServerSession:
                 detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(timing.retries)})"
                 self.log.add("host", "warning", detail)
                 if not was_ready:
-                    stderr = failure.stderr if isinstance(failure, ServerError) else ()
+                    stderr = cause(self.connection.last_stderr) if self.connection is not None else ()
                     reason = stderr[-1] if stderr else failure.message
                     detail = f"attempt {failures + 1} of {len(timing.retries) + 1} in {delay:g} s: {reason}"
                 self.status.move(State.RESTARTING, detail)

@@ -169,8 +169,8 @@ class Trust:
     def _hint(self, name: str, digest: str) -> str:
         if digest in self._too_long:
             return f"make it shorter, or allow it unseen: %mcp load {quoted(name)} --trust"
-        asks = f"%mcp start {quoted(name)} asks; " if _variable() != "none" else ""
-        return f"{asks}{VARIABLE}={digest} where no one can be asked"
+        asks = f"%mcp start {quoted(name)} asks for it, or " if _variable() != "none" else ""
+        return f"{asks}{_by_variable(digest)}"
 
     async def allows(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without a question."""
@@ -269,7 +269,7 @@ class Trust:
         if found and not answered and self._too_long.keys().isdisjoint(made):
             first, digest = found[0]
             message = f"not imported from {file}: no one could be asked whether it may run"
-            raise TrustError(message, server=first.name, hint=f"{VARIABLE}={digest} where no one can be asked")
+            raise TrustError(message, server=first.name, hint=_by_variable(digest))
         refused = {one.name: "it was not shown, so you have not agreed to it" for one, _ in found}
         granted: dict[str, Grant] = {}
         for definition, _, secrets in answered:
@@ -314,7 +314,7 @@ class Trust:
             )
         if not answered:
             message = "not added: no one could be asked whether it may run"
-            hint = f"{VARIABLE}={digest} where no one can be asked"
+            hint = _by_variable(digest)
             raise TrustError(message, server=definition.name, hint=hint)
         return None if answered[0][2] is None else Grant(secrets, digest=digest)
 
@@ -532,6 +532,11 @@ def _missing_secret(definition: ServerDefinition, granted: frozenset[str]) -> st
 
     missing = next((name for name in wanted_secrets(definition) if name not in granted), None)
     return None if missing is None else f"needs your consent to be given your secret {missing!r}"
+
+
+def _by_variable(digest: str) -> str:
+    """The part of a hint that names the variable which takes the place of an agreement."""
+    return f"set {VARIABLE}={digest} where no one can be asked"
 
 
 def _variable() -> str:

@@ -161,6 +161,9 @@ def test_a_deprecated_server_says_so(notebook: Kernel, registry: RegistryServer)
     status = {**entry["_meta"]["io.modelcontextprotocol.registry/official"], "status": "deprecated"}
     meta = {"io.modelcontextprotocol.registry/official": {**status, "statusMessage": "Use \u202eanother"}}
     registry.entries[registry.entries.index(entry)] = {**entry, "_meta": meta}
+    outcome = notebook.run("%mcp add clock-quiet", answers=["n"])
+    assert "(publisher not verified; deprecated: 'Use ⟨U+202E⟩another') is to be added" in outcome.stdout
+    assert "starting" not in outcome.stderr
     outcome = done(notebook, "%mcp add clock-quiet", ["y"])
     assert "ipymcp: io.github.example/clock-quiet is deprecated: Use ⟨U+202E⟩another" in outcome.stderr
 

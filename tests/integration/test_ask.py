@@ -717,7 +717,7 @@ def test_without_the_library_it_says_what_to_install(start_kernel: StartKernel) 
 
     assert failure(kernel.run("%mcp ask -m openai:x hey"))[:2] == [
         "McpError: talking to models needs pydantic-ai, which is not installed",
-        "  pip install 'ipymcp[llm]' · in: %mcp ask -m openai:x hey",
+        "  pip install 'ipymcp[llm] @ git+https://github.com/ipymcp/ipymcp' · in: %mcp ask -m openai:x hey",
     ]
 
 

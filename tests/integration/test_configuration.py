@@ -102,7 +102,7 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     for word in ("load", "start", "restart"):
         [message, hint] = error(kernel, f"%mcp {word} evil")
         assert message == f"TrustError: evil: needs your trust: {folder}/.mcp.json {why}"
-        assert hint.startswith("  %mcp start evil asks; IPYMCP_TRUST=")
+        assert hint.startswith("  %mcp start evil asks for it, or set IPYMCP_TRUST=")
         assert hint.endswith(f" where no one can be asked · in: %mcp {word} evil")
     [message, _] = error(kernel, "mcp.github.env()")
     assert message == f"TrustError: github: needs your trust: {folder}/.mcp.json {why}"
@@ -435,8 +435,8 @@ def test_the_setting_of_the_model_says_in_one_line_which_servers_learn_of_it_lat
     handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
     done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};\n%mcp load 'my one' -- {handshaking};")
     said = done(kernel, "%config IPyMCP.model = 'openai:gpt-5'")
-    late = "one 'my one': takes effect after a restart: %mcp restart one 'my one'"
-    assert (said.stderr, said.stdout) == (f"ipymcp: {late}\n", "")
+    late = "these running servers may ask the model only after %mcp restart one 'my one'"
+    assert (said.stderr, said.stdout) == ("", f"ipymcp: {late}\n")
     done(kernel, "%mcp restart one 'my one'")
     assert done(kernel, "%config IPyMCP.model = 'openai:gpt-4'").stderr == ""
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ipymcp import errors
-from ipymcp.runtime.failures import cannot_improve
+from ipymcp.runtime.program_output import cannot_improve
 from tests.bad_servers import QUICK, News, connected
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
@@ -57,6 +57,36 @@ def test_what_cannot_improve_is_started_once(tmp_path: Path, code: str) -> None:
     count = tmp_path / "runs"
     started(count, code)
     assert times(count) == 1
+
+
+def test_a_misspelt_package_is_looked_for_once_and_the_error_names_it(tmp_path: Path) -> None:
+    count = tmp_path / "runs"
+    recorded = Path(__file__).parent.parent / "fixtures" / "failed_starts" / "npx-misspelt.txt"
+    output = recorded.read_text().split("\n", 2)[2]
+    error = started(count, f"import sys; sys.stderr.write({output!r}); sys.exit(1)")
+    assert error.message == (
+        "did not start: the server exited with code 1; it last wrote: npm error code E404"
+        " / npm error 404 Not Found - GET https://registry.npmjs.org/@modelcontextprotocol%2fserver-filesystme"
+        " / npm error 404  The requested resource '@modelcontextprotocol/server-filesystme@*' could not be found"
+        " or you do not have permission to access it."
+    )
+    assert times(count) == 1
+
+
+def test_a_server_that_no_longer_starts_is_not_asked_again_for_its_era(tmp_path: Path) -> None:
+    count, works = tmp_path / "runs", tmp_path / "works"
+    works.touch()
+    code = (
+        "import os, runpy, sys\n"
+        f"if os.path.exists({str(works)!r}): runpy.run_module('ipymcp.demo', run_name='__main__')\n"
+        "print('Error: Cannot find module herring', file=sys.stderr); sys.exit(1)"
+    )
+    with connected({}, load=False) as mcp:
+        mcp.load({"one": counting(count, code)})
+        works.unlink()
+        with pytest.raises(errors.StartError):
+            mcp.servers["one"].restart()
+    assert times(count) == 2
 
 
 def test_a_program_that_is_not_to_be_restarted_is_not_tried_again(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """Faults of HTTP on real sockets: each fails its own call with a precise error, and nothing hangs."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import time
+import zlib
 from email.utils import formatdate
 
 import pytest
 
 from ipymcp.errors import CallError, ConnectionLost, HttpError, McpError, ProtocolError, ResultTooLarge, RpcError
+from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.protocol.transports.http import StreamableHttpTransport
+from ipymcp.protocol.transports.http_client import HttpClient
 from tests.servers.raw_http import Handler, Reply, Request, serving_raw
 from tests.serving import free_port
 from tests.transports.http import http, talking
@@ -153,6 +157,64 @@ async def test_an_answer_that_is_compressed_more_than_once_is_not_inflated(encod
 
     error = await fails_with(answer)
     assert error.message == "the response is compressed more than once, which ipymcp does not read"
+
+
+def bomb(beginning: bytes, between: bytes = b"") -> bytes:
+    """A compressed body of 300 MB."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    blank = b" " * 1_000_000 + between
+    return b"".join([packer.compress(beginning), *(packer.compress(blank) for _ in range(300)), packer.flush()])
+
+
+def packed(kind: str, body: bytes) -> Handler:
+    async def answer(_: Request, reply: Reply) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reply.full("200 OK", body, Content_Type=kind, Content_Encoding="gzip")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "beginning", "between"),
+    [
+        ("application/json", b'{"jsonrpc":"2.0","id":2,"result":{"x":"', b""),
+        ("text/event-stream", b'data: {"jsonrpc":"2.0","id":99,"result":{"x":"', b""),
+        ("text/event-stream", b'{"jsonrpc":"2.0","id":2,"result":{"x":"', b""),
+        ("text/event-stream", b": a comment", b"\n"),
+        ("text/event-stream", b"", b"\n\ndata: {}\n\n"),
+    ],
+    ids=["json", "event", "field", "comments", "events"],
+)
+async def test_a_body_that_is_compressed_too_strongly_is_not_inflated_to_its_end(
+    kind: str, beginning: bytes, between: bytes
+) -> None:
+    error = await fails_with(packed(kind, bomb(beginning, between)))
+    assert isinstance(error, ResultTooLarge)
+    assert error.message == "the response is larger than 1,000,000 bytes and was discarded"
+
+
+async def test_a_body_is_inflated_to_one_message_and_a_hundred_times_its_size() -> None:
+    body = bomb(b"data: ")
+    async with serving_raw({"POST": packed("text/event-stream", body)}) as server:
+        client = HttpClient(parse_address(server.url), {})
+        answer = await client.send("POST", {}, b"{}")
+        size = 0
+        with pytest.raises(ResultTooLarge):
+            async for chunk in answer.chunks(1_000_000):
+                size += len(chunk)
+        await answer.aclose()
+        await client.aclose()
+    assert size <= 1_000_000 + 100 * len(body) + 80_000_000  # with the last part received
+
+
+async def test_a_long_stream_that_is_compressed_as_usual_is_read_to_its_end() -> None:
+    notes = [{"jsonrpc": "2.0", "method": "notifications/message", "params": {"n": n}} for n in range(60_000)]
+    last = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}
+    body = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in [*notes, last])
+    assert len(body) > 4_000_000
+    async with talking({"tools/call": packed("text/event-stream", gzip.compress(body))}) as (_, transport, recorder):
+        transport.send(request(1))
+        assert await recorder.answer(1) == "done"
 
 
 async def test_an_answer_to_another_request_fails_the_call_that_got_it() -> None:

@@ -215,7 +215,7 @@ def test_how_known_servers_are_is_kept() -> None:
         "remote": ("http", "oauth2", "was connected", 1),
         "bearer": ("http", "bearer", "failed", 0),
     }
-    assert rows["good"]["era"] == "2026-07-28"
+    assert rows["good"]["protocol"] == "2026-07-28"
     assert rows["good"]["last seen"] and not rows["bad"]["last seen"]
     assert str(rows["bad"]["last error"]).startswith("did not start: the server exited with code 3; it last wrote: ")
 

@@ -47,7 +47,7 @@ def test_every_line_of_a_first_session_works(kernel: Kernel) -> None:
     assert done(kernel, f"%mcp load time -- {time}").displays[0]["text/plain"] == "✓ time: ready, 2 tools"
     assert done(kernel, "%mcp load ./servers.json").displays[0]["text/plain"] == "✓ own: ready, 13 tools"
     table = text(kernel, "%mcp").splitlines()
-    assert table[:2] == ["MCP servers", "server      state  era         tools  calls  last error"]
+    assert table[:2] == ["MCP servers", "server      state  protocol    tools  calls  last error"]
     assert "everything  ready  2025-11-25     16      0" in table
     assert "everything.get_sum" in text(kernel, "%mcp tools everything.*")
     assert "own.refuse" in text(kernel, "%mcp tools")

@@ -44,7 +44,7 @@ def mcp(folder: Path) -> Iterator[Mcp]:
 
 
 def test_the_table_shows_all_ten(mcp: Mcp) -> None:
-    rows = {row["server"]: (row["state"], row["era"], row["tools"]) for row in mcp.servers.table}
+    rows = {row["server"]: (row["state"], row["protocol"], row["tools"]) for row in mcp.servers.table}
 
     assert rows == {
         "everything": ("ready", "2025-11-25", 16),

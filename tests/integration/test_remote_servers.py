@@ -223,7 +223,7 @@ def test_why_a_server_cannot_be_loaded_is_said_in_two_lines(site: Site) -> None:
             "  %mcp logs docs · %mcp restart docs",
         ],
         "ftp://host/mcp": [
-            "ConfigError: script: docs.url: 'ftp://host/mcp' is not the address of an HTTP server",
+            "ConfigError: docs.url: 'ftp://host/mcp' is not the address of an HTTP server",
             "  http://…, https://… or unix:///path/to.sock:/mcp",
         ],
     }
@@ -281,7 +281,7 @@ def test_headers_and_a_bearer_token_are_sent_and_never_shown(site: Site) -> None
 def test_a_wrong_auth_is_an_error_that_names_the_key(auth: object, message: str) -> None:
     with hosting() as mcp, pytest.raises(McpError) as failure:
         mcp.load({"docs": {"url": "http://127.0.0.1:9/mcp", "auth": auth}})  # type: ignore[dict-item]
-    assert failure.value.message == f"script: {message}"
+    assert failure.value.message == message
 
 
 def test_what_http_needs_is_imported_only_for_remote_servers() -> None:

@@ -157,7 +157,7 @@ def test_a_repr_starts_nothing_and_waits_for_nothing(mcp: Mcp) -> None:
         other.load(servers, wait=False)
         assert repr(other) == (
             "MCP servers\n"
-            "server  state     era  tools  calls  last error\n"
+            "server  state     protocol  tools  calls  last error\n"
             "late    starting           0      0\n"
             "off     disabled           0      0"
         )

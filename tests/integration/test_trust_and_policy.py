@@ -194,7 +194,7 @@ def test_with_nobody_to_ask_a_projects_server_does_not_run(started: Start) -> No
     assert states(kernel) == {"bad": "needs_trust"}
     first, second = failed(kernel, "%mcp load bad", ask=False)
     assert first == f"TrustError: bad: needs your trust: {kernel.folder}/mcp.json belongs to a project"
-    assert second.startswith("  %mcp start bad asks; IPYMCP_TRUST=")
+    assert second.startswith("  %mcp start bad asks for it, or set IPYMCP_TRUST=")
     assert failed(kernel, "%mcp start bad", ask=False)[0] == first
     assert failed(kernel, "mcp.bad.anything()", ask=False)[0] == first
     assert not marker.exists()

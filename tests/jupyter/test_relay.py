@@ -250,7 +250,9 @@ def test_a_kernel_of_another_version_can_be_looked_at(server: JupyterServer) -> 
         [said] = view.of_kind("relay")
         assert said["message"].startswith("the kernel has ipymcp 9.0, this Jupyter server ")
         assert said["message"].endswith(": the panel is read-only")
-        assert said["hint"] == "upgrade the Jupyter server's: pip install -U ipymcp"
+        assert (
+            said["hint"] == "upgrade the Jupyter server's: pip install --upgrade git+https://github.com/ipymcp/ipymcp"
+        )
 
 
 def test_a_kernel_of_another_machine_is_left_to_the_comm(server: JupyterServer) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ipymcp.errors import AuthError, CallTimeout, McpError, ServerStopped, ToolError, TrustError
+from ipymcp.errors import AuthError, CallTimeout, CommandNotFound, McpError, ServerStopped, ToolError, TrustError
 from ipymcp.interaction.elicitation import FormQuestion
 from ipymcp.panel.rows import panel_hint
 from tests.panel.notebooks import Notebook, Open, quiet
@@ -120,7 +120,10 @@ def test_the_format_of_a_value_is_checked_in_the_kernel(
 
 
 HINTS: list[tuple[McpError, str | None]] = [
-    (TrustError("no", hint="%mcp start evil asks; IPYMCP_TRUST=1864d9 where no one can be asked"), "press Trust…"),
+    (
+        TrustError("no", hint="%mcp start evil asks for it, or set IPYMCP_TRUST=1 where no one can be asked"),
+        "press Trust…",
+    ),
     (AuthError("no", hint="%mcp start docs asks again"), "press Log in"),
     (ServerStopped("is stopped", hint="%mcp start fs"), "press Start"),
     (ServerStopped("is stopped", hint="%mcp start 'my server'"), "press Start"),
@@ -132,6 +135,8 @@ HINTS: list[tuple[McpError, str | None]] = [
     (McpError("no", hint="its prompts: %mcp prompts fs"), "its prompts: see Tools"),
     (McpError("no", hint="%mcp policy allow fs.x"), "in a cell: %mcp policy allow fs.x"),
     (McpError("no", hint="did you mean 'filter'?"), "did you mean 'filter'?"),
+    (CommandNotFound("no", hint="install it, or name its full path"), "install it, or name its full path"),
+    (McpError("no", hint="get it; %mcp restart fs, or name its path"), "get it; press Restart, or name its path"),
     (McpError("no"), None),
 ]
 

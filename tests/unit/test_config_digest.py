@@ -72,6 +72,33 @@ def write(file: Path, text: str) -> None:
         ("server/src/serve/app.py", {"command": "uv", "args": ("--directory", "server", "run", "serve")}),
         ("package.json", {"command": "npx", "args": ("-y", "x")}),
         ("node_modules/.bin/x", {"command": "npx", "args": ("-y", "x")}),
+        ("lib/other.js", {"command": "npx", "args": ("./lib",)}),
+        ("lib/other.js", {"command": "npx", "args": ("-y", "file:./lib")}),
+        ("lib/other.js", {"command": "npx", "args": ("--yes", "--package=./lib", "serve")}),
+        ("lib/other.js", {"command": "npx", "args": ("--registry", "https://r.example", "-p", "./lib", "serve")}),
+        ("lib/other.js", {"command": "npm", "args": ("exec", "--", "./lib")}),
+        ("lib/other.js", {"command": "pnpm", "args": ("dlx", "./lib")}),
+        ("lib/other.js", {"command": "yarn", "args": ("dlx", "-p", "./lib", "serve")}),
+        ("lib/other.js", {"command": "bunx", "args": ("./lib",)}),
+        ("lib/other.js", {"command": "bun", "args": ("x", "./lib")}),
+        ("src/mod.py", {"command": "uvx", "args": ("--from", "./src", "serve")}),
+        ("src/mod.py", {"command": "uvx", "args": ("./src",)}),
+        ("src/mod.py", {"command": "uvx", "args": ("--python", "3.12", "--with-editable", "./src[extra]", "serve")}),
+        ("src/mod.py", {"command": "uv", "args": ("tool", "run", "--from", ".", "serve")}),
+        ("src/mod.py", {"command": "uv", "args": ("run", "--with", "./src", "python", "-m", "pkg")}),
+        ("src/mod.py", {"command": "uv", "args": ("run", "--with-editable=./src", "serve")}),
+        ("src/mod.py", {"command": "pipx", "args": ("run", "--spec", "src", "serve")}),
+        ("src/mod.py", {"command": "sh", "args": ("-c", "pip install ./src && serve")}),
+        ("src/mod.py", {"command": "sh", "args": ("-c", "pip install -q -e ./src && serve")}),
+        ("sub/start", {"command": "docker", "args": ("run", "-i", "--rm", "-v", "./sub:/s", "alpine", "/s/start")}),
+        ("sub/start", {"command": "docker", "args": ("run", "-v${workspaceFolder}/sub:/s:ro", "alpine", "/s/start")}),
+        ("sub/start", {"command": "podman", "args": ("run", "--volume=./sub:/s", "-w", "/s", "alpine", "sh", "start")}),
+        (
+            "sub/start",
+            {"command": "docker", "args": ("run", "--mount", "type=bind,src=./sub,dst=/s", "alpine", "/s/start")},
+        ),
+        ("server.sh", {"command": "docker", "args": ("compose", "run", "server")}),
+        ("server.sh", {"command": "make", "args": ("serve",)}),
         ("link/x.sh", {"command": "env", "args": ("-C", "link", "./x.sh")}),
     ],
     ids=str,
@@ -165,6 +192,43 @@ def test_where_code_may_run_something_else_it_is_said(tmp_path: Path) -> None:
     write(tmp_path / "payload.txt", "")
     code = "exec(open('pay' + 'load.txt').read())"
     assert bound_to(define(tmp_path, command="python", args=("-c", code))) == "a.py; what else it runs can change"
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        ("docker", ("run", "-i", "-v", "./sub:/s", "alpine", "/s/start")),
+        ("docker", ("run", "-i", "--mount=type=bind,source=${workspaceFolder},target=/w", "image")),
+        ("podman", ("run", "-i", "--volume", ".:/w", "image")),
+        ("docker", ("compose", "run", "server")),
+        ("make", ("start",)),
+        ("npx", (".",)),
+        ("pnpm", ("dlx", ".")),
+        ("uv", ("tool", "run", "--from", ".", "serve")),
+        ("uv", ("run", "--with", ".", "python", "start")),
+        ("uvx", ("--with-requirements", "requirements.txt", "serve")),
+    ],
+)
+def test_more_than_the_named_files_of_a_large_project_can_change(
+    tmp_path: Path, command: str, args: tuple[str, ...]
+) -> None:
+    for number in range(MAX_SOURCES + 1):
+        write(tmp_path / f"m{number}.py", "")
+    for file in ("sub/start", "start", "package.json", "compose.yaml", "pyproject.toml"):
+        write(tmp_path / file, "{}")
+    write(tmp_path / "requirements.txt", "requests\n-e .\n")
+    assert bound_to(define(tmp_path, command=command, args=args)).endswith("; what else it runs can change")
+
+
+def test_a_folder_of_data_is_no_package(tmp_path: Path) -> None:
+    write(tmp_path / "data" / "x.py", "")
+    for command, args in (
+        ("npx", ("-y", "server-files", "./data")),
+        ("uvx", ("--python", "3.12", "server-files", "./data")),
+        ("uv", ("tool", "run", "server-files", "./data")),
+        ("pnpm", ("dlx", "server-files", "./data")),
+    ):
+        assert binding(define(tmp_path, command=command, args=args)) == Binding()
 
 
 def test_what_runs_nothing_here_is_bound_to_nothing(tmp_path: Path) -> None:

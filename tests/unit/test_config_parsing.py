@@ -411,7 +411,7 @@ def test_a_script_may_pass_paths() -> None:
 
 def test_an_error_in_a_scripts_mapping_names_the_key_the_script_wrote() -> None:
     assert refused(from_mapping, {"fs": {"command": "x", "args": 5}}) == (
-        "script: fs.args: expected a list of strings, got 5", PROGRAM
+        "fs.args: expected a list of strings, got 5", PROGRAM
     )  # fmt: skip
-    assert refused(from_mapping, {"fs": 5}) == ("script: fs: expected an object, got 5", SHAPE)
-    assert refused(from_mapping, {"": {}}) == ('script: expected a server\'s name, got ""', SHAPE)
+    assert refused(from_mapping, {"fs": 5}) == ("fs: expected an object, got 5", SHAPE)
+    assert refused(from_mapping, {"": {}}) == ('expected a server\'s name, got ""', SHAPE)

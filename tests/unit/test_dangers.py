@@ -41,7 +41,7 @@ def definition(**values: Any) -> ServerDefinition:
         ({"env": {"npm_config_script-shell": "x"}}, "npm_config_script-shell: decides what code runs"),
         ({"args": ("--from", "evil", "good")}, "uvx: --from chooses a package that runs: evil"),
         ({"args": ("--python", "3.12", "--with=evil", "good")}, "uvx: --with chooses a package that runs: evil"),
-        ({"command": "uv", "args": ("tool", "run", "--from=e", "g")}, "tool: --from chooses a package that runs: e"),
+        ({"command": "uv", "args": ("tool", "run", "--from=e", "g")}, "uv: --from chooses a package that runs: e"),
         ({"command": "npx", "args": ("-y", "-p", "evil", "good")}, "npx: -p chooses a package that runs: evil"),
         ({"command": "npx", "args": ("--package=evil", "good")}, "npx: --package chooses a package that runs: evil"),
         (

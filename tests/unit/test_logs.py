@@ -36,7 +36,7 @@ def test_lines_of_all_sources_stand_in_the_order_in_which_they_came() -> None:
         ("stderr", "info", "4"),
     ]
     assert log.last_stderr(2) == ("2", "4")
-    assert log.last_stderr(since=3) == ("4",)
+    assert log.last_stderr(2, since=3) == ("4",)
     assert [line.text for line in log.tail(1, "server")] == ["3"]
 
 

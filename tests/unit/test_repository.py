@@ -9,6 +9,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from ipymcp.version import SOURCE
 from tests.environments import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -42,6 +43,21 @@ def test_every_module_and_class_that_the_developers_documents_name_exists() -> N
         assert [name for name in paths if not any(one.endswith(f"/{name}") for one in modules)] == [], document.name
         classes = [name for name in names if re.fullmatch(r"[A-Z][a-z]\w*(\.\w+)?", name)]
         assert [name for name in classes if not words.issuperset(name.split("."))] == [], document.name
+
+
+def test_ipymcp_is_installed_from_where_it_can_be_had_today() -> None:
+    sources = [path for top in ("ipymcp", "docs", "labextension/src", "examples") for path in (ROOT / top).rglob("*.*")]
+    texts = [*sources, *ROOT.glob("*.md")]
+    commands = [
+        (path.relative_to(ROOT).as_posix(), found)
+        for path in texts
+        if path.suffix in (".py", ".md", ".ts", ".tsx", ".ipynb") and path.name != "version.py"
+        for found in re.findall(r"pip install [^\n`]*?\bipymcp\b[^\n`]*", path.read_text(encoding="utf-8"))
+    ]
+    assert [command for command in commands if SOURCE not in command[1]] == [
+        ("README.md", "pip install jupyterlab pandas ./ipymcp")
+    ]
+    assert f'"{SOURCE}"' in (ROOT / "labextension" / "src" / "lab" / "loadextension.ts").read_text(encoding="utf-8")
 
 
 def test_every_yaml_file_can_be_read() -> None:

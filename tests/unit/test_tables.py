@@ -33,7 +33,7 @@ def test_cells_names_title_and_note_are_escaped() -> None:
 
 
 def test_a_browser_breaks_no_date_and_no_short_name() -> None:
-    html = Table(["era", "name", "about"], [["2026-07-28", "my-server", "many words - " * 10]]).html
+    html = Table(["protocol", "name", "about"], [["2026-07-28", "my-server", "many words - " * 10]]).html
     style = "text-align:left;vertical-align:top"
     for cell in ("2026-07-28", "my-server"):
         assert f'<td style="{style};white-space:nowrap">{cell}</td>' in html

@@ -119,7 +119,7 @@ def test_without_a_user_no_server_of_a_project_runs(database: Any) -> None:
     assert may_run(trust, definition()) == []
     assert refusal(trust, definition()) == [
         "TrustError: fs: needs your trust: /project/mcp.json belongs to a project",
-        f"  %mcp start fs asks; IPYMCP_TRUST={digest_of(definition())} where no one can be asked",
+        f"  %mcp start fs asks for it, or set IPYMCP_TRUST={digest_of(definition())} where no one can be asked",
     ]
 
 
@@ -252,12 +252,16 @@ def test_the_variable_decides_if_no_one_can_be_asked(
 @pytest.mark.parametrize(
     ("said", "first", "second"),
     [
-        ("yes", "needs your trust, and IPYMCP_TRUST does not name it:", "%mcp start fs asks; IPYMCP_TRUST="),
-        ("none", "needs your trust, and IPYMCP_TRUST is none:", "IPYMCP_TRUST="),
+        (
+            "yes",
+            "needs your trust, and IPYMCP_TRUST does not name it:",
+            "%mcp start fs asks for it, or set IPYMCP_TRUST=",
+        ),
+        ("none", "needs your trust, and IPYMCP_TRUST is none:", "set IPYMCP_TRUST="),
         (
             digest_of(definition())[:32],
             "needs your trust, and IPYMCP_TRUST does not name it by its whole hash:",
-            "%mcp start fs asks; IPYMCP_TRUST=",
+            "%mcp start fs asks for it, or set IPYMCP_TRUST=",
         ),
     ],
 )

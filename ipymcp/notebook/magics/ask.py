@@ -47,7 +47,7 @@ _FIX = "My code failed with this error. Why did it, and what is the corrected ce
 
 
 def _ask(request: MagicRequest) -> Any:
-    """Ask a model, which may use the tools; needs pip install 'ipymcp[llm]'.
+    """Ask a model, which may use the tools; needs the extra `llm`.
 
         %mcp ask Which penguins are the heaviest?
         answer = %mcp ask --tools demo What is in $df?

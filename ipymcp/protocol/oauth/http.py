@@ -245,7 +245,7 @@ async def fetch(
         answer = await client.send(method, headers, body, follow=False)
         try:
             content = b""
-            async for chunk in answer.chunks():
+            async for chunk in answer.chunks(MAX_BODY):
                 content += chunk[: MAX_BODY + 1 - len(content)]
                 if len(content) > MAX_BODY:
                     break

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from ipymcp.errors import ConnectionLost
+from ipymcp.errors import ConnectionLost, ResultTooLarge
 from ipymcp.protocol import types
 from ipymcp.protocol.jsonrpc import find_id
 from ipymcp.protocol.transports.base import too_large
@@ -239,6 +239,7 @@ class EventReader:
 
         Raises:
             ConnectionLost: The stream broke.
+            ResultTooLarge: The stream is compressed too strongly.
         """
         parser = EventParser(self._limit)
         origin_request_id = post.message.id if post is not None else None
@@ -258,11 +259,11 @@ class EventReader:
             cursor.last_id = parser.last_id or cursor.last_id
             cursor.retry = cursor.retry if parser.retry is None else parser.retry
 
-        async with contextlib.aclosing(answer.chunks()) as chunks:
+        async with contextlib.aclosing(answer.chunks(self._limit)) as chunks:
             async for chunk in chunks:
                 feed(chunk)
                 if post is not None and post.is_answered:
-                    with contextlib.suppress(TimeoutError, ConnectionLost):
+                    with contextlib.suppress(TimeoutError, ConnectionLost, ResultTooLarge):
                         async with asyncio.timeout(_LINGER):
                             async for rest in chunks:
                                 feed(rest)

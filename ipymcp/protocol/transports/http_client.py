@@ -107,6 +107,8 @@ _KEEP_ALIVE = 4.0
 """Seconds, below the 5 after which many servers close, to avoid sending into a closing connection."""
 _MAX_REDIRECTS = 5
 _READ_OF_REDIRECTS = 65_536
+_MAX_INFLATION = 100
+"""Maximum size of an inflated stream, beyond one message, in proportion to what was received."""
 _REDIRECTS = frozenset({301, 302, 307, 308})
 _EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
 """Only the connection has a timeout; requests have the deadline of their call."""
@@ -165,18 +167,35 @@ class HttpResponse:
             value.decode("latin-1") for name, value in self._response.headers if name.lower() == b"www-authenticate"
         ]
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    async def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
         """Iterate over the body.
+
+        A compressed body may be inflated to `limit` bytes and a hundred times its size: a stream may be endless, but
+        not by compression alone.
+
+        Args:
+            limit: Maximum size of a message in bytes.
 
         Raises:
             ConnectionLost: The connection was lost.
+            ResultTooLarge: The body is compressed too strongly; the rest was not read.
         """
         if "," in self.headers.get("content-encoding", "") or self._has_several("content-encoding"):
             # Each would be inflated as a whole before the size of the result is known.
             raise ConnectionLost("the response is compressed more than once, which ipymcp does not read")
         try:
-            async for chunk in self._decoded() if "content-encoding" in self.headers else self._response.aiter_stream():
-                yield chunk
+            if "content-encoding" not in self.headers:
+                async for chunk in self._response.aiter_stream():
+                    yield chunk
+            else:
+                raw, inflated = _Raw(self._response), 0
+                async for chunk in httpx.Response(
+                    self.status, headers=self._response.headers, stream=raw
+                ).aiter_bytes():
+                    yield chunk
+                    inflated += len(chunk)
+                    if inflated > limit + raw.size * _MAX_INFLATION:
+                        raise too_large(limit)
             self._is_whole = True
         except httpx.DecodingError as error:
             raise ConnectionLost(f"the response's compression is invalid ({error})") from error
@@ -185,10 +204,6 @@ class HttpResponse:
 
     def _has_several(self, header: str) -> bool:
         return sum(name.lower() == header.encode() for name, _ in self._response.headers) > 1
-
-    def _decoded(self) -> AsyncIterator[bytes]:
-        stream = _Raw(self._response)
-        return httpx.Response(self.status, headers=self._response.headers, stream=stream).aiter_bytes()
 
     async def read(self, limit: int) -> bytes:
         """Read the whole body.
@@ -202,7 +217,7 @@ class HttpResponse:
             raise too_large(limit)
         parts: list[bytes] = []
         size = 0
-        async for chunk in self.chunks():
+        async for chunk in self.chunks(limit):
             parts.append(chunk)
             size += len(chunk)
             if size > limit:
@@ -213,7 +228,7 @@ class HttpResponse:
         """Read at most the first `size` bytes of the body."""
         body = b""
         with contextlib.suppress(ConnectionLost):
-            async with contextlib.aclosing(self.chunks()) as chunks:
+            async with contextlib.aclosing(self.chunks(size)) as chunks:
                 async for chunk in chunks:
                     body += chunk[:size]
                     if len(body) >= size:
@@ -235,9 +250,12 @@ class _Raw(httpx.AsyncByteStream):
 
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
+        self.size = 0
+        """Number of bytes received."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._response.aiter_stream():
+            self.size += len(chunk)
             yield chunk
 
 
