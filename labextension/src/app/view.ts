@@ -231,8 +231,8 @@ export class AppView {
   private stopped(reason: StopReason): void {
     const why: { [Reason in StopReason]: string } = {
       rate: trans.__("it sent more than 1,000 messages in a second"),
-      noise: trans.__("it sent more than 1,000 messages in a second"),
-      size: trans.__("it sent a message of more than 10 MB"),
+      noise: trans.__("it sent more than 100 messages in 10 seconds past its frame"),
+      size: trans.__("it sent more than 10 MB in a second"),
       depth: trans.__("it sent a message nested more than 100 levels deep"),
       left: trans.__("it tried to leave its page"),
       silent: trans.__("it did not respond for 15 seconds"),
