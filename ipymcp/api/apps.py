@@ -14,7 +14,7 @@ import itertools
 from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from weakref import WeakKeyDictionary, WeakMethod, WeakSet, ref
+from weakref import WeakKeyDictionary, WeakMethod, ref
 
 from msgspec.structs import replace
 
@@ -118,7 +118,11 @@ class App(NotPicklable):
         return function
 
     async def closed(self) -> None:
-        """Wait until the app is closed, by the user or by itself."""
+        """Wait until the app is closed, by the user or by itself.
+
+        Raises:
+            McpError: The app was never displayed, for example because no page shows the notebook.
+        """
         await self._open.closed()
 
     def __repr__(self) -> str:
@@ -155,12 +159,14 @@ class OpenApp:
         self.listeners: list[Callable[[Any], Any]] = []
         """Functions that are called with each new context."""
         self.is_closed = False
+        self.is_displayed = False
+        """Whether the app was displayed in a cell."""
         self.requests: dict[str, set[asyncio.Future[Any]]] = {}
         """The requests in progress, by page, because the app may be shown several times."""
         self._apps = apps
         self._arguments = arguments
         self._result = result
-        self._views: WeakSet[object] = WeakSet()
+        self._pages: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def show(self, height: int | None, display_mode: DisplayMode) -> None:
@@ -168,7 +174,13 @@ class OpenApp:
         self._apps.display(self, height, display_mode)
 
     async def closed(self) -> None:
-        """Wait until the app is closed. May be awaited on any loop."""
+        """Wait until the app is closed. May be awaited on any loop.
+
+        Raises:
+            McpError: The app was never displayed, so it cannot be closed.
+        """
+        if not self.is_displayed:
+            raise McpError(f"the app of {expression(self.server, self.tool)} is not shown", hint="show it: .app.show()")
         if not self.is_closed:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
@@ -213,7 +225,7 @@ class OpenApp:
                 uri = params.get("uri")
                 if not isinstance(uri, str):
                     raise RpcError("resources/read needs a 'uri'", code=_INVALID)
-                return types.loads(await self._session().resources.read(uri))
+                return _loads(await self._session().resources.read(uri))
             case "resources/list":
                 catalog = await self._session().resources.refresh("resources")
                 return {"resources": [_resource(one) for one in catalog.resources.values()]}
@@ -229,21 +241,24 @@ class OpenApp:
     def close(self) -> None:
         """Mark the app as closed, and wake everything that waits for that."""
         self.is_closed = True
-        self._views.clear()
+        self._pages.clear()
         waiting, self._waiting = self._waiting, []
         for loop, future in waiting:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_finish, future)
 
-    def add_view(self, view: object) -> None:
-        """Note that the app is shown in a view."""
+    def add_page(self, view: object, page: str) -> None:
+        """Note that a page of a view shows the app."""
         self.is_closed = False
-        self._views.add(view)
+        self._pages.setdefault(view, set()).add(page)
 
-    def remove_view(self, view: object) -> None:
-        """Note that the app is not shown in a view any more, because its output was removed. The last one closes it."""
-        self._views.discard(view)
-        if not self._views:
+    def remove_page(self, view: object, page: str) -> None:
+        """Note that a page of a view does not show the app any more. The last page closes it."""
+        pages = self._pages.get(view, set())
+        pages.discard(page)
+        if not pages:
+            self._pages.pop(view, None)
+        if not self._pages:
             self.close()
 
     @property
@@ -291,17 +306,16 @@ class OpenApp:
         if entry is None:
             raise RpcError(f"the server has no tool {cut(name, 100)!r}", code=_INVALID)
         options = replace(session.call_options, caller="app", origin="app", card=_Card(self))
-        raw = await self._apps.call(session, entry, types.encode(arguments or {}), options)
-        if len(raw) > MAX_RESULT:
-            raise CallError(f"the result has {len(raw):,} bytes; an app receives at most {MAX_RESULT:,}")
-        return types.loads(raw)
+        return _loads(await self._apps.call(session, entry, types.encode(arguments or {}), options))
 
     def _update(self, params: Mapping[str, Any]) -> None:
         encoded = types.encode(params)
         if len(encoded) > _MAX_CONTEXT:
             raise RpcError(f"a context has at most {_MAX_CONTEXT:,} bytes", code=_INVALID)
         data, content = params.get("structuredContent"), params.get("content")
-        texts = [one.get("text") for one in content if is_object(one)] if is_array(content) else []
+        if not (data is None or is_object(data)) or not (content is None or is_array(content)):
+            raise RpcError("'structuredContent' must be an object, and 'content' an array", code=_INVALID)
+        texts = [one.get("text") for one in content or () if is_object(one)]
         context = data if data is not None else "\n".join(one for one in texts if isinstance(one, str)) or content
         self.context = context
         self._apps.updated(self)
@@ -411,6 +425,7 @@ class Apps:
 
     def keep(self, app: OpenApp) -> None:
         """Keep an app that is displayed, so that its output can find it by its number."""
+        app.is_displayed = True
         self._apps[app.number] = app
         self._apps.move_to_end(app.number)
         while len(self._apps) > _MAX_APPS:
@@ -497,6 +512,18 @@ def apps_of(host: Host) -> Apps:
     if found is None:
         found = _apps_by_host.setdefault(host, Apps(host))
     return found
+
+
+def _loads(raw: Raw | bytes) -> Any:
+    """A result of the server, for an app.
+
+    Raises:
+        CallError: The result is too large.
+    """
+    size = memoryview(raw).nbytes
+    if size > MAX_RESULT:
+        raise CallError(f"the result has {size:,} bytes; an app receives at most {MAX_RESULT:,}")
+    return types.loads(raw)
 
 
 def _definition(entry: ToolEntry) -> dict[str, Any]:

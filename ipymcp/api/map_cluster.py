@@ -57,6 +57,8 @@ POLL_INTERVAL: Final = 0.2
 """Seconds between two checks of a worker whether the map was stopped."""
 _END_TIMEOUT: Final = 4.0
 """Seconds that a cancelled map waits for the reports of its chunks."""
+_WATCH_INTERVAL: Final = 1.0
+"""Seconds between two looks for workers while no chunk ends."""
 _CONTROL_TIMEOUT: Final = 3.0
 """Seconds that a map waits for the answer of its cluster about its state and claims."""
 _ELSEWHERE: Final = "mcp.maps[-1].resume(executor=…) continues on another one, with None in this process"
@@ -410,7 +412,7 @@ class ClusterRun(MapRun):
         self._in_flight: dict[asyncio.Task[None], tuple[Job, ...]] = {}
         self._size = max(1, request.settings.concurrency)
         """The number of jobs of the next chunk."""
-        self._sent_chunks = 0
+        self._sent_chunks = self._ended_chunks = 0
         self._resent: set[int] = set()
         """The rows of jobs that were sent once more after their worker was lost."""
         self._submitter = ThreadPoolExecutor(1, "ipymcp-map")
@@ -438,13 +440,15 @@ class ClusterRun(MapRun):
         """
         try:
             cluster = await self._in_thread(self._make_cluster)
-            self._workers = max(1, await self._in_thread(cluster.size))
+            workers = await self._in_thread(cluster.size)
+            self._workers, self.is_without_workers = max(1, workers), not workers
         except Exception as error:
             self._submitter.shutdown(wait=False)
             reason = f"{type(error).__name__}: {error}"
             self._fail(ConnectionLost(f"the workers cannot be used: {reason}", hint=_ELSEWHERE))
             raise self._fatal or error from error
         running = asyncio.ensure_future(self._call_all(cluster))
+        watching = asyncio.ensure_future(self._watch_workers(cluster))
         cancelled = asyncio.ensure_future(self._is_cancelled.wait())
         halted = asyncio.ensure_future(self._halted.wait())
         try:
@@ -453,7 +457,7 @@ class ClusterRun(MapRun):
                 await _attempt(cluster.signal, _STOPPED)
                 await asyncio.wait((running, cancelled), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (running, cancelled, halted):
+            for task in (running, watching, cancelled, halted):
                 task.cancel()
             await asyncio.wait((running,))
             try:
@@ -468,6 +472,15 @@ class ClusterRun(MapRun):
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._submitter, partial(function, *arguments))
+
+    async def _watch_workers(self, cluster: Cluster) -> None:
+        """Look for workers while no chunk ends."""
+        ended = -1
+        while True:
+            await asyncio.sleep(_WATCH_INTERVAL)
+            if ended == (ended := self._ended_chunks):
+                with contextlib.suppress(Exception):
+                    self.is_without_workers = not await self._in_thread(cluster.size)
 
     async def _call_all(self, cluster: Cluster) -> None:
         rate = self.settings.rate
@@ -625,6 +638,8 @@ class ClusterRun(MapRun):
 
     def _chunk_done(self, task: asyncio.Task[None]) -> None:
         self._in_flight.pop(task, None)
+        self._ended_chunks += 1
+        self.is_without_workers = False
         self._changed.set()
 
     async def _cancel_chunks(self, cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ipymcp.api.map_cluster import POLL_INTERVAL, DaskControl
-from ipymcp.api.map_request import map_request
+from ipymcp.api.map_request import map_request, run_steps
 from ipymcp.api.map_result import MapResult
 from ipymcp.api.map_stream import record_of
 from ipymcp.api.pickled_tool import dask_worker, pickled
@@ -200,7 +200,8 @@ class _PartitionResults(NamedTuple):
 
 
 def _call(tool: Any, rows: Any, options: Mapping[str, Any]) -> _PartitionResults:
-    result = MapResult(map_request(tool.map.target(), rows, **options))
+    request = map_request(tool.map.target(), rows, **options)
+    result = MapResult(request, run_steps(request.keep_rows()))
     with _cancelled_with_task(result):
         result.wait()
     errors: dict[Any, str] = {row["row"]: str(row["error"]) for row in result.errors}

@@ -5,6 +5,7 @@ Rows are bound and validated before the first call.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterable, Iterator
@@ -28,7 +29,7 @@ from ipymcp.text import counted, shortened
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import TypeAlias
 
     from ipymcp.protocol.types import Progress
@@ -52,6 +53,8 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 SHOWN_ERRORS: Final = 10
 """Maximum number of errors that are listed."""
 _SHOWN_ROWS: Final = 5
+_MAX_STEP: Final = 0.02
+"""Seconds for which an awaited map may block the loop while it reads its rows."""
 _MAX_SHOWN: Final = 200
 
 
@@ -78,6 +81,42 @@ class MapTarget(NamedTuple):
     def cached_result(self, options: CallOptions, raw: bytes) -> ToolResult:
         """Convert a cached result to the result that a call with these options would return."""
         return cached_result(self.host, self.session, self.entry, options, raw)
+
+
+class BoundRows(NamedTuple):
+    """The rows of a map as arguments.
+
+    Attributes:
+        jobs: The calls.
+        problems: The rows that do not fit the tool.
+        total: The number of rows.
+    """
+
+    jobs: list[Job]
+    problems: list[RowProblem]
+    total: int
+
+
+def run_steps(steps: Generator[None, None, BoundRows]) -> BoundRows:
+    """Run all steps of a generator, and return its value."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+async def arun_steps(steps: Generator[None, None, BoundRows]) -> BoundRows:
+    """Run all steps of a generator, and return its value. Other tasks run meanwhile, and may cancel this one."""
+    began = time.monotonic()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        if time.monotonic() - began > _MAX_STEP:
+            await asyncio.sleep(0)
+            began = time.monotonic()
 
 
 class MapRequest:
@@ -120,11 +159,15 @@ class MapRequest:
         """The Python expression for the tool."""
         return self.target.name
 
-    def bind_rows(self) -> tuple[list[Job], list[RowProblem], int]:
+    def keep_rows(self) -> Generator[None, None, BoundRows]:
+        """Keep the rows and bind them. Yields after every row."""
+        self.source = yield from self.source.keep()
+        return (yield from self.bind_rows())
+
+    def bind_rows(self) -> Generator[None, None, BoundRows]:
         """Bind all rows to arguments. Rows with the same arguments share one call if the tool is read-only.
 
-        Returns:
-            The calls, the rows that do not fit the tool, and the number of rows.
+        Yields after every row, so that other code can run meanwhile.
         """
         bind, values, problems, count = self.source.bind, self.source.values, list[RowProblem](), 0
         if isinstance(values, AsyncIterable):
@@ -132,6 +175,7 @@ class MapRequest:
         numbers_of: dict[bytes, list[int]] = {}
         calls: list[tuple[bytes, list[int]]] = []
         for row, cells in enumerate(values):
+            yield
             count += 1
             try:
                 arguments = bind(cells)
@@ -145,7 +189,7 @@ class MapRequest:
             calls.append((arguments, numbers := [row]))
             if self.is_read_only:
                 numbers_of[arguments] = numbers
-        return [Job(tuple(numbers), arguments) for arguments, numbers in calls], problems, count
+        return BoundRows([Job(tuple(numbers), arguments) for arguments, numbers in calls], problems, count)
 
     async def request_consent(self, jobs: Sequence[Job], count: int | None, note: Callable[[str], None]) -> CallOptions:
         """Check the policy for the calls of one run, and ask the user once about all of them if necessary.
@@ -353,7 +397,7 @@ class MapPlan(TableView):
     def __init__(self, request: MapRequest) -> None:
         if isinstance(request.source.values, Iterator):
             raise ArgumentError("a plan would consume these rows", hint="make a list of them: list(…)")
-        jobs, problems, self.rows = request.bind_rows()
+        jobs, problems, self.rows = run_steps(request.bind_rows())
         self.duplicates = sum(len(job.rows) - 1 for job in jobs)
         cached = request.host.loop.run(request.cached_results(jobs)) if request.cache is not None else {}
         self.cached = sum(len(job.rows) for job in jobs if job.arguments in cached)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from ipymcp.api.map_request import SHOWN_ERRORS, invalid_rows_error
 from ipymcp.errors import CallCancelled, CallError, CallInterrupted, McpError, render_briefly
@@ -25,7 +25,7 @@ from ipymcp.text import counted, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ipymcp.api.map_request import MapRequest
+    from ipymcp.api.map_request import BoundRows, MapRequest
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import CallOptions
     from ipymcp.runtime.map_run import Job, MapRun, RowState
@@ -58,6 +58,7 @@ class MapResult(TableView):
 
     Args:
         request: The map.
+        rows: Its rows.
 
     Raises:
         ArgumentError: Rows do not fit the tool, and `on_error` is `"raise"`.
@@ -65,14 +66,13 @@ class MapResult(TableView):
 
     is_untrusted: bool = True
 
-    def __init__(self, request: MapRequest) -> None:
+    def __init__(self, request: MapRequest, rows: BoundRows) -> None:
         self._request = request
-        request.source = request.source.kept()
         self._host = request.host
         entry = request.target.entry
         self.is_untrusted = self._host.guard.policy.is_open_world(entry, request.target.session.rights)
         self.source = f"{entry.server}.{entry.name}"
-        self._jobs, problems, count = request.bind_rows()
+        self._jobs, problems, count = rows
         if problems and request.settings.stops_at_error:
             raise invalid_rows_error(request, problems, count)
         self._outcomes = [NOT_CALLED] * count
@@ -97,8 +97,16 @@ class MapResult(TableView):
     def __bool__(self) -> bool:
         return True
 
-    def __getitem__(self, row: int) -> ToolResult:
-        """The result of a row. If the row failed, its error is raised."""
+    @overload
+    def __getitem__(self, row: int) -> ToolResult: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[ToolResult]: ...
+
+    def __getitem__(self, row: int | slice) -> ToolResult | list[ToolResult]:
+        """The result of a row, or a list of those of a slice. If a row failed, its error is raised."""
+        if isinstance(row, slice):
+            return [self[each] for each in range(len(self))[row]]
         outcome = self._outcomes[row]
         if outcome.result is not None:
             return outcome.result
@@ -382,6 +390,8 @@ class RunningMap:
         words.append(f"{speed:,.3g} calls/s")
         if run.held_for:
             words.append(f"the server asked to wait {run.held_for:,.0f} s")
+        elif run.is_without_workers:
+            words.append("the cluster has no workers")
         elif self._total is not None and speed and done < self._total:
             words.append(f"{run.left / speed:,.0f} s left")
         return Progress(self.number, done, self._total, " · ".join(words))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.map_request import MapPlan, map_request
+from ipymcp.api.map_request import MapPlan, arun_steps, map_request, run_steps
 from ipymcp.api.map_result import MapResult, use_executor
 from ipymcp.api.map_stream import MapStream, write_map
 from ipymcp.argument_checks import checked
@@ -74,14 +74,15 @@ class ToolMap:
         request = self._request(rows, options)
         if to is not None:
             return write_map(request, to)
-        return MapResult(request).wait()
+        return MapResult(request, run_steps(request.keep_rows())).wait()
 
     @checked("map.aio")
     async def aio(self, rows: object, /, **options: Any) -> MapResult:
         """Call the tool for every row and await all results. Arguments and errors are those of `.map`."""
         if "to" in options:
             raise ArgumentError("map.aio: to: is for .map", argument="to", hint="async for … in ….map.stream(rows)")
-        return await MapResult(_request(await self._atarget(), rows, options)).arun()
+        request = _request(await self._atarget(), rows, options)
+        return await MapResult(request, await arun_steps(request.keep_rows())).arun()
 
     @checked("map.stream")
     def stream(self, rows: object, /, **options: Any) -> MapStream:

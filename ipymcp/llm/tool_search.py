@@ -80,7 +80,7 @@ postpone delay snooze defer reschedule
 validate verify check test lint | correct
 analyze analyse examine inspect investigate diagnose audit study | insight
 summarize summary abstract overview outline digest | brief
-describe explain detail info information metadata about property attribute schema | definition
+describe explain detail info information metadata property attribute schema | definition
 count number total amount quantity sum
 calculate compute evaluate formula
 measure profile benchmark performance | slow speed fast latency trace
@@ -110,7 +110,7 @@ audio sound music voice speech | media song track
 chart plot graph diagram figure visualization visualize draw | trend
 map geographic location route place | coordinate
 hierarchy tree structure organization | nested parent child
-employee staff person people user member colleague coworker teammate contact | who individual profile human
+employee staff person people user member colleague coworker teammate contact | individual profile human
 team group organization department company | workspace
 manager boss supervisor lead | owner report
 subordinate org organigram | organization manager hierarchy
@@ -127,8 +127,8 @@ comment note annotation remark feedback | review discussion reply
 note memo notebook jot jot_down write_down | page onenote
 page document article wiki | web
 wiki confluence | page documentation
-documentation doc docs manual guide reference help | how
-email mail message inbox mailbox e-mail outlook gmail letter | correspondence
+documentation doc docs manual guide reference help
+email mail message inbox mailbox e_mail outlook gmail letter | correspondence
 letter correspondence scan scanned invoice receipt paper | document
 message dm chat | channel conversation text
 channel room chat | slack team
@@ -142,7 +142,7 @@ available availability free busy freebusy presence | schedule slot time
 online offline away active reachable around | presence status availability
 reminder alarm alert notification | due
 contact address_book phone | people person
-task todo to-do ticket issue card item work_item | job action assignment story
+task todo to_do ticket issue card item work_item | job action assignment story
 chore errand shopping_list homework | task todo
 bug issue defect error problem ticket | report crash fault
 issue ticket bug | report problem tracker
@@ -165,7 +165,7 @@ commit revision changeset change | version history check_in
 branch line_of_development | git
 version revision history release | older previous
 version_control git source_control vcs | repository
-blame author wrote | who
+blame author wrote
 stage staged staging add index | git commit
 checkout switch | branch
 history log past previous changelog activity | record commit version
@@ -187,8 +187,8 @@ secret credential password token key | leaked leak variable
 vulnerability security cve alert | secret scanning
 permission access right role privilege restriction | share allowed
 share give access link permission | grant
-user account profile identity whoami | me myself self
-self me myself own whoami | current user
+user account profile identity whoami | myself self
+self myself own whoami | current user
 browser website web site webpage page tab chrome | url
 url link address uri website | web map sitemap crawl
 network http request traffic | response api
@@ -201,12 +201,12 @@ popup dialog alert prompt modal | confirm
 cookie session cache | storage
 animation transition
 knowledge fact entity observation relation memory | graph remember
-entity node thing object person
+entity node object person
 relation link edge connection relationship dependency | graph
 dependency depend prerequisite blocker precedent | trace wait
 paper article publication study preprint research manuscript thesis | scientific science literature arxiv
 citation reference cite bibliography bibtex | source
-time clock hour o'clock date | timezone now
+time clock hour o_clock date | timezone
 timezone zone | time utc
 date day today | time
 weather forecast temperature rain snow sun sunny wind windy storm cloud humidity hot cold degrees umbrella | climate
@@ -241,7 +241,7 @@ think reason reflect consider ponder
 ask question prompt query
 translate language | localize
 draft unsent | email
-emoji reaction react smiley like thumbs | icon
+emoji reaction react smiley thumbs | icon
 forward redirect resend | mail
 rule filter automatic automation | sorting
 out_of_office automatic_reply away vacation | mailbox setting
@@ -264,8 +264,8 @@ def _synonyms() -> dict[tuple[str, ...], dict[tuple[str, ...], float]]:
     found: dict[tuple[str, ...], dict[tuple[str, ...], float]] = {}
     for line in _GROUPS.strip().splitlines():
         near, _, far = line.partition("|")
-        members = [tuple(map(stem, each.split("_"))) for each in near.split()]
-        others = [tuple(map(stem, each.split("_"))) for each in far.replace("|", " ").split()]
+        members = [tuple(_query_words(each)) for each in near.split()]
+        others = [tuple(_query_words(each)) for each in far.replace("|", " ").split()]
         for one in (*members, *others):
             known = found.setdefault(one, {})
             for another in members:
@@ -313,9 +313,46 @@ def stem(word: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The stems of a text's words, with names in camelCase and snake_case split, without stop words."""
-    spread = _CAMEL_CASE.sub(" ", text)
-    return [stem(word) for word in _WORD.findall(spread.lower()) if word not in _STOP]
+    """The stems of a text's words, with names in camelCase and snake_case split, without stop words.
+
+    A phrase that has its meaning by a stop word, such as `turn on`, follows its words as one more: `turn_on`.
+    """
+    return [word for found in _words_and_phrases(text) for word in found]
+
+
+def _query_words(text: str) -> list[str]:
+    """The stems of a query's words as in `words`, but a phrase takes the place of its words."""
+    return [found[-1] for found in _words_and_phrases(text)]
+
+
+def _words_and_phrases(text: str) -> Iterator[tuple[str, ...]]:
+    """Each word, or the words of a phrase with a stop word and then the phrase."""
+    found = _WORD.findall(_CAMEL_CASE.sub(" ", text).lower())
+    known = _phrases()
+    at = 0
+    while at < len(found):
+        begin = stem(found[at])
+        for phrase in known.get(begin, ()):
+            if tuple(map(stem, found[at : at + len(phrase)])) == phrase:
+                own = found[at : at + len(phrase)]
+                yield (*(stem(word) for word in own if word not in _STOP), "_".join(phrase))
+                at += len(phrase)
+                break
+        else:
+            if found[at] not in _STOP:
+                yield (begin,)
+            at += 1
+
+
+@cache
+def _phrases() -> dict[str, list[tuple[str, ...]]]:
+    """The phrases of the groups that have a stop word, as stems, by the first; the longest come first."""
+    written = {tuple(each.split("_")) for each in _GROUPS.replace("|", " ").split() if "_" in each}
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for phrase in sorted((one for one in written if not _STOP.isdisjoint(one)), key=lambda one: (-len(one), one)):
+        stems = tuple(map(stem, phrase))
+        found.setdefault(stems[0], []).append(stems)
+    return found
 
 
 _Postings: TypeAlias = "Mapping[str, Mapping[int, float]]"
@@ -426,7 +463,7 @@ class ToolIndex:
         scores: defaultdict[int, float] = defaultdict(float)
         matched: defaultdict[int, float] = defaultdict(float)
         total = 0.0
-        for concept in self._concepts(words(query)[:_MAX_QUERY]):
+        for concept in self._concepts(_query_words(query)[:_MAX_QUERY]):
             best: dict[int, float] = {}
             reached: set[int] = set()
             for terms, weight in concept.items():

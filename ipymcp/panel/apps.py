@@ -24,7 +24,7 @@ from ipymcp.security.app_pins import AppPin
 from ipymcp.text import one_line, visible
 
 if TYPE_CHECKING:
-    from ipymcp.api.apps import OpenApp
+    from ipymcp.api.apps import Apps, OpenApp
     from ipymcp.panel.panel import Panel, View
     from ipymcp.protocol.apps import AppPage
 
@@ -36,10 +36,8 @@ _FAILED = -32000
 
 @APPS.command(OpenAppFields, "app_open")
 async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
-    apps = apps_of(panel.host)
+    apps = _apps(panel)
     mode = apps.mode()
-    if mode == "off":
-        raise PolicyError("apps are off", hint='%config IPyMCP.apps = "show" shows them')
     app = apps.find(message.app)
     page = await app.page()
     page_hash = await asyncio.to_thread(lambda: page.hash)
@@ -70,7 +68,7 @@ async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
     )
     if asks is not None or pin is None:
         return head
-    app.add_view(view)
+    app.add_page(view, message.page)
     return await asyncio.to_thread(_opened, app, page, pin, head, is_known=page_hash in message.known)
 
 
@@ -103,7 +101,10 @@ async def _agree(panel: Panel, view: View, message: AgreeFields) -> None:
 
 @APPS.command(AppRequestFields, "app_request")
 async def _request(panel: Panel, view: View, message: AppRequestFields) -> AppReply:
-    app = apps_of(panel.host).find(message.app)
+    try:
+        app = _apps(panel).find(message.app)
+    except McpError as error:
+        return AppReply(error=one_line(error.message), code=_FAILED)
     request = asyncio.ensure_future(app.answer(message.method, sound(message.params)))
     requests = app.requests.setdefault(message.page, set())
     requests.add(request)
@@ -131,8 +132,16 @@ async def _leave(panel: Panel, view: View, message: LeaveAppFields) -> None:
 
 @APPS.command(CloseAppFields, "app_close")
 async def _close(panel: Panel, view: View, message: CloseAppFields) -> None:
-    app = apps_of(panel.host).find(message.app)
-    if message.removed:
-        app.remove_view(view)
-    else:
-        app.close()
+    apps_of(panel.host).find(message.app).remove_page(view, message.page)
+
+
+def _apps(panel: Panel) -> Apps:
+    """The apps of the panel's host.
+
+    Raises:
+        PolicyError: Apps are off.
+    """
+    apps = apps_of(panel.host)
+    if apps.mode() == "off":
+        raise PolicyError("apps are off", hint='%config IPyMCP.apps = "show" shows them')
+    return apps

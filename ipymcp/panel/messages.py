@@ -822,13 +822,13 @@ class AppFields(FromView):
 
 
 class CloseAppFields(AppFields):
-    """A command to close an app or one of its views."""
+    """A command to close one of the places that show an app. The last one closes the app."""
 
-    removed: bool = False
-    """Whether only the view is closed, because its output was removed."""
+    page: Text = ""
+    """An identifier of the place."""
 
 
-class OpenAppFields(AppFields):
+class OpenAppFields(CloseAppFields):
     """A request for the page of an app."""
 
     known: Texts = []

@@ -1,8 +1,9 @@
 /* The document around an app's page: it holds the page in a frame of another opaque origin, and checks its messages. */
 (() => {
   "use strict";
+  /* Maximum characters and messages in a second. */
   const MAX_CHARACTERS = 10_000_000;
-  const MAX_PER_SECOND = 1_000;
+  const MAX_MESSAGES = 1_000;
   const MAX_DEPTH = 100;
   /* The first script of the page. It lets only the parent and the page's own frames send messages to the page, and
    * reports blocked loads. No policy covers WebRTC, so its interfaces are deleted. A nested frame from `srcdoc` or a
@@ -60,6 +61,14 @@
       const isTest = blockedURI === "eval" && /^\\(function anonymous\\(\\s*\\) \\{\\s*\\}\\)$/.test(sample);
       if (!isTest) report(blockedURI, effectiveDirective);
     });
+    /* The base URL of \`srcdoc\` is that of the outer document: a link to a fragment of the page would lead there. */
+    addEventListener("click", (event) => {
+      const isLink = (each) => each.localName === "a" && each.getAttribute("href")?.startsWith("#");
+      const link = event.defaultPrevented ? undefined : event.composedPath().find(isLink);
+      if (!link) return;
+      event.preventDefault();
+      location.hash = link.getAttribute("href");
+    });
     addEventListener("keydown", (event) => {
       const leave = () => event.defaultPrevented || host.postMessage({ ipymcp: "escape" }, "*");
       if (event.key === "Escape") setTimeout(leave);
@@ -71,6 +80,7 @@
   let inner = null;
   let loads = 0;
   let count = 0;
+  let characters = 0;
   let second = 0;
 
   const isShallow = (value, depth) => {
@@ -111,9 +121,9 @@
 
   const fromPage = (event) => {
     const now = Math.floor(performance.now() / 1000);
-    count = now === second ? count + 1 : 1;
+    if (now !== second) count = characters = 0;
     second = now;
-    if (count > MAX_PER_SECOND) return stop("rate");
+    if (++count > MAX_MESSAGES) return stop("rate");
     const { data } = event;
     if (typeof data !== "object" || data === null) return;
     if (data.ipymcp === "blocked") {
@@ -129,7 +139,8 @@
     } catch {
       return stop("depth");
     }
-    if (text.length > MAX_CHARACTERS) return stop("size");
+    characters += text.length;
+    if (characters > MAX_CHARACTERS) return stop("size");
     port.postMessage({ message: text });
   };
 

@@ -135,6 +135,8 @@ class MapRun:
         """The reason why the run stopped early; empty if it did not."""
         self.failure: McpError | None = None
         """The first failure."""
+        self.is_without_workers = False
+        """Whether the calls wait for workers, of which there are none."""
         self._session = session
         self._make = make
         self._is_repeatable = is_repeatable
@@ -275,6 +277,12 @@ class MapRun:
                     error.__traceback__ = None  # or thousands of errors would keep their frames in memory
                     self._adapt(error, began)
                     was_sent, call = call is not None and call.was_sent, None
+                    if isinstance(error, ServerStopped):
+                        self.failure = self.failure or error
+                        self.stop(f"because its server {error.message}")
+                        if self._is_repeatable or not was_sent:
+                            outcome = NOT_CALLED
+                            return outcome
                     outcome = RowOutcome(self._state_after(error, was_sent=was_sent), error=error)
                     is_refused = _status(error) == _TOO_MANY_REQUESTS
                     failures += not is_refused
@@ -294,8 +302,6 @@ class MapRun:
             self._ended(job, outcome)
 
     async def _answer(self, call: Call[ToolResult]) -> ToolResult:
-        self.calls += 1
-        self.sent += len(call.arguments)
         self._running.add(call)
         try:
             await call.run_on_loop()
@@ -308,6 +314,9 @@ class MapRun:
         finally:
             self._running.discard(call)
             self._call_ended.set()
+            if call.was_sent:
+                self.calls += 1
+                self.sent += len(call.arguments)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -384,7 +393,7 @@ class MapRun:
     def _may_repeat(self, error: McpError, failures: int, *, was_sent: bool) -> bool:
         if _status(error) == _TOO_MANY_REQUESTS:
             return self.settings.retries > 0 and time.monotonic() - self._refused_since < _REFUSAL_TIMEOUT
-        is_transient = _status(error) in _TRANSIENT or isinstance(error, CallTimeout | ConnectionLost | ServerStopped)
+        is_transient = _status(error) in _TRANSIENT or isinstance(error, CallTimeout | ConnectionLost)
         return is_transient and failures <= self.settings.retries and (self._is_repeatable or not was_sent)
 
     def _state_after(self, error: McpError, *, was_sent: bool) -> RowState:

@@ -22,7 +22,7 @@ from ipymcp.protocol import types
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Generator
 
     from ipymcp.schema.tool_schema import ToolSchema
 
@@ -71,15 +71,22 @@ class Rows(Struct):
     read_all: Callable[[], Rows] | None = None
     """Returns the same rows as a table, if they are a stream of record batches."""
 
-    def kept(self) -> Rows:
-        """The same rows, independent of later changes of the input and not used up by reading them."""
+    def keep(self) -> Generator[None, None, Rows]:
+        """The same rows, independent of later changes of the input and not used up by reading them.
+
+        Yields after every row that it reads, so that other code can run meanwhile.
+        """
         if self.read_all is not None:
             return self.read_all()
         if self.frame is not None:
             return replace(self, frame=self.frame.clone())
         if isinstance(self.values, AsyncIterable):
             return self
-        return replace(self, values=[_kept_row(row) for row in self.values])
+        kept: list[Any] = []
+        for row in self.values:
+            kept.append(_kept_row(row))
+            yield
+        return replace(self, values=kept)
 
     def input_columns(self) -> dict[str, list[Any]]:
         """The columns of rows that are kept and not a table: the members of mappings; `row` for other rows."""

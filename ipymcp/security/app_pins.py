@@ -1,7 +1,7 @@
 """Pins of apps: the pages that the user has seen, and the rights that the user has granted them.
 
 A page is pinned together with the needs that it declares (see `AppPage.hash`), by the digest of its server's definition
-and its URI. The pins are stored in the table of the pins of tools.
+and its URI. The pins are stored in the table of the pins of tools, under digests that no server's definition has.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AppPins:
     async def of(self, digest: str, uri: str) -> AppPin | None:
         """Return the pin of a page; None if it was never seen."""
         rows = await self._database().aquery(
-            "SELECT definition FROM pins WHERE digest = ? AND tool = ?", (digest, _key(uri))
+            "SELECT definition FROM pins WHERE digest = ? AND tool = ?", (_key(digest), uri)
         )
         try:
             return msgspec.json.decode(rows[0][0], type=AppPin) if rows else None
@@ -54,11 +54,11 @@ class AppPins:
 
     async def keep(self, digest: str, server: str, uri: str, pin: AppPin) -> None:
         """Store a pin, in place of an earlier one."""
-        row = (digest, _key(uri), pin.hash, msgspec.json.encode(pin).decode(), server, time.time())
+        row = (_key(digest), uri, pin.hash, msgspec.json.encode(pin).decode(), server, time.time())
         await self._database().atransact(
             lambda connection: connection.execute("INSERT OR REPLACE INTO pins VALUES (?, ?, ?, ?, ?, ?)", row)
         )
 
 
-def _key(uri: str) -> str:
-    return f"app {uri}"
+def _key(digest: str) -> str:
+    return f"apps of {digest}"

@@ -104,10 +104,10 @@ export interface AgreeFields extends AppFields {
   eval?: boolean;
 }
 
-/** A command to close an app or one of its views. */
+/** A command to close one of the places that show an app. The last one closes the app. */
 export interface CloseAppFields extends AppFields {
-  /** Whether only the view is closed, because its output was removed. */
-  removed?: boolean;
+  /** An identifier of the place. */
+  page?: string;
 }
 
 /** A notice that one of the pages of an app was closed. */
@@ -117,7 +117,7 @@ export interface LeaveAppFields extends AppFields {
 }
 
 /** A request for the page of an app. */
-export interface OpenAppFields extends AppFields {
+export interface OpenAppFields extends CloseAppFields {
   /** Hashes of the pages that the view already has. */
   known?: string[];
 }

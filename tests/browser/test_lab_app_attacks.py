@@ -369,26 +369,36 @@ def test_an_app_calls_only_tools_of_its_own_server_that_are_for_apps(open_notebo
 
 
 FOREVER = "for (;;) { for (let i = 0; i < 500; i++) SEND; await new Promise(setTimeout); }"
-FLOODS = {
-    "10 MB": "send({ method: 'notifications/message', params: { data: 'x'.repeat(100_000_000) } });",
-    "1,000 messages": FOREVER.replace("SEND", "send({ method: 'x' })"),
-    "100 levels": "let deep = []; for (let i = 0; i < 500; i++) deep = [deep]; send({ method: 'x', params: { deep } })",
-}
+LONG = "send({ method: 'notifications/message', params: { data: 'x'.repeat(LENGTH) } });"
+FLOODS = [
+    ("10 MB in a second", LONG.replace("LENGTH", "100_000_000")),
+    ("10 MB in a second", f"for (let i = 0; i < 500; i++) {LONG.replace('LENGTH', '200_000')}"),
+    ("1,000 messages", FOREVER.replace("SEND", "send({ method: 'x' })")),
+    (
+        "100 levels",
+        "let deep = []; for (let i = 0; i < 500; i++) deep = [deep]; send({ method: 'x', params: { deep } })",
+    ),
+]
 
 
-@pytest.mark.parametrize("why", FLOODS)
-def test_a_flooding_app_is_stopped_with_a_line(open_notebook: Open, page: Page, work: Path, why: str) -> None:
-    notebook = attacked(open_notebook, work, f"await begin(); {FLOODS[why]}", "", "print('alive')")
+@pytest.mark.parametrize(("why", "flood"), FLOODS)
+def test_a_flooding_app_is_stopped_with_a_line(
+    open_notebook: Open, page: Page, work: Path, why: str, flood: str
+) -> None:
+    notebook = attacked(open_notebook, work, f"await begin(); {flood}", "", "print('alive')")
     expect(notebook.output(1)).to_contain_text(STOPPED)
     expect(notebook.output(1)).to_contain_text(why)
     expect(notebook.output(1).locator(".ipymcp-app-frame")).to_have_count(0)
     expect_responsive(page, notebook)
 
 
-def test_a_flood_past_the_frame_is_stopped_too(open_notebook: Open, page: Page, work: Path) -> None:
-    flood = FOREVER.replace("SEND", "top.postMessage('x', '*')")
+SLOWLY = "for (;;) { top.postMessage('x'.repeat(1_000_000), '*'); await new Promise((done) => setTimeout(done, 20)); }"
+
+
+@pytest.mark.parametrize("flood", [FOREVER.replace("SEND", "top.postMessage('x', '*')"), SLOWLY])
+def test_a_flood_past_the_frame_is_stopped_too(open_notebook: Open, page: Page, work: Path, flood: str) -> None:
     notebook = attacked(open_notebook, work, f"await begin(); {flood}", "", "print('alive')")
-    expect(notebook.output(1)).to_contain_text(STOPPED)
+    expect(notebook.output(1)).to_contain_text("it sent more than 100 messages in 10 seconds past its frame")
     expect_responsive(page, notebook)
 
 

@@ -172,3 +172,70 @@ def test_links_files_and_messages_need_a_click(open_notebook: Open, page: Page, 
         output.get_by_role("button", name="Save").click()
     assert saved.value.suggested_filename == "b c.txt"
     expect(app.locator("#file")).to_have_text("{}")
+
+
+def test_an_app_that_is_shown_twice_goes_on_when_one_of_them_is_closed(open_notebook: Open, work: Path) -> None:
+    script = """
+      await begin();
+      document.querySelector("button").onclick = async () => {
+        const { result, error } = await request("tools/list");
+        write("listed", error?.message ?? result.tools.length);
+      };
+    """
+    apps.write(work / "pages", "form", apps.page(script, "<button>list</button>"))
+    cells = ("r = mcp.apps.form()\nr", "r", "r", "await r.app.closed()\nprint('closed')")
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", *cells)
+    for index in range(4):
+        notebook.run(index)
+    for index in (1, 2, 3):
+        expect(app_in(notebook, index).get_by_role("button", name="list")).to_be_visible()
+    notebook.output(1).get_by_role("button", name="Close").click()
+    expect(notebook.output(1)).to_contain_text("The app is closed.")
+    notebook.write(2, "print('no app')")
+    notebook.run(2)
+    app_in(notebook, 3).get_by_role("button", name="list").click()
+    expect(app_in(notebook, 3).locator("#listed")).to_have_text("3")
+    notebook.output(3).get_by_role("button", name="Close").click()
+    notebook.run(4)
+    expect(notebook.output(4)).to_contain_text("closed")
+
+
+def test_an_app_is_told_of_its_end_and_need_not_answer(open_notebook: Open, page: Page, work: Path) -> None:
+    ends: list[str] = []
+    page.on("console", lambda message: ends.append(message.text) if message.text.startswith("end:") else None)
+    hear = "globalThis.heard = (data) => { if (data.id !== undefined) console.log('end: ' + data.method); };"
+    compile_ = "try { new Function('return 7')(); } catch {}"
+    html = apps.page(f"{hear} await begin(); {compile_} write('done', 'yes');")
+    apps.write(work / "pages", "deaf", html.replace("send({ id: data.id, result: {} })", "undefined"))
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.deaf()")
+    notebook.run(0)
+    notebook.run(1)
+    output = notebook.output(1)
+    expect(app_in(notebook, 1).locator("#done")).to_have_text("yes")
+    output.get_by_role("button", name="Allow eval").click()
+    expect(output.get_by_role("button", name="Allow eval")).to_have_count(0)
+    expect(app_in(notebook, 1).locator("#done")).to_have_text("yes")
+    assert ends == ["end: ui/resource-teardown"]
+    output.get_by_role("button", name="Close").click()
+    expect(output).to_contain_text("The app is closed.")
+    assert ends == ["end: ui/resource-teardown"] * 2
+
+
+def test_a_link_to_a_part_of_the_page_leads_there(open_notebook: Open, work: Path) -> None:
+    script = """
+      addEventListener("hashchange", () => write("at", `at ${location.hash}`));
+      await begin();
+      document.querySelector("#own").onclick = (event) => { event.preventDefault(); write("own-click", "kept"); };
+    """
+    body = "<a href='#'>top</a> <a href='#part'>part</a> <a id='own' href='#other'>own</a><p id='part'>the part</p>"
+    apps.write(work / "pages", "links", apps.page(script, body))
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.links()")
+    notebook.run(0)
+    notebook.run(1)
+    app = app_in(notebook, 1)
+    app.get_by_role("link", name="top").click()
+    app.get_by_role("link", name="part").click()
+    expect(app.locator("#at").last).to_have_text("at #part")
+    app.get_by_role("link", name="own").click()
+    expect(app.locator("#own-click")).to_have_text("kept")
+    assert app.locator("#at").last.inner_text() == "at #part"

@@ -136,6 +136,10 @@ def test_the_state_of_an_app_reaches_functions_in_python(notebook: Kernel) -> No
     run(notebook, f"import time\n{wait}")
     assert notebook.run("print(r.app.context, seen)").stdout == "{'rate': 0.5} [{'rate': 0.5}, {'rate': 0.5}]\n"
     assert "at most 1,000,000 bytes" in request(view, number, "ui/update-model-context", content="x" * 1_000_001)
+    for wrong in ({"structuredContent": [1]}, {"structuredContent": ""}, {"content": "text"}):
+        refused = request(view, number, "ui/update-model-context", **wrong)
+        assert refused == "'structuredContent' must be an object, and 'content' an array"
+    assert notebook.run("print(r.app.context)").stdout == "{'rate': 0.5}\n"
 
 
 WAITING = (
@@ -143,22 +147,35 @@ WAITING = (
 )
 
 
-@pytest.mark.parametrize("how", ["app_close", "its last output is removed", "%mcp unload apps", "%unload_ext ipymcp"])
+@pytest.mark.parametrize("how", ["app_close", "%mcp unload apps", "%unload_ext ipymcp"])
 def test_waiting_for_the_end_of_an_app(notebook: Kernel, how: str) -> None:
     view, number = opened(notebook)
     assert run(notebook, WAITING).stdout == "False\n"
-    if how.startswith("%"):
-        run(notebook, how)
-    elif how == "app_close":
+    if how == "app_close":
         view.ask("app_close", app=number)
         assert request(view, number, "tools/list") == "the app is closed"
     else:
-        other = view_of(notebook)
-        other.ask("app_open", app=number)
-        view.ask("app_close", app=number, removed=True)
-        assert notebook.run("print(r.app.is_closed)").stdout == "False\n", "another view has it"
-        other.ask("app_close", app=number, removed=True)
+        run(notebook, how)
     assert run(notebook, "await asyncio.wait_for(waiting, 20)\nprint(r.app.is_closed)").stdout == "True\n"
+
+
+def test_an_app_that_is_shown_in_several_places_is_closed_with_the_last(notebook: Kernel) -> None:
+    view, number = opened(notebook)
+    view.ask("app_close", app=number)
+    other = view_of(notebook)
+    places = [(view, "a"), (view, "b"), (other, "a")]
+    for each, page in places:
+        each.ask("app_open", app=number, page=page)
+    for each, page in places:
+        assert "tools" in request(each, number, "tools/list")
+        each.ask("app_close", app=number, page=page)
+    assert notebook.run("print(r.app.is_closed)").stdout == "True\n"
+
+
+def test_waiting_for_an_app_that_was_never_shown_is_an_error(notebook: Kernel) -> None:
+    error = notebook.run("r = mcp.apps.slider()\nawait r.app.closed()").error
+    assert error is not None and error.evalue == "the app of mcp.apps.slider is not shown"
+    assert "show it: .app.show()" in error.traceback
 
 
 def test_an_app_that_is_shown_again_is_open(notebook: Kernel) -> None:
@@ -178,8 +195,9 @@ def test_off_shows_none_and_tells_servers_nothing(kernel: Kernel, page: str) -> 
 
 
 def test_off_closes_the_way_to_apps_that_were_shown(notebook: Kernel) -> None:
-    _, number = opened(notebook)
+    view, number = opened(notebook)
     run(notebook, "%config IPyMCP.apps = 'off'")
+    assert request(view, number, "tools/list") == "apps are off"
     refused = view_of(notebook).reply("app_open", app=number)
     assert refused["error"]["message"] == "apps are off"
     error = notebook.run("r.app.show()").error

@@ -34,6 +34,7 @@ from ipymcp import (
     SecretError,
 )
 from ipymcp.interaction.questions import PageReply
+from ipymcp.protocol.types import Progress
 from tests.bad_servers import connected
 from tests.kernels import Kernel
 from tests.processes import wait_until
@@ -279,6 +280,21 @@ def test_a_cluster_that_is_gone_is_one_error_and_the_map_continues_elsewhere(mcp
     left = found.summary["not called"]
     assert left
     assert found.resume(executor=None).summary["not called"] == left - 3
+
+
+def test_a_map_that_waits_for_workers_says_so(mcp: Mcp) -> None:
+    seen: list[str] = []
+
+    def look(progress: Progress) -> None:
+        if progress.message and "the cluster has no workers" in progress.message:
+            seen.append(progress.message)
+            if len(seen) == 1:
+                local.scale(1)
+
+    with cluster(0) as local, Client(local) as client:
+        found = mcp.rows.read.map(KEYS, executor=client, on_progress=look)
+    assert found.summary["succeeded"] == len(KEYS)
+    assert seen
 
 
 def test_an_interrupted_map_without_workers_ends_quietly(mcp: Mcp, capfd: pytest.CaptureFixture[str]) -> None:

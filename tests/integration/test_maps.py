@@ -1,6 +1,7 @@
 """`tool.map`: one call for every row, in order, never twice where it matters, and nothing is lost."""
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pytest
 from pyarrow.dataset import dataset
 
-from ipymcp import ArgumentError, HttpError, Mcp, McpError, PolicyError, ToolError
+from ipymcp import ArgumentError, HttpError, Mcp, McpError, PolicyError, ServerStopped, ToolError
 from ipymcp.interaction.questions import PageReply
 from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.protocol.types import Progress
@@ -169,6 +170,26 @@ def test_a_series_a_list_mappings_and_tuples_are_rows(mcp: Mcp) -> None:
     for rows in (pd.Series(["ab"]), ["ab"], [{"key": "ab"}], [("ab",)], (each for each in ["ab"]), pl.Series(["ab"])):
         assert mcp.rows.read.map(rows)[0].data["length"] == 2
     assert mcp.rows.read.map(["ab", "c"]).df["length"].tolist() == [2, 1]
+
+
+def test_a_slice_of_the_results_is_a_list(mcp: Mcp) -> None:
+    found = mcp.rows.read.map(["a", "bb", "ccc", ""])
+    assert [one.data["length"] for one in found[1:3]] == [2, 3]
+    assert found[4:] == []
+    stopped = mcp.rows.flaky.map([str(one) for one in range(8)], concurrency=1)
+    row = next(iter(stopped.errors))["row"]
+    with pytest.raises(ToolError):
+        stopped[row : row + 1]
+
+
+@pytest.mark.parametrize("rows", [itertools.count(), itertools.repeat({"key": "a"})], ids=["values", "mappings"])
+def test_an_awaited_map_of_endless_rows_can_be_cancelled(mcp: Mcp, rows: Any) -> None:
+    async def cancel() -> None:
+        async with asyncio.timeout(0.3):
+            await mcp.rows.read.map.aio(str(row) if isinstance(row, int) else row for row in rows)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(cancel())
 
 
 def test_a_missing_cell_of_an_optional_argument_is_left_out(mcp: Mcp) -> None:
@@ -357,13 +378,28 @@ def test_a_stopped_server_gets_no_write_and_resume_starts_it_again(mcp: Mcp, rec
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    found = mcp.rows.write.map([str(one) for one in range(20)], seconds=0.1, stop_after=3, retries=0)
+    found = mcp.rows.write.map([str(one) for one in range(20)], seconds=0.1)
     stopper.join()
-    assert found.summary["unknown"] <= 1
+    assert found.summary["unknown"] <= 1 and found.summary["failed"] == 0
+    assert found.summary["stopped"] in {"because its server is stopping", "because its server is stopped"}
     mcp.start("rows")
-    found.retry().resume()
+    found.resume()
     assert found.summary["succeeded"] + found.summary["unknown"] == 20
     assert set(calls(record).values()) == {1}
+
+
+@pytest.mark.parametrize("tool", ["read", "write"])
+def test_a_map_on_a_stopped_server_ends_at_once_and_says_so(mcp: Mcp, record: Path, tool: str) -> None:
+    mcp.stop("rows")
+    began = time.monotonic()
+    found = mcp.rows[tool].map(["a", "b"])
+    assert time.monotonic() - began < 0.4  # the first pause before a retry is longer on average
+    assert (found.summary["not called"], found.summary["calls"]) == (2, 0)
+    assert "stopped because its server is stopped" in repr(found)
+    with pytest.raises(ServerStopped, match="is stopped"):
+        mcp.rows[tool].map(["a"], on_error="raise")
+    mcp.start("rows")
+    assert found.resume().summary["succeeded"] == 2
 
 
 @contextmanager

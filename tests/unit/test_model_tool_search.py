@@ -268,6 +268,31 @@ def test_everyday_words_find_what_they_mean() -> None:
     }
 
 
+def test_a_phrase_with_a_word_that_is_ignored_elsewhere_is_one_term() -> None:
+    means = {
+        "turn on the lamp": "a.activate_lamp",
+        "turning the radio on": "a.turn_on_radio",
+        "disable the alarm": "a.turn_off_alarm",
+        "check off milk": "a.complete_purchase",
+        "set up a channel": "a.create_channel",
+        "make a folder": "a.set_up_folder",
+        "look up a word": "a.view_word",
+        "log in": "a.authenticate",
+        "signing out": "a.logout",
+        "roll out the new build": "a.deploy_build",
+        "out of office": "a.automatic_reply",
+        "to-do": "a.add_task",
+        "an e-mail to Anna": "a.compose_message",
+    }
+    index = ToolIndex([tool(name) for name in means.values()], {})
+
+    assert {query: index.search(query, 1) for query in means} == {
+        query: [name.replace(".", "__")] for query, name in means.items()
+    }
+    assert words("turnOnLight, turn it on") == ["turn", "turn_on", "light", "turn"]
+    assert ToolIndex([tool("a.turn_page"), tool("a.set_value")], {}).search("set up, turn on") == []
+
+
 def test_words_of_any_script_are_found() -> None:
     index = ToolIndex([*TOOLS, tool("w.now", "Погода в городе.")], {})
 

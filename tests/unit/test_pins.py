@@ -10,6 +10,7 @@ import pytest
 from ipymcp.errors import ConfigError, PolicyError
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
+from ipymcp.security.app_pins import AppPin, AppPins
 from ipymcp.security.pins import Pinning, canonical, diff, fingerprint, read_lock, write_lock
 from ipymcp.security.policy import Policy
 from ipymcp.security.rules import Rule, ServerGrants
@@ -233,3 +234,15 @@ def test_a_lock_file_that_is_a_link_to_a_device_is_not_read(tmp_path: Path) -> N
         f"ConfigError: {tmp_path}/mcp.lock: is not a regular file",
         "  delete it; %mcp pins export writes one from the servers that are loaded",
     ]
+
+
+@pytest.mark.parametrize("name", ["app ui://page", "ui://page"])
+def test_a_tool_does_not_replace_the_pin_of_a_page(database: Any, name: str) -> None:
+    pinning, pages = Pinning(Policy(), database), AppPins(database)
+    pin = AppPin("hash", is_granted=True)
+    compare(pinning, tool())
+    asyncio.run(pages.keep("d1", "fs", "ui://page", pin))
+    assert compare(pinning, tool(), tool(name)) == [f"new {name}"]
+    asyncio.run(pinning.accept("d1", "fs", [tool(name)]))
+    assert asyncio.run(pages.of("d1", "ui://page")) == pin
+    assert set(asyncio.run(pinning.pins.of("d1"))) == {"read", name}

@@ -50,8 +50,10 @@ const READY_TIMEOUT = 4000;
 const PING_INTERVAL = 4000;
 /** Milliseconds without a response after which an app is stopped. */
 const SILENCE_TIMEOUT = 15_000;
-/** Maximum messages per second that an app may send to this window directly, which ignores them. */
-const MAX_NOISE = 1000;
+/** Maximum messages in `NOISE_INTERVAL` that an app may send to this window directly, which ignores them. Their size is not
+ * known before they are read, so that few are allowed. */
+const MAX_NOISE = 100;
+const NOISE_INTERVAL = 10_000;
 
 export class AppFrame {
   readonly element = document.createElement("iframe");
@@ -60,7 +62,7 @@ export class AppFrame {
   private pingTimer: ReturnType<typeof setInterval> | undefined;
   private lastPong = 0;
   private noise = 0;
-  private noiseSecond = 0;
+  private noiseStart = 0;
   private isClosed = false;
 
   constructor(
@@ -157,10 +159,9 @@ export class AppFrame {
   }
 
   private countNoise(): void {
-    const second = Math.floor(Date.now() / 1000);
-    this.noise = second === this.noiseSecond ? this.noise + 1 : 1;
-    this.noiseSecond = second;
-    if (this.noise > MAX_NOISE) this.stop("noise");
+    const now = Date.now();
+    if (now - this.noiseStart > NOISE_INTERVAL) [this.noise, this.noiseStart] = [0, now];
+    if (++this.noise > MAX_NOISE) this.stop("noise");
   }
 }
 

@@ -50,8 +50,8 @@ export class AppView {
   private question: (() => void) | null = null;
   private blocked = new Set<string>();
   private isDisposed = false;
-  /** Identifies the page in the frame, for the kernel. */
-  private page = "";
+  /** Identifies this view's page, for the kernel. */
+  private readonly page = String(Math.random());
 
   constructor(
     parent: HTMLElement,
@@ -88,7 +88,7 @@ export class AppView {
     if (this.isDisposed) return;
     this.isDisposed = true;
     void this.bridge?.teardown("removed");
-    if (this.frame) this.notifyKernel("app_close", { removed: true });
+    this.notifyKernel("app_close", { page: this.page });
     this.unsubscribe();
     this.closeFrame();
     this.undrawQuestions();
@@ -102,8 +102,8 @@ export class AppView {
     const { app } = this.options;
     this.bars.replaceChildren();
     try {
-      const opened = await this.panel.request("app_open", { app, known: [...pages.keys()] });
-      if (this.isDisposed) return;
+      const opened = await this.panel.request("app_open", { app, page: this.page, known: [...pages.keys()] });
+      if (this.isDisposed) return this.notifyKernel("app_close", { page: this.page });
       this.opened = opened;
       this.drawHead();
       if (opened.asks !== null) return this.askToOpen(opened);
@@ -145,6 +145,7 @@ export class AppView {
   private async agree(hash: string, grants: boolean, allowsEval = false): Promise<void> {
     try {
       await this.panel.request("app_agree", { app: this.options.app, hash, grants, eval: allowsEval });
+      await this.bridge?.teardown("closed");
       this.closeFrame();
       await this.open();
     } catch (error) {
@@ -154,7 +155,6 @@ export class AppView {
 
   private show(opened: OpenedApp, html: string): void {
     this.closeFrame();
-    this.page = String(Math.random());
     const url = this.services.frameUrl?.(opened.query ?? "") ?? null;
     const title = trans.__("App of %1", singleLine(`${opened.server}.${opened.tool}`));
     const frame = new AppFrame(
@@ -224,15 +224,15 @@ export class AppView {
     if (this.isDisposed || !this.frame) return;
     this.closeFrame();
     this.drawHead();
-    this.notifyKernel("app_close", {});
+    this.notifyKernel("app_close", { page: this.page });
     this.showBar(trans.__("The app is closed."), this.retry(trans.__("Show again")));
   };
 
   private stopped(reason: StopReason): void {
     const why: { [Reason in StopReason]: string } = {
       rate: trans.__("it sent more than 1,000 messages in a second"),
-      noise: trans.__("it sent more than 1,000 messages in a second"),
-      size: trans.__("it sent a message of more than 10 MB"),
+      noise: trans.__("it sent more than 100 messages in 10 seconds past its frame"),
+      size: trans.__("it sent more than 10 MB in a second"),
       depth: trans.__("it sent a message nested more than 100 levels deep"),
       left: trans.__("it tried to leave its page"),
       silent: trans.__("it did not respond for 15 seconds"),
