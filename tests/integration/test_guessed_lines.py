@@ -196,14 +196,21 @@ def test_export_gives_what_the_file_says_now(kernel: Kernel) -> None:
     done(kernel, "%mcp unload changing")
 
 
-def test_a_missing_file_of_the_variable_is_said_and_stops_nothing(kernel: Kernel) -> None:
-    done(kernel, "%env IPYMCP_CONFIG=/no/such.json")
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("/no/such.json", "/no/such.json: no such file · fix or unset the variable; the other files are read"),
+        ("/tmp", "/tmp: is a folder · name the file in it, such as /tmp/mcp.json"),
+    ],
+)
+def test_an_unusable_file_of_the_variable_is_said_and_stops_nothing(kernel: Kernel, file: str, problem: str) -> None:
+    done(kernel, f"%env IPYMCP_CONFIG={file}")
     try:
-        outcome = done(kernel, "%mcp load cfgd")
-        assert "IPYMCP_CONFIG: /no/such.json: no such file" in outcome.stderr
+        for line in ("%mcp load cfgd", "%mcp config", "%mcp load"):
+            assert f"ipymcp: IPYMCP_CONFIG: {problem}\n" in done(kernel, line).stderr
         assert text(kernel, "mcp.servers['cfgd'].state") == "'ready'"
         assert "cfgd" in text(kernel, "%mcp config")
-        assert "IPYMCP_CONFIG: /no/such.json: no such file" in error(kernel, "%mcp load nowhere")[1]
+        assert f"IPYMCP_CONFIG: {problem}" in error(kernel, "%mcp load nowhere")[1]
     finally:
         done(kernel, "import os\ndel os.environ['IPYMCP_CONFIG']")
         done(kernel, "%mcp unload cfgd;")
