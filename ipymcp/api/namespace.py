@@ -683,6 +683,9 @@ class Mcp(NotPicklable):
         if servers or "." not in pattern:
             servers = servers or [name for name in sessions if fnmatchcase(name, pattern)]
             return servers or [self._host.find(pattern).name]
+        server = pattern.partition(".")[0]
+        if server.isidentifier() and server not in (*sessions, *self._host.aliases().values()):
+            raise UnknownName(f"no tool matches {pattern!r}", hint=self._host.missing_hint(server))
         entries = [entry for session in sessions.values() for entry in session.catalog.tools.values()]
         if pattern not in dict(self._filters.rules) and not any(is_named(entry, pattern) for entry in entries):
             hint = nearest(pattern, [f"{entry.server}.{entry.alias}" for entry in entries], limit=1)

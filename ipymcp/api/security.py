@@ -182,8 +182,8 @@ class ToolPolicy(TableView):
         """
         found = list(self._split(pattern))
         if not found:
-            names = ", ".join(self._host.sessions) or "none"
-            raise UnknownName(f"no loaded server matches {pattern!r}", hint=f"loaded: {names}")
+            hint = self._host.missing_hint(full_pattern(pattern).partition(".")[0])
+            raise UnknownName(f"no loaded server matches {pattern!r}", hint=hint)
         return found
 
     def _split(self, pattern: str) -> Iterator[tuple[ServerSession, str]]:

@@ -14,6 +14,7 @@ from ipymcp.llm.tool_selection import ToolSelection
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table, TableView
 from ipymcp.security.rules import full_pattern, selects
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -339,7 +340,7 @@ class Toolset(TableView):
         hidden = hidden_note(len(self._selection.selected()) - len(callable_entries))
         entries = [one for one in callable_entries if not one.is_for_apps_only]
         for_apps = f"{count} for apps only" if (count := len(callable_entries) - len(entries)) else ""
-        empty = [] if len(self) or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
+        empty = [] if len(self) or hidden else [self._empty_note(named)]
         functions = (
             [f"and {', '.join(f'{one.name}()' for one in self._selection.functions)}"]
             if self._selection.functions
@@ -347,6 +348,13 @@ class Toolset(TableView):
         )
         note = " · ".join(filter(None, [*empty, *functions, for_apps, hidden, *unavailable]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
+
+    def _empty_note(self, named: Iterable[str]) -> str:
+        configured = self._host.discovery.peek().servers
+        unloaded = [name for name in named if name in configured and name not in self._host.sessions]
+        if unloaded:
+            return f"{unloaded[0]} is configured but not loaded yet: %mcp load {quoted(unloaded[0])}"
+        return "no tools here" + ("" if self._host.sessions else ": %mcp load demo")
 
 
 def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import UnknownName
-from ipymcp.names import RESERVED_HOST, aliases, nearest
+from ipymcp.names import RESERVED_HOST, aliases, identifier, nearest
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call import CallServices, RunningCall
@@ -251,13 +251,16 @@ class Host:
         for exact, alias in self.aliases().items():
             if alias == name:
                 return self.sessions[exact]
-        definition = self.discovery.peek().find(name)
-        if definition is not None:
-            hint = f"it is configured but not loaded yet: %mcp load {quoted(definition.name)}"
-        else:
-            loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
-            hint = nearest(name, self.sessions) or loaded
-        raise UnknownName(f"there is no server {shown(name)}", hint=hint)
+        raise UnknownName(f"there is no server {shown(name)}", hint=self.missing_hint(name))
+
+    def missing_hint(self, name: str) -> str:
+        """How to get a server that is not loaded: the line that loads a configured one, or similar names."""
+        configured = self.discovery.peek().servers
+        own = next((known for known in configured if name in (known, identifier(known))), None)
+        if own is not None:
+            return f"it is configured but not loaded yet: %mcp load {quoted(own)}"
+        loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
+        return nearest(name, [*self.sessions, *configured]) or loaded
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool` or `server__tool` after the longest server name that matches.

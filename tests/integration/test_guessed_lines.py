@@ -18,7 +18,8 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with opened(kernel_name, tmp_path_factory.mktemp("guessed"), {}) as kernel:
         program, *arguments = MISBEHAVING
         own = {"command": program, "args": arguments}
-        servers = {"cfgd": own, "my-lazy": {**own, "lazy": True}, "测试": own}
+        lazy = {name: {**own, "lazy": True} for name in ("my-lazy", "lazy2", "lazy3", "lazy4")}
+        servers = {"cfgd": own, "wrong": {"comand": "x"}, "测试": own, **lazy}
         (kernel.folder / "mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {**own, "lazy": True}}}))
         file = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,6 +53,8 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("config add y npx -y z", "the command of a server follows --: %mcp config add y -- npx -y z"),
         ("demo.echo text=x", "there is no %mcp demo.echo; a tool is called by: %mcp call demo.echo text=x"),
         ("demo", "there is no %mcp demo; its tools: %mcp tools demo"),
+        ("cfgd", "there is no %mcp cfgd; it is configured but not loaded yet: %mcp load cfgd"),
+        ("cfgd.echo text=x", "there is no %mcp cfgd.echo; it is configured but not loaded yet: %mcp load cfgd"),
         ("status demo", "%mcp status takes no arguments; %mcp help lists the words"),
         ("load --env X", "--env needs a server; usage: %mcp load --env … NAME, or … [NAME] -- COMMAND"),
         ("config update cfgd timeut=60", "a server has no setting timeut; did you mean 'timeout'?"),
@@ -79,6 +82,15 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("mcp.servers['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
         ("%mcp call cfgd.x", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
         ("%mcp start cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp tools cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp resources cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp prompts cfgd.*", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp policy allow cfgd.*", "no loaded server matches", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp ask --tools cfgd.* hi", "no tool matches", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("mcp.cfdg", "there is no server 'cfdg'", "did you mean 'cfgd'?"),
+        ("mcp.wrong", "there is no server 'wrong'", "it is configured but not loaded yet: %mcp load wrong"),
+        ("%mcp load wrong", "wrong", "in:"),
         ("mcp.theirs", "there is no server 'theirs'", "it is configured but not loaded yet: %mcp load theirs"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
@@ -136,6 +148,7 @@ def test_an_error_names_what_to_write(kernel: Kernel, cell: str, first: str, hin
         ("mcp.demo.query(**{'table': 'penguins', 'limit': 1})['count']", "1"),
         ("%mcp call demo.echo text={d}/a.txt", "/tmp/a.txt"),
         ("%mcp call demo.slow seconds=0 --timeout 60", "Done"),
+        ("mcp.tools('cfgd.*')", "cfgd is configured but not loaded yet: %mcp load cfgd"),
         ("%mcp tools *ech*", "demo.echo"),
         ("%mcp tools echo", "demo.echo"),
         ("%mcp config list", "cfgd"),
@@ -151,6 +164,13 @@ def test_what_an_error_names_works_as_it_is_printed(kernel: Kernel, cell: str, s
 def test_a_lazy_server_of_the_user_is_there_when_it_is_used(kernel: Kernel) -> None:
     assert text(kernel, "mcp.my_lazy.echo('hi').text") == "'hi'"
     assert text(kernel, "r = %mcp call my-lazy.echo text=ho\nr.text") == "'ho'"
+
+
+@pytest.mark.parametrize("line", ["start lazy2", "tools lazy3", "tools lazy4.echo"])
+def test_a_lazy_server_of_the_user_is_there_when_a_line_names_it(kernel: Kernel, line: str) -> None:
+    name = line.split()[1].partition(".")[0]
+    assert name in text(kernel, f"%mcp {line}")
+    done(kernel, f"%mcp unload {name};")
 
 
 def test_a_name_in_another_script_is_an_identifier_as_it_stands(kernel: Kernel) -> None:

@@ -16,7 +16,7 @@ from ipymcp.masking import mask
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_body, parse_expression
-from ipymcp.notebook.magics.resources import check_patterns
+from ipymcp.notebook.magics.resources import check_patterns, load_lazy
 from ipymcp.schema.rows import column_names
 from ipymcp.text import counted
 
@@ -41,6 +41,7 @@ def _tools(request: MagicRequest) -> Toolset | Table:
 
     For a server that is not running, this lists the tools it had when it last ran, in any notebook.
     """
+    load_lazy(request)
     selection = request.mcp.tools(*request.names)
     found = not request.names or selection.has_matches
     if not found and (cached := cached_tools(factory_of(request.mcp), request.names)) is not None:

@@ -158,6 +158,8 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
     if server in servers:
         hint = f"a tool is called by: %mcp call {text.strip()}" if dot else f"its tools: %mcp tools {word.raw}"
         raise LineError(f"there is no %mcp {word.text}; {hint}", word.start)
+    if server in host_of(mcp).discovery.peek().servers:
+        raise LineError(f"there is no %mcp {word.text}; {host_of(mcp).missing_hint(server)}", word.start)
     if word.text in _SHOW_SERVERS:
         raise LineError(f"%mcp {word.text} takes no arguments; %mcp help lists the words", word.start)
     raise _unknown(word.text, word.start)

@@ -15,6 +15,7 @@ from ipymcp.config.programs import program
 from ipymcp.errors import McpError
 from ipymcp.names import server_name
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
+from ipymcp.notebook.magics.resources import load_lazy
 from ipymcp.notebook.progress import LoadDisplay, print_notice
 from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.results.tables import Table
@@ -193,6 +194,8 @@ def _name_of(argv: Sequence[str]) -> str:
 
 def _start_or_stop(request: MagicRequest) -> Servers | None:
     names = list(request.mcp) if request.parsed.has("--all") else request.names
+    if request.word == "start":
+        load_lazy(request)
     getattr(request.mcp, request.word)(*names)
     return None if request.is_quiet else request.mcp.servers
 
