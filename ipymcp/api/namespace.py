@@ -653,6 +653,7 @@ class Mcp(NotPicklable):
         Raises:
             UnknownName: A pattern matches no server and no known tool.
         """
+        await self._host.relisted(patterns)
         for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
             if servers:
                 await self._host.stop(servers, State.DISABLED)
@@ -670,6 +671,7 @@ class Mcp(NotPicklable):
             PolicyError: The running code is a model's.
         """
         refuse_models("enable servers or tools")
+        await self._host.relisted(patterns)
         for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
             if servers:
                 for session in await self._host.start(servers):

@@ -62,6 +62,7 @@ class ToolPolicy(TableView):
         Raises:
             UnknownName: A pattern matches no loaded server.
         """
+        await self._host.relisted(patterns)
         for pattern in patterns:
             for session, glob in self._owners(pattern):
                 digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
@@ -71,6 +72,7 @@ class ToolPolicy(TableView):
     @checked(patterns=TEXT, always=FLAG)
     async def ask(self, *patterns: str, always: bool = False) -> None:
         """Ask the user about calls of tools by any caller. Arguments as for `allow`."""
+        await self._host.relisted(patterns)
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "ask", always=always)
 
@@ -78,6 +80,7 @@ class ToolPolicy(TableView):
     @checked(patterns=TEXT, always=FLAG)
     async def deny(self, *patterns: str, always: bool = False) -> None:
         """Refuse calls of tools by any caller. Arguments as for `allow`."""
+        await self._host.relisted(patterns)
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "deny", always=always)
 

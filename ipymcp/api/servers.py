@@ -66,13 +66,18 @@ class ServerTools(NotPicklable):
         return self._factory.tool(entry)
 
     def __iter__(self) -> Iterator[Tool]:
+        self._factory.host.refresh_changed()
         return (self._factory.tool(entry) for entry in self._session().catalog.tools.values())
 
     def __len__(self) -> int:
+        self._factory.host.refresh_changed()
         return len(self._session().catalog.tools)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._session().catalog.find(name) is not None
+        session = self._session()
+        if isinstance(name, str):
+            self._factory.host.relist([f"{session.name}.{name}"])
+        return isinstance(name, str) and session.catalog.find(name) is not None
 
     def __dir__(self) -> list[str]:
         session = self._session()
@@ -91,6 +96,7 @@ class ServerTools(NotPicklable):
     def _table(self) -> Table:
         session, factory, host = self._session(), self._factory, self._factory.host
         session.expire_tools()
+        host.refresh_changed()
         entries = host.browse(session).tools.values()
         note = not_running(session, anything=bool(entries)) if session.client is None else ""
         shown = [entry for entry in entries if not host.guard.is_denied(session, entry)]

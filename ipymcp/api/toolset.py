@@ -57,6 +57,7 @@ class Toolset(TableView):
         """Select some of these tools by patterns."""
         if not patterns:
             return self
+        self._host.relist(patterns)
         own = self._selection
         functions = tuple(one for one in (*own.functions, *self._notebook_tools(patterns)) if selects(patterns, one))
         return Toolset(self._factory, own.changed(tuple((*part, patterns) for part in own.patterns), functions))
@@ -113,6 +114,8 @@ class Toolset(TableView):
         return len(self.entries) + len(self._selection.functions)
 
     def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            self._host.relist([name])
         return name in self.names
 
     def __getitem__(self, name: str) -> Tool | Callable[..., Any]:
@@ -122,6 +125,7 @@ class Toolset(TableView):
             UnknownName: The selection has no such tool. Also a `KeyError`.
         """
         check_name(name, "tool")
+        self._host.relist([name])
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)

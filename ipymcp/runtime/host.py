@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import UnknownName
-from ipymcp.names import RESERVED_HOST, aliases, identifier, nearest
+from ipymcp.names import RESERVED_HOST, aliases, identifier, is_glob, nearest
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call import CallServices, RunningCall
@@ -313,6 +313,33 @@ class Host:
         if not self.loop.is_own_thread and session.catalog.find(tool) is None and session.client is not None:
             self.loop.run(session.refreshed())
         return self.entry(session, tool)
+
+    def relist(self, names: Iterable[str]) -> None:
+        """List tools again if one of these names `server.tool` is of a running server but unknown: it may be new.
+
+        On the background loop, return at once.
+        """
+        if not self.loop.is_own_thread and (sessions := self._lacking(names)):
+            self.loop.run(_all(session.refreshed() for session in sessions))
+
+    async def relisted(self, names: Iterable[str]) -> None:
+        """Like `relist`, for a coroutine on the background loop."""
+        await _all(session.refreshed() for session in self._lacking(names))
+
+    def _lacking(self, names: Iterable[str]) -> list[ServerSession]:
+        """The running servers that names refer to, if they have no such tool. Globs are ignored."""
+        aliases = self.aliases()
+        plain = [name for name in names if not is_glob(name)]
+        return [
+            session
+            for server, session in self.sessions.items()
+            if session.client is not None
+            and any(
+                name.startswith(f"{known}.") and session.catalog.find(name[len(known) + 1 :]) is None
+                for name in plain
+                for known in {server, aliases.get(server, server)}
+            )
+        ]
 
     def refresh_changed(self) -> None:
         """Wait for new lists of tools that servers have announced; on the background loop, return at once."""

@@ -47,6 +47,7 @@ def _tools(request: MagicRequest) -> Toolset | Table:
     if not found and (cached := cached_tools(factory_of(request.mcp), request.names)) is not None:
         return cached
     if not found:
+        request.host.relist(f"{server}.{name}" for server in request.mcp for name in request.names)
         by_name = (re.sub("^(!?)", r"\1*.", pattern) if "." not in pattern else pattern for pattern in request.names)
         named = request.mcp.tools(*by_name)
         if len(named):
