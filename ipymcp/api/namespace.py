@@ -76,6 +76,20 @@ _NO_INPUTS: Mapping[str, Any] = {}
 _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
 
+_CALL_HINT = "a tool is a function: mcp.SERVER.TOOL(…), or mcp.tools['SERVER.TOOL'](…)"
+_OTHER_NAMES = {
+    **dict.fromkeys(("call", "call_tool", "run"), _CALL_HINT),
+    "list_tools": "mcp.tools lists them",
+    **dict.fromkeys(("status", "list", "list_servers"), "mcp.servers lists the servers and their states"),
+    "logs": "%mcp logs NAME, or mcp.servers['NAME'].logs()",
+    "read": "mcp.SERVER.resources['URI'].read()",
+    "prompt": "mcp.SERVER.prompts.NAME(…)",
+    "map": "mcp.SERVER.TOOL.map(ROWS)",
+    **{word: f"it is a line: %mcp {word}" for word in ("config", "help", "panel", "secret", "stubs", "subscribe")},
+}
+"""What people look for as attributes of `mcp`, and where it is."""
+
+
 class Mcp(NotPicklable):
     """The MCP servers of this notebook; each tool of each server is a function: `mcp.SERVER.TOOL(...)`.
 
@@ -320,7 +334,12 @@ class Mcp(NotPicklable):
     def __getattr__(self, name: str) -> ServerTools:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self[name]
+        try:
+            return self[name]
+        except UnknownName as error:
+            if name in _OTHER_NAMES and self._host.discovery.peek().find(name) is None:
+                error.hint = _OTHER_NAMES[name]
+            raise
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by the server's name or identifier."""

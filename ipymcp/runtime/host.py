@@ -284,8 +284,15 @@ class Host:
                 f"{path!r} names a server; a {kind} is {server}.{kind.upper()}",
                 hint=f"its {kind}s: %mcp {kind}s {quoted(session.name)}",
             )
+        if not tool and kind == "tool" and (full_names := self._owners_of(server)):
+            raise UnknownName(f"{path!r} is not the full name of a tool", hint=f"did you mean {full_names}?")
         self.find(server)
         raise UnknownName(f"there is no {kind} {path!r}", hint=f"a {kind} is named SERVER.{kind.upper()}")
+
+    def _owners_of(self, tool: str) -> str:
+        """The full names of the tools with a name or alias; empty if there is none."""
+        found = [(session, entry) for session in self.sessions.values() if (entry := session.catalog.find(tool))]
+        return " or ".join(repr(f"{session.name}.{entry.alias}") for session, entry in found[:3])
 
     def entry(self, session: ServerSession, tool: str) -> ToolEntry:
         """Find a tool of a server by its exact name or its alias.

@@ -55,6 +55,9 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("demo", "there is no %mcp demo; its tools: %mcp tools demo"),
         ("cfgd", "there is no %mcp cfgd; it is configured but not loaded yet: %mcp load cfgd"),
         ("cfgd.echo text=x", "there is no %mcp cfgd.echo; it is configured but not loaded yet: %mcp load cfgd"),
+        ("remove demo", "there is no %mcp remove; did you mean 'unload'?"),
+        ("run demo.echo text=a", "there is no %mcp run; did you mean 'call'?"),
+        ("Connect demo", "there is no %mcp Connect; did you mean 'load'?"),
         ("status demo", "%mcp status takes no arguments; %mcp help lists the words"),
         ("load --env X", "--env needs a server; usage: %mcp load --env … NAME, or … [NAME] -- COMMAND"),
         ("config update cfgd timeut=60", "a server has no setting timeut; did you mean 'timeout'?"),
@@ -64,6 +67,8 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("call demo.echo text=a b", 'b is not key=value: quote a value that has blanks: text="a b"'),
         ("call demo.echo {d}/a.txt", "{d}/a.txt is not key=value: write text={d}/a.txt"),
         ("call --timeout 0 demo.echo text=a", "--timeout needs a number greater than 0"),
+        ("load --start-timeout 0 demo", "--start-timeout needs a number greater than 0"),
+        ("config update cfgd env.=5", "env. needs a name after the dot: env.NAME=VALUE"),
     ],
 )
 def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
@@ -111,6 +116,18 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
             "demo.slow: no argument 'timeout'",
             "it is an option of the call: mcp.demo.slow.options(timeout=60)(…)",
         ),
+        (
+            "mcp.demo.slow(seconds=1, on_progress=print)",
+            "demo.slow: no argument 'on_progress'",
+            "it is an option of the call: mcp.demo.slow.options(on_progress=…)(…)",
+        ),
+        ("%mcp call echo text=x", "'echo' is not the full name of a tool", "did you mean 'demo.echo'?"),
+        (
+            "mcp.call('demo.echo')",
+            "there is no server 'call'",
+            "a tool is a function: mcp.SERVER.TOOL(…), or mcp.tools[",
+        ),
+        ("mcp.status", "there is no server 'status'", "mcp.servers lists the servers and their states"),
         (
             "%mcp call demo.slow seconds=1 timeout=60",
             "demo.slow: no argument 'timeout'",

@@ -89,8 +89,6 @@ def _call(request: MagicRequest) -> Any:
     tool = factory_of(request.mcp).tool(host.find_tool(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:
-        if timeout == 0:
-            raise LineError("--timeout needs a number greater than 0", path.start)
         tool = tool.options(timeout=timeout)
     try:
         result = tool.call(_arguments(request, tool, rest))
@@ -266,7 +264,9 @@ COMMANDS = {
         Syntax(
             "call [--timeout S] SERVER.TOOL key=value … | {json}",
             (
-                Option("--timeout", "S", "seconds without progress after which the call fails", number=True),
+                Option(
+                    "--timeout", "S", "seconds without progress after which the call fails", number=True, positive=True
+                ),
                 Option("--out", "VAR", "bind the result to this name instead of showing it", takes="variable"),
             ),
             at_least=1,

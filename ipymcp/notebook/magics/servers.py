@@ -280,8 +280,10 @@ _LOAD_OPTIONS = (
         "legacy (the handshake) or modern (stateless); auto asks the server",
         choices=("auto", "legacy", "modern"),
     ),
-    Option("--timeout", "S", "seconds without progress after which a call fails; by default 30", number=True),
-    Option("--start-timeout", "S", "seconds after which a start fails; by default 120", number=True),
+    Option(
+        "--timeout", "S", "seconds without progress after which a call fails; by default 30", number=True, positive=True
+    ),
+    Option("--start-timeout", "S", "seconds after which a start fails; by default 120", number=True, positive=True),
     Option("--trust", help="run servers of a project's file without asking; you are still asked about your secrets"),
     Option("--read-only", help="refuse tools that are not declared as read-only"),
     Option("--locked", help="refuse servers whose tools differ from mcp.lock, which %mcp pins export writes"),
