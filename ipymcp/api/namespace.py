@@ -624,6 +624,7 @@ class Mcp(NotPicklable):
         return ServerTools(self._factory, addition.definition.name)
 
     @sync_and_async
+    @checked()
     async def outdated(self) -> Table:
         """Compare the versions of servers that were added from the registry with the latest ones."""
         from ipymcp.api.registry import outdated

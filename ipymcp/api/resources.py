@@ -124,6 +124,7 @@ class Resource(NotPicklable):
         """The resource's URI."""
 
     @sync_and_async
+    @checked()
     async def read(self) -> ResourceResult:
         """Read the resource; results that the server marks as cacheable are cached.
 

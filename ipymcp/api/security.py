@@ -301,6 +301,7 @@ class ToolPins(TableView):
             accepted += [f"{entry.server}.{entry.name}" for entry in changed]
         return accepted
 
+    @checked()
     def scan(self) -> Table:
         """A table of suspicious content in the servers' tool definitions."""
         sessions = self._host.sessions

@@ -202,26 +202,32 @@ class Server(NotPicklable):
             lambda raw: tool_result(raw, self.name, tool, schema or None),
         )
 
+    @checked()
     def start(self) -> None:
         """Start the server and wait until it is ready."""
         self._commands.start(self.name)
 
+    @checked()
     def stop(self) -> None:
         """Stop the server."""
         self._commands.stop(self.name)
 
+    @checked()
     def restart(self) -> None:
         """Stop the server and start it again."""
         self._commands.restart(self.name)
 
+    @checked()
     def enable(self) -> None:
         """Enable the server and start it."""
         self._commands.enable(self.name)
 
+    @checked()
     def disable(self) -> None:
         """Disable the server: stop it, and prevent calls from starting it."""
         self._commands.disable(self.name)
 
+    @checked()
     def unload(self) -> None:
         """Stop the server and remove it from the notebook."""
         self._commands.unload(self.name)
@@ -264,14 +270,17 @@ class Servers(TableView):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._host.sessions
 
+    @checked()
     def keys(self) -> list[str]:
         """The names of the servers."""
         return list(self)
 
+    @checked()
     def values(self) -> list[Server]:
         """The servers in the order of loading."""
         return [self[name] for name in self]
 
+    @checked()
     def items(self) -> list[tuple[str, Server]]:
         """The servers with their names."""
         return list(zip(self.keys(), self.values(), strict=True))

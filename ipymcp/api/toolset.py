@@ -136,22 +136,27 @@ class Toolset(TableView):
 
     # -- for a model --------------------------------------------------------------------------------------------------
 
+    @checked()
     def to_openai(self) -> ProviderTools:
         """The tools for OpenAI's Chat Completions API and compatible servers; `.lost` lists inexpressible parts."""
         return self._declared("openai")
 
+    @checked()
     def to_openai_responses(self) -> ProviderTools:
         """The tools for OpenAI's Responses API."""
         return self._declared("openai_responses")
 
+    @checked()
     def to_anthropic(self) -> ProviderTools:
         """The tools for Anthropic's Messages API."""
         return self._declared("anthropic")
 
+    @checked()
     def to_gemini(self) -> ProviderTools:
         """The tools for Gemini: a list of one `Tool` with all functions."""
         return self._declared("gemini")
 
+    @checked()
     def to_bedrock(self) -> ProviderTools:
         """The tools for Amazon Bedrock's Converse API: `toolConfig={"tools": …}`."""
         return self._declared("bedrock")
@@ -280,6 +285,7 @@ class Toolset(TableView):
 
         return ProviderTools(self._selection.declarations(PROVIDERS[dialect].profile), dialect)
 
+    @checked()
     def describe(self) -> Table:
         """The estimated tokens of the tool declarations in each request, by server, at four characters per token."""
         from ipymcp.llm.tool_definitions import token_table
