@@ -82,6 +82,9 @@ def _call(request: MagicRequest) -> Any:
     """
     parsed, (path, *rest) = request.parsed, request.parsed.names
     host = request.host
+    if path.text.endswith(")") and "(" in path.text:
+        message = f"arguments follow the name, without brackets: %mcp call {path.text.partition('(')[0]} key=value …"
+        raise LineError(message, path.start)
     load_if_lazy(request.mcp, path.text.partition(".")[0])
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
