@@ -31,6 +31,7 @@ from ipymcp.argument_checks import (
 from ipymcp.errors import UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import NotPicklable, mimebundle
+from ipymcp.runtime.client_handlers import RootList
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import is_named
@@ -484,9 +485,10 @@ class Mcp(NotPicklable):
     def roots(self) -> list[dict[str, str]]:
         """The folders that servers may access: `mcp.roots = "data"`, `mcp.roots = ["data", Path("/tmp")]`.
 
-        None resets them to the default: the folders in the server's command if it has any, else the notebook's folder.
+        `mcp.roots += "more"` adds a folder. None resets them to the default: the folders in the server's command if it
+        has any, else the notebook's folder.
         """
-        return [dict(root) for root in self._host.client_handlers.roots]
+        return RootList(dict(root) for root in self._host.client_handlers.roots)
 
     @roots.setter
     def roots(self, roots: Roots | None) -> None:
