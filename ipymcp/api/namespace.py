@@ -88,7 +88,7 @@ _OTHER_NAMES = {
     "map": "mcp.SERVER.TOOL.map(ROWS)",
     **{word: f"it is a line: %mcp {word}" for word in ("config", "help", "panel", "secret", "stubs", "subscribe")},
 }
-"""What people look for as attributes of `mcp`, and where it is."""
+"""Hints for attributes that `mcp` does not have, but people expect."""
 
 
 class Mcp(NotPicklable):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import McpError
+from ipymcp.files import read_file
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
@@ -39,6 +40,7 @@ _OPERATORS = re.compile(r"[-+~*/%@|&^<>=!.]\s*[-+~*/%@|&^<>=!]|[\w)\]}]\s*[-+*/%
 _KEYWORD = re.compile(r"([(,]\s*)(?:days|seconds|microseconds|tzinfo|fold|key)=")
 """Keywords of the constructors below, whose `=` is no operator."""
 _ZONE = re.compile(r"[\w+-]+(?:/[\w+-]+)*", re.ASCII)
+_MAX_ZONE_BYTES = 100_000
 _NAMED_VALUES: dict[str, Any] = {
     "nan": math.nan,
     "inf": math.inf,
@@ -58,8 +60,7 @@ def _time_zone(key: str) -> datetime.tzinfo:
     file = next((one for one in found if one.is_file()), None)
     if file is None:
         raise ValueError(f"no time zone {key!r}")
-    with file.open("rb") as data:
-        return zoneinfo.ZoneInfo.from_file(data, key)
+    return zoneinfo.ZoneInfo.from_file(io.BytesIO(read_file(file, _MAX_ZONE_BYTES)), key)
 
 
 _CONSTRUCTORS: dict[str, Callable[..., Any]] = {

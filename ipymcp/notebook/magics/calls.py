@@ -18,7 +18,7 @@ from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_body, parse_expression
 from ipymcp.notebook.magics.resources import check_patterns, load_lazy
 from ipymcp.schema.rows import column_names
-from ipymcp.text import counted
+from ipymcp.text import counted, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,8 +83,8 @@ def _call(request: MagicRequest) -> Any:
     parsed, (path, *rest) = request.parsed, request.parsed.names
     host = request.host
     if path.text.endswith(")") and "(" in path.text:
-        message = f"arguments follow the name, without brackets: %mcp call {path.text.partition('(')[0]} key=value …"
-        raise LineError(message, path.start)
+        name = quoted(path.text.partition("(")[0])
+        raise LineError(f"arguments follow the name, without brackets: %mcp call {name} key=value …", path.start)
     load_if_lazy(request.mcp, path.text.partition(".")[0])
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
