@@ -53,6 +53,11 @@ _MAX_WORD = 200
 """Maximum length of a word that is compared; a longer one is not a mistyped name, and comparing it is slow."""
 
 
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern may match more than one name, or excludes."""
+    return pattern.startswith("!") or any(one in pattern for one in "*?[")
+
+
 def identifier(name: str) -> str:
     """Convert a name to the closest Python identifier."""
     text = _NO_IDENTIFIER.sub("_", name)

@@ -28,10 +28,11 @@ _COMPLETION_TIMEOUT = 1.0
 """Seconds that Tab completion waits for a server."""
 
 
-def load_catalog(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
+def load_catalog(host: Host, session: ServerSession, *kinds: Kind, again: bool = False) -> Catalog:
     """The catalog of one server with up-to-date lists; waits for a starting server.
 
-    If the server is not running, this is the catalog of its last run.
+    If the server is not running, this is the catalog of its last run. With `again`, a running server lists what it has
+    again: a name that is unknown may be new.
 
     Raises:
         McpError: The server is not ready, or cannot list its resources or prompts.
@@ -42,7 +43,7 @@ def load_catalog(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
         and any(getattr(host.browse(session), kind) for kind in kinds)
     ):
         return session.catalog
-    return host.loop.run(_load(session, kinds))
+    return host.loop.run(_load(session, kinds, again=again))
 
 
 def load_quickly(host: Host, session: ServerSession, *kinds: Kind) -> Catalog:
@@ -105,9 +106,9 @@ def not_running(session: ServerSession, *, anything: bool) -> str:
     return f"{session.name}{state}" + (_LAST_RUN if anything else "")
 
 
-async def _load(session: ServerSession, kinds: Sequence[Kind]) -> Catalog:
+async def _load(session: ServerSession, kinds: Sequence[Kind], *, again: bool) -> Catalog:
     await session.awake()
-    return await session.resources.refresh(*kinds)
+    return await session.resources.refresh(*kinds, again=again)
 
 
 async def _load_with_timeout(host: Host, session: ServerSession, kinds: Sequence[Kind]) -> None:

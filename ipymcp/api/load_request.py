@@ -192,12 +192,16 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
 
 def notices(configuration: Configuration) -> list[str]:
     """Lines for the user about errors of files and about shadowed servers."""
-    lines = [f"{error.message}\n  {error.hint}" if error.hint else error.message for error in configuration.errors]
+    lines = [_line(error) for error in configuration.errors]
     for name, shadowed in configuration.shadowed.items():
         used = configuration.servers[name]
         if isinstance(used, ServerDefinition):
             lines += [f"{name}: the one in {used.source} shadows that in {other.source}" for other in shadowed]
     return lines
+
+
+def _line(error: ConfigError) -> str:
+    return f"{error.message} · {error.hint}" if error.hint else error.message
 
 
 def _everything(host: Host) -> LoadRequest:
@@ -281,7 +285,7 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
 def _missing(found: Configuration | None) -> list[str]:
     """Errors of the file that IPYMCP_CONFIG refers to."""
     problems = found.problems if found is not None else ()
-    return [str(error) for error in problems if str(error).startswith("IPYMCP_CONFIG")]
+    return [_line(error) for error in problems if error.message.startswith("IPYMCP_CONFIG")]
 
 
 def _check_file(text: str, host: Host) -> None:

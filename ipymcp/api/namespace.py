@@ -31,6 +31,7 @@ from ipymcp.argument_checks import (
 from ipymcp.errors import UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import NotPicklable, mimebundle
+from ipymcp.runtime.client_handlers import RootList
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import is_named
@@ -74,6 +75,20 @@ if TYPE_CHECKING:
 LOADABLE = Kind("a name, an address, a path or a definition", (PATH | MAPPING).accepts)
 _NO_INPUTS: Mapping[str, Any] = {}
 _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
+
+
+_CALL_HINT = "a tool is a function: mcp.SERVER.TOOL(…), or mcp.tools['SERVER.TOOL'](…)"
+_OTHER_NAMES = {
+    **dict.fromkeys(("call", "call_tool", "run"), _CALL_HINT),
+    "list_tools": "mcp.tools lists them",
+    **dict.fromkeys(("status", "list", "list_servers"), "mcp.servers lists the servers and their states"),
+    "logs": "%mcp logs NAME, or mcp.servers['NAME'].logs()",
+    "read": "mcp.SERVER.resources['URI'].read()",
+    "prompt": "mcp.SERVER.prompts.NAME(…)",
+    "map": "mcp.SERVER.TOOL.map(ROWS)",
+    **{word: f"it is a line: %mcp {word}" for word in ("config", "help", "panel", "secret", "stubs", "subscribe")},
+}
+"""Hints for attributes that `mcp` does not have, but people expect."""
 
 
 class Mcp(NotPicklable):
@@ -320,7 +335,12 @@ class Mcp(NotPicklable):
     def __getattr__(self, name: str) -> ServerTools:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self[name]
+        try:
+            return self[name]
+        except UnknownName as error:
+            if name in _OTHER_NAMES and self._host.discovery.peek().find(name) is None:
+                error.hint = _OTHER_NAMES[name]
+            raise
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by the server's name or identifier."""
@@ -465,9 +485,10 @@ class Mcp(NotPicklable):
     def roots(self) -> list[dict[str, str]]:
         """The folders that servers may access: `mcp.roots = "data"`, `mcp.roots = ["data", Path("/tmp")]`.
 
-        None resets them to the default: the folders in the server's command if it has any, else the notebook's folder.
+        `mcp.roots += "more"` adds a folder. None resets them to the default: the folders in the server's command if it
+        has any, else the notebook's folder.
         """
-        return [dict(root) for root in self._host.client_handlers.roots]
+        return RootList(dict(root) for root in self._host.client_handlers.roots)
 
     @roots.setter
     def roots(self, roots: Roots | None) -> None:
@@ -605,6 +626,7 @@ class Mcp(NotPicklable):
         return ServerTools(self._factory, addition.definition.name)
 
     @sync_and_async
+    @checked()
     async def outdated(self) -> Table:
         """Compare the versions of servers that were added from the registry with the latest ones."""
         from ipymcp.api.registry import outdated
@@ -653,6 +675,7 @@ class Mcp(NotPicklable):
         Raises:
             UnknownName: A pattern matches no server and no known tool.
         """
+        await self._host.relisted(patterns)
         for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
             if servers:
                 await self._host.stop(servers, State.DISABLED)
@@ -670,6 +693,7 @@ class Mcp(NotPicklable):
             PolicyError: The running code is a model's.
         """
         refuse_models("enable servers or tools")
+        await self._host.relisted(patterns)
         for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
             if servers:
                 for session in await self._host.start(servers):
@@ -683,6 +707,9 @@ class Mcp(NotPicklable):
         if servers or "." not in pattern:
             servers = servers or [name for name in sessions if fnmatchcase(name, pattern)]
             return servers or [self._host.find(pattern).name]
+        server = pattern.partition(".")[0]
+        if server.isidentifier() and server not in (*sessions, *self._host.aliases().values()):
+            raise UnknownName(f"no tool matches {pattern!r}", hint=self._host.missing_hint(server))
         entries = [entry for session in sessions.values() for entry in session.catalog.tools.values()]
         if pattern not in dict(self._filters.rules) and not any(is_named(entry, pattern) for entry in entries):
             hint = nearest(pattern, [f"{entry.server}.{entry.alias}" for entry in entries], limit=1)

@@ -193,7 +193,7 @@ class Prompts(ServerOffers):
         """
         check_name(name, "prompt")
         session = self._session
-        entry = session.catalog.find_prompt(name) or self._catalog().find_prompt(name)
+        entry = session.catalog.find_prompt(name) or self._find_again(name)
         if entry is None:
             raise self._unknown(name, [*session.catalog.prompt_aliases, *session.catalog.prompts])
         return prompt(self._host, entry)
@@ -205,13 +205,17 @@ class Prompts(ServerOffers):
         return len(self._catalog().prompts)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._catalog().find_prompt(name) is not None
+        return isinstance(name, str) and self._find_again(name) is not None
 
     def __dir__(self) -> list[str]:
         return sorted([*load_quickly(self._host, self._session, "prompts").prompt_aliases, *RESERVED_PROMPTS])
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(load_quickly(self._host, self._session, "prompts").prompts)
+
+    def _find_again(self, name: str) -> PromptEntry | None:
+        found = self._catalog().find_prompt(name)
+        return found or load_catalog(self._host, self._session, "prompts", again=True).find_prompt(name)
 
     def _catalog(self) -> Catalog:
         return load_catalog(self._host, self._session, "prompts")

@@ -124,6 +124,7 @@ class Resource(NotPicklable):
         """The resource's URI."""
 
     @sync_and_async
+    @checked()
     async def read(self) -> ResourceResult:
         """Read the resource; results that the server marks as cacheable are cached.
 
@@ -227,7 +228,7 @@ class Resources(ServerOffers):
         session = self._session
         if "{" not in name and _URI.match(name):
             return Resource(self._host, self._server, name)
-        found = self._find(session.catalog, name) or self._find(load_catalog(self._host, session, *self._kinds), name)
+        found = self._find(session.catalog, name) or self._find_again(name)
         if found is None:
             catalog = session.catalog
             names = (each.name for each in catalog.resources.values())
@@ -242,8 +243,11 @@ class Resources(ServerOffers):
         return len(load_catalog(self._host, self._session, "resources").resources)
 
     def __contains__(self, name: object) -> bool:
-        catalog = load_catalog(self._host, self._session, *self._kinds)
-        return isinstance(name, str) and (name in catalog.resources or self._find(catalog, name) is not None)
+        return isinstance(name, str) and self._find_again(name) is not None
+
+    def _find_again(self, name: str) -> Resource | Template | None:
+        catalogs = (load_catalog(self._host, self._session, *self._kinds, again=again) for again in (False, True))
+        return next((found for catalog in catalogs if (found := self._find(catalog, name)) is not None), None)
 
     @property
     def templates(self) -> list[Template]:

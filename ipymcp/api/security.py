@@ -62,6 +62,7 @@ class ToolPolicy(TableView):
         Raises:
             UnknownName: A pattern matches no loaded server.
         """
+        await self._host.relisted(patterns)
         for pattern in patterns:
             for session, glob in self._owners(pattern):
                 digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
@@ -71,6 +72,7 @@ class ToolPolicy(TableView):
     @checked(patterns=TEXT, always=FLAG)
     async def ask(self, *patterns: str, always: bool = False) -> None:
         """Ask the user about calls of tools by any caller. Arguments as for `allow`."""
+        await self._host.relisted(patterns)
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "ask", always=always)
 
@@ -78,6 +80,7 @@ class ToolPolicy(TableView):
     @checked(patterns=TEXT, always=FLAG)
     async def deny(self, *patterns: str, always: bool = False) -> None:
         """Refuse calls of tools by any caller. Arguments as for `allow`."""
+        await self._host.relisted(patterns)
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "deny", always=always)
 
@@ -182,8 +185,8 @@ class ToolPolicy(TableView):
         """
         found = list(self._split(pattern))
         if not found:
-            names = ", ".join(self._host.sessions) or "none"
-            raise UnknownName(f"no loaded server matches {pattern!r}", hint=f"loaded: {names}")
+            hint = self._host.missing_hint(full_pattern(pattern).partition(".")[0])
+            raise UnknownName(f"no loaded server matches {pattern!r}", hint=hint)
         return found
 
     def _split(self, pattern: str) -> Iterator[tuple[ServerSession, str]]:
@@ -298,6 +301,7 @@ class ToolPins(TableView):
             accepted += [f"{entry.server}.{entry.name}" for entry in changed]
         return accepted
 
+    @checked()
     def scan(self) -> Table:
         """A table of suspicious content in the servers' tool definitions."""
         sessions = self._host.sessions

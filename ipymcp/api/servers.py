@@ -66,13 +66,18 @@ class ServerTools(NotPicklable):
         return self._factory.tool(entry)
 
     def __iter__(self) -> Iterator[Tool]:
+        self._factory.host.refresh_changed()
         return (self._factory.tool(entry) for entry in self._session().catalog.tools.values())
 
     def __len__(self) -> int:
+        self._factory.host.refresh_changed()
         return len(self._session().catalog.tools)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._session().catalog.find(name) is not None
+        session = self._session()
+        if isinstance(name, str):
+            self._factory.host.relist([f"{session.name}.{name}"])
+        return isinstance(name, str) and session.catalog.find(name) is not None
 
     def __dir__(self) -> list[str]:
         session = self._session()
@@ -91,6 +96,7 @@ class ServerTools(NotPicklable):
     def _table(self) -> Table:
         session, factory, host = self._session(), self._factory, self._factory.host
         session.expire_tools()
+        host.refresh_changed()
         entries = host.browse(session).tools.values()
         note = not_running(session, anything=bool(entries)) if session.client is None else ""
         shown = [entry for entry in entries if not host.guard.is_denied(session, entry)]
@@ -196,26 +202,32 @@ class Server(NotPicklable):
             lambda raw: tool_result(raw, self.name, tool, schema or None),
         )
 
+    @checked()
     def start(self) -> None:
         """Start the server and wait until it is ready."""
         self._commands.start(self.name)
 
+    @checked()
     def stop(self) -> None:
         """Stop the server."""
         self._commands.stop(self.name)
 
+    @checked()
     def restart(self) -> None:
         """Stop the server and start it again."""
         self._commands.restart(self.name)
 
+    @checked()
     def enable(self) -> None:
         """Enable the server and start it."""
         self._commands.enable(self.name)
 
+    @checked()
     def disable(self) -> None:
         """Disable the server: stop it, and prevent calls from starting it."""
         self._commands.disable(self.name)
 
+    @checked()
     def unload(self) -> None:
         """Stop the server and remove it from the notebook."""
         self._commands.unload(self.name)
@@ -258,14 +270,17 @@ class Servers(TableView):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._host.sessions
 
+    @checked()
     def keys(self) -> list[str]:
         """The names of the servers."""
         return list(self)
 
+    @checked()
     def values(self) -> list[Server]:
         """The servers in the order of loading."""
         return [self[name] for name in self]
 
+    @checked()
     def items(self) -> list[tuple[str, Server]]:
         """The servers with their names."""
         return list(zip(self.keys(), self.values(), strict=True))

@@ -350,7 +350,8 @@ def _add_usage_hint(error: ArgumentError, schema: ToolSchema, args: tuple[Any, .
     """Add a hint if a call option, or a dict of all arguments, was passed as an argument."""
     written, name = expression(schema.server, schema.tool), error.argument
     if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
-        error.hint = f"it is an option of the call: {written}.options({name}={shown(given[name])})(…)"
+        value = shown(given[name]) if isinstance(given[name], str | int | float | None) else "…"
+        error.hint = f"it is an option of the call: {written}.options({name}={value})(…)"
     elif len(args) == 1 and isinstance(args[0], Mapping) and not given:
         error.hint = f"pass a dict of all arguments as {written}.call({{…}}), or {written}(**{{…}})"
 

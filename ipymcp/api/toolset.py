@@ -14,6 +14,7 @@ from ipymcp.llm.tool_selection import ToolSelection
 from ipymcp.names import nearest
 from ipymcp.results.tables import Table, TableView
 from ipymcp.security.rules import full_pattern, selects
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -56,6 +57,7 @@ class Toolset(TableView):
         """Select some of these tools by patterns."""
         if not patterns:
             return self
+        self._host.relist(patterns)
         own = self._selection
         functions = tuple(one for one in (*own.functions, *self._notebook_tools(patterns)) if selects(patterns, one))
         return Toolset(self._factory, own.changed(tuple((*part, patterns) for part in own.patterns), functions))
@@ -112,6 +114,8 @@ class Toolset(TableView):
         return len(self.entries) + len(self._selection.functions)
 
     def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            self._host.relist([name])
         return name in self.names
 
     def __getitem__(self, name: str) -> Tool | Callable[..., Any]:
@@ -121,6 +125,7 @@ class Toolset(TableView):
             UnknownName: The selection has no such tool. Also a `KeyError`.
         """
         check_name(name, "tool")
+        self._host.relist([name])
         for entry in self.entries:
             if name in (f"{entry.server}.{entry.name}", f"{entry.server}.{entry.alias}"):
                 return self._factory.tool(entry)
@@ -131,22 +136,27 @@ class Toolset(TableView):
 
     # -- for a model --------------------------------------------------------------------------------------------------
 
+    @checked()
     def to_openai(self) -> ProviderTools:
         """The tools for OpenAI's Chat Completions API and compatible servers; `.lost` lists inexpressible parts."""
         return self._declared("openai")
 
+    @checked()
     def to_openai_responses(self) -> ProviderTools:
         """The tools for OpenAI's Responses API."""
         return self._declared("openai_responses")
 
+    @checked()
     def to_anthropic(self) -> ProviderTools:
         """The tools for Anthropic's Messages API."""
         return self._declared("anthropic")
 
+    @checked()
     def to_gemini(self) -> ProviderTools:
         """The tools for Gemini: a list of one `Tool` with all functions."""
         return self._declared("gemini")
 
+    @checked()
     def to_bedrock(self) -> ProviderTools:
         """The tools for Amazon Bedrock's Converse API: `toolConfig={"tools": …}`."""
         return self._declared("bedrock")
@@ -275,6 +285,7 @@ class Toolset(TableView):
 
         return ProviderTools(self._selection.declarations(PROVIDERS[dialect].profile), dialect)
 
+    @checked()
     def describe(self) -> Table:
         """The estimated tokens of the tool declarations in each request, by server, at four characters per token."""
         from ipymcp.llm.tool_definitions import token_table
@@ -334,7 +345,7 @@ class Toolset(TableView):
         hidden = hidden_note(len(self._selection.selected()) - len(callable_entries))
         entries = [one for one in callable_entries if not one.is_for_apps_only]
         for_apps = f"{count} for apps only" if (count := len(callable_entries) - len(entries)) else ""
-        empty = [] if len(self) or hidden else ["no tools here" + ("" if self._host.sessions else ": %mcp load demo")]
+        empty = [] if len(self) or hidden else [self._empty_note(named)]
         functions = (
             [f"and {', '.join(f'{one.name}()' for one in self._selection.functions)}"]
             if self._selection.functions
@@ -342,6 +353,13 @@ class Toolset(TableView):
         )
         note = " · ".join(filter(None, [*empty, *functions, for_apps, hidden, *unavailable]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
+
+    def _empty_note(self, named: Iterable[str]) -> str:
+        configured = self._host.discovery.peek().servers
+        unloaded = [name for name in named if name in configured and name not in self._host.sessions]
+        if unloaded:
+            return f"{unloaded[0]} is configured but not loaded yet: %mcp load {quoted(unloaded[0])}"
+        return "no tools here" + ("" if self._host.sessions else ": %mcp load demo")
 
 
 def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:

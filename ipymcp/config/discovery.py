@@ -77,11 +77,7 @@ class Configuration(Struct, frozen=True):
 
 
 def discover(files: Iterable[CandidateFile]) -> Configuration:
-    """Read the files that exist.
-
-    Raises:
-        ConfigError: The file that the user named exists and cannot be used.
-    """
+    """Read the files that exist. Files that cannot be used are among the problems, also the one that the user named."""
     servers: dict[str, ServerDefinition | ConfigError] = {}
     shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
     problems: list[ConfigError] = []
@@ -89,15 +85,15 @@ def discover(files: Iterable[CandidateFile]) -> Configuration:
     for file in files:
         try:
             found = _read(file)
+            if found is None and file.scope == "named":
+                hint = "fix or unset the variable; the other files are read"
+                raise ConfigError(f"{file.path}: no such file", hint=hint)
         except ConfigError as error:
             if file.scope == "named":
-                raise ConfigError(f"IPYMCP_CONFIG: {error.message}", hint=error.hint) from None
+                error = ConfigError(f"IPYMCP_CONFIG: {error.message}", hint=error.hint)
             problems.append(error)
             continue
         if found is None:
-            if file.scope == "named":
-                hint = "fix or unset the variable; the other files are read"
-                problems.append(ConfigError(f"IPYMCP_CONFIG: {file.path}: no such file", hint=hint))
             continue
         read.append(file)
         for name, entry in found:
@@ -254,11 +250,7 @@ class ConfigurationWatch:
         """The watched files that the user has named."""
 
     def read(self) -> Configuration:
-        """Read the current configuration.
-
-        Raises:
-            ConfigError: The file that `IPYMCP_CONFIG` names cannot be used.
-        """
+        """Read the current configuration."""
         files = candidates(self.folder)
         kept = {path: self._stamps[path] for path in self._named if path in self._stamps}
         # The stamps are taken before the files are read, so that no change is missed.
@@ -267,10 +259,7 @@ class ConfigurationWatch:
 
     def peek(self) -> Configuration:
         """Read the current configuration for completion, without marking changes as reported."""
-        try:
-            return discover(candidates(self.folder))
-        except ConfigError:
-            return Configuration({}, {}, (), ())
+        return discover(candidates(self.folder))
 
     def named(self, path: str | os.PathLike[str]) -> Source:
         """Return the source of a file that the user names, and watch the file.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,9 +61,15 @@ _OWNERS: Final = {
 
 
 def is_valid_keyword(word: str, value: object) -> bool:
-    """Whether a keyword has a valid value; unknown keywords may have any value."""
+    """Whether a keyword has a valid value; unknown keywords may have any value that JSON can represent."""
     check = _CHECKS.get(word)
-    return check is None or check(value)
+    return not _is_infinite(value) and (check is None or check(value))
+
+
+def _is_infinite(value: object) -> bool:
+    """Whether a value is, or a list of values has, an infinity: a number that was too long, which JSON lacks."""
+    values = value if is_array(value) else (value,)
+    return any(isinstance(one, float) and not math.isfinite(one) for one in values)
 
 
 def split_types(result: Schema, names: list[str]) -> list[Schema]:

@@ -279,6 +279,7 @@ class Option(Struct, frozen=True):
         help: The description below the subcommand's help; empty if that help explains the option.
         choices: The allowed values; empty if any value is allowed.
         number: Whether the value must be a non-negative number.
+        positive: Whether the number must be greater than 0.
         repeats: Whether the option may be repeated.
         takes: The kind of the value.
     """
@@ -288,6 +289,7 @@ class Option(Struct, frozen=True):
     help: str = ""
     choices: tuple[str, ...] = ()
     number: bool = False
+    positive: bool = False
     repeats: bool = False
     takes: Kind = ""
 
@@ -413,6 +415,8 @@ class Syntax(Struct, frozen=True):
             raise LineError(f"{option.name} needs a Python name, not {text!r}", word.start)
         if option.number and not (_NUMBER.fullmatch(text) and math.isfinite(float(text))):
             raise LineError(f"{option.name} needs a number, not {text!r}", word.start)
+        if option.positive and not float(text):
+            raise LineError(f"{option.name} needs a number greater than 0", word.start)
         values = parsed.values.setdefault(option.name, [])
         if values and not option.repeats:
             raise LineError(f"{option.name} is given twice", word.start)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import ast
 import csv
+import datetime
 import importlib
 import io
+import math
 import re
+import uuid
+import zoneinfo
+from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.errors import McpError
+from ipymcp.files import read_file
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
 
@@ -29,6 +36,44 @@ _MAX_LITERAL_DEPTH = 20
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
 _BRACKET = re.compile(r"[\[\](){}]")
 _OPERATORS = re.compile(r"[-+~*/%@|&^<>=!.]\s*[-+~*/%@|&^<>=!]|[\w)\]}]\s*[-+*/%@|&^<>=](?<!\de[-+])(?<!\dE[-+])")
+
+_KEYWORD = re.compile(r"([(,]\s*)(?:days|seconds|microseconds|tzinfo|fold|key)=")
+"""Keywords of the constructors below, whose `=` is no operator."""
+_ZONE = re.compile(r"[\w+-]+(?:/[\w+-]+)*", re.ASCII)
+_MAX_ZONE_BYTES = 100_000
+_NAMED_VALUES: dict[str, Any] = {
+    "nan": math.nan,
+    "inf": math.inf,
+    "datetime.timezone.utc": datetime.UTC,
+}
+
+
+def _time_zone(key: str) -> datetime.tzinfo:
+    """A time zone of the system. The package `tzdata`, which `ZoneInfo` may import from any folder, is not used.
+
+    Raises:
+        ValueError: The system has no such zone.
+    """
+    if key in ("UTC", "Etc/UTC"):
+        return datetime.UTC
+    found = (Path(folder, key) for folder in zoneinfo.TZPATH if _ZONE.fullmatch(key))
+    file = next((one for one in found if one.is_file()), None)
+    if file is None:
+        raise ValueError(f"no time zone {key!r}")
+    return zoneinfo.ZoneInfo.from_file(io.BytesIO(read_file(file, _MAX_ZONE_BYTES)), key)
+
+
+_CONSTRUCTORS: dict[str, Callable[..., Any]] = {
+    "Decimal": Decimal,
+    "UUID": uuid.UUID,
+    "datetime.datetime": datetime.datetime,
+    "datetime.date": datetime.date,
+    "datetime.time": datetime.time,
+    "datetime.timedelta": datetime.timedelta,
+    "datetime.timezone": datetime.timezone,
+    "zoneinfo.ZoneInfo": _time_zone,
+}
+"""The types of columns of SQL databases, by the names in their `repr`."""
 
 
 def to_frame(data: Any, text: str, *, server: str | None = None, tool: str | None = None) -> Any:
@@ -187,30 +232,74 @@ def _from_text(text: str, library: ModuleType) -> Any:
 
 
 def read_literal(text: str) -> Any:
-    """Parse a list or dict written by Python's `repr`, as SQL servers send; None if it is not one.
+    """Parse a list, tuple or dict written by Python's `repr`, as SQL servers send; None if it is not one.
 
-    Only literals are read, with limits that protect the parser: a million characters, twenty levels of nesting, no
-    chains of operators.
+    Only literals are read, also those of dates, times, Decimal and UUID, and dicts on a line each; with limits that
+    protect the parser: a million characters, twenty levels of nesting, no chains of operators.
     """
     text = text.strip()
-    if not text.startswith(("[", "{")) or len(text) > _MAX_LITERAL:
+    if not text.startswith(("[", "{", "(")) or len(text) > _MAX_LITERAL:
         return None
+    lines = text.split("\n") if text.startswith("{") and "\n" in text else []
+    if lines and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines if line.strip()):
+        text = f"[{','.join(line for line in lines if line.strip())}]"
     bare = _STRING.sub("''", text)
     depth = 0
     for bracket in _BRACKET.findall(bare):
         depth += 1 if bracket in "[{(" else -1
         if not 0 <= depth <= _MAX_LITERAL_DEPTH:
             return None
-    if _OPERATORS.search(bare):
+    if _OPERATORS.search(_KEYWORD.sub(r"\1", bare)):
         return None
     try:
-        return _as_json(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return _as_json(_literal(ast.parse(text, mode="eval").body))
+    except (ValueError, SyntaxError, TypeError, ArithmeticError, LookupError, MemoryError, RecursionError, OSError):
         return None
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of a parsed literal.
+
+    Raises:
+        ValueError: The node is not a literal.
+    """
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Dict):
+        return {_literal(_key(key)): _literal(value) for key, value in zip(node.keys, node.values, strict=True)}
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return [_literal(member) for member in node.elts]
+    name = _dotted(node)
+    if name in _NAMED_VALUES:
+        return _NAMED_VALUES[name]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        number = _literal(node.operand)
+        if not isinstance(number, int | float):
+            raise ValueError("a sign without a number")
+        return -number if isinstance(node.op, ast.USub) else number
+    if isinstance(node, ast.Call) and (made := _CONSTRUCTORS.get(_dotted(node.func))) is not None:
+        if any(one.arg is None for one in node.keywords):
+            raise ValueError("** is not a literal")
+        return made(*map(_literal, node.args), **{str(one.arg): _literal(one.value) for one in node.keywords})
+    raise ValueError("not a literal")
+
+
+def _key(node: ast.expr | None) -> ast.expr:
+    if node is None:
+        raise ValueError("a dict within a dict is not a literal")
+    return node
+
+
+def _dotted(node: ast.expr) -> str:
+    """The dotted name that a node is, such as `datetime.date`; empty if it is another expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    owner = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{owner}.{node.attr}" if isinstance(node, ast.Attribute) and owner else ""
 
 
 def _as_json(value: Any) -> Any:
-    """A value with the types of JSON: tuples and sets become lists, and keys become strings."""
+    """A value of lists and dicts with strings as keys, as in JSON."""
     if isinstance(value, dict):
         return {str(key): _as_json(member) for key, member in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple | set):

@@ -480,6 +480,7 @@ class Call(Generic[T]):
             render_briefly(error, waiting, f"the call continues: %mcp cancel {self.number} cancels it")
             raise
 
+    @checked()
     def cancel(self) -> bool:
         """Cancel the call and notify the server; thread-safe.
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -191,6 +191,19 @@ def as_root(folder: str) -> dict[str, str]:
     """A folder as a `Root` of the protocol."""
     path = Path(os.path.abspath(os.path.expanduser(folder)))
     return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
+class RootList(list[dict[str, str]]):
+    """A copy of the roots. `mcp.roots += "data"` adds a folder; other changes would be lost, and are refused."""
+
+    def __iadd__(self, more: object) -> RootList:  # type: ignore[override]
+        return RootList([*self, *as_roots(more)])
+
+    def _refuse(self, *_: object) -> NoReturn:
+        message = "mcp.roots: this list is a copy, and a change of it would be lost"
+        raise ArgumentError(message, hint="add a folder by: mcp.roots += 'data'")
+
+    append = extend = insert = remove = __setitem__ = __delitem__ = _refuse
 
 
 def as_roots(given: object) -> list[dict[str, str]]:

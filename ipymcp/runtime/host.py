@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import UnknownName
-from ipymcp.names import RESERVED_HOST, aliases, nearest
+from ipymcp.names import RESERVED_HOST, aliases, identifier, is_glob, nearest
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call import CallServices, RunningCall
@@ -251,13 +251,16 @@ class Host:
         for exact, alias in self.aliases().items():
             if alias == name:
                 return self.sessions[exact]
-        definition = self.discovery.peek().find(name)
-        if definition is not None:
-            hint = f"it is configured but not loaded yet: %mcp load {quoted(definition.name)}"
-        else:
-            loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
-            hint = nearest(name, self.sessions) or loaded
-        raise UnknownName(f"there is no server {shown(name)}", hint=hint)
+        raise UnknownName(f"there is no server {shown(name)}", hint=self.missing_hint(name))
+
+    def missing_hint(self, name: str) -> str:
+        """How to get a server that is not loaded: the line that loads a configured one, or similar names."""
+        configured = self.discovery.peek().servers
+        own = next((known for known in configured if name in (known, identifier(known))), None)
+        if own is not None:
+            return f"it is configured but not loaded yet: %mcp load {quoted(own)}"
+        loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
+        return nearest(name, [*self.sessions, *configured]) or loaded
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool` or `server__tool` after the longest server name that matches.
@@ -281,8 +284,15 @@ class Host:
                 f"{path!r} names a server; a {kind} is {server}.{kind.upper()}",
                 hint=f"its {kind}s: %mcp {kind}s {quoted(session.name)}",
             )
+        if not tool and kind == "tool" and (full_names := self._owners_of(server)):
+            raise UnknownName(f"{path!r} is not the full name of a tool", hint=f"did you mean {full_names}?")
         self.find(server)
         raise UnknownName(f"there is no {kind} {path!r}", hint=f"a {kind} is named SERVER.{kind.upper()}")
+
+    def _owners_of(self, tool: str) -> str:
+        """The full names of the tools with a name or alias; empty if there is none."""
+        found = [(session, entry) for session in self.sessions.values() if (entry := session.catalog.find(tool))]
+        return " or ".join(repr(f"{session.name}.{entry.alias}") for session, entry in found[:3])
 
     def entry(self, session: ServerSession, tool: str) -> ToolEntry:
         """Find a tool of a server by its exact name or its alias.
@@ -310,6 +320,33 @@ class Host:
         if not self.loop.is_own_thread and session.catalog.find(tool) is None and session.client is not None:
             self.loop.run(session.refreshed())
         return self.entry(session, tool)
+
+    def relist(self, names: Iterable[str]) -> None:
+        """List tools again if one of these names `server.tool` is of a running server but unknown: it may be new.
+
+        On the background loop, return at once.
+        """
+        if not self.loop.is_own_thread and (sessions := self._lacking(names)):
+            self.loop.run(_all(session.refreshed() for session in sessions))
+
+    async def relisted(self, names: Iterable[str]) -> None:
+        """Like `relist`, for a coroutine on the background loop."""
+        await _all(session.refreshed() for session in self._lacking(names))
+
+    def _lacking(self, names: Iterable[str]) -> list[ServerSession]:
+        """The running servers that names refer to, if they have no such tool. Globs are ignored."""
+        aliases = self.aliases()
+        plain = [name for name in names if not is_glob(name)]
+        return [
+            session
+            for server, session in self.sessions.items()
+            if session.client is not None
+            and any(
+                name.startswith(f"{known}.") and session.catalog.find(name[len(known) + 1 :]) is None
+                for name in plain
+                for known in {server, aliases.get(server, server)}
+            )
+        ]
 
     def refresh_changed(self) -> None:
         """Wait for new lists of tools that servers have announced; on the background loop, return at once."""

@@ -102,17 +102,20 @@ class ResourceCache:
 
     # -- lists --------------------------------------------------------------------------------------------------------
 
-    async def refresh(self, *kinds: Kind, timeout: float | None = None) -> Catalog:
+    async def refresh(self, *kinds: Kind, timeout: float | None = None, again: bool = False) -> Catalog:
         """Request the lists of these kinds that are stale, and return the catalog with them.
 
         Args:
             kinds: The lists that have to be fresh.
+            again: Request all of them.
             timeout: Seconds for each page; the server's own timeout by default.
 
         Raises:
             McpError: A list was never received before, and cannot be requested now.
         """
         with self._with_server_name():
+            for kind in kinds if again else ():
+                self._lists[kind].fresh_until = 0.0
             await asyncio.gather(*(self._refresh_list(kind, timeout) for kind in kinds))
         return self._session.catalog
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import enum
 import math
+import sys
 import uuid
 from collections.abc import KeysView, Mapping, Sequence, ValuesView
 from decimal import Decimal
@@ -19,6 +20,8 @@ from typing import Any, Final, cast
 from ipymcp.text import cut
 
 _MAX_DEPTH: Final = 100
+_ANY_LIMIT: Final = 10**600
+"""Integers below this can be written whatever `sys.set_int_max_str_digits` was given."""
 _HINTS: Final = (
     ("set", "give a list, such as sorted(…)"),
     ("frozenset", "give a list, such as sorted(…)"),
@@ -54,8 +57,8 @@ def to_json(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) ->
     """Convert a value to str, int, float, bool, None, list and dict, of exactly those types.
 
     Enum members become their value; dataclasses, pydantic models and mappings dicts; tuples, ranges, arrays, Series and
-    other sequences lists; dates and times ISO 8601 strings; paths and UUIDs strings; Decimal a number. Integers may be
-    of any size.
+    other sequences lists; dates and times ISO 8601 strings; paths and UUIDs strings; Decimal a number. Integers may
+    have as many digits as Python writes.
 
     Args:
         value: Any object.
@@ -68,8 +71,10 @@ def to_json(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) ->
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return _text(value, path)
-    if value is None or kind is bool or kind is int:
+    if value is None or kind is bool:
         return value
+    if kind is int:
+        return _integer(value, path)
     if kind is float:
         return _number(value, path)
     if depth <= 0:
@@ -91,6 +96,18 @@ def _text(value: str, path: tuple[str | int, ...]) -> str:
     return value
 
 
+def _integer(value: int, path: tuple[str | int, ...]) -> int:
+    if not -_ANY_LIMIT < value < _ANY_LIMIT:
+        digits = sys.get_int_max_str_digits()
+        if digits and abs(value) >= 10**digits:
+            raise _too_long(digits, path)
+    return value
+
+
+def _too_long(digits: int, path: tuple[str | int, ...]) -> NotJson:
+    return NotJson(path, f"has more than {digits:,} digits", "give it as text, such as hex(…)")
+
+
 def _number(value: float, path: tuple[str | int, ...]) -> float:
     if math.isfinite(value):
         return value
@@ -99,14 +116,17 @@ def _number(value: float, path: tuple[str | int, ...]) -> float:
 
 def _items(value: Any, path: tuple[str | int, ...], depth: int) -> list[Any]:
     # Most items are scalars, and there may be a million: building a path for each would be slow.
-    return [item if _is_plain(item) else to_json(item, (*path, at), depth - 1) for at, item in enumerate(value)]
+    return [item if is_plain(item) else to_json(item, (*path, at), depth - 1) for at, item in enumerate(value)]
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Return whether JSON has a value as it is. False for some that it has."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return value.isascii()
-    return kind is int or value is None or kind is bool or (kind is float and math.isfinite(value))
+    if kind is int:
+        return -_ANY_LIMIT < value < _ANY_LIMIT
+    return value is None or kind is bool or (kind is float and math.isfinite(value))
 
 
 def _members(value: Mapping[Any, Any], path: tuple[str | int, ...], depth: int) -> dict[str, Any]:
@@ -145,6 +165,9 @@ def _converted(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
 def _decimal(value: Decimal, path: tuple[str | int, ...]) -> int | float:
     if not value.is_finite():
         return _number(float(value), path)
+    digits = sys.get_int_max_str_digits()
+    if digits and value.adjusted() >= digits:
+        raise _too_long(digits, path)
     return int(value) if value == value.to_integral_value() else float(value)
 
 

@@ -25,7 +25,7 @@ from ipymcp.schema.annotations import (
     read_parameters,
 )
 from ipymcp.schema.coercion import coerce, read_text, takes_none
-from ipymcp.schema.to_json import NotJson, to_json
+from ipymcp.schema.to_json import NotJson, is_plain, to_json
 from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, constrains_only_types
 from ipymcp.schema.validation import (
     ArgumentProblem,
@@ -231,7 +231,7 @@ class ToolSchema:
         if name in arguments:
             raise self._error(ArgumentProblem((name,), "is given twice", "give it once, by position or by name"))
         kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-        if kind in slot.ready and (kind is not str or value.isascii()):
+        if kind in slot.ready and is_plain(value):
             arguments[name] = value
             return not slot.needs_validation
         if value is not None or not slot.drops_none:

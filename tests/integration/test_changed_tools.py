@@ -1,6 +1,6 @@
 """Tools that a server has only just got: there in the next line."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -51,3 +51,66 @@ def test_a_new_tool_is_in_a_selection_at_once() -> None:
         assert mcp.tools("one.*").names == ["one.work", "one.new1", "one.new2"]
         mcp.one.work()
         assert "one__new3" in mcp.tools("one.*").model_names
+
+
+NAMES: dict[str, Callable[[ipymcp.Mcp], object]] = {
+    "in its server": lambda mcp: "new1" in mcp.one,
+    "in all tools": lambda mcp: "one.new1" in mcp.tools,
+    "as an item of all tools": lambda mcp: mcp.tools["one.new1"],
+    "as a selection": lambda mcp: mcp.tools("one.new1").names == ["one.new1"],
+    "to disable": lambda mcp: mcp.disable("one.new1") is None,
+    "to allow": lambda mcp: mcp.policy.allow("one.new1") is None and len(mcp.policy.explain("one.new1").rows),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_tool_is_found_by_its_name_everywhere(mcp: ipymcp.Mcp, name: str) -> None:
+    mcp.one.work()
+    assert NAMES[name](mcp)
+    assert mcp.one["new1"]
+
+
+def test_announced_tools_are_among_those_that_a_server_lists() -> None:
+    with connected({"one": scripted(f"TELLS = True\n{GROWS}")}, timing=NEVER) as mcp:
+        mcp.one.work()
+        assert [tool.name for tool in mcp.one] == ["work", "new1"]
+        mcp.one.work()
+        assert len(mcp.one) == 3
+        mcp.one.work()
+        assert "one.new3" in repr(mcp.one)
+
+
+OFFERS = """
+offers = []
+def on(method, message):
+    if method == "initialize":
+        announced = {"listChanged": True}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "prompts": announced}}
+        result["capabilities"]["resources"] = announced
+        return result | {"serverInfo": {"name": "s", "version": "1"}}
+    if method == "tools/call":
+        offers.append(f"new{len(offers) + 1}")
+        return {"content": [], **complete}
+    if method == "prompts/list":
+        return {"prompts": [{"name": name} for name in offers], **complete}
+    if method == "prompts/get":
+        return {"messages": [], **complete}
+    if method == "resources/list":
+        return {"resources": [{"name": name, "uri": f"s://{name}"} for name in offers], **complete}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": [], **complete}
+    return None
+"""
+
+
+def test_a_new_prompt_or_resource_is_found_by_its_name_before_it_is_announced() -> None:
+    with connected({"one": scripted(OFFERS)}, timing=NEVER) as mcp:
+        assert (len(mcp.one.prompts), len(mcp.one.resources)) == (0, 0)
+        mcp.one.work()
+        assert mcp.one.prompts.new1().messages == []
+        assert mcp.one.resources["new1"].uri == "s://new1"
+        mcp.one.work()
+        assert "new2" in mcp.one.prompts
+        assert "s://new2" in mcp.one.resources
+        with pytest.raises(errors.UnknownName):
+            mcp.one.prompts["new3"]()

@@ -380,12 +380,12 @@ def test_a_script_finds_the_same_configuration_and_is_told_what_is_wrong(
     )  # fmt: skip
     assert done.stdout == "{'theirs': 'needs_trust', 'fs': 'ready'}\ntheirs\n"
     wrong = f"{folder}/.mcp.json, line 1, column 2: not JSON: Unexpected end of input"
-    hint = "  look there, and just before, for a missing comma, quote or bracket"
+    wrong += " · look there, and just before, for a missing comma, quote or bracket"
     refused = f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"
     said = [line for line in done.stderr.splitlines() if line != "  mcp.load()"]  # Python 3.13 quotes it
     assert said == [
-        *(f"ipymcp: {wrong}", hint, refused),
-        *(f"<string>:5: UserWarning: {wrong}", hint, refused),
+        *(f"ipymcp: {wrong}", refused),
+        *(f"<string>:5: UserWarning: {wrong}", refused),
     ]
 
 

@@ -18,7 +18,8 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with opened(kernel_name, tmp_path_factory.mktemp("guessed"), {}) as kernel:
         program, *arguments = MISBEHAVING
         own = {"command": program, "args": arguments}
-        servers = {"cfgd": own, "my-lazy": {**own, "lazy": True}, "测试": own}
+        lazy = {name: {**own, "lazy": True} for name in ("my-lazy", "lazy2", "lazy3", "lazy4")}
+        servers = {"cfgd": own, "wrong": {"comand": "x"}, "测试": own, **lazy}
         (kernel.folder / "mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {**own, "lazy": True}}}))
         file = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,6 +53,11 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("config add y npx -y z", "the command of a server follows --: %mcp config add y -- npx -y z"),
         ("demo.echo text=x", "there is no %mcp demo.echo; a tool is called by: %mcp call demo.echo text=x"),
         ("demo", "there is no %mcp demo; its tools: %mcp tools demo"),
+        ("cfgd", "there is no %mcp cfgd; it is configured but not loaded yet: %mcp load cfgd"),
+        ("cfgd.echo text=x", "there is no %mcp cfgd.echo; it is configured but not loaded yet: %mcp load cfgd"),
+        ("remove demo", "there is no %mcp remove; did you mean 'unload'?"),
+        ("run demo.echo text=a", "there is no %mcp run; did you mean 'call'?"),
+        ("Connect demo", "there is no %mcp Connect; did you mean 'load'?"),
         ("status demo", "%mcp status takes no arguments; %mcp help lists the words"),
         ("load --env X", "--env needs a server; usage: %mcp load --env … NAME, or … [NAME] -- COMMAND"),
         ("config update cfgd timeut=60", "a server has no setting timeut; did you mean 'timeout'?"),
@@ -60,7 +66,13 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("call demo.query table:x", "table:x is not key=value: write table=x"),
         ("call demo.echo text=a b", 'b is not key=value: quote a value that has blanks: text="a b"'),
         ("call demo.echo {d}/a.txt", "{d}/a.txt is not key=value: write text={d}/a.txt"),
+        (
+            "call demo.echo(text='x')",
+            "arguments follow the name, without brackets: %mcp call demo.echo key=value …",
+        ),
         ("call --timeout 0 demo.echo text=a", "--timeout needs a number greater than 0"),
+        ("load --start-timeout 0 demo", "--start-timeout needs a number greater than 0"),
+        ("config update cfgd env.=5", "env. needs a name after the dot: env.NAME=VALUE"),
     ],
 )
 def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
@@ -79,6 +91,15 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("mcp.servers['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
         ("%mcp call cfgd.x", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
         ("%mcp start cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp tools cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp resources cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp prompts cfgd.*", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp policy allow cfgd.*", "no loaded server matches", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("%mcp ask --tools cfgd.* hi", "no tool matches", "it is configured but not loaded yet: %mcp load cfgd"),
+        ("mcp.cfdg", "there is no server 'cfdg'", "did you mean 'cfgd'?"),
+        ("mcp.wrong", "there is no server 'wrong'", "it is configured but not loaded yet: %mcp load wrong"),
+        ("%mcp load wrong", "wrong", "in:"),
         ("mcp.theirs", "there is no server 'theirs'", "it is configured but not loaded yet: %mcp load theirs"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
@@ -99,6 +120,18 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
             "demo.slow: no argument 'timeout'",
             "it is an option of the call: mcp.demo.slow.options(timeout=60)(…)",
         ),
+        (
+            "mcp.demo.slow(seconds=1, on_progress=print)",
+            "demo.slow: no argument 'on_progress'",
+            "it is an option of the call: mcp.demo.slow.options(on_progress=…)(…)",
+        ),
+        ("%mcp call echo text=x", "'echo' is not the full name of a tool", "did you mean 'demo.echo'?"),
+        (
+            "mcp.call('demo.echo')",
+            "there is no server 'call'",
+            "a tool is a function: mcp.SERVER.TOOL(…), or mcp.tools[",
+        ),
+        ("mcp.status", "there is no server 'status'", "mcp.servers lists the servers and their states"),
         (
             "%mcp call demo.slow seconds=1 timeout=60",
             "demo.slow: no argument 'timeout'",
@@ -136,6 +169,7 @@ def test_an_error_names_what_to_write(kernel: Kernel, cell: str, first: str, hin
         ("mcp.demo.query(**{'table': 'penguins', 'limit': 1})['count']", "1"),
         ("%mcp call demo.echo text={d}/a.txt", "/tmp/a.txt"),
         ("%mcp call demo.slow seconds=0 --timeout 60", "Done"),
+        ("mcp.tools('cfgd.*')", "cfgd is configured but not loaded yet: %mcp load cfgd"),
         ("%mcp tools *ech*", "demo.echo"),
         ("%mcp tools echo", "demo.echo"),
         ("%mcp config list", "cfgd"),
@@ -151,6 +185,13 @@ def test_what_an_error_names_works_as_it_is_printed(kernel: Kernel, cell: str, s
 def test_a_lazy_server_of_the_user_is_there_when_it_is_used(kernel: Kernel) -> None:
     assert text(kernel, "mcp.my_lazy.echo('hi').text") == "'hi'"
     assert text(kernel, "r = %mcp call my-lazy.echo text=ho\nr.text") == "'ho'"
+
+
+@pytest.mark.parametrize("line", ["start lazy2", "tools lazy3", "tools lazy4.echo"])
+def test_a_lazy_server_of_the_user_is_there_when_a_line_names_it(kernel: Kernel, line: str) -> None:
+    name = line.split()[1].partition(".")[0]
+    assert name in text(kernel, f"%mcp {line}")
+    done(kernel, f"%mcp unload {name};")
 
 
 def test_a_name_in_another_script_is_an_identifier_as_it_stands(kernel: Kernel) -> None:
@@ -196,14 +237,21 @@ def test_export_gives_what_the_file_says_now(kernel: Kernel) -> None:
     done(kernel, "%mcp unload changing")
 
 
-def test_a_missing_file_of_the_variable_is_said_and_stops_nothing(kernel: Kernel) -> None:
-    done(kernel, "%env IPYMCP_CONFIG=/no/such.json")
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("/no/such.json", "/no/such.json: no such file · fix or unset the variable; the other files are read"),
+        ("/tmp", "/tmp: is a folder · name the file in it, such as /tmp/mcp.json"),
+    ],
+)
+def test_an_unusable_file_of_the_variable_is_said_and_stops_nothing(kernel: Kernel, file: str, problem: str) -> None:
+    done(kernel, f"%env IPYMCP_CONFIG={file}")
     try:
-        outcome = done(kernel, "%mcp load cfgd")
-        assert "IPYMCP_CONFIG: /no/such.json: no such file" in outcome.stderr
+        for line in ("%mcp load cfgd", "%mcp config", "%mcp load"):
+            assert f"ipymcp: IPYMCP_CONFIG: {problem}\n" in done(kernel, line).stderr
         assert text(kernel, "mcp.servers['cfgd'].state") == "'ready'"
         assert "cfgd" in text(kernel, "%mcp config")
-        assert "IPYMCP_CONFIG: /no/such.json: no such file" in error(kernel, "%mcp load nowhere")[1]
+        assert f"IPYMCP_CONFIG: {problem}" in error(kernel, "%mcp load nowhere")[1]
     finally:
         done(kernel, "import os\ndel os.environ['IPYMCP_CONFIG']")
         done(kernel, "%mcp unload cfgd;")

@@ -218,7 +218,7 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
             "%mcp tools fs.*?",
             [
                 "UnknownName: no tool matches 'fs.*?': there is no server 'fs'",
-                "  %mcp lists the servers · in: %mcp tools fs.*?",
+                "  loaded: demo, everything, a.b, a, load, x-y, x_y · in: %mcp tools fs.*?",
             ],
         ),
         (

@@ -1,5 +1,6 @@
 """Every public function is given what it cannot take: each refuses it in two lines, with no traceback of its inside."""
 
+import asyncio
 import contextlib
 import inspect
 import math
@@ -23,8 +24,43 @@ class Unprintable:
 
 
 WRONG: list[Any] = [
-    *[None, "", " ", "nowhere", "no.where", "\ud800", "a\0b", "x" * 5000, b"", b"x", b"\xff", 0, 5, -1, -0.5, 10**400],
-    *[math.nan, math.inf, True, (), [], [1], [None], [[]], ["nowhere"], {}, {"a": 1}, {1: 2}, {"a": {}}, {1}, set()],
+    *[
+        None,
+        "",
+        " ",
+        "nowhere",
+        "no.where",
+        "\ud800",
+        "a\0b",
+        "x" * 5000,
+        b"",
+        b"x",
+        b"\xff",
+        0,
+        5,
+        -1,
+        -0.5,
+        10**400,
+        10**6000,
+    ],
+    *[
+        10**6000,
+        math.nan,
+        math.inf,
+        True,
+        (),
+        [],
+        [1],
+        [None],
+        [[]],
+        ["nowhere"],
+        {},
+        {"a": 1},
+        {1: 2},
+        {"a": {}},
+        {1},
+        set(),
+    ],
     *[
         object(),
         Unprintable(),
@@ -42,6 +78,18 @@ OWN = ("__call__", "__getitem__", "__contains__", "__add__")
 """Special methods that users write as syntax."""
 NOT_CALLED = {"close", "aio", "keep", "has_request", "when_over"}
 """What ends the test, waits for nothing, or is for ipymcp itself."""
+INTERNAL = {
+    "arun",
+    "deadline",
+    "end_if_late",
+    "leave",
+    "note_question",
+    "pause_timeout",
+    "run",
+    "run_on_loop",
+    "submit",
+}
+"""Methods of a call for ipymcp itself."""
 GOOD: dict[str, Any] = {"prompt": "hi", "identifier": "t", "response": [], "path": "p", "arguments": {"text": "hi"}}
 """What is given for the arguments that a call cannot do without, while another is wrong."""
 
@@ -143,6 +191,25 @@ def test_every_function_refuses_what_it_cannot_take_in_two_lines(mcp: Mcp, recwa
             check(where, attempt)
             tried += 1
     assert tried > 3000
+
+
+def test_every_function_refuses_arguments_that_it_does_not_have(mcp: Mcp) -> None:
+    for where, function in functions(mcp).items():
+        owner, _, name = where.rpartition(".")
+        if name in OWN or (owner == "call" and name in INTERNAL):
+            continue
+        kinds = [each.kind for each in inspect.signature(function).parameters.values()]
+        attempts: list[Callable[[], Any]] = []
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            attempts.append(lambda function=function: function(cuont=5))
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            too_many = [None] * (len(kinds) + 1)
+            attempts.append(lambda function=function, too_many=too_many: function(*too_many))
+        for attempt in attempts:
+            check(where, attempt)
+            with pytest.raises(McpError):
+                result = attempt()
+                asyncio.run(result) if inspect.iscoroutine(result) else None
 
 
 def test_attributes_that_are_set_refuse_what_they_cannot_take(mcp: Mcp) -> None:

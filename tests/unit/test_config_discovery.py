@@ -14,7 +14,6 @@ from ipymcp.config import discovery
 from ipymcp.config.digest import digest_of
 from ipymcp.config.discovery import PROJECT_FILES, Configuration, ConfigurationWatch, candidates, discover
 from ipymcp.config.paths import notebook_file
-from ipymcp.errors import ConfigError
 
 pytestmark = pytest.mark.posix
 
@@ -98,12 +97,17 @@ def test_a_named_file_that_is_missing_is_said_and_the_rest_is_there(home: Path) 
     assert problem.hint == "fix or unset the variable; the other files are read"
 
 
-def test_a_named_file_that_cannot_be_read_is_an_error(home: Path) -> None:
-    home.mkdir(exist_ok=True)
-    (home / "named.json").write_text("{")
-    with pytest.raises(ConfigError) as caught:
-        found(home, IPYMCP_CONFIG="named.json")
-    assert str(caught.value).startswith(f"IPYMCP_CONFIG: {home}/named.json, line 1, column 2: not JSON: ")
+def test_a_named_file_that_cannot_be_read_is_said_and_the_rest_is_there(home: Path) -> None:
+    define(home / "p" / "mcp.json", "a")
+    (home / "p" / "named.json").write_text("{")
+    for named, message in (
+        ("named.json", f"IPYMCP_CONFIG: {home}/p/named.json, line 1, column 2: not JSON: "),
+        (".", f"IPYMCP_CONFIG: {home}/p: is a folder"),
+    ):
+        configuration = found(home / "p", IPYMCP_CONFIG=named)
+        assert list(configuration.servers) == ["a"]
+        [problem] = configuration.problems
+        assert str(problem).startswith(message)
 
 
 def test_no_file_is_no_server_and_no_error(home: Path) -> None:

@@ -1,7 +1,14 @@
 """Answers as DataFrames."""
 
+import math
+import struct
 import sys
+import zoneinfo
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import narwhals
 import pandas as pd
@@ -163,3 +170,63 @@ def test_added_columns_lose_no_digit(library: str, values: Any, pandas: Any, oth
 def test_integers_with_gaps_stay_numbers_in_pandas() -> None:
     found = with_columns(narwhals.from_native(pd.DataFrame({"a": [1, 2, 3]})), {"b": [1, None, 3]}).to_native()
     assert (str(found["b"].dtype), found["b"].mean()) == ("Int64", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("[{'a': Decimal('1.50'), 'b': None}]", [{"a": Decimal("1.50"), "b": None}]),
+        ("[{'at': datetime.datetime(2024, 1, 2, 3, 4)}]", [{"at": datetime(2024, 1, 2, 3, 4)}]),
+        (
+            "[{'at': datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)}]",
+            [{"at": datetime(2024, 1, 2, tzinfo=UTC)}],
+        ),
+        (
+            "[{'at': datetime.datetime(2024, 1, 2, tzinfo=zoneinfo.ZoneInfo(key='Etc/UTC'))}]",
+            [{"at": datetime(2024, 1, 2, tzinfo=UTC)}],
+        ),
+        ("[{'d': datetime.date(2024, 1, 2), 't': datetime.time(1, 2)}]", [{"d": date(2024, 1, 2), "t": time(1, 2)}]),
+        ("[{'took': datetime.timedelta(days=-1, seconds=3)}]", [{"took": timedelta(days=-1, seconds=3)}]),
+        (
+            "[{'id': UUID('12345678-1234-5678-1234-567812345678')}]",
+            [{"id": UUID(int=0x12345678123456781234567812345678)}],
+        ),
+        ("[{'a': inf}, {'a': -inf}]", [{"a": math.inf}, {"a": -math.inf}]),
+        ("({'a': 1}, {'a': -2})", [{"a": 1}, {"a": -2}]),
+        ("{'a': 1}\n{'a': 2}\n", [{"a": 1}, {"a": 2}]),
+    ],
+)
+def test_rows_of_a_database_are_read_as_python_writes_them(text: str, rows: Any) -> None:
+    assert read_literal(text) == find_rows(text) == rows
+    assert len(to_frame(text, text)) == len(rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Decimal()]()",
+        "[Decimal('x')]",
+        "[datetime.datetime(99999, 1, 1)]",
+        "[datetime.datetime.now()]",
+        "[zoneinfo.ZoneInfo('../../etc/passwd')]",
+        "[zoneinfo.ZoneInfo('None/Such')]",
+        "[Decimal(**{'value': 1})]",
+        "[-'x']",
+        "[{**{'a': 1}}]",
+        "[datetime]",
+        "[Decimal.from_float(1.0)]",
+    ],
+)
+def test_only_plain_constructors_of_database_types_are_read(text: str) -> None:
+    assert read_literal(text) is None
+
+
+def test_a_time_zone_is_read_from_the_system_and_never_from_a_package(tmp_path: Path, request: Any) -> None:
+    (tmp_path / "Here").mkdir()
+    one_type = struct.pack(">4s16x6lLBB4s", b"TZif", 0, 0, 0, 0, 1, 4, 3600, 0, 0, b"CET\0")
+    (tmp_path / "Here" / "Town").write_bytes(one_type)
+    request.addfinalizer(zoneinfo.reset_tzpath)
+    zoneinfo.reset_tzpath([str(tmp_path)])
+    [row] = read_literal("[{'at': datetime.datetime(2024, 1, 2, tzinfo=zoneinfo.ZoneInfo(key='Here/Town'))}]")
+    assert row["at"].isoformat() == "2024-01-02T00:00:00+01:00"
+    assert read_literal("[zoneinfo.ZoneInfo('Europe/Paris')]") is None

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ipymcp.llm.providers import INLINE, PLAIN, PROVIDERS, Profile
 from ipymcp.llm.schemas import Loss, compile_schema, restore_names
 from ipymcp.masking import masks
+from ipymcp.protocol import types
 
 OPENAI, ANTHROPIC, GEMINI = (PROVIDERS[each].profile for each in ("openai", "anthropic", "gemini"))
 EVERY = [pytest.param(each, id=each.name) for each in (PLAIN, OPENAI, ANTHROPIC, GEMINI)]
@@ -676,3 +678,13 @@ def test_a_value_at_the_greatest_depth_keeps_its_keywords() -> None:
         deepest = deepest["properties"]["it"]
     assert deepest == {"type": "string", "enum": ["a", "b"], "description": "One."}
     assert made.lost == ()
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_numbers_too_long_for_python_are_left_out(name: str) -> None:
+    """They are read as infinities, which would be sent as null, and a provider refuses `"maximum": null`."""
+    limit = {"type": "integer", "minimum": -math.inf, "maximum": math.inf, "default": math.inf, "enum": [1, math.inf]}
+    compiled = compile_schema({"type": "object", "properties": {"n": limit}}, PROVIDERS[name].profile)
+    assert compiled.parameters["properties"]["n"]["type"] == "integer"
+    assert "null" not in types.encode(compiled.parameters).decode()
+    assert "maximum: Infinity is invalid" in [loss.what for loss in compiled.lost]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import ipymcp
 from ipymcp import ArgumentError
 from ipymcp.runtime.client_handlers import as_roots
 
@@ -73,3 +74,19 @@ def test_only_the_uri_of_a_folder_of_this_machine_is_one(data: Path, uri: str) -
         with pytest.raises(ArgumentError) as caught:
             as_roots(given)
         assert caught.value.message == f"mcp.roots: {uri!r} is not the URI of a folder on this machine"
+
+
+def test_a_folder_is_added_as_a_whole_and_a_change_of_the_copy_is_refused(data: Path) -> None:
+    with ipymcp.connect(roots="my data") as mcp:
+        (data / "t").mkdir()
+        for more in ("my data/t", Path("my data/t"), ["my data/t"]):
+            mcp.roots = "my data"
+            mcp.roots += more
+            assert [root["name"] for root in mcp.roots] == ["my data", "t"]
+        with pytest.raises(ArgumentError, match="'/aa' does not exist"):
+            mcp.roots += "/aa"
+        for change in (lambda: mcp.roots.append("t"), lambda: mcp.roots.remove(mcp.roots[0])):
+            with pytest.raises(ArgumentError) as caught:
+                change()
+            assert caught.value.message == "mcp.roots: this list is a copy, and a change of it would be lost"
+            assert caught.value.hint == "add a folder by: mcp.roots += 'data'"

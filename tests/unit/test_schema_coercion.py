@@ -144,6 +144,9 @@ def test_what_a_notebook_holds_becomes_json(schema: Any, value: Any, expected: A
         (math.nan, "x: is nan, which JSON cannot represent", "leave it out, or give a number or None"),
         ([1, -math.inf], "x[1]: is -inf, which JSON cannot represent", "leave it out, or give a number or None"),
         (Decimal("NaN"), "x: is nan, which JSON cannot represent", "leave it out, or give a number or None"),
+        pytest.param(10**4300, "x: has more than 4,300 digits", "give it as text, such as hex(…)", id="long"),
+        ([1, -(10**4300)], "x[1]: has more than 4,300 digits", "give it as text, such as hex(…)"),
+        (Decimal("1e999999"), "x: has more than 4,300 digits", "give it as text, such as hex(…)"),
         (b"a", "x: is of type bytes, which JSON lacks", "give text: .decode(), or base64.b64encode(…).decode()"),
         ({1, 2}, "x: is of type set, which JSON lacks", "give a list, such as sorted(…)"),
         (

@@ -225,7 +225,12 @@ def _tools(request: MagicRequest, parsed: Parsed) -> Toolset:
     chosen = request.mcp.tools("!*") if patterns == ["-"] else request.mcp.tools(*patterns)
     if not len(chosen) and patterns != ["-"]:
         known = ", ".join(request.mcp) or "none"
-        raise McpError(f"no tool matches {' '.join(patterns)}", hint=f"servers: {known} · %mcp tools lists theirs")
+        servers = [pattern.partition(".")[0] for pattern in patterns]
+        unloaded = next((one for one in servers if one in request.host.discovery.peek().servers), None)
+        hint = f"servers: {known} · %mcp tools lists theirs"
+        if unloaded is not None and unloaded not in request.mcp:
+            hint = request.host.missing_hint(unloaded)
+        raise McpError(f"no tool matches {' '.join(patterns)}", hint=hint)
     return chosen
 
 

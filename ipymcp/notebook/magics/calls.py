@@ -16,9 +16,9 @@ from ipymcp.masking import mask
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_body, parse_expression
-from ipymcp.notebook.magics.resources import check_patterns
+from ipymcp.notebook.magics.resources import check_patterns, load_lazy
 from ipymcp.schema.rows import column_names
-from ipymcp.text import counted
+from ipymcp.text import counted, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +41,13 @@ def _tools(request: MagicRequest) -> Toolset | Table:
 
     For a server that is not running, this lists the tools it had when it last ran, in any notebook.
     """
+    load_lazy(request)
     selection = request.mcp.tools(*request.names)
     found = not request.names or bool(selection.selection.selected())
     if not found and (cached := cached_tools(factory_of(request.mcp), request.names)) is not None:
         return cached
     if not found:
+        request.host.relist(f"{server}.{name}" for server in request.mcp for name in request.names)
         by_name = (re.sub("^(!?)", r"\1*.", pattern) if "." not in pattern else pattern for pattern in request.names)
         named = request.mcp.tools(*by_name)
         if len(named):
@@ -80,6 +82,9 @@ def _call(request: MagicRequest) -> Any:
     """
     parsed, (path, *rest) = request.parsed, request.parsed.names
     host = request.host
+    if path.text.endswith(")") and "(" in path.text:
+        name = quoted(path.text.partition("(")[0])
+        raise LineError(f"arguments follow the name, without brackets: %mcp call {name} key=value …", path.start)
     load_if_lazy(request.mcp, path.text.partition(".")[0])
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
@@ -87,8 +92,6 @@ def _call(request: MagicRequest) -> Any:
     tool = factory_of(request.mcp).tool(host.find_tool(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:
-        if timeout == 0:
-            raise LineError("--timeout needs a number greater than 0", path.start)
         tool = tool.options(timeout=timeout)
     try:
         result = tool.call(_arguments(request, tool, rest))
@@ -264,7 +267,9 @@ COMMANDS = {
         Syntax(
             "call [--timeout S] SERVER.TOOL key=value … | {json}",
             (
-                Option("--timeout", "S", "seconds without progress after which the call fails", number=True),
+                Option(
+                    "--timeout", "S", "seconds without progress after which the call fails", number=True, positive=True
+                ),
                 Option("--out", "VAR", "bind the result to this name instead of showing it", takes="variable"),
             ),
             at_least=1,

@@ -161,7 +161,9 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
 
 def _check_key(word: Word, request: MagicRequest) -> None:
     """Check that a key is known, unless the definition already has it or the value is empty, which removes it."""
-    key = (word.key or "").partition(".")[0]
+    key, dot, rest = (word.key or "").partition(".")
+    if dot and not rest:
+        raise LineError(f"{word.key} needs a name after the dot: {word.key}NAME=VALUE", word.start)
     definition = request.host.discovery.peek().definitions.get(request.names[1]) if len(request.names) > 1 else None
     if word.value and key not in KEYS and (definition is None or key not in definition.extra):
         hint = nearest(key, KEYS, limit=1) or f"there are {', '.join(SETTINGS)}"

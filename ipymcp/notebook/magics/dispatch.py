@@ -158,13 +158,16 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
     if server in servers:
         hint = f"a tool is called by: %mcp call {text.strip()}" if dot else f"its tools: %mcp tools {word.raw}"
         raise LineError(f"there is no %mcp {word.text}; {hint}", word.start)
+    if server in host_of(mcp).discovery.peek().servers:
+        raise LineError(f"there is no %mcp {word.text}; {host_of(mcp).missing_hint(server)}", word.start)
     if word.text in _SHOW_SERVERS:
         raise LineError(f"%mcp {word.text} takes no arguments; %mcp help lists the words", word.start)
     raise _unknown(word.text, word.start)
 
 
 def _unknown(word: str, position: int) -> LineError:
-    hint = nearest(word, MODULES, limit=1) or "%mcp help lists the words"
+    meant = _SYNONYMS.get(word.casefold())
+    hint = f"did you mean {meant!r}?" if meant else nearest(word, MODULES, limit=1) or "%mcp help lists the words"
     return LineError(f"there is no %mcp {word}; {hint}", position)
 
 
@@ -190,6 +193,20 @@ def _add_marker(text: str, shown: str, error: LineError) -> str:
     return f"{error}\n  {shown}\n  {' ' * offset}^"
 
 
+_SYNONYMS = {
+    "install": "add",
+    **dict.fromkeys(("run", "invoke", "exec"), "call"),
+    **dict.fromkeys(("chat", "model"), "ask"),
+    **dict.fromkeys(("connect", "open", "attach"), "load"),
+    **dict.fromkeys(("kill", "disconnect", "end", "close"), "stop"),
+    **dict.fromkeys(("reload", "refresh", "reconnect"), "restart"),
+    **dict.fromkeys(("remove", "rm", "delete", "uninstall"), "unload"),
+    **dict.fromkeys(("permissions", "rules"), "policy"),
+    **dict.fromkeys(("show", "functions", "methods"), "tools"),
+    **dict.fromkeys(("secrets", "token"), "secret"),
+    **dict.fromkeys(("settings", "configure", "init"), "config"),
+}
+"""Words of other programs, and the subcommand that does the same."""
 _BASIC_WORDS = ("load", "tools", "call", "logs", "stop", "panel", "ask")
 _OVERVIEW = "MCP servers in this notebook. Every tool of every loaded server is a function: mcp.SERVER.TOOL(...)"
 _BARE = "Show the servers and their states; also %mcp status, list, servers, ls."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ipymcp.api.namespace import load_if_lazy
 from ipymcp.api.resources import Template
 from ipymcp.errors import UnknownName
-from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Syntax
 from ipymcp.notebook.line_values import parse_arguments
 
@@ -23,12 +23,18 @@ def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
     Raises:
         UnknownName: A pattern refers to an unknown server.
     """
+    known = [*request.mcp, *request.host.aliases().values()]
     for pattern in request.names if not found else ():
         server = pattern.removeprefix("!").partition(".")[0]
-        known = [*request.mcp, *request.host.aliases().values()]
-        if server.isidentifier() and server not in known:
-            hint = nearest(server, request.mcp) or "%mcp lists the servers"
-            raise UnknownName(f"no {kind} matches {pattern!r}: there is no server {server!r}", hint=hint)
+        if server not in known and (server.isidentifier() or server in request.host.discovery.peek().servers):
+            message = f"no {kind} matches {pattern!r}: there is no server {server!r}"
+            raise UnknownName(message, hint=request.host.missing_hint(server))
+
+
+def load_lazy(request: MagicRequest) -> None:
+    """Load the lazy servers that the patterns of a line name."""
+    for pattern in request.names:
+        load_if_lazy(request.mcp, pattern.partition(".")[0])
 
 
 def _resources(request: MagicRequest) -> AllResources:
@@ -41,6 +47,7 @@ def _resources(request: MagicRequest) -> AllResources:
 
     For a server that is not running, this lists the resources it had when it last ran, in any notebook.
     """
+    load_lazy(request)
     selection = request.mcp.resources(*request.names)
     check_patterns(request, bool(selection.table.rows), "resource")
     return selection
@@ -91,6 +98,7 @@ def _prompts(request: MagicRequest) -> AllPrompts:
 
     For a server that is not running, this lists the prompts it had when it last ran, in any notebook.
     """
+    load_lazy(request)
     selection = request.mcp.prompts(*request.names)
     check_patterns(request, bool(selection.table.rows), "prompt")
     return selection
@@ -106,6 +114,7 @@ def _prompt(request: MagicRequest) -> PromptResult:
     Values are text; $name and {expr} are values of the notebook, as in %mcp call.
     """
     path, *rest = request.parsed.names
+    load_if_lazy(request.mcp, path.text.partition(".")[0])
     session, name = request.host.resolve(path.text, "prompt")
     return request.mcp[session.name].prompts[name](**parse_arguments(rest, request.namespaces))
 

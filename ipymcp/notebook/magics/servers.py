@@ -15,6 +15,7 @@ from ipymcp.config.programs import program
 from ipymcp.errors import McpError
 from ipymcp.names import server_name
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
+from ipymcp.notebook.magics.resources import load_lazy
 from ipymcp.notebook.progress import LoadDisplay, print_notice
 from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.results.tables import Table
@@ -193,6 +194,8 @@ def _name_of(argv: Sequence[str]) -> str:
 
 def _start_or_stop(request: MagicRequest) -> Servers | None:
     names = list(request.mcp) if request.parsed.has("--all") else request.names
+    if request.word == "start":
+        load_lazy(request)
     getattr(request.mcp, request.word)(*names)
     return None if request.is_quiet else request.mcp.servers
 
@@ -277,8 +280,10 @@ _LOAD_OPTIONS = (
         "legacy (the handshake) or modern (stateless); auto asks the server",
         choices=("auto", "legacy", "modern"),
     ),
-    Option("--timeout", "S", "seconds without progress after which a call fails; by default 30", number=True),
-    Option("--start-timeout", "S", "seconds after which a start fails; by default 120", number=True),
+    Option(
+        "--timeout", "S", "seconds without progress after which a call fails; by default 30", number=True, positive=True
+    ),
+    Option("--start-timeout", "S", "seconds after which a start fails; by default 120", number=True, positive=True),
     Option("--trust", help="run servers of a project's file without asking; you are still asked about your secrets"),
     Option("--read-only", help="refuse tools that are not declared as read-only"),
     Option("--locked", help="refuse servers whose tools differ from mcp.lock, which %mcp pins export writes"),
