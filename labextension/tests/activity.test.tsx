@@ -46,7 +46,7 @@ describe("activity", () => {
     kernel.patch({ calls: { 5: CALL } });
     await waitFor(() => expect(see.getByRole("tab", { name: /^Activity/ }).textContent).toBe("Activity1 running"));
     tab("Activity");
-    const running = see.getByRole("region", { name: "Running calls" });
+    const running = await see.findByRole("region", { name: "Running calls" });
     expect(running.textContent).toContain("demo.slowmodel \u00b7 cell 3");
     expect(running.textContent).toMatch(/a quarter1 min 1\d s/);
     expect(within(running).getByRole("progressbar").getAttribute("aria-valuenow")).toBe("25");

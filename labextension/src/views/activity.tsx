@@ -427,9 +427,3 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
     </section>
   );
 }
-
-/** The number of running calls as tab text; empty for none. */
-export const runningCount = (calls: { [id: string]: CallRow }): string => {
-  const running = Object.keys(calls).length;
-  return running ? count(running) : "";
-};
