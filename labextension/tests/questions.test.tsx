@@ -117,7 +117,7 @@ describe("questions", () => {
     await waitFor(() => expect(see.getByLabelText("name").getAttribute("aria-invalid")).toBe("true"));
     type(see.getByLabelText("name"), "Ada");
     await waitFor(() => expect((see.getByLabelText("name") as HTMLTextAreaElement).value).toBe("Ada"));
-    click("Send");
+    fireEvent.keyDown(see.getByLabelText("name"), { key: "Enter" });
     await waitFor(() =>
       expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "accept", content: { name: "Ada", news: true } }),
     );

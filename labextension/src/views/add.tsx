@@ -270,9 +270,9 @@ function Remote({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
 function TryButton({ disabled }: { disabled: boolean }): JSX.Element {
   return (
     <div class="mcp-actions">
-      <button type="submit" class="mcp-button mcp-primary" disabled={disabled}>
+      <Button primary disabled={disabled}>
         {trans.__("Try it")}
-      </button>
+      </Button>
     </div>
   );
 }
@@ -318,9 +318,7 @@ function Search({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
           value={words}
           onInput={(event) => setWords(event.currentTarget.value)}
         />
-        <button type="submit" class="mcp-button" aria-disabled={busy}>
-          {trans.__("Search")}
-        </button>
+        <Button busy={busy}>{trans.__("Search")}</Button>
       </form>
       <div role="status" class="mcp-add-notes mcp-muted">
         {busy && <p>{trans.__("Searching\u2026")}</p>}

@@ -114,7 +114,8 @@ export function Lines({ label, text }: { label: string; text: string }): JSX.Ele
 }
 
 interface ButtonProps {
-  onClick: () => void;
+  /** Absent for a button that submits its form. */
+  onClick?: () => void;
   children: ComponentChildren;
   primary?: boolean;
   quiet?: boolean;
@@ -129,17 +130,22 @@ export function Button({ onClick, children, primary, quiet, disabled, busy, labe
   const kind = primary ? " mcp-primary" : quiet ? " mcp-quiet" : "";
   return (
     <button
-      type="button"
+      type={onClick ? "button" : "submit"}
       class={`mcp-button${kind}`}
       disabled={disabled ?? false}
       aria-disabled={busy === true ? true : undefined}
       aria-label={label}
       title={title}
-      onClick={busy === true ? undefined : onClick}
+      onClick={busy === true ? (event) => event.preventDefault() : onClick}
     >
       {children}
     </button>
   );
+}
+
+/** The button that submits a form. */
+export function SubmitButton(props: Omit<ButtonProps, "onClick" | "primary" | "title">): JSX.Element {
+  return <Button primary title={trans.__("Enter; Ctrl+Enter in a text of several lines")} {...props} />;
 }
 
 /** An expandable section. */

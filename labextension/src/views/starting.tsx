@@ -43,15 +43,12 @@ function MissingValue({ server, name }: { server: string; name: string }): JSX.E
   const [value, setValue] = useState("");
   const act = useRequest();
   const id = useUniqueId();
-  const set = (): void => {
-    if (value !== "") void act("set_value", { server, name, value });
-  };
   return (
     <form
       class="mcp-missing"
       onSubmit={(event) => {
         event.preventDefault();
-        set();
+        if (value !== "") void act("set_value", { server, name, value });
       }}
     >
       <label for={id}>{trans.__("Value of %1", singleLine(name))}</label>
@@ -64,7 +61,7 @@ function MissingValue({ server, name }: { server: string; name: string }): JSX.E
         value={value}
         onInput={(event) => setValue(event.currentTarget.value)}
       />
-      <Button primary disabled={value === ""} onClick={set}>
+      <Button primary disabled={value === ""}>
         {trans.__("Set and start")}
       </Button>
       <span class="mcp-muted" id={`${id}-about`}>
