@@ -559,6 +559,10 @@ class CallDetails(ToView):
     arguments: str | None = None
     """JSON; None if they are not known."""
     result: Preview | None = None
+    is_too_large: bool = False
+    """Whether the result was too large to be kept as a whole."""
+    openable: bool = False
+    """Whether the result can be kept in `mcp.results`."""
     error: Problem | None = None
     questions: list[str] = []
     """Questions that the user was asked, with the answers."""

@@ -228,6 +228,10 @@ export interface CallDetails {
   /** JSON; None if they are not known. */
   arguments?: string | null;
   result?: Preview | null;
+  /** Whether the result was too large to be kept as a whole. */
+  is_too_large?: boolean;
+  /** Whether the result can be kept in `mcp.results`. */
+  openable?: boolean;
   error?: Problem | null;
   /** Questions that the user was asked, with the answers. */
   questions?: string[];
