@@ -26,13 +26,14 @@ from ipymcp.panel.messages import (
     RunnableWay,
     SearchFields,
     ServerFields,
+    StartProgress,
     Trial,
     TrialFields,
     TrialTool,
     TryFields,
 )
-from ipymcp.panel.panel import ViewCommands
-from ipymcp.panel.rows import problem, shown_text, where
+from ipymcp.panel.panel import RunningTrial, ViewCommands
+from ipymcp.panel.rows import problem, shown_text, start_progress, where
 from ipymcp.registry.entries import verified
 from ipymcp.registry.install import ways
 from ipymcp.text import one_line, visible
@@ -93,9 +94,9 @@ def _way(way: Way) -> RunnableWay:
 async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     if message.trial in view.trials:
         raise Malformed("this trial has already started")
-    trying = view.trials[message.trial] = asyncio.ensure_future(_try_out(panel, message))
+    trying = view.trials[message.trial] = RunningTrial(lambda started: _try_out(panel, message, started))
     try:
-        trial = _outcome(await trying)
+        trial = _outcome(await trying.task)
     except BaseException as error:
         view.trials.pop(message.trial, None)
         task = asyncio.current_task()
@@ -107,8 +108,8 @@ async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     return trial
 
 
-async def _try_out(panel: Panel, message: TryFields) -> Addition:
-    addition = await _addition(panel, message)
+async def _try_out(panel: Panel, message: TryFields, trying: RunningTrial) -> Addition:
+    addition = trying.addition = await _addition(panel, message)
     try:
         await addition.try_out()
     except BaseException:
@@ -197,6 +198,13 @@ def _outcome(addition: Addition) -> Trial:
     )
 
 
+@ADDING.command(TrialFields, "trial_progress")
+async def _trial_progress(panel: Panel, view: View, message: TrialFields) -> StartProgress | None:
+    trying = view.trials.get(message.trial)
+    session = None if trying is None or trying.addition is None else trying.addition.on_trial
+    return None if session is None else start_progress(session)
+
+
 @ADDING.command(TrialFields, "drop")
 async def _drop(panel: Panel, view: View, message: TrialFields) -> None:
     await view.end_trial(message.trial)
@@ -205,9 +213,9 @@ async def _drop(panel: Panel, view: View, message: TrialFields) -> None:
 @ADDING.command(TrialFields, "keep")
 async def _keep(panel: Panel, view: View, message: TrialFields) -> AddedServer:
     trying = view.trials.get(message.trial)
-    if trying is None or not trying.done():
+    if trying is None or not trying.task.done():
         raise Malformed("this trial does not exist or has not finished")
-    addition = trying.result()
+    addition = trying.task.result()
     await addition.save()
     view.trials.pop(message.trial, None)  # absent if a second click has kept it meanwhile
     return AddedServer(name=addition.definition.name, cell=addition.cell(panel.context.namespace()))

@@ -445,7 +445,7 @@ def server_row(session: ServerSession, alias: str, disabled: int, tools_version:
         tools_version=tools_version,
         error=_error(session),
         missing=missing[1] if missing is not None else None,
-        starting=_starting(session),
+        starting=start_progress(session),
         instructions=shown_text(client.instructions if client else None),
         capabilities=sorted(visible(str(name)) for name in client.capabilities) if client else [],
     )
@@ -575,7 +575,8 @@ def _error(session: ServerSession) -> Problem | None:
     return None
 
 
-def _starting(session: ServerSession) -> StartProgress | None:
+def start_progress(session: ServerSession) -> StartProgress | None:
+    """The progress of a server's start; None if it is not starting."""
     status = session.status
     if status.moving_since is None:
         return None

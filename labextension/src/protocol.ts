@@ -65,6 +65,7 @@ export interface Verbs {
   suggest: [SuggestFields, string[]];
   tool: [ToolFields, ToolRow];
   tools: [AnyServerFields, ToolRow[]];
+  trial_progress: [TrialFields, StartProgress | null];
   trust: [ServerFields, null];
   try: [TryFields, Trial];
   unload: [ServerFields, null];
@@ -440,6 +441,16 @@ export interface ToolRow {
 /** A command to one server or to all. */
 export interface AnyServerFields {
   server?: string | null;
+}
+
+/** A start in progress. */
+export interface StartProgress {
+  attempt: number;
+  /** Maximum attempts. */
+  attempts: number;
+  since: number;
+  /** The last line that the program wrote to stderr. */
+  line: string | null;
 }
 
 /** A server to define and start. */
@@ -955,16 +966,6 @@ export interface CallRow {
 export type MessageKind = "request" | "response" | "error" | "notification" | "batch" | "malformed";
 
 export type Transport = "stdio" | "http" | "sse";
-
-/** A start in progress. */
-export interface StartProgress {
-  attempt: number;
-  /** Maximum attempts. */
-  attempts: number;
-  since: number;
-  /** The last line that the program wrote to stderr. */
-  line: string | null;
-}
 
 /** The progress that a server has reported. */
 export interface CallProgress {

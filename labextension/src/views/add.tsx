@@ -2,13 +2,14 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Keep, Problem, RegistryPage, RegistryRow, Trial, TryFields } from "../protocol";
+import type { Keep, Problem, RegistryPage, RegistryRow, StartProgress, Trial, TryFields } from "../protocol";
 import type { Adding } from "../store";
 import { problemOf } from "../store";
 import { singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { usePanel, useRequest, useUniqueId } from "./context";
 import { Button, Disclosure, Fact, Lines, ProblemBox, Tabs } from "./parts";
+import { Progress } from "./starting";
 
 type Kind = TryFields["by"];
 type Wanted = Omit<TryFields, "trial" | "keep" | "name">;
@@ -36,7 +37,8 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
   const start = async (wanted: Wanted): Promise<void> => {
     const trial = (current.current = ++lastTrial + Date.now());
     const isCurrent = (): boolean => current.current === trial;
-    setPhase({ step: "try", trial, what: wanted.what });
+    const typed = wanted.by === "json" ? (adding.replaces ?? name) || trans.__("the server") : wanted.what;
+    setPhase({ step: "try", trial, what: singleLine(typed).slice(0, 80) });
     try {
       const outcome = await model.request("try", { ...wanted, trial, keep, name });
       if (isCurrent()) setPhase({ step: "tried", trial, outcome });
@@ -156,7 +158,8 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
         </div>
         {phase.step === "try" && (
           <div class="mcp-add-form" role="status">
-            <p>{trans.__("Trying %1\u2026 Questions about it appear above.", singleLine(phase.what).slice(0, 80))}</p>
+            <p>{trans.__("Trying %1\u2026 Questions about it appear above.", phase.what)}</p>
+            <TrialProgress trial={phase.trial} />
             <div class="mcp-actions">
               <Button onClick={() => drop(phase.trial)}>{trans.__("Cancel")}</Button>
             </div>
@@ -177,6 +180,22 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
       </div>
     </div>
   );
+}
+
+/** Milliseconds between two questions about how a start goes. */
+const PROGRESS_INTERVAL = 1000;
+
+/** The progress of the server's start. */
+function TrialProgress({ trial }: { trial: number }): JSX.Element | null {
+  const { model } = usePanel();
+  const [starting, setStarting] = useState<StartProgress | null>(null);
+  useEffect(() => {
+    const ask = (): void => void model.request("trial_progress", { trial }).then(setStarting, () => undefined);
+    ask();
+    const timer = setInterval(ask, PROGRESS_INTERVAL);
+    return () => clearInterval(timer);
+  }, [trial]);
+  return starting && <Progress starting={starting} />;
 }
 
 function Labelled({ label, children }: { label: string; children: (id: string) => ComponentChildren }): JSX.Element {

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { ServerRow } from "../protocol";
+import type { ServerRow, StartProgress } from "../protocol";
 import { singleLine, wholeDuration } from "../text";
 import { trans } from "../translation";
 import { useAllowed, useNow, useRequest, useUniqueId } from "./context";
@@ -27,7 +27,8 @@ export function StartView({ server, onLog }: { server: ServerRow; onLog?: () => 
   );
 }
 
-function Progress({ starting }: { starting: NonNullable<ServerRow["starting"]> }): JSX.Element {
+/** The attempt, duration and last output of a start in progress. */
+export function Progress({ starting }: { starting: StartProgress }): JSX.Element {
   const now = useNow(true);
   const { attempt, attempts, since, line } = starting;
   const parts = [
