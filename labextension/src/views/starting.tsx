@@ -6,20 +6,23 @@ import type { ServerRow, StartProgress } from "../protocol";
 import { singleLine, wholeDuration } from "../text";
 import { trans } from "../translation";
 import { useAllowed, useNow, useRequest, useUniqueId } from "./context";
-import { Button, ProblemBox, stateView } from "./parts";
+import { actionTitles, Button, ProblemBox, stateView } from "./parts";
 
 /** The attempt, duration and last output of a start in progress, or the error of the last start with buttons. */
 export function StartView({ server, onLog }: { server: ServerRow; onLog?: () => void }): JSX.Element | null {
   const act = useRequest();
   const maySet = useAllowed("set_value");
-  const mayStart = useAllowed("start") && stateView(server.state).actions[0] === "start";
+  const mayStart = useAllowed("start");
+  const [action] = stateView(server.state).actions;
+  const canAct = mayStart && (action === "start" || action === "trust" || action === "login");
+  const run = (): void => void (canAct && act(action, { server: server.name }));
   const logs = useAllowed("logs");
   if (server.starting) return <Progress starting={server.starting} />;
   if (!server.error) return null;
   return (
     <ProblemBox
       problem={server.error}
-      {...(mayStart && { onRetry: () => void act("start", { server: server.name }) })}
+      {...(canAct && { retry: action === "start" ? trans.__("Retry") : actionTitles()[action], onRetry: run })}
       {...(onLog && logs && { onLog })}
     >
       {server.missing !== null && maySet && <MissingValue server={server.name} name={server.missing} />}
