@@ -622,6 +622,8 @@ class Trial(ToView):
     """The file that will define the server, or the notebook."""
     runs: str
     tools: list[TrialTool]
+    more_tools: int
+    """The number of tools that are not listed."""
     problem: Problem | None
     log: list[str]
     notes: list[str]

@@ -479,6 +479,8 @@ export interface Trial {
   place: string;
   runs: string;
   tools: TrialTool[];
+  /** The number of tools that are not listed. */
+  more_tools: number;
   problem: Problem | null;
   log: string[];
   notes: string[];

@@ -250,6 +250,33 @@ def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_fil
     assert list(servers_in(own_file)) == ["pasted"]
 
 
+@pytest.mark.usefixtures("own_file")
+def test_a_pasted_entry_without_a_name_gets_one_as_its_command_does(notebook: Notebook) -> None:
+    view = notebook.view()
+    names = [
+        tried(view, [], by=by, what=what, trial=trial)["value"]["name"]
+        for trial, by, what in [
+            (1, "command", " ".join(DEMO)),
+            (2, "json", json.dumps({"command": DEMO[0], "args": DEMO[1:]})),
+        ]
+    ]
+    assert names[0] == names[1]
+    invalid = json.dumps({"command": 5})
+    error = view.reply("try", trial=3, keep="me", by="json", what=invalid)["error"]
+    assert error["message"].endswith("mcpServers.server.command: expected a string, got 5")
+
+
+def test_a_trial_counts_the_tools_that_it_does_not_list(notebook: Notebook, own_file: Path) -> None:
+    line = " ".join(server_command("misbehaving", "tools=250"))
+    outcome = tried(notebook.view(), [], by="command", what=line, name="many")["value"]
+    assert (len(outcome["tools"]), len(outcome["tools"]) + outcome["more_tools"] >= 250) == (200, True)
+
+
+def test_ways_to_run_a_server_have_labels_that_differ(notebook: Notebook) -> None:
+    [entry] = notebook.view().ask("search", words="hybrid-mcp")["entries"]
+    assert [way["label"] for way in entry["ways"]] == ["npm", "remote, sse", "remote, streamable-http"]
+
+
 def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Notebook, own_file: Path) -> None:
     own_file.parent.mkdir(parents=True)
     entry = {

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Keep, Problem, RegistryPage, RegistryRow, StartProgress, Trial, TryFields } from "../protocol";
 import type { Adding } from "../store";
 import { problemOf } from "../store";
-import { singleLine, visible } from "../text";
+import { count, singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { usePanel, useRequest, useUniqueId } from "./context";
 import { Button, Disclosure, Fact, Lines, ProblemBox, Tabs } from "./parts";
@@ -387,7 +387,9 @@ function Entry({ entry, onTry }: { entry: RegistryRow; onTry(wanted: Wanted): vo
         </span>
         {entry.status && <span class="mcp-badge mcp-badge-danger">{singleLine(entry.status.split(":")[0] ?? "")}</span>}
       </button>
-      <p class="mcp-add-description mcp-muted">{singleLine(entry.description)}</p>
+      <p class="mcp-add-description mcp-muted">
+        {[entry.publisher, entry.description].map(singleLine).filter(Boolean).join(" \u00b7 ")}
+      </p>
       <div id={id} hidden={!open}>
         {open && (
           <div class="mcp-details">
@@ -459,6 +461,7 @@ function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutc
   const [inserts, setInserts] = useState(true);
   const [busy, setBusy] = useState(false);
   const name = singleLine(outcome.name);
+  const total = outcome.tools.length + outcome.more_tools;
   const save = async (): Promise<void> => {
     setBusy(true);
     const added = await act("keep", { trial });
@@ -495,7 +498,7 @@ function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutc
       ) : (
         <>
           <p role="status">
-            {trans._n("%2 has started: %1 tool.", "%2 has started: %1 tools.", outcome.tools.length, name)}
+            {trans._n("%2 has started: %3 tool.", "%2 has started: %3 tools.", total, name, count(total))}
           </p>
           <p class="mcp-muted">
             <code>{singleLine(outcome.runs)}</code>
@@ -507,6 +510,7 @@ function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutc
                 <span class="mcp-muted">{singleLine(tool.description ?? "")}</span>
               </li>
             ))}
+            {outcome.more_tools > 0 && <li class="mcp-muted">{trans.__("and %1 more", count(outcome.more_tools))}</li>}
           </ul>
           <label class="mcp-check">
             <input type="checkbox" checked={inserts} onChange={() => setInserts(!inserts)} />

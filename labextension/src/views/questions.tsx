@@ -272,12 +272,13 @@ function AnswerForm({ schema, initial, fields, answer, submit, empty, children }
   );
 }
 
-/** Buttons that give no answer. */
-function Refusals({ question, answer }: { question: QuestionHead; answer: SendAnswer }): JSX.Element {
+/** Buttons that give no answer. Only a server's own question can be declined without giving up what it is for. */
+function Refusals(props: { question: QuestionHead; answer: SendAnswer; mayDecline: boolean }): JSX.Element {
+  const { question, answer, mayDecline } = props;
   const refuse = (action: "decline" | "cancel"): void => void answer({ question: question.id, action });
   return (
     <>
-      <Button onClick={() => refuse("decline")}>{trans.__("Decline")}</Button>
+      {mayDecline && <Button onClick={() => refuse("decline")}>{trans.__("Decline")}</Button>}
       <Button quiet onClick={() => refuse("cancel")}>
         {trans.__("Cancel")}
       </Button>
@@ -471,7 +472,7 @@ function Fill({ question, answer }: { question: QuestionHead & FormPage; answer:
       submit={trans.__("Send")}
       empty={trans.__("There is nothing to fill in.")}
     >
-      <Refusals question={question} answer={answer} />
+      <Refusals question={question} answer={answer} mayDecline={question.kind === "form"} />
     </AnswerForm>
   );
 }
@@ -497,7 +498,7 @@ function Visit({ question, answer }: { question: QuestionHead & LinkPage; answer
         <Button primary disabled={address === null} onClick={open}>
           {trans.__("Open link")}
         </Button>
-        <Refusals question={question} answer={answer} />
+        <Refusals question={question} answer={answer} mayDecline={question.kind !== "login"} />
       </div>
     </>
   );
