@@ -451,6 +451,8 @@ class Preview(ToView):
     """The expression for the full value in the notebook."""
     table: ResultTable | None = None
     """The table to show instead of the HTML."""
+    markdown: bool = False
+    """Whether the text is Markdown, which a page that can renders."""
 
 
 class QuestionHead(ToView):

@@ -341,6 +341,8 @@ export interface Preview {
   variable: string | null;
   /** The table to show instead of the HTML. */
   table?: ResultTable | null;
+  /** Whether the text is Markdown, which a page that can renders. */
+  markdown?: boolean;
 }
 
 /** A prompt. */
