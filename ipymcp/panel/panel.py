@@ -93,7 +93,7 @@ class RunningTrial:
 
     def __init__(self, run: Callable[[RunningTrial], Coroutine[Any, Any, Addition]]) -> None:
         self.addition: Addition | None = None
-        """What is tried, once it is defined."""
+        """The server that is tried, once it is defined."""
         self.task = asyncio.ensure_future(run(self))
 
 

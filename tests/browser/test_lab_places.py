@@ -59,11 +59,12 @@ def test_keys_open_the_panel_and_find_a_tool(open_notebook: Open, page: Page) ->
 
 
 def test_keys_of_the_panel_work_inside_of_it_and_replace_old_search_words(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;")
+    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "")
     notebook.run(0)
+    notebook.cell(1).locator(".cm-content").click()
+    expect(page.get_by_role("button", name="MCP 1/1")).to_be_visible()
     page.keyboard.press("Alt+Shift+M")
     root = page.locator("#ipymcp-sidebar")
-    sidebar(page).expect_state("demo", "ready")
     expect(root.get_by_role("tab", name="Servers")).to_be_focused()
     page.keyboard.press("Alt+Shift+A")
     expect(root.get_by_role("tab", name="Activity")).to_have_attribute("aria-selected", "true")

@@ -126,7 +126,8 @@ export function Rows({
   const id = useUniqueId();
   // A row that is no longer selected keeps the cursor: Esc leads back to it.
   useEffect(() => setCursor((old) => (selected < 0 ? old : selected)), [selected]);
-  useEffect(() => setCursor(selected), [version]);
+  // At once: a key may follow before the next frame.
+  useLayoutEffect(() => setCursor(selected), [version]);
   const before = useRef(added);
   useLayoutEffect(() => {
     const more = added - before.current;
