@@ -117,6 +117,11 @@ class Addition:
         self._trying = self._host.loop.spawn(self._try_out(), f"ipymcp-try-{self.definition.name}")
         await self._trying
 
+    @property
+    def on_trial(self) -> ServerSession | None:
+        """The server while it runs on trial."""
+        return next((one for one in self._host.trials.sessions if one.definition is self.definition), None)
+
     async def _try_out(self) -> None:
         self.session = await self._host.trials.run(self.definition, self._grant)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ipymcp.errors import McpError, PolicyError, UnknownName
 from ipymcp.masking import LABEL, masks
-from ipymcp.panel.messages import CallDetails, HistoryRow, Preview, Problem
+from ipymcp.panel.messages import CallDetails, HistoryRow, PastCallFields, Preview, Problem
 from ipymcp.panel.rows import preview, problem
 from ipymcp.protocol import types
 from ipymcp.protocol.recording import without_secrets
@@ -25,7 +25,7 @@ from ipymcp.text import cut, visible
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from ipymcp.panel.messages import HistoryFields, PastCallFields
+    from ipymcp.panel.messages import HistoryFields
     from ipymcp.panel.panel import Panel, View
     from ipymcp.storage.history import HistoryEntry, KeptCall
 
@@ -43,6 +43,7 @@ class PastCall(Struct, kw_only=True):
         is_exact: Whether these are the arguments as they were sent: neither masked, nor cut, nor those of a map's first
             call.
         result: JSON; None if there is none, or it is not known.
+        is_too_large: Whether the result was too large to be kept.
         error: The error of a failed call.
         questions: The questions that the user was asked, with the answers.
     """
@@ -54,6 +55,7 @@ class PastCall(Struct, kw_only=True):
     arguments: bytes | None
     is_exact: bool
     result: Raw | bytes | None = None
+    is_too_large: bool = False
     error: Problem | None = None
     questions: tuple[str, ...] = ()
 
@@ -153,6 +155,7 @@ def _kept(panel: Panel, message: PastCallFields) -> PastCall | None:
         arguments=record.arguments,
         is_exact=record.map is None,
         result=record.result,
+        is_too_large=found.is_too_large,
         error=_problem(found),
         questions=record.questions,
     )
@@ -185,17 +188,35 @@ def _stored(entry: HistoryEntry) -> PastCall:
 
 async def details(panel: Panel, view: View, call: PastCall) -> CallDetails:
     """All known details of a call."""
-    value, variable = _value(panel, call)
-    number = call.number if value is not None and view.permissions.may("rows") else None
-    return await asyncio.to_thread(_details, call, value, variable, number)
+    number = call.number if view.permissions.may("rows") else None
+    if number is not None:
+        panel.previewed.add(number)
+    variable, namespace = None, panel.context.namespace()
+    if namespace and call.number is not None and call.number in panel.mcp.results:
+        variable = f"{namespace}.results[{call.number}]"
+    return await asyncio.to_thread(_details, call, _value(panel, call), variable, number)
 
 
-def _value(panel: Panel, call: PastCall) -> tuple[Any, str | None]:
-    """The kept value of a call's result, and its expression in the notebook."""
-    results, namespace = panel.mcp.results, panel.context.namespace()
-    if call.number is None or call.number not in results:
-        return None, None
-    return results[call.number], f"{namespace}.results[{call.number}]" if namespace else None
+def _value(panel: Panel, call: PastCall) -> Any:
+    """The value of a call's result; None if it is not known."""
+    if call.number is not None and call.number in panel.mcp.results:
+        return panel.mcp.results[call.number]
+    return None if call.result is None else ToolResult(call.result, server=call.server, tool=call.tool)
+
+
+def shown_value(panel: Panel, number: int) -> Any:
+    """The value of a result that was shown in a view; None if it is no longer known.
+
+    Args:
+        panel: The panel.
+        number: The number of the call.
+    """
+    if number not in panel.previewed:
+        return None
+    if number in panel.mcp.results:
+        return panel.mcp.results[number]
+    call = _kept(panel, PastCallFields(call=number))
+    return None if call is None else _value(panel, call)
 
 
 def _details(call: PastCall, value: Any, variable: str | None, number: int | None) -> CallDetails:
@@ -204,16 +225,15 @@ def _details(call: PastCall, value: Any, variable: str | None, number: int | Non
         text = call.arguments[:_MAX_TEXT].decode("utf-8", "replace") or "{}"
         text = without_secrets(text if len(call.arguments) <= _MAX_TEXT else f"{text}…")
         arguments = cut(visible(_indented(text)), _MAX_TEXT)
-    result, error = None, call.error
-    if value is None and call.result is not None:
-        value = ToolResult(call.result, server=call.server, tool=call.tool)
+    result, error, is_too_large = None, call.error, call.is_too_large
     if value is not None:
         try:
             result = preview(value, variable, number)
             if getattr(value, "is_error", False):
                 result, error = None, Problem(message=visible(cut(value.text, _MAX_TEXT)), type="ToolError")
-        except McpError:  # the history keeps only the beginning of a long result
+        except McpError:  # the database stores only the beginning of a long result
             assert call.result is not None
+            is_too_large = True
             text = bytes(call.result).decode("utf-8", "replace")
             result = Preview(
                 text=visible(cut(text, _MAX_TEXT)), html=None, image=None, json=None, links=[], truncated=True,
@@ -222,6 +242,8 @@ def _details(call: PastCall, value: Any, variable: str | None, number: int | Non
     return CallDetails(
         arguments=arguments,
         result=result,
+        is_too_large=is_too_large,
+        openable=result is not None and call.number is not None,
         error=error,
         questions=[visible(one) for one in call.questions if one],
         repeatable=call.is_exact,
@@ -242,10 +264,10 @@ def keep(panel: Panel, call: PastCall) -> str:
         McpError: The result was not kept.
     """
     number, results = call.number, panel.mcp.results
-    if number is not None and number not in results and call.result is not None:
-        value = ToolResult(call.result, server=call.server, tool=call.tool)
-        if not value.is_error:
-            results.keep(number, value, value.size)
-    if number is None or number not in results:
-        raise McpError("the result of this call was not kept", server=call.server, tool=call.tool)
+    value = None if number is None else _value(panel, call)
+    if number is None or value is None or getattr(value, "is_error", False):
+        hint = "it was too large; run it again" if call.is_too_large else None
+        raise McpError("the result of this call was not kept", server=call.server, tool=call.tool, hint=hint)
+    if number not in results:
+        results.keep(number, value, value.size)
     return f"{panel.context.namespace() or 'mcp'}.results[{number}]"

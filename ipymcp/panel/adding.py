@@ -13,6 +13,7 @@ from ipymcp.api import config_edits
 from ipymcp.api.additions import Addition, RegistryChoice, from_registry, from_values
 from ipymcp.api.registry import registry_of
 from ipymcp.config.definition import Source
+from ipymcp.config.parsing import is_server
 from ipymcp.config.reading import decode, read_each
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.names import server_name
@@ -26,13 +27,14 @@ from ipymcp.panel.messages import (
     RunnableWay,
     SearchFields,
     ServerFields,
+    StartProgress,
     Trial,
     TrialFields,
     TrialTool,
     TryFields,
 )
-from ipymcp.panel.panel import ViewCommands
-from ipymcp.panel.rows import problem, shown_text, where
+from ipymcp.panel.panel import RunningTrial, ViewCommands
+from ipymcp.panel.rows import problem, shown_text, start_progress, where
 from ipymcp.registry.entries import verified
 from ipymcp.registry.install import ways
 from ipymcp.text import one_line, visible
@@ -72,14 +74,24 @@ def _row(entry: Entry, registry: str) -> RegistryRow:
         status="" if entry.status == "active" else ": ".join(filter(None, (entry.status, entry.status_message))),
         is_deleted=entry.status == "deleted",
         website=entry.website,
-        ways=[_way(one) for one in ways(entry)],
+        ways=_ways(ways(entry)),
     )
 
 
-def _way(way: Way) -> RunnableWay:
+def _ways(every: list[Way]) -> list[RunnableWay]:
+    """The ways to run a server, with labels that differ."""
+    labels = [one.label if one.runner else f"remote, {one.transport}" for one in every]
+    unique = [
+        label if labels.count(label) == 1 or one.problem else f"{label}: {one.preview()}"
+        for label, one in zip(labels, every, strict=True)
+    ]
+    return [_way(one, label) for one, label in zip(every, unique, strict=True)]
+
+
+def _way(way: Way, label: str) -> RunnableWay:
     missing = f"the program {way.missing!r} is not installed" if way.missing and not way.problem else ""
     return RunnableWay(
-        label=one_line(way.label),
+        label=one_line(label),
         runs="" if way.problem else one_line(way.preview()),
         problem="; ".join(filter(None, (one_line(way.problem), missing, way.remedy))) if not way.is_ready else None,
         inputs=[] if way.problem else [one_line(one.key) for one in way.inputs() if one.about.is_required],
@@ -93,9 +105,9 @@ def _way(way: Way) -> RunnableWay:
 async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     if message.trial in view.trials:
         raise Malformed("this trial has already started")
-    trying = view.trials[message.trial] = asyncio.ensure_future(_try_out(panel, message))
+    trying = view.trials[message.trial] = RunningTrial(lambda started: _try_out(panel, message, started))
     try:
-        trial = _outcome(await trying)
+        trial = _outcome(await trying.task)
     except BaseException as error:
         view.trials.pop(message.trial, None)
         task = asyncio.current_task()
@@ -107,8 +119,8 @@ async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     return trial
 
 
-async def _try_out(panel: Panel, message: TryFields) -> Addition:
-    addition = await _addition(panel, message)
+async def _try_out(panel: Panel, message: TryFields, trying: RunningTrial) -> Addition:
+    addition = trying.addition = await _addition(panel, message)
     try:
         await addition.try_out()
     except BaseException:
@@ -128,8 +140,8 @@ async def _addition(panel: Panel, message: TryFields) -> Addition:
         original = await asyncio.to_thread(config_edits.written, message.replaces, panel.host)
         values = config_edits.unmasked(values, original[0])
         return await from_values(panel.host, message.replaces, values, message.keep, replaces=True)
-    if name is None and message.by != "json":
-        name = _default_name(message.by, values)
+    if name is None and (is_server(values) or "command" in values or "url" in values):
+        name = _default_name(values)
         taken = {*panel.host.sessions, *panel.host.discovery.peek().servers}
         name = next(one for one in (name, *(f"{name}_{n}" for n in range(2, 100))) if one not in taken)
     return await from_values(panel.host, name, values, message.keep)
@@ -166,13 +178,18 @@ def _values(message: TryFields) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value)
 
 
-def _default_name(kind: str, values: Mapping[str, Any]) -> str:
-    """A name for a server from its URL or its command."""
-    if kind == "url":
+def _default_name(values: Mapping[str, Any]) -> str:
+    """A name for a server from its URL or its command, which may be invalid."""
+    command, url = values.get("command"), values.get("url")
+    if command is None and isinstance(url, str):
         from ipymcp.api.load_request import url_definition
 
-        return url_definition(values["url"]).name
-    words = [word for word in (values["command"], *values["args"]) if not word.startswith("-")]
+        return url_definition(url).name
+    args: Any = values.get("args")
+    given: list[Any] = [command, *(args if isinstance(args, list) else ())]
+    words = [word for word in given if isinstance(word, str) and word and not word.startswith("-")]
+    if not words:
+        return "server"
     package = words[1] if len(words) > 1 else words[0]
     return server_name(re.split(r"(?<=.)[@=]", os.path.basename(package))[0].removesuffix(".py"))
 
@@ -185,16 +202,25 @@ def _outcome(addition: Addition) -> Trial:
         addition.require()
     except McpError as error:
         failure = problem(error)
-    tools = list(session.catalog.tools.values())[:_MAX_TOOLS]
+    every = session.catalog.tools
+    tools = list(every.values())[:_MAX_TOOLS]
     return Trial(
         name=addition.definition.name,
         place=visible(addition.place),
         runs=where(addition.definition),
         tools=[TrialTool(name=visible(one.name), description=shown_text(one.definition.description)) for one in tools],
+        more_tools=len(every) - len(tools),
         problem=failure,
         log=[one_line(line.text) for line in session.log.tail(_LOG_LINES)] if failure is not None else [],
         notes=[one_line(note) for note in addition.notes],
     )
+
+
+@ADDING.command(TrialFields, "trial_progress")
+async def _trial_progress(panel: Panel, view: View, message: TrialFields) -> StartProgress | None:
+    trying = view.trials.get(message.trial)
+    session = None if trying is None or trying.addition is None else trying.addition.on_trial
+    return None if session is None else start_progress(session)
 
 
 @ADDING.command(TrialFields, "drop")
@@ -205,9 +231,9 @@ async def _drop(panel: Panel, view: View, message: TrialFields) -> None:
 @ADDING.command(TrialFields, "keep")
 async def _keep(panel: Panel, view: View, message: TrialFields) -> AddedServer:
     trying = view.trials.get(message.trial)
-    if trying is None or not trying.done():
+    if trying is None or not trying.task.done():
         raise Malformed("this trial does not exist or has not finished")
-    addition = trying.result()
+    addition = trying.task.result()
     await addition.save()
     view.trials.pop(message.trial, None)  # absent if a second click has kept it meanwhile
     return AddedServer(name=addition.definition.name, cell=addition.cell(panel.context.namespace()))

@@ -18,7 +18,7 @@ from ipymcp.api.resources import Resource, expand, template_schema
 from ipymcp.errors import McpError, PolicyError, UnknownName
 from ipymcp.interaction.forms import format_errors
 from ipymcp.names import nearest
-from ipymcp.panel.activity import details, find_call, history_rows, keep
+from ipymcp.panel.activity import details, find_call, history_rows, keep, shown_value
 from ipymcp.panel.adding import ADDING
 from ipymcp.panel.apps import APPS
 from ipymcp.panel.messages import (
@@ -172,8 +172,8 @@ async def _keep_result(
 ) -> Preview:
     """Keep a value in `mcp.results` and return its preview."""
     panel.mcp.results.keep(number, value, value.size)
-    panel.previewed.intersection_update(panel.mcp.results)
-    panel.previewed.add(number)
+    kept = {one.record.number for one in panel.host.history.kept.values()}
+    panel.previewed = {one for one in panel.previewed if one in panel.mcp.results or one in kept} | {number}
     for old in panel.tables.keys() - panel.previewed:
         del panel.tables[old]
     namespace = "" if view.permissions.is_visitor else panel.context.namespace()
@@ -221,11 +221,11 @@ async def _table(panel: Panel, number: int) -> RecordTable:
     Raises:
         UnknownName: The result was not shown in a view, is no longer kept, or is not a table.
     """
-    table = panel.tables.pop(number, None)
-    if number not in panel.previewed or number not in panel.mcp.results:
+    table, value = panel.tables.pop(number, None), shown_value(panel, number)
+    if value is None:
         raise UnknownName(f"result {number} is no longer kept", hint="run the tool again")
     if table is None:
-        records = await asyncio.to_thread(table_records, panel.mcp.results[number])
+        records = await asyncio.to_thread(table_records, value)
         if records is None:
             raise UnknownName(f"result {number} is not a table")
         table = await asyncio.to_thread(RecordTable, records)

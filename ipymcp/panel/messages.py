@@ -451,6 +451,8 @@ class Preview(ToView):
     """The expression for the full value in the notebook."""
     table: ResultTable | None = None
     """The table to show instead of the HTML."""
+    markdown: bool = False
+    """Whether the text is Markdown, which a page that can renders."""
 
 
 class QuestionHead(ToView):
@@ -559,6 +561,10 @@ class CallDetails(ToView):
     arguments: str | None = None
     """JSON; None if they are not known."""
     result: Preview | None = None
+    is_too_large: bool = False
+    """Whether the result was too large to be kept as a whole."""
+    openable: bool = False
+    """Whether the result can be kept in `mcp.results`."""
     error: Problem | None = None
     questions: list[str] = []
     """Questions that the user was asked, with the answers."""
@@ -618,6 +624,8 @@ class Trial(ToView):
     """The file that will define the server, or the notebook."""
     runs: str
     tools: list[TrialTool]
+    more_tools: int
+    """The number of tools that are not listed."""
     problem: Problem | None
     log: list[str]
     notes: list[str]

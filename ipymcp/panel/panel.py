@@ -84,6 +84,19 @@ F = TypeVar("F", bound=Struct)
 R = TypeVar("R")
 
 
+class RunningTrial:
+    """A trial of a server.
+
+    Args:
+        run: Defines the server and starts it.
+    """
+
+    def __init__(self, run: Callable[[RunningTrial], Coroutine[Any, Any, Addition]]) -> None:
+        self.addition: Addition | None = None
+        """The server that is tried, once it is defined."""
+        self.task = asyncio.ensure_future(run(self))
+
+
 class ViewCommands(dict[str, ViewCommand]):
     """Commands by name."""
 
@@ -133,7 +146,7 @@ class View:
         """Readers of the logs and messages that the view follows, by command and server."""
         self.file: ResultFile | None = None
         """The file that the view is downloading."""
-        self.trials: dict[int, asyncio.Task[Addition]] = {}
+        self.trials: dict[int, RunningTrial] = {}
         """Trials of servers by the view's number for each; the server of a finished task is running."""
 
     @property
@@ -233,10 +246,10 @@ class View:
         """End a trial and discard its server, whether the trial waits for an answer, is starting or is running."""
         trying = self.trials.pop(number, None)
         if trying is not None:
-            trying.cancel()
-            await asyncio.wait({trying})
-            if not trying.cancelled() and trying.exception() is None:
-                await trying.result().drop()
+            trying.task.cancel()
+            await asyncio.wait({trying.task})
+            if not trying.task.cancelled() and trying.task.exception() is None:
+                await trying.task.result().drop()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 

@@ -261,10 +261,11 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
         html=html,
         image=image,
         json=data,
-        links=_links(result.content),
+        links=_links(result.content) if html is None else [],
         truncated=is_cut or len(result.text) > _MAX_PREVIEW_CHARACTERS,
         size=result.size,
         variable=variable,
+        markdown="text/markdown" in bundle,
     )
 
 
@@ -310,12 +311,13 @@ def prompt_preview(result: PromptResult, variable: str | None, number: int | Non
     text = "\n\n".join(f"{message.role}: {message.text}" for message in result.messages)
     parts = [message.content for message in result.messages]
     html = result._repr_mimebundle_()["text/html"] if _has_images(parts) else None  # pyright: ignore[reportPrivateUsage]
+    html = _small_html(html)
     return Preview(
         text=_head(text),
-        html=_small_html(html),
+        html=html,
         image=None,
         json=None,
-        links=_links(parts),
+        links=_links(parts) if html is None else [],
         truncated=len(text) > _MAX_PREVIEW_CHARACTERS,
         size=result.size,
         variable=variable,
@@ -456,7 +458,7 @@ def server_row(session: ServerSession, alias: str, disabled: int, tools_version:
         tools_version=tools_version,
         error=_error(session),
         missing=missing[1] if missing is not None else None,
-        starting=_starting(session),
+        starting=start_progress(session),
         instructions=shown_text(client.instructions if client else None),
         capabilities=sorted(visible(str(name)) for name in client.capabilities) if client else [],
     )
@@ -585,7 +587,8 @@ def _error(session: ServerSession) -> Problem | None:
     return None
 
 
-def _starting(session: ServerSession) -> StartProgress | None:
+def start_progress(session: ServerSession) -> StartProgress | None:
+    """The progress of a server's start; None if it is not starting."""
     status = session.status
     if status.moving_since is None:
         return None

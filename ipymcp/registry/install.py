@@ -147,7 +147,7 @@ class Way(Struct, frozen=True):
     @property
     def remedy(self) -> str:
         """The hint for the problem, or for installing the missing program."""
-        return self.hint or (program(self.runner).install if self.missing else "")
+        return self.hint if self.problem else (program(self.runner).install if self.missing else "")
 
     def inputs(self) -> list[WantedInput]:
         """The values to ask the user for, in order."""

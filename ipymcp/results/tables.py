@@ -61,6 +61,7 @@ _MIN_WIDTH = 8
 NO_MATH = "tex2jax_ignore mathjax_ignore"
 _LEFT = "text-align:left;vertical-align:top"
 _RIGHT = "text-align:right;vertical-align:top"
+_TABLE = f'<table class="{NO_MATH}" style="margin-left:0">'  # JupyterLab moves tables to the middle
 _ONE_LINE = "white-space:nowrap"
 _MAX_UNWRAPPED = 24
 """Characters of a cell, such as a date or a name with hyphens, that a browser must not break."""
@@ -162,7 +163,7 @@ def html_table(
     last = f'<td style="{_LEFT}"></td>' if more_columns else ""
     write = _folded_cell if folds else _html_cell
     body = "".join(f"<tr>{''.join(map(write, styles, row))}{last}</tr>" for row in rows)
-    return f'<table class="{NO_MATH}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def html_members(members: Sequence[tuple[str, str]]) -> str:
@@ -172,7 +173,7 @@ def html_members(members: Sequence[tuple[str, str]]) -> str:
         f'<td style="{_LEFT};white-space:pre-wrap;overflow-wrap:anywhere">{escaped(text)}</td></tr>'
         for name, text in members
     )
-    return f'<table class="{NO_MATH}"><tbody>{rows}</tbody></table>'
+    return f"{_TABLE}<tbody>{rows}</tbody></table>"
 
 
 def more_rows(count: int, where: str = "") -> str:

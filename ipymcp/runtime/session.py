@@ -81,6 +81,8 @@ class ServerSession:
         self.digest = digest
         self.calls = 0
         """The number of calls so far."""
+        self.retries = context.timing.retries
+        """Delays before a server that failed or ended is started again, in seconds."""
         self.call_options = CallOptions(definition.timeout, definition.max_timeout)
         self.rights = rights_of(definition, digest)
         """The definition's rights for its tools."""
@@ -282,7 +284,7 @@ class ServerSession:
         self._retry_now = asyncio.Event()
         failures, was_ready = 0, False
         while True:
-            self.status.attempt = failures + 1, len(timing.retries) + 1
+            self.status.attempt = failures + 1, len(self.retries) + 1
             try:
                 self.digest = await self._context.guard.trust.require(self.definition)
                 self.rights = rights_of(self.definition, self.digest)
@@ -309,15 +311,15 @@ class ServerSession:
                     failures = 0
                 failure = self.explain(ConnectionLost(reason, exit_code=connection.transport.exit_code))
                 retry = self.definition.restart
-            if retry and failures < len(timing.retries):
-                delay = timing.retries[failures]
+            if retry and failures < len(self.retries):
+                delay = self.retries[failures]
                 failures += 1
-                detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(timing.retries)})"
+                detail = f"{failure.message}; starting it again in {delay:g} s ({failures} of {len(self.retries)})"
                 self.log.add("host", "warning", detail)
                 if not was_ready:
                     stderr = cause(self.connection.last_stderr) if self.connection is not None else ()
                     reason = stderr[-1] if stderr else failure.message
-                    detail = f"attempt {failures + 1} of {len(timing.retries) + 1} in {delay:g} s: {reason}"
+                    detail = f"attempt {failures + 1} of {len(self.retries) + 1} in {delay:g} s: {reason}"
                 self.status.move(State.RESTARTING, detail)
                 await asyncio.sleep(delay)
             elif retry and was_ready and self.definition.url is not None:

@@ -35,7 +35,7 @@ class Trials:
         return (*self._grants,)
 
     async def run(self, definition: ServerDefinition, grant: Grant) -> ServerSession:
-        """Start a server and wait until it is ready or has failed; `adopt` or `end` follows.
+        """Start a server once and wait until it is ready or has failed; `adopt` or `end` follows.
 
         If the wait is cancelled, the trial ends.
 
@@ -47,6 +47,7 @@ class Trials:
         trust = self._context.guard.trust
         permission = await trust.try_out(grant, definition)
         session = ServerSession(definition, permission.digest, self._context)
+        session.retries = ()  # someone waits for the outcome
         self._grants[session] = permission
         try:
             session.start()
@@ -66,6 +67,7 @@ class Trials:
 
     async def adopt(self, session: ServerSession) -> None:
         """Load a server on trial, in place of one of the same name."""
+        session.retries = self._context.timing.retries
         await self._load(session)
         self._forget(session)
 

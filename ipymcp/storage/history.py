@@ -44,14 +44,13 @@ MAX_AGE = 30 * 86_400.0
 _MAX_PENDING = 200_000
 _MAX_VALUE = 100_000
 """Maximum number of bytes of arguments or of a result that are stored in `values` mode."""
-_MAX_PENDING_RESULT = 1_000_000
-"""Maximum size in bytes of a result that is held until the next flush; larger ones are truncated at once."""
 _MAX_ERROR = 300
 _MAX_QUESTIONS = 2_000
 MAX_KEPT = 500
 """Maximum number of calls of this kernel that are kept in memory."""
 MAX_KEPT_BYTES = 10_000_000
-"""Maximum size of the arguments and results of these calls."""
+"""Maximum size of the arguments and results of these calls. As much is held until the next flush; results beyond that
+are truncated at once."""
 FAILURES: Final[tuple[Outcome, ...]] = ("failed", "refused")
 """Outcomes of calls without a result that the user did not give up."""
 _FAILED = b'"isError"'
@@ -132,6 +131,16 @@ class CallRecord(Struct, frozen=True, kw_only=True):
         """Whether it is one of the calls of a map."""
         return self.map is not None and self.calls is None
 
+    @property
+    def result_bytes(self) -> int:
+        """The size of the result that is held."""
+        return 0 if self.result is None else memoryview(self.result).nbytes
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether only the beginning of the result is held."""
+        return self.result is not None and self.result_bytes < self.received
+
     @classmethod
     def of(cls, call: RecordableCall, result: Raw | None, error: Exception | None) -> CallRecord:
         """Record a call that ends now."""
@@ -160,7 +169,8 @@ class KeptCall(Struct, frozen=True):
     """A finished call of this kernel in memory.
 
     Attributes:
-        record: The call, without its exception, whose traceback would keep the caller's variables.
+        record: The call, without its exception, whose traceback would keep the caller's variables, and without a result
+            that is too large to be kept.
         outcome: Its outcome.
         error: The whole message of the error; empty if it succeeded.
         error_type: The name of the error's class.
@@ -174,10 +184,14 @@ class KeptCall(Struct, frozen=True):
     hint: str = ""
 
     @property
+    def is_too_large(self) -> bool:
+        """Whether there was a result, which was too large to be kept."""
+        return self.record.result is None and self.record.received > 0 and self.record.calls is None
+
+    @property
     def size(self) -> int:
         """Bytes of the arguments and the result."""
-        result = self.record.result
-        return len(self.record.arguments) + (0 if result is None else memoryview(result).nbytes)
+        return len(self.record.arguments) + self.record.result_bytes
 
 
 class CallSummary(Struct, frozen=True, kw_only=True):
@@ -265,6 +279,8 @@ class History:
         self._call_later = call_later
         self._notebook = notebook
         self._pending: deque[CallRecord] = deque()
+        self._pending_bytes = 0
+        """About the size of the pending results: threads may add at the same time."""
         self._kept: OrderedDict[int, KeptCall] = OrderedDict()
         """The latest calls of this kernel by row number; replaced by the database's thread, read by any."""
         self._kept_bytes = 0
@@ -294,7 +310,10 @@ class History:
             self.lost += 1
             return
         self.added += not record.is_of_map
-        self._pending.append(record if record.received <= _MAX_PENDING_RESULT else _truncated(record))
+        if self._pending_bytes + record.result_bytes > MAX_KEPT_BYTES:
+            record = _truncated(record)
+        self._pending_bytes += record.result_bytes
+        self._pending.append(record)
         if not self._is_due:
             self._is_due = self._call_later(FLUSH_INTERVAL, self.flush)
 
@@ -330,6 +349,7 @@ class History:
         """Pass pending records to the database's thread, without waiting for the write."""
         self._is_due = False
         records: list[CallRecord] = []
+        self._pending_bytes = 0
         while self._pending:
             records.append(self._pending.popleft())
         if records:
@@ -481,8 +501,8 @@ def _stored_value(value: bytes | Raw) -> bytes:
 
 
 def _truncated(record: CallRecord) -> CallRecord:
-    """Return a record with only the beginning of its large result."""
-    if record.result is None:
+    """Return a record with only the beginning of its result."""
+    if record.result_bytes <= _MAX_VALUE or record.result is None:
         return record
     message = _tool_error(record.result)
     error = ToolFailure(message) if message else record.error
@@ -496,13 +516,16 @@ class ToolFailure(Exception):
 def _outcome(record: CallRecord) -> tuple[Outcome, str]:
     """Return the outcome of a call, and the reason for a failure in one line."""
     error = record.error
-    if error is None and record.result is not None and record.received <= _MAX_PENDING_RESULT:
+    if error is None and record.result is not None and not record.is_truncated:
         message = _tool_error(record.result)
         error = ToolFailure(message) if message else None
     if error is None:
         return "done", ""
-    name = "ToolError" if isinstance(error, ToolFailure) else type(error).__name__
-    return _outcome_of(error), mask(f"{name}: {_line(_message(error))}")
+    return _outcome_of(error), mask(f"{_name(error)}: {_line(_message(error))}")
+
+
+def _name(error: Exception) -> str:
+    return "ToolError" if isinstance(error, ToolFailure) else type(error).__name__
 
 
 def _outcome_of(error: Exception) -> Outcome:
@@ -519,11 +542,13 @@ def _message(error: Exception) -> str:
 
 def _kept(record: CallRecord, outcome: Outcome) -> KeptCall:
     error = record.error
-    if error is None or isinstance(error, ToolFailure):  # the result has the whole message
+    if record.is_truncated or record.result_bytes + len(record.arguments) > MAX_KEPT_BYTES:
+        record = msgspec.structs.replace(record, result=None)
+    if error is None or (isinstance(error, ToolFailure) and record.result is not None):  # it has the whole message
         return KeptCall(record, outcome)
     record = msgspec.structs.replace(record, error=None)
     hint = getattr(error, "hint", None) or ""
-    return KeptCall(record, outcome, _message(error)[:_MAX_VALUE], type(error).__name__, hint)
+    return KeptCall(record, outcome, _message(error)[:_MAX_VALUE], _name(error), hint)
 
 
 def _tool_error(result: Raw | bytes) -> str:

@@ -34,7 +34,8 @@ export function mount(
 export function draw(element: HTMLElement, model: Panel, services: Services): () => void {
   const { scope } = model;
   const { element: root, remove } = createRoot(element, scope.client);
-  // Suppress Lumino's shortcuts, so that typing "a" into a field does not add a cell.
+  // Suppress Lumino's shortcuts, so that typing "a" into a field does not add a cell. The selectors of the panel's own
+  // shortcuts match an element inside of this one.
   root.dataset["lmSuppressShortcuts"] = "true";
   render(h(PanelContext.Provider, { value: { model, services }, children: viewOf(scope) }), root);
   return remove;

@@ -65,6 +65,7 @@ export interface Verbs {
   suggest: [SuggestFields, string[]];
   tool: [ToolFields, ToolRow];
   tools: [AnyServerFields, ToolRow[]];
+  trial_progress: [TrialFields, StartProgress | null];
   trust: [ServerFields, null];
   try: [TryFields, Trial];
   unload: [ServerFields, null];
@@ -228,6 +229,10 @@ export interface CallDetails {
   /** JSON; None if they are not known. */
   arguments?: string | null;
   result?: Preview | null;
+  /** Whether the result was too large to be kept as a whole. */
+  is_too_large?: boolean;
+  /** Whether the result can be kept in `mcp.results`. */
+  openable?: boolean;
   error?: Problem | null;
   /** Questions that the user was asked, with the answers. */
   questions?: string[];
@@ -336,6 +341,8 @@ export interface Preview {
   variable: string | null;
   /** The table to show instead of the HTML. */
   table?: ResultTable | null;
+  /** Whether the text is Markdown, which a page that can renders. */
+  markdown?: boolean;
 }
 
 /** A prompt. */
@@ -438,6 +445,16 @@ export interface AnyServerFields {
   server?: string | null;
 }
 
+/** A start in progress. */
+export interface StartProgress {
+  attempt: number;
+  /** Maximum attempts. */
+  attempts: number;
+  since: number;
+  /** The last line that the program wrote to stderr. */
+  line: string | null;
+}
+
 /** A server to define and start. */
 export interface TryFields {
   /** The view's number for the trial. */
@@ -464,6 +481,8 @@ export interface Trial {
   place: string;
   runs: string;
   tools: TrialTool[];
+  /** The number of tools that are not listed. */
+  more_tools: number;
   problem: Problem | null;
   log: string[];
   notes: string[];
@@ -951,16 +970,6 @@ export interface CallRow {
 export type MessageKind = "request" | "response" | "error" | "notification" | "batch" | "malformed";
 
 export type Transport = "stdio" | "http" | "sse";
-
-/** A start in progress. */
-export interface StartProgress {
-  attempt: number;
-  /** Maximum attempts. */
-  attempts: number;
-  since: number;
-  /** The last line that the program wrote to stderr. */
-  line: string | null;
-}
 
 /** The progress that a server has reported. */
 export interface CallProgress {

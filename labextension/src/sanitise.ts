@@ -4,7 +4,7 @@ import { webAddress } from "./text";
 
 const ELEMENTS = new Set(
   (
-    "a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i " +
+    "a abbr audio b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i " +
     "img ins kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr tt u ul var"
   ).split(" "),
 );
@@ -12,10 +12,11 @@ const ELEMENTS = new Set(
 const DANGEROUS = new Set(
   (
     "script style iframe frame object embed applet link meta base form input button textarea select option svg math " +
-    "template noscript audio video source track canvas portal slot"
+    "template noscript video source track canvas portal slot"
   ).split(" "),
 );
 const ATTRIBUTES = new Set("align alt class colspan dir height lang open rowspan scope start title width".split(" "));
+const AUDIO_DATA_URL = /^data:audio\/[a-z0-9.+-]+;base64,[A-Za-z0-9+/=\s]+$/i;
 const IMAGE_DATA_URL = /^data:image\/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+$/i;
 
 /** Parse HTML into a fragment without scripts, handlers, forms, styles and remote content. */
@@ -41,12 +42,14 @@ function cleanElement(element: Element): void {
   if (DANGEROUS.has(name)) return element.remove();
   clean(element);
   if (!ELEMENTS.has(name)) return element.replaceWith(...element.childNodes);
-  const { href, src } = { href: element.getAttribute("href"), src: element.getAttribute("src") };
+  const [href, src, style] = ["href", "src", "style"].map((each) => element.getAttribute(each) ?? "");
   for (const { name: attribute } of [...element.attributes]) {
     if (!ATTRIBUTES.has(attribute.toLowerCase())) element.removeAttribute(attribute);
   }
-  if (name === "a" && href !== null) setLink(element, href);
+  if (/text-align:\s*right/.test(style ?? "")) element.setAttribute("align", "right");
+  if (name === "a") setLink(element, href ?? "");
   if (name === "img") setImage(element, src ?? "");
+  if (name === "audio") setAudio(element, src ?? "");
 }
 
 function setLink(element: Element, href: string): void {
@@ -55,6 +58,13 @@ function setLink(element: Element, href: string): void {
   element.setAttribute("href", address);
   element.setAttribute("rel", "noopener noreferrer");
   element.setAttribute("target", "_blank");
+}
+
+/** Keep audio from data URLs. */
+function setAudio(element: Element, src: string): void {
+  if (!AUDIO_DATA_URL.test(src)) return element.remove();
+  element.setAttribute("src", src);
+  element.setAttribute("controls", "");
 }
 
 /** Keep images from data URLs; replace remote images with links. */

@@ -11,6 +11,8 @@ export interface Services {
   insertFirst?(text: string): void;
   /** Return a function that shows the cell that loads a server; null if there is no such cell. */
   cellThatLoads?(name: string): (() => void) | null;
+  /** Render Markdown as HTML, which is not sanitised; absent where the page cannot. */
+  renderMarkdown?(text: string): Promise<string>;
   copy(text: string): Promise<void>;
   /** Open an http or https URL in a new tab. */
   openExternal(url: string): void;

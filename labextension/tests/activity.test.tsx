@@ -11,7 +11,7 @@ const row = (id: number, given: Partial<HistoryRow> = {}): HistoryRow => ({
   ...{ outcome: "done", error: "", notebook: "a.ipynb", cell: 3, ...given },
 });
 
-const DETAILS: CallDetails = { arguments: '{"a": 1}', result: RESULT, error: null, questions: [], repeatable: true };
+const DETAILS: CallDetails = { arguments: '{"a": 1}', result: RESULT, openable: true, repeatable: true };
 
 /** The drawn rows of the list, without the options of dropdowns. */
 const lines = (root: HTMLElement): HTMLElement[] => [...root.querySelectorAll<HTMLElement>("[role=option]")];
@@ -46,7 +46,7 @@ describe("activity", () => {
     kernel.patch({ calls: { 5: CALL } });
     await waitFor(() => expect(see.getByRole("tab", { name: /^Activity/ }).textContent).toBe("Activity1 running"));
     tab("Activity");
-    const running = see.getByRole("region", { name: "Running calls" });
+    const running = await see.findByRole("region", { name: "Running calls" });
     expect(running.textContent).toContain("demo.slowmodel \u00b7 cell 3");
     expect(running.textContent).toMatch(/a quarter1 min 1\d s/);
     expect(within(running).getByRole("progressbar").getAttribute("aria-valuenow")).toBe("25");
@@ -165,6 +165,17 @@ describe("activity", () => {
     for (const name of ["Run again", "Copy as code", "Open result in a new cell"]) {
       expect(see.queryByRole("button", { name })).toBeNull();
     }
+  });
+
+  test("a result that was too large to be kept is said to be, and cannot be opened", async () => {
+    const kernel = kernelOf([row(4)], { details: () => ({ arguments: "{}", is_too_large: true, repeatable: true }) });
+    const { see, tab } = await show(kernel);
+    tab("Activity");
+    fireEvent.click(await see.findByRole("option", { name: /t4/ }));
+    await see.findByText("The result was too large to be kept as a whole; run it again.");
+    see.getByRole("button", { name: "Run again" });
+    expect(see.queryByText("not kept")).toBeNull();
+    expect(see.queryByRole("button", { name: "Open result in a new cell" })).toBeNull();
   });
 
   test("view mode shows a call without buttons that run something, and only full mode the protocol", async () => {

@@ -91,6 +91,32 @@ describe("lists", () => {
 });
 
 describe("the keyboard", () => {
+  test("goes from the search box to the first tool, and from a tool back to it; Enter folds a server", async () => {
+    const { see, tab, tools } = await show(demo());
+    tab("Tools");
+    const list = await see.findByRole("tree", { name: "Tools" });
+    const box = see.getByRole("searchbox", { name: "Search tools" });
+    const cursor = (): string | null => {
+      const id = list.getAttribute("aria-activedescendant");
+      return id && (document.getElementById(id)?.querySelector(".mcp-group, .mcp-member > span")?.textContent ?? null);
+    };
+    type(box, "file");
+    await waitFor(() => expect(tools()).toEqual(["fs.read_file"]));
+    fireEvent.keyDown(box, { key: "ArrowDown" });
+    await waitFor(() => expect(cursor()).toBe("read_file"));
+    fireEvent.keyDown(list, { key: "Enter" });
+    const heading = await see.findByRole("heading", { name: /read_file/ });
+    fireEvent.keyDown(heading, { key: "Escape" });
+    await waitFor(() => expect(document.activeElement).toBe(list));
+    expect(cursor()).toBe("read_file");
+    fireEvent.keyDown(list, { key: "ArrowUp" });
+    await waitFor(() => expect(cursor()).toBe("fs"));
+    fireEvent.keyDown(list, { key: "Enter" });
+    await waitFor(() => expect(tools()).toEqual([]));
+    type(box, "");
+    await waitFor(() => expect(tools()).toHaveLength(3));
+  });
+
   test("goes from the search box to the list, opens the first, and comes back", async () => {
     const { see, tab, tools } = await show(demo());
     tab("Tools");

@@ -32,7 +32,9 @@ function form(schema: Schema, given: { errors?: FieldError[]; initial?: JsonObje
       onChange={onChange}
       onSubmit={() => (submits += 1)}
       empty="No arguments."
-    />
+    >
+      <button type="submit">Run</button>
+    </SchemaForm>
   );
   const { container, rerender } = render(draw(given.errors ?? NONE));
   const box = container as HTMLElement;
@@ -242,12 +244,19 @@ describe("a form", () => {
     expect(see.getByRole("alert").textContent).toContain("something is missing");
   });
 
-  test("Ctrl+Enter runs it, Enter in a text does not", () => {
-    const { see, submits } = form(props({ a: { type: "string" } }));
-    fireEvent.keyDown(see.getByLabelText("a"), { key: "Enter" });
-    expect(submits()).toBe(0);
-    fireEvent.keyDown(see.getByLabelText("a"), { key: "Enter", ctrlKey: true });
+  test("Enter submits a field of one row, where Shift+Enter makes a line; Ctrl+Enter submits any", () => {
+    const { see, submits } = form(props({ a: { type: "string" }, b: { type: "string", maxLength: 5000 }, c: {} }));
+    const press = (name: string, keys: KeyboardEventInit = {}): boolean =>
+      fireEvent.keyDown(see.getByLabelText(name), { key: "Enter", ...keys });
+    expect(press("a"), "no line is made").toBe(false);
     expect(submits()).toBe(1);
+    expect(press("a", { shiftKey: true })).toBe(true);
+    expect(press("a", { isComposing: true })).toBe(true);
+    expect(press("b")).toBe(true);
+    expect(press("c")).toBe(true);
+    expect(submits()).toBe(1);
+    for (const name of ["a", "b", "c"]) press(name, { ctrlKey: true });
+    expect(submits()).toBe(4);
   });
 
   test("no arguments need no form", () => {

@@ -10,7 +10,7 @@ describe("questions", () => {
     new FakeKernel(
       stateOf(
         [server("demo")],
-        [{ id: "q", server: "demo", title: "May it?", message: "Say so.", ...question } as QuestionRow],
+        [{ id: "q", kind: "form", server: "demo", title: "May it?", message: "Say so.", ...question } as QuestionRow],
       ),
     );
 
@@ -117,12 +117,28 @@ describe("questions", () => {
     await waitFor(() => expect(see.getByLabelText("name").getAttribute("aria-invalid")).toBe("true"));
     type(see.getByLabelText("name"), "Ada");
     await waitFor(() => expect((see.getByLabelText("name") as HTMLTextAreaElement).value).toBe("Ada"));
-    click("Send");
+    fireEvent.keyDown(see.getByLabelText("name"), { key: "Enter" });
     await waitFor(() =>
       expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "accept", content: { name: "Ada", news: true } }),
     );
     click("Decline");
     expect(kernel.asked("answer").at(-1)).toMatchObject({ action: "decline" });
+  });
+
+  test("only what a server asks can be declined; what you began yourself is cancelled", async () => {
+    const schema = { type: "object", properties: { name: { type: "string" } } };
+    const visit = { type: "visit", url: "https://example.com/", domain: "example.com" } as const;
+    for (const [question, mayDecline] of [
+      [{ type: "fill", schema, kind: "form" }, true],
+      [{ type: "fill", schema, kind: "secret" }, false],
+      [{ ...visit, kind: "secret" }, true],
+      [{ ...visit, kind: "login" }, false],
+    ] as [Partial<QuestionRow> & { type: QuestionRow["type"] }, boolean][]) {
+      const { see, unmount } = await show(asked(question));
+      see.getByRole("button", { name: "Cancel" });
+      expect(see.queryByRole("button", { name: "Decline" }) !== null).toBe(mayDecline);
+      unmount();
+    }
   });
 
   test("visit opens web addresses only", async () => {

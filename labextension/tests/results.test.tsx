@@ -4,6 +4,7 @@ import axe from "axe-core";
 import { fireEvent, waitFor } from "@testing-library/preact";
 import { expect, test, vi } from "vitest";
 import type { Preview, RowsFields, TablePage } from "../src/protocol";
+import { sanitise } from "../src/sanitise";
 import { RESULT } from "./demo";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import type { Screen } from "./screen";
@@ -153,4 +154,28 @@ test("axe finds nothing in a table with an open row", async () => {
     rules: { "color-contrast": { enabled: false }, region: { enabled: false } },
   });
   expect(violations.flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.html.slice(0, 200)}`))).toEqual([]);
+});
+
+test("Markdown is rendered as in a cell, without what the panel allows no one", async () => {
+  const { screen } = await run({ ...RESULT, text: "# Penguins", json: null, html: null, markdown: true });
+  const root = await waitFor(() => {
+    const found = screen.root.querySelector(".mcp-html")?.shadowRoot;
+    if (!found) throw new Error("not rendered yet");
+    return found;
+  });
+  expect(root.querySelector("h2")?.textContent).toBe("Penguins");
+  expect(root.querySelectorAll("img, [onerror]")).toHaveLength(0);
+});
+
+test("sound in a result is played on demand, and columns of numbers stay at the right", () => {
+  const html =
+    '<audio src="data:audio/wav;base64,UklG" autoplay></audio><audio src="https://far.example/x.wav"></audio>' +
+    '<table><tr><td style="text-align:right;vertical-align:top">1</td><td style="text-align:left">a</td></tr></table>';
+  const box = document.createElement("div");
+  box.append(sanitise(html));
+  const sounds = box.querySelectorAll("audio");
+  expect(sounds).toHaveLength(1);
+  expect([sounds[0]?.hasAttribute("controls"), sounds[0]?.hasAttribute("autoplay")]).toEqual([true, false]);
+  expect([...box.querySelectorAll("td")].map((cell) => cell.getAttribute("align"))).toEqual(["right", null]);
+  expect(box.querySelector("[style]")).toBeNull();
 });

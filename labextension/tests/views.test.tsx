@@ -478,6 +478,22 @@ describe("errors", () => {
     expect(see.getByRole("tab", { name: /^Logs/ }).getAttribute("aria-selected")).toBe("true");
   });
 
+  test("what a server needs from you is the first button below its reason", async () => {
+    for (const [state, label, verb] of [
+      ["needs_trust", "Trust\u2026", "trust"],
+      ["needs_auth", "Log in", "login"],
+    ] as const) {
+      const error = { message: "it has to be agreed to", hint: "" };
+      const kernel = new FakeKernel(stateOf([server("far", { state, error })]));
+      const { root, click, unmount } = await show(kernel);
+      const [first] = root.querySelectorAll(".mcp-problem-actions button");
+      expect(first?.textContent).toBe(label);
+      click(label);
+      await waitFor(() => expect(kernel.asked(verb)).toMatchObject([{ server: "far" }]));
+      unmount();
+    }
+  });
+
   test("a value that is missing is typed into a field that hides it", async () => {
     const kernel = failed("far", "API_KEY");
     const { see, click } = await show(kernel);

@@ -1,6 +1,7 @@
 """Servers are added in the sidebar: searched in a registry on the loopback, tried, kept, and loaded by a cell."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,18 @@ def test_a_command_a_url_and_json_are_ways_too(notebook: Notebook, page: Page, t
     panel.press("Remove")
     expect(panel.server("pasted")).to_have_count(0)
     assert json.loads(file.read_text())["mcpServers"] == {}
+
+
+def test_a_trial_shows_how_its_start_goes_and_can_be_cancelled(notebook: Notebook, page: Page, tmp_path: Path) -> None:
+    program = tmp_path / "slow.py"
+    program.write_text("import sys, time\nprint('unpacking', file=sys.stderr, flush=True)\ntime.sleep(600)\n")
+    panel = begin(page)
+    panel.root.get_by_role("tab", name="Command").click()
+    field(panel, "Command").fill(f"{DEMO[0]} {program}")
+    panel.press("Try it")
+    expect(panel.root.locator(".mcp-starting")).to_have_text(re.compile(r"^\d+ s · unpacking$"))
+    panel.press("Cancel")
+    expect(field(panel, "Command")).to_be_visible()
 
 
 def test_servers_of_a_file_are_loaded_from_the_file_browser(notebook: Notebook, work: Path, page: Page) -> None:

@@ -56,3 +56,26 @@ def test_keys_open_the_panel_and_find_a_tool(open_notebook: Open, page: Page) ->
     notebook.cell(1).locator(".cm-content").click()
     page.keyboard.press("Alt+Shift+T")
     expect(root.get_by_role("searchbox", name="Search tools")).to_be_focused()
+
+
+def test_keys_of_the_panel_work_inside_of_it_and_replace_old_search_words(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "")
+    notebook.run(0)
+    notebook.cell(1).locator(".cm-content").click()
+    expect(page.get_by_role("button", name="MCP 1/1")).to_be_visible()
+    page.keyboard.press("Alt+Shift+M")
+    root = page.locator("#ipymcp-sidebar")
+    expect(root.get_by_role("tab", name="Servers")).to_be_focused()
+    page.keyboard.press("Alt+Shift+A")
+    expect(root.get_by_role("tab", name="Activity")).to_have_attribute("aria-selected", "true")
+    search = root.get_by_role("searchbox", name="Search tools")
+    for words in ("echo", "query"):
+        page.keyboard.press("Alt+Shift+T")
+        expect(search).to_be_focused()
+        page.keyboard.type(words)
+        expect(search).to_have_value(words)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(root.get_by_role("heading", name="demo.query")).to_be_visible()
+    page.keyboard.press("Alt+Shift+A")
+    expect(root.get_by_role("tab", name="Activity")).to_have_attribute("aria-selected", "true")

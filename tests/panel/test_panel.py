@@ -18,7 +18,7 @@ from ipymcp import Mcp, ToolResult
 from ipymcp.interaction.elicitation import CANCELLED, ElicitationAnswer, UrlQuestion
 from ipymcp.interaction.questions import A, LoginQuestion, Question
 from ipymcp.masking import masks
-from ipymcp.panel.messages import PreviewImage
+from ipymcp.panel.messages import Preview, PreviewImage
 from ipymcp.panel.rows import preview
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.question_routing import QuestionHandle
@@ -234,6 +234,19 @@ def test_a_call_gives_its_number_at_once_and_its_result_later(demo: Notebook) ->
     assert shown["variable"] == f"mcp.results[{result['call']}]"
     assert demo.mcp.results[result["call"]].data["count"] == 2
     assert view.ask("history", words="demo.")[0]["tool"] == "query"
+
+
+def test_a_result_is_previewed_by_what_a_cell_shows_of_it() -> None:
+    def shown(*parts: Message) -> Preview:
+        return preview(ToolResult(json.dumps({"content": parts}).encode(), server="fs", tool="read"), None)
+
+    rendered = shown({"type": "text", "text": "# Birds\n\n- *one*\n- two\n"})
+    assert (rendered.markdown, rendered.html) == (True, None)
+    assert not shown({"type": "text", "text": "plain"}).markdown
+    link = {"type": "resource_link", "uri": "https://x.example/a", "name": "a"}
+    listed = shown(link, {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"})
+    assert listed.html is not None and listed.html.count("https://x.example/a") == 1 and "<audio" in listed.html
+    assert listed.links == []
 
 
 def test_an_image_is_previewed_as_one(demo: Notebook) -> None:

@@ -55,6 +55,32 @@ def test_the_result_of_a_call_of_a_cell_is_kept_on_demand(demo: Notebook) -> Non
     assert details(view, row)["result"]["variable"] == expression
 
 
+def test_a_large_result_of_a_call_of_a_cell_opens_as_a_table_of_pages(own: Notebook) -> None:
+    own.mcp.own.big(2, kind="rows")
+    view = own.view()
+    [row] = rows(view)
+    shown = details(view, row)
+    assert (shown["is_too_large"], shown["openable"]) == (False, True)
+    table = shown["result"]["table"]
+    assert table["page"]["columns"][0]["is_numeric"] and len(table["page"]["rows"]) == 50
+    page = view.ask("rows", result=table["result"], first=50)
+    assert (page["first"], page["total"]) == (50, table["page"]["total"])
+    view.ask("keep_result", row=row["id"])
+    assert len(own.mcp.results[row["call"]].data["rows"]) == page["total"]
+
+
+def test_a_result_that_is_too_large_to_be_kept_can_only_be_had_again(own: Notebook) -> None:
+    own.mcp.own.big(11)
+    view = own.view()
+    [row] = rows(view)
+    shown = details(view, row)
+    assert (shown["result"], shown["is_too_large"], shown["openable"], shown["repeatable"]) == (None, True, False, True)
+    error = view.reply("keep_result", row=row["id"])["error"]
+    assert (error["message"], error["hint"]) == (
+        "the result of this call was not kept", "it was too large; run it again"
+    )  # fmt: skip
+
+
 def test_a_failed_call_has_its_whole_error(own: Notebook) -> None:
     view = own.view()
     long = "x" * 1000

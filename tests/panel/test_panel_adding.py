@@ -4,6 +4,7 @@ import ast
 import contextlib
 import json
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tests.servers.oauth_server import Behaviour, running
 CLOCK = "io.github.example/clock-mcp"
 KEY = "the key of my clock"
 DEMO = server_command("demo")
-VERBS = ("search", "try", "keep", "drop", "definition", "remove", "load_file")
+VERBS = ("search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file")
 
 
 @pytest.fixture
@@ -115,6 +116,51 @@ def test_a_trial_that_fails_shows_its_log_and_keeps_nothing(notebook: Notebook, 
     assert view.reply("keep", trial=1)["error"]["message"] == "this trial does not exist or has not finished"
 
 
+def test_a_trial_tells_how_its_start_goes_and_starts_the_server_once(notebook: Notebook, tmp_path: Path) -> None:
+    program = tmp_path / "slow.py"
+    program.write_text(
+        "import pathlib, sys, time\n"
+        "starts = pathlib.Path(__file__).with_suffix('.starts')\n"
+        "starts.write_text((starts.read_text() if starts.exists() else '') + 'x')\n"
+        "print('unpacking 1 of 2', file=sys.stderr, flush=True)\n"
+        "while not starts.with_suffix('.go').exists():\n"
+        "    time.sleep(0.02)\n"
+        "sys.exit('no licence')\n"
+    )
+    view = notebook.view()
+    assert view.ask("trial_progress", trial=1) is None
+    fields = {"trial": 1, "keep": "notebook", "by": "command", "what": f"{DEMO[0]} {program}", "name": "slow"}
+    view.send({"kind": "intent", "id": 9_000, "do": "try", **fields})
+    progress: list[Any] = []
+
+    def is_told() -> bool:
+        progress.append(view.ask("trial_progress", trial=1))
+        return bool(progress[-1]) and progress[-1]["line"] is not None
+
+    wait_until(is_told)
+    shown = progress[-1]
+    assert (shown["attempt"], shown["attempts"], shown["line"]) == (1, 1, "unpacking 1 of 2")
+    assert time.time() - 60 < shown["since"] <= time.time()
+    program.with_suffix(".go").touch()
+    outcome = view.wait(lambda one: one["kind"] == "reply" and one["id"] == 9_000)["value"]
+    assert outcome["problem"]["message"].endswith("it last wrote: unpacking 1 of 2 / no licence")
+    launches = len(program.with_suffix(".starts").read_text())
+    assert launches <= 2  # with and without the handshake
+    assert view.ask("trial_progress", trial=1) is None
+
+
+def test_a_server_that_was_tried_is_started_again_like_others(notebook: Notebook) -> None:
+    view = notebook.view()
+    assert tried(view, [], by="command", what=" ".join(DEMO), keep="notebook", name="mine")["ok"]
+    view.ask("keep", trial=1)
+    view.until(lambda state: state["servers"].get("mine", {}).get("state") == "ready")
+    pid = notebook.mcp.servers["mine"].pid
+    assert pid is not None
+    psutil.Process(pid).kill()
+    view.until(lambda state: state["servers"]["mine"]["pid"] not in (None, pid))
+    view.until(lambda state: state["servers"]["mine"]["state"] == "ready")
+
+
 def test_a_command_is_tried_for_this_notebook_and_dropped_or_kept(notebook: Notebook) -> None:
     view = notebook.view()
     line = " ".join(DEMO)
@@ -202,6 +248,33 @@ def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_fil
     assert tried(view, [], by="json", what=f"// theirs\n{json.dumps(document)}", trial=3)["ok"]
     assert view.ask("keep", trial=3)["cell"] == "%mcp load pasted"
     assert list(servers_in(own_file)) == ["pasted"]
+
+
+@pytest.mark.usefixtures("own_file")
+def test_a_pasted_entry_without_a_name_gets_one_as_its_command_does(notebook: Notebook) -> None:
+    view = notebook.view()
+    names = [
+        tried(view, [], by=by, what=what, trial=trial)["value"]["name"]
+        for trial, by, what in [
+            (1, "command", " ".join(DEMO)),
+            (2, "json", json.dumps({"command": DEMO[0], "args": DEMO[1:]})),
+        ]
+    ]
+    assert names[0] == names[1]
+    invalid = json.dumps({"command": 5})
+    error = view.reply("try", trial=3, keep="me", by="json", what=invalid)["error"]
+    assert error["message"].endswith("mcpServers.server.command: expected a string, got 5")
+
+
+def test_a_trial_counts_the_tools_that_it_does_not_list(notebook: Notebook, own_file: Path) -> None:
+    line = " ".join(server_command("misbehaving", "tools=250"))
+    outcome = tried(notebook.view(), [], by="command", what=line, name="many")["value"]
+    assert (len(outcome["tools"]), len(outcome["tools"]) + outcome["more_tools"] >= 250) == (200, True)
+
+
+def test_ways_to_run_a_server_have_labels_that_differ(notebook: Notebook) -> None:
+    [entry] = notebook.view().ask("search", words="hybrid-mcp")["entries"]
+    assert [way["label"] for way in entry["ways"]] == ["npm", "remote, sse", "remote, streamable-http"]
 
 
 def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Notebook, own_file: Path) -> None:

@@ -105,6 +105,39 @@ def test_a_call_that_was_given_up_or_refused_has_not_failed(history: History) ->
     assert [entry.tool for entry in entries(history, outcomes=["refused"])] == ["untrusted", "refused"]
 
 
+def test_a_large_result_is_kept_whole_in_memory_and_stored_cut(history: History) -> None:
+    history.mode = "values"
+    large = {"content": [{"type": "text", "text": "x" * 3_000_000}]}
+    history.add(record("large", result=large, number=1))
+    (entry,) = entries(history)
+    assert entry.result is not None and len(entry.result) == 100_000
+    kept = history.kept[entry.id]
+    assert kept.record.result is not None and json.loads(bytes(kept.record.result)) == large
+    assert not kept.is_too_large
+
+
+def test_a_result_that_is_too_large_to_be_kept_is_known_as_such(history: History) -> None:
+    text = {"type": "text", "text": "x" * histories.MAX_KEPT_BYTES}
+    for number, large in enumerate(({"content": [text]}, {"content": [text], "isError": True})):
+        history.add(record(f"large_{number}", result=large, number=number))
+    history.add(record("small", result={"content": []}, number=2))
+    small, failed, large = (history.kept[entry.id] for entry in entries(history))
+    assert [one.is_too_large for one in (small, failed, large)] == [False, True, True]
+    assert (large.record.result, large.outcome, failed.outcome) == (None, "done", "failed")
+    assert failed.error_type == "ToolError" and failed.error.startswith("xxx")
+
+
+def test_results_that_wait_to_be_written_are_held_up_to_a_limit(history: History) -> None:
+    large = {"content": [{"type": "text", "text": "x" * 4_000_000}]}
+    for number in range(3):
+        history.add(record(result=large, number=number))
+    held = [history.kept[entry.id].record.result for entry in entries(history)]
+    assert [result is None for result in held] == [True, False, False]
+    history.add(record(result=large, number=3))
+    newest = entries(history)[0].id
+    assert history.kept[newest].record.result is not None
+
+
 def test_rows_are_read_in_pages_and_by_words_and_notebook(history: History, tmp_path: Path) -> None:
     for number in range(5):
         history.add(record(f"tool_{number}"))

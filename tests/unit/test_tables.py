@@ -16,9 +16,10 @@ def test_a_listing_is_aligned_text_in_a_terminal() -> None:
 def test_a_listing_is_a_table_in_a_notebook() -> None:
     left = 'style="text-align:left;vertical-align:top"'
     right = 'style="text-align:right;vertical-align:top"'
+    at_left = 'style="margin-left:0"'
     no_math = 'class="tex2jax_ignore mathjax_ignore"'
     assert SERVERS.html == (
-        f"<div {no_math}><div><b>Servers</b></div><table {no_math}><thead><tr>"
+        f"<div {no_math}><div><b>Servers</b></div><table {no_math} {at_left}><thead><tr>"
         f"<th {left}>server</th><th {left}>state</th>"
         f"<th {right}>tools</th></tr></thead><tbody><tr><td {left}>fs</td><td {left}>ready</td><td {right}>14</td></tr>"
         f"<tr><td {left}>git</td><td {left}>error</td><td {right}></td></tr></tbody></table><div>2 in all</div></div>"

@@ -99,10 +99,14 @@ export function SchemaForm(props: FormProps): JSX.Element {
           onSubmit();
         }}
         onKeyDown={(event) => {
-          if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey || event.shiftKey)) return;
+          const { target, currentTarget, key, ctrlKey, metaKey, shiftKey, isComposing } = event;
+          if (key !== "Enter" || isComposing) return;
+          // A field of one row is a text area, so that Shift+Enter makes a line in it.
+          const isOneRow = (target as HTMLElement).matches("textarea[rows='1']");
+          if (!(ctrlKey || metaKey || (isOneRow && !shiftKey))) return;
           event.preventDefault();
           event.stopPropagation();
-          onSubmit();
+          currentTarget.querySelector<HTMLElement>("[type=submit]")?.click();
         }}
       >
         {!isEmpty && (

@@ -239,23 +239,35 @@ export class NotebookView {
     this.unmountPanel = null;
   }
 
-  private readonly services: Services = {
-    ...pageServices,
-    insertCode: (text, uses) => insertCode(this.notebook, text, uses),
-    insertFirst: (text) => insertFirst(this.notebook, text),
-    cellThatLoads: (name) => cellThatLoads(this.notebook, name),
-  };
+  private servicesWith(insert: typeof insertCode): Services {
+    return {
+      ...pageServices,
+      insertCode: (text, uses) => insert(this.notebook, text, uses),
+      insertFirst: (text) => insertFirst(this.notebook, text),
+      cellThatLoads: (name) => cellThatLoads(this.notebook, name),
+      renderMarkdown: (text) => renderMarkdown(this.notebook, text),
+    };
+  }
+
+  private readonly services = this.servicesWith(insertCode);
 
   /** The URL of the document that contains an app's page, for a query that names the granted access. */
   readonly frameUrl = (query: string): string => this.relays(this.context.session?.kernel?.id ?? "").frameUrl(query);
 
   /** For panels in outputs: the active cell contains the panel, so code is inserted below it. */
-  readonly cellServices: Services = {
-    ...pageServices,
-    insertCode: (text, uses) => insertBelow(this.notebook, text, uses),
-    insertFirst: (text) => insertFirst(this.notebook, text),
-    cellThatLoads: (name) => cellThatLoads(this.notebook, name),
-  };
+  readonly cellServices = this.servicesWith(insertBelow);
+}
+
+/** Render Markdown as the notebook's cells do. */
+async function renderMarkdown({ content: { rendermime } }: NotebookPanel, text: string): Promise<string> {
+  const renderer = rendermime.createRenderer("text/markdown");
+  try {
+    await renderer.renderModel(rendermime.createModel({ data: { "text/markdown": text } }));
+    // eslint-disable-next-line no-restricted-properties -- read, not set
+    return renderer.node.innerHTML;
+  } finally {
+    renderer.dispose();
+  }
 }
 
 /** The language of a kernelspec; Python if it is unavailable. */

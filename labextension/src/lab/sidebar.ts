@@ -33,13 +33,16 @@ export class Sidebar extends Widget {
     this.showNotebook(null);
   }
 
-  /** Focus the element that matches a selector in the current view, else the selected tab. */
+  /** Focus the element that matches a selector in the current view, once it is drawn, else the selected tab. */
   focusInside(where?: string, frames = MAX_FOCUS_FRAMES): void {
     requestAnimationFrame(() => {
       const find = (selector: string): HTMLElement | null => this.node.querySelector<HTMLElement>(selector);
       const found = where === undefined ? null : find(`[role=tabpanel]:not([hidden]) ${where}`);
       (found ?? find("[role=tab][aria-selected=true]") ?? find(".mcp-button") ?? this.node).focus();
-      if (frames > 0 && !this.node.contains(document.activeElement)) this.focusInside(where, frames - 1);
+      if (found instanceof HTMLInputElement) found.select();
+      const { activeElement } = document;
+      const isDone = where === undefined ? this.node.contains(activeElement) : activeElement === found;
+      if (frames > 0 && !isDone) this.focusInside(where, frames - 1);
     });
   }
 

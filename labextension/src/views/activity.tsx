@@ -399,7 +399,7 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
         <Button onClick={() => model.show("tools", { server: "", kind: "tools", tool: { server, name: tool } })}>
           {trans.__("Open tool")}
         </Button>
-        {mayKeep && value?.result && (
+        {mayKeep && value?.openable && (
           <Button onClick={() => void openResult()}>{trans.__("Open result in a new cell")}</Button>
         )}
       </div>
@@ -420,16 +420,15 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
             <p class="mcp-muted">{trans.__("not kept")}</p>
           )}
           {item.state === "done" && <h3>{trans.__("Result")}</h3>}
+          {value.is_too_large && (
+            <p class="mcp-muted">{trans.__("The result was too large to be kept as a whole; run it again.")}</p>
+          )}
           {value.result && <PreviewView preview={value.result} label={trans.__("Result of %1", nameOf(item))} />}
-          {item.state === "done" && !value.result && <p class="mcp-muted">{trans.__("not kept")}</p>}
+          {item.state === "done" && !value.result && !value.is_too_large && (
+            <p class="mcp-muted">{trans.__("not kept")}</p>
+          )}
         </>
       )}
     </section>
   );
 }
-
-/** The number of running calls as tab text; empty for none. */
-export const runningCount = (calls: { [id: string]: CallRow }): string => {
-  const running = Object.keys(calls).length;
-  return running ? count(running) : "";
-};

@@ -2,13 +2,14 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Keep, Problem, RegistryPage, RegistryRow, Trial, TryFields } from "../protocol";
+import type { Keep, Problem, RegistryPage, RegistryRow, StartProgress, Trial, TryFields } from "../protocol";
 import type { Adding } from "../store";
 import { problemOf } from "../store";
-import { singleLine, visible } from "../text";
+import { count, singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { usePanel, useRequest, useUniqueId } from "./context";
 import { Button, Disclosure, Fact, Lines, ProblemBox, Tabs } from "./parts";
+import { Progress } from "./starting";
 
 type Kind = TryFields["by"];
 type Wanted = Omit<TryFields, "trial" | "keep" | "name">;
@@ -36,7 +37,8 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
   const start = async (wanted: Wanted): Promise<void> => {
     const trial = (current.current = ++lastTrial + Date.now());
     const isCurrent = (): boolean => current.current === trial;
-    setPhase({ step: "try", trial, what: wanted.what });
+    const typed = wanted.by === "json" ? (adding.replaces ?? name) || trans.__("the server") : wanted.what;
+    setPhase({ step: "try", trial, what: singleLine(typed).slice(0, 80) });
     try {
       const outcome = await model.request("try", { ...wanted, trial, keep, name });
       if (isCurrent()) setPhase({ step: "tried", trial, outcome });
@@ -156,7 +158,8 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
         </div>
         {phase.step === "try" && (
           <div class="mcp-add-form" role="status">
-            <p>{trans.__("Trying %1\u2026 Questions about it appear above.", singleLine(phase.what).slice(0, 80))}</p>
+            <p>{trans.__("Trying %1\u2026 Questions about it appear above.", phase.what)}</p>
+            <TrialProgress trial={phase.trial} />
             <div class="mcp-actions">
               <Button onClick={() => drop(phase.trial)}>{trans.__("Cancel")}</Button>
             </div>
@@ -177,6 +180,22 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
       </div>
     </div>
   );
+}
+
+/** Milliseconds between two questions about how a start goes. */
+const PROGRESS_INTERVAL = 1000;
+
+/** The progress of the server's start. */
+function TrialProgress({ trial }: { trial: number }): JSX.Element | null {
+  const { model } = usePanel();
+  const [starting, setStarting] = useState<StartProgress | null>(null);
+  useEffect(() => {
+    const ask = (): void => void model.request("trial_progress", { trial }).then(setStarting, () => undefined);
+    ask();
+    const timer = setInterval(ask, PROGRESS_INTERVAL);
+    return () => clearInterval(timer);
+  }, [trial]);
+  return starting && <Progress starting={starting} />;
 }
 
 function Labelled({ label, children }: { label: string; children: (id: string) => ComponentChildren }): JSX.Element {
@@ -270,9 +289,9 @@ function Remote({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
 function TryButton({ disabled }: { disabled: boolean }): JSX.Element {
   return (
     <div class="mcp-actions">
-      <button type="submit" class="mcp-button mcp-primary" disabled={disabled}>
+      <Button primary disabled={disabled}>
         {trans.__("Try it")}
-      </button>
+      </Button>
     </div>
   );
 }
@@ -318,9 +337,7 @@ function Search({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
           value={words}
           onInput={(event) => setWords(event.currentTarget.value)}
         />
-        <button type="submit" class="mcp-button" aria-disabled={busy}>
-          {trans.__("Search")}
-        </button>
+        <Button busy={busy}>{trans.__("Search")}</Button>
       </form>
       <div role="status" class="mcp-add-notes mcp-muted">
         {busy && <p>{trans.__("Searching\u2026")}</p>}
@@ -370,7 +387,9 @@ function Entry({ entry, onTry }: { entry: RegistryRow; onTry(wanted: Wanted): vo
         </span>
         {entry.status && <span class="mcp-badge mcp-badge-danger">{singleLine(entry.status.split(":")[0] ?? "")}</span>}
       </button>
-      <p class="mcp-add-description mcp-muted">{singleLine(entry.description)}</p>
+      <p class="mcp-add-description mcp-muted">
+        {[entry.publisher, entry.description].map(singleLine).filter(Boolean).join(" \u00b7 ")}
+      </p>
       <div id={id} hidden={!open}>
         {open && (
           <div class="mcp-details">
@@ -442,6 +461,7 @@ function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutc
   const [inserts, setInserts] = useState(true);
   const [busy, setBusy] = useState(false);
   const name = singleLine(outcome.name);
+  const total = outcome.tools.length + outcome.more_tools;
   const save = async (): Promise<void> => {
     setBusy(true);
     const added = await act("keep", { trial });
@@ -478,7 +498,7 @@ function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutc
       ) : (
         <>
           <p role="status">
-            {trans._n("%2 has started: %1 tool.", "%2 has started: %1 tools.", outcome.tools.length, name)}
+            {trans._n("%2 has started: %3 tool.", "%2 has started: %3 tools.", total, name, count(total))}
           </p>
           <p class="mcp-muted">
             <code>{singleLine(outcome.runs)}</code>
@@ -490,6 +510,7 @@ function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutc
                 <span class="mcp-muted">{singleLine(tool.description ?? "")}</span>
               </li>
             ))}
+            {outcome.more_tools > 0 && <li class="mcp-muted">{trans.__("and %1 more", count(outcome.more_tools))}</li>}
           </ul>
           <label class="mcp-check">
             <input type="checkbox" checked={inserts} onChange={() => setInserts(!inserts)} />

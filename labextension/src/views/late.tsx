@@ -1,4 +1,4 @@
-/** Views that most users never open. In JupyterLab each is a separate file, which is loaded when the view is first shown. */
+/** Views that are not shown at first. In JupyterLab each is a separate file, which is loaded when the view is first shown. */
 
 import type { FunctionComponent, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";

@@ -58,8 +58,10 @@ export function OfferList<Row>(props: Props<Row>): JSX.Element {
   const { groups, server, total, textOf, keyOf, hasSecondLine, chosen, onChoose, picked = null, onPick } = props;
   const { model } = usePanel();
   const [search, setSearch] = useState("");
-  const [closed, setClosed] = useState(NONE);
-  const isSearched = search !== "";
+  const [allClosed, setAllClosed] = useState(NONE);
+  // A search opens all groups.
+  const [foundClosed, setFoundClosed] = useState(NONE);
+  const [closed, setClosed] = search ? [foundClosed, setFoundClosed] : [allClosed, setAllClosed];
   const found = useMemo(() => {
     const words = search.toLowerCase().split(/\s+/).filter(Boolean);
     const isFound = (row: Row): boolean => {
@@ -71,10 +73,7 @@ export function OfferList<Row>(props: Props<Row>): JSX.Element {
       .map(([name, rows]): Group<Row> => [name, rows.filter(isFound)])
       .filter(([, rows]) => rows.length > 0);
   }, [groups, search, server]);
-  const items = useMemo(
-    () => itemsOf(found, isSearched ? NONE : closed, picked, keyOf),
-    [found, closed, picked, isSearched],
-  );
+  const items = useMemo(() => itemsOf(found, closed, picked, keyOf), [found, closed, picked]);
   const height = useCallback(
     (index: number) => {
       const item = items[index];
@@ -97,6 +96,10 @@ export function OfferList<Row>(props: Props<Row>): JSX.Element {
     else if (item.expanded === undefined) onChoose(row);
     else toggle(index);
   };
+  const find = (words: string): void => {
+    setSearch(words);
+    setFoundClosed(NONE);
+  };
   const keys = (event: KeyboardEvent): void => {
     const [first] = shown;
     if (!first || (event.key !== "ArrowDown" && event.key !== "Enter")) return;
@@ -109,7 +112,7 @@ export function OfferList<Row>(props: Props<Row>): JSX.Element {
     <>
       {props.kinds}
       <div class="mcp-toolbar">
-        <SearchField label={props.searchLabel} value={search} onInput={setSearch} onKeyDown={keys} />
+        <SearchField label={props.searchLabel} value={search} onInput={find} onKeyDown={keys} />
         {props.action}
       </div>
       <div class="mcp-toolbar mcp-compact">
@@ -140,6 +143,11 @@ export function OfferList<Row>(props: Props<Row>): JSX.Element {
           ({ expanded, rows: [row] }) => expanded === undefined && row !== undefined && keyOf(row) === chosen,
         )}
         empty={groups === null ? "" : all ? trans.__("Nothing matches the search.") : props.empty}
+        start={Math.max(
+          0,
+          items.findIndex(({ expanded }) => expanded === undefined),
+        )}
+        version={search}
         onSelect={select}
         onToggle={toggle}
         item={(index) => items[index] ?? NO_ITEM}

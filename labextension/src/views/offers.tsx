@@ -22,7 +22,7 @@ import { useAllowed, usePanel, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
 import type { Group } from "./offerlist";
 import { OfferLine, OfferList } from "./offerlist";
-import { Button, ProblemBox } from "./parts";
+import { Button, ProblemBox, SubmitButton } from "./parts";
 import { PreviewView } from "./preview";
 
 interface Props {
@@ -235,9 +235,7 @@ function StringForm(props: {
       empty={props.empty}
       suggest={suggest}
     >
-      <Button primary busy={props.busy} onClick={submit}>
-        {props.action}
-      </Button>
+      <SubmitButton busy={props.busy}>{props.action}</SubmitButton>
     </SchemaForm>
   );
 }
@@ -260,9 +258,7 @@ function Address({ uri, busy, onRead }: { uri: string; busy: boolean; onRead(uri
         spellcheck={false}
         onInput={(event) => setTyped(event.currentTarget.value)}
       />
-      <Button busy={busy} onClick={() => onRead(typed)}>
-        {trans.__("Read")}
-      </Button>
+      <Button busy={busy}>{trans.__("Read")}</Button>
     </form>
   );
 }

@@ -13,6 +13,18 @@ export type ServerAction = Extract<
   "start" | "stop" | "restart" | "unload" | "enable" | "disable" | "trust" | "login"
 >;
 
+/** The labels of the buttons and menu items for the actions. */
+export const actionTitles = (): { [A in ServerAction]: string } => ({
+  start: trans.__("Start"),
+  stop: trans.__("Stop"),
+  restart: trans.__("Restart"),
+  unload: trans.__("Unload"),
+  enable: trans.__("Enable"),
+  disable: trans.__("Disable"),
+  trust: trans.__("Trust\u2026"),
+  login: trans.__("Log in"),
+});
+
 interface StateView {
   label: string;
   tone: "good" | "busy" | "bad" | "ask" | "off";
@@ -70,13 +82,15 @@ const LONG_MESSAGE = 400;
 interface ProblemProps {
   problem: Problem;
   onRetry?: () => void;
+  /** The label of the button for `onRetry`, if it does something else first. */
+  retry?: string;
   /** Show the log of the server that failed. */
   onLog?: () => void;
   children?: ComponentChildren;
 }
 
 /** An error with its hint, and buttons to retry, see the log and copy the text. */
-export function ProblemBox({ problem, onRetry, onLog, children }: ProblemProps): JSX.Element {
+export function ProblemBox({ problem, onRetry, retry, onLog, children }: ProblemProps): JSX.Element {
   const copy = useCopy();
   return (
     <div class="mcp-problem">
@@ -88,7 +102,7 @@ export function ProblemBox({ problem, onRetry, onLog, children }: ProblemProps):
       <div class="mcp-problem-actions">
         {onRetry && (
           <Button quiet onClick={onRetry}>
-            {trans.__("Retry")}
+            {retry ?? trans.__("Retry")}
           </Button>
         )}
         {onLog && (
@@ -114,7 +128,8 @@ export function Lines({ label, text }: { label: string; text: string }): JSX.Ele
 }
 
 interface ButtonProps {
-  onClick: () => void;
+  /** Absent for a button that submits its form. */
+  onClick?: () => void;
   children: ComponentChildren;
   primary?: boolean;
   quiet?: boolean;
@@ -129,17 +144,22 @@ export function Button({ onClick, children, primary, quiet, disabled, busy, labe
   const kind = primary ? " mcp-primary" : quiet ? " mcp-quiet" : "";
   return (
     <button
-      type="button"
+      type={onClick ? "button" : "submit"}
       class={`mcp-button${kind}`}
       disabled={disabled ?? false}
       aria-disabled={busy === true ? true : undefined}
       aria-label={label}
       title={title}
-      onClick={busy === true ? undefined : onClick}
+      onClick={busy === true ? (event) => event.preventDefault() : onClick}
     >
       {children}
     </button>
   );
+}
+
+/** The button that submits a form. */
+export function SubmitButton(props: Omit<ButtonProps, "onClick" | "primary" | "title">): JSX.Element {
+  return <Button primary title={trans.__("Enter; Ctrl+Enter in a text of several lines")} {...props} />;
 }
 
 /** An expandable section. */

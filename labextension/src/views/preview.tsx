@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Preview } from "../protocol";
 import { sanitise } from "../sanitise";
 import { isVisitor } from "../store";
@@ -25,7 +25,9 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
   const { services } = usePanel();
   const copy = useCopy();
   const visitor = useSelect(isVisitor);
-  const { text, html, image, json, links, truncated, size, table, variable } = preview;
+  const { text, image, json, links, truncated, size, table, variable } = preview;
+  const rendered = useRendered(preview.markdown ? text : null);
+  const html = preview.html ?? rendered;
   const hasJson = json !== null && json !== undefined;
   const jsonText = hasJson ? JSON.stringify(json, null, 2) : "";
   const isJsonOnly = hasJson && !text && !html && !image && !table;
@@ -80,6 +82,26 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
       </div>
     </div>
   );
+}
+
+/** The HTML of a Markdown text; null while it is being rendered, and where the page cannot render it. */
+function useRendered(text: string | null): string | null {
+  const { services } = usePanel();
+  const [html, setHtml] = useState<string | null>(null);
+  useEffect(() => {
+    let isCurrent = true;
+    setHtml(null);
+    if (text) {
+      services.renderMarkdown?.(text).then(
+        (found) => isCurrent && setHtml(found),
+        () => undefined,
+      );
+    }
+    return () => {
+      isCurrent = false;
+    };
+  }, [text]);
+  return html;
 }
 
 /** A link for http and https URLs; plain text for any other URI. */

@@ -1,10 +1,11 @@
 /** Questions from the kernel: approvals, trust, forms and links. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { FormState } from "../form/form";
 import { SchemaForm } from "../form/form";
 import { valueText } from "../form/schema";
+import type { Value } from "../form/values";
 import { argumentsOf, defaults } from "../form/values";
 import type {
   AnswerFields,
@@ -24,7 +25,7 @@ import { count, singleLine, visible, webAddress } from "../text";
 import { trans } from "../translation";
 import { problemText, useAllowed, usePanel, useSelect } from "./context";
 import { MenuButton } from "./menu";
-import { Button, Lines } from "./parts";
+import { Button, Lines, SubmitButton } from "./parts";
 
 /** Class of a question form below a waiting cell. */
 export const CELL_FORM_CLASS = "mcp-cell-form";
@@ -194,8 +195,20 @@ function Approve({ question, answer }: { question: QuestionHead & ApprovalPage; 
   const [call] = calls;
   const schema = calls.length === 1 ? call?.schema : null;
   if (isEditing && call && schema) {
-    const cancel = (): void => setEditing(false);
-    return <EditArguments question={question.id} call={call} schema={schema} answer={answer} onCancel={cancel} />;
+    return (
+      <AnswerForm
+        schema={schema}
+        initial={call.arguments}
+        fields={{ question: question.id, answer: "once" }}
+        answer={answer}
+        submit={trans.__("Allow once with these arguments")}
+        empty={trans.__("no arguments")}
+      >
+        <Button quiet onClick={() => setEditing(false)}>
+          {trans.__("Back")}
+        </Button>
+      </AnswerForm>
+    );
   }
   const choose = {
     offered: answers,
@@ -219,46 +232,57 @@ function Approve({ question, answer }: { question: QuestionHead & ApprovalPage; 
   );
 }
 
-/** A form in which the user edits the arguments of a model's call and allows it once. */
-function EditArguments({
-  question,
-  call,
-  schema,
-  answer,
-  onCancel,
-}: {
-  question: string;
-  call: WantedCall;
+const NO_ERRORS: FieldError[] = [];
+
+interface AnswerFormProps {
   schema: JsonObject;
+  initial: Value;
+  /** The answer that the form's values complete. */
+  fields: AnswerFields;
   answer: SendAnswer;
-  onCancel(): void;
-}): JSX.Element {
-  const [form, setForm] = useState<FormState>({ value: call.arguments, hasInvalidJson: false });
+  submit: string;
+  empty: string;
+  /** Other answers. */
+  children: ComponentChildren;
+}
+
+/** A form for an answer with values, which the kernel validates. */
+function AnswerForm({ schema, initial, fields, answer, submit, empty, children }: AnswerFormProps): JSX.Element {
+  const [form, setForm] = useState<FormState>({ value: initial, hasInvalidJson: false });
   const [errors, setErrors] = useState(NO_ERRORS);
   const handleChange = useCallback((state: FormState) => setForm(state), []);
-  const allow = async (): Promise<void> => {
+  const send = async (): Promise<void> => {
     if (form.hasInvalidJson) return setErrors([{ path: [], message: trans.__("Some fields contain invalid JSON.") }]);
-    const content = argumentsOf(form.value, schema);
-    const value = await answer({ question, answer: "once", content });
+    const value = await answer({ ...fields, content: argumentsOf(form.value, schema) });
     const found = (value as { errors?: FieldError[] } | null | undefined)?.errors;
     setErrors(found?.length ? found : NO_ERRORS);
   };
   return (
     <SchemaForm
       schema={schema}
-      initial={call.arguments}
+      initial={initial}
       errors={errors}
       onChange={handleChange}
-      onSubmit={() => void allow()}
-      empty={trans.__("no arguments")}
+      onSubmit={() => void send()}
+      empty={empty}
     >
-      <Button primary onClick={() => void allow()}>
-        {trans.__("Allow once with these arguments")}
-      </Button>
-      <Button quiet onClick={onCancel}>
-        {trans.__("Back")}
-      </Button>
+      <SubmitButton>{submit}</SubmitButton>
+      {children}
     </SchemaForm>
+  );
+}
+
+/** Buttons that give no answer. Only a server's own question can be declined without giving up what it is for. */
+function Refusals(props: { question: QuestionHead; answer: SendAnswer; mayDecline: boolean }): JSX.Element {
+  const { question, answer, mayDecline } = props;
+  const refuse = (action: "decline" | "cancel"): void => void answer({ question: question.id, action });
+  return (
+    <>
+      {mayDecline && <Button onClick={() => refuse("decline")}>{trans.__("Decline")}</Button>}
+      <Button quiet onClick={() => refuse("cancel")}>
+        {trans.__("Cancel")}
+      </Button>
+    </>
   );
 }
 
@@ -437,38 +461,19 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
   );
 }
 
-const NO_ERRORS: FieldError[] = [];
-
 function Fill({ question, answer }: { question: QuestionHead & FormPage; answer: SendAnswer }): JSX.Element {
   const [initial] = useState(() => defaults(question.schema));
-  const [form, setForm] = useState<FormState>({ value: initial, hasInvalidJson: false });
-  const [errors, setErrors] = useState(NO_ERRORS);
-  const handleChange = useCallback((state: FormState) => setForm(state), []);
-  const accept = async (): Promise<void> => {
-    if (form.hasInvalidJson) return setErrors([{ path: [], message: trans.__("Some fields contain invalid JSON.") }]);
-    const content = argumentsOf(form.value, question.schema);
-    const value = await answer({ question: question.id, action: "accept", content });
-    const found = (value as { errors?: FieldError[] } | null | undefined)?.errors;
-    setErrors(found?.length ? found : NO_ERRORS);
-  };
-  const refuse = (action: "decline" | "cancel"): void => void answer({ question: question.id, action });
   return (
-    <SchemaForm
+    <AnswerForm
       schema={question.schema}
       initial={initial}
-      errors={errors}
-      onChange={handleChange}
-      onSubmit={() => void accept()}
+      fields={{ question: question.id, action: "accept" }}
+      answer={answer}
+      submit={trans.__("Send")}
       empty={trans.__("There is nothing to fill in.")}
     >
-      <Button primary onClick={() => void accept()}>
-        {trans.__("Send")}
-      </Button>
-      <Button onClick={() => refuse("decline")}>{trans.__("Decline")}</Button>
-      <Button quiet onClick={() => refuse("cancel")}>
-        {trans.__("Cancel")}
-      </Button>
-    </SchemaForm>
+      <Refusals question={question} answer={answer} mayDecline={question.kind === "form"} />
+    </AnswerForm>
   );
 }
 
@@ -482,7 +487,6 @@ function Visit({ question, answer }: { question: QuestionHead & LinkPage; answer
     services.openExternal(address);
     void answer({ question: question.id, action: "accept" });
   };
-  const refuse = (action: "decline" | "cancel"): void => void answer({ question: question.id, action });
   return (
     <>
       <p>
@@ -494,10 +498,7 @@ function Visit({ question, answer }: { question: QuestionHead & LinkPage; answer
         <Button primary disabled={address === null} onClick={open}>
           {trans.__("Open link")}
         </Button>
-        <Button onClick={() => refuse("decline")}>{trans.__("Decline")}</Button>
-        <Button quiet onClick={() => refuse("cancel")}>
-          {trans.__("Cancel")}
-        </Button>
+        <Refusals question={question} answer={answer} mayDecline={question.kind !== "login"} />
       </div>
     </>
   );

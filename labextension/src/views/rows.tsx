@@ -90,6 +90,10 @@ interface ListProps extends WindowProps {
   empty: string;
   /** The rows' places in the tree; absent for a list. */
   item?: (index: number) => TreeItem;
+  /** The row where the keyboard begins. */
+  start?: number;
+  /** The keyboard begins again when this changes. */
+  version?: unknown;
   /** Open or close a group of the tree. */
   onToggle?(index: number): void;
   /** A number that grows by one with each row that is added at the top; the rows in sight then stay in place. */
@@ -110,6 +114,8 @@ export function Rows({
   empty,
   item,
   onToggle,
+  start = 0,
+  version,
   added = 0,
   onEnd,
 }: ListProps): JSX.Element {
@@ -118,7 +124,10 @@ export function Rows({
   const { box, visibleRows, measure } = useVisibleRange(count, top);
   const [cursor, setCursor] = useState(selected);
   const id = useUniqueId();
-  useEffect(() => setCursor(selected), [selected]);
+  // A row that is no longer selected keeps the cursor: Esc leads back to it.
+  useEffect(() => setCursor((old) => (selected < 0 ? old : selected)), [selected]);
+  // At once: a key may follow before the next frame.
+  useLayoutEffect(() => setCursor(selected), [version]);
   const before = useRef(added);
   useLayoutEffect(() => {
     const more = added - before.current;
@@ -198,7 +207,7 @@ export function Rows({
       onScroll={measure}
       onKeyDown={keys}
       onClick={click}
-      onFocus={() => setCursor((old) => (old < 0 ? 0 : old))}
+      onFocus={() => setCursor((old) => (old < 0 ? start : old))}
     >
       <div style={{ height: `${top(count)}px` }} role="presentation">
         <div style={{ transform: `translateY(${top(visibleRows.first)}px)` }} role="presentation">

@@ -12,7 +12,7 @@ import { late } from "./late";
 import type { MenuItem } from "./menu";
 import { MenuButton } from "./menu";
 import { AddButton, useOwnServer } from "./ownserver";
-import { Button, Disclosure, Fact, ProblemBox, StateMark, stateView } from "./parts";
+import { actionTitles, Button, Disclosure, Fact, ProblemBox, StateMark, stateView } from "./parts";
 import { Restore, useUsed } from "./restore";
 import { StartView } from "./starting";
 import type { ServerAction } from "./parts";
@@ -22,16 +22,6 @@ const AddView = late(async () => (await import("./add")).AddView);
 /** Open a view for a server: its tools, resources and prompts, its messages or its log. */
 export type Go = (view: "tools" | "activity" | "logs", target: Target) => void;
 
-const actionTitles = (): { [A in ServerAction]: string } => ({
-  start: trans.__("Start"),
-  stop: trans.__("Stop"),
-  restart: trans.__("Restart"),
-  unload: trans.__("Unload"),
-  enable: trans.__("Enable"),
-  disable: trans.__("Disable"),
-  trust: trans.__("Trust\u2026"),
-  login: trans.__("Log in"),
-});
 const ACTION_ICONS: Partial<{ [A in ServerAction]: IconName }> = {
   start: "start",
   stop: "stop",

@@ -1,18 +1,20 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { ViewName } from "../store";
+import type { PanelState, ViewName } from "../store";
 import { VIEWS, versionMismatch, mode } from "../store";
 import { count, singleLine, visible } from "../text";
 import { trans } from "../translation";
-import { ActivityView, runningCount } from "./activity";
 import { Boundary } from "./boundary";
 import { useAllowed, usePanel, useSelect, useUniqueId } from "./context";
 import { IconButton } from "./icons";
+import { late } from "./late";
 import { LogsView } from "./logs";
 import { Button, Tabs } from "./parts";
 import { CELL_FORM_CLASS, Questions, useClickGuard } from "./questions";
 import { ServerCard, ServersView } from "./servers";
 import { OffersView } from "./tools";
+
+const ActivityView = late(async () => (await import("./activity")).ActivityView);
 
 const viewTitles = (): { [Name in ViewName]: string } => ({
   servers: trans.__("Servers"),
@@ -87,6 +89,12 @@ export function Shell(): JSX.Element {
     </Frame>
   );
 }
+
+/** The number of running calls as tab text; empty for none. */
+const runningCount = (calls: PanelState["calls"]): string => {
+  const running = Object.keys(calls).length;
+  return running ? count(running) : "";
+};
 
 /** Move the focus to the tab if another view was opened from inside one, which is hidden now. */
 function useFocusKept(prefix: string, now: ViewName): void {

@@ -2,24 +2,27 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { ServerRow } from "../protocol";
+import type { ServerRow, StartProgress } from "../protocol";
 import { singleLine, wholeDuration } from "../text";
 import { trans } from "../translation";
 import { useAllowed, useNow, useRequest, useUniqueId } from "./context";
-import { Button, ProblemBox, stateView } from "./parts";
+import { actionTitles, Button, ProblemBox, stateView } from "./parts";
 
 /** The attempt, duration and last output of a start in progress, or the error of the last start with buttons. */
 export function StartView({ server, onLog }: { server: ServerRow; onLog?: () => void }): JSX.Element | null {
   const act = useRequest();
   const maySet = useAllowed("set_value");
-  const mayStart = useAllowed("start") && stateView(server.state).actions[0] === "start";
+  const mayStart = useAllowed("start");
+  const [action] = stateView(server.state).actions;
+  const canAct = mayStart && (action === "start" || action === "trust" || action === "login");
+  const run = (): void => void (canAct && act(action, { server: server.name }));
   const logs = useAllowed("logs");
   if (server.starting) return <Progress starting={server.starting} />;
   if (!server.error) return null;
   return (
     <ProblemBox
       problem={server.error}
-      {...(mayStart && { onRetry: () => void act("start", { server: server.name }) })}
+      {...(canAct && { retry: action === "start" ? trans.__("Retry") : actionTitles()[action], onRetry: run })}
       {...(onLog && logs && { onLog })}
     >
       {server.missing !== null && maySet && <MissingValue server={server.name} name={server.missing} />}
@@ -27,7 +30,8 @@ export function StartView({ server, onLog }: { server: ServerRow; onLog?: () => 
   );
 }
 
-function Progress({ starting }: { starting: NonNullable<ServerRow["starting"]> }): JSX.Element {
+/** The attempt, duration and last output of a start in progress. */
+export function Progress({ starting }: { starting: StartProgress }): JSX.Element {
   const now = useNow(true);
   const { attempt, attempts, since, line } = starting;
   const parts = [
@@ -43,15 +47,12 @@ function MissingValue({ server, name }: { server: string; name: string }): JSX.E
   const [value, setValue] = useState("");
   const act = useRequest();
   const id = useUniqueId();
-  const set = (): void => {
-    if (value !== "") void act("set_value", { server, name, value });
-  };
   return (
     <form
       class="mcp-missing"
       onSubmit={(event) => {
         event.preventDefault();
-        set();
+        if (value !== "") void act("set_value", { server, name, value });
       }}
     >
       <label for={id}>{trans.__("Value of %1", singleLine(name))}</label>
@@ -64,7 +65,7 @@ function MissingValue({ server, name }: { server: string; name: string }): JSX.E
         value={value}
         onInput={(event) => setValue(event.currentTarget.value)}
       />
-      <Button primary disabled={value === ""} onClick={set}>
+      <Button primary disabled={value === ""}>
         {trans.__("Set and start")}
       </Button>
       <span class="mcp-muted" id={`${id}-about`}>

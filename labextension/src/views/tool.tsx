@@ -9,7 +9,7 @@ import { problemOf } from "../store";
 import { singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { useRequest, useLoaded, useAllowed, usePanel, useSelect } from "./context";
-import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox } from "./parts";
+import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox, SubmitButton } from "./parts";
 import { PreviewView } from "./preview";
 
 /** A tool's form values and last call, kept while other tools are shown. */
@@ -241,9 +241,9 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
           </Button>
         }
       >
-        <Button primary disabled={disabled} busy={busy || isRunning} onClick={() => void run()}>
+        <SubmitButton disabled={disabled} busy={busy || isRunning}>
           {trans.__("Run")}
-        </Button>
+        </SubmitButton>
         {mayInsert && (
           <>
             <Button busy={busy} onClick={() => void insert("python")}>
