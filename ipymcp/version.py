@@ -3,7 +3,7 @@
 __version__ = "0.1.0"
 
 SOURCE = "git+https://github.com/ipymcp/ipymcp"
-"""The requirement for pip while ipymcp is not on PyPI; the front end's is in `labextension/src/lab/loadextension.ts`."""
+"""The requirement for pip until ipymcp is on PyPI; also in `labextension/src/lab/loadextension.ts`."""
 
 
 def install_command(extra: str) -> str:
