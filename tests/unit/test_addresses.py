@@ -64,22 +64,27 @@ def test_the_addresses_of_this_machines_interfaces_are_on_this_machine() -> None
 
 @contextlib.contextmanager
 def listening() -> Iterator[tuple[int, list[object]]]:
-    """A port on all of this machine's IPv4 addresses, and who connected to it."""
+    """A port on all of this machine's IPv4 addresses, and who connected to it: complete once the block is left."""
     visitors: list[object] = []
-    with socket.create_server(("0.0.0.0", 0)) as server:
+    with socket.create_server(("0.0.0.0", 0)) as server, socket.socket() as last:
+        last.bind(("127.0.0.1", 0))
+        port, end = server.getsockname()[1], last.getsockname()
 
         def accept() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    connection, who = server.accept()
-                    visitors.append(who)
-                    connection.close()
+            while True:
+                connection, who = server.accept()
+                connection.close()
+                if who == end:
+                    return
+                visitors.append(who)
 
         thread = threading.Thread(target=accept)
         thread.start()
-        yield server.getsockname()[1], visitors
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        try:
+            yield port, visitors
+        finally:
+            last.connect(("127.0.0.1", port))  # accepted after all earlier visitors
+            thread.join()
 
 
 class Resolving(asyncio.SelectorEventLoop):
