@@ -451,8 +451,8 @@ class Preview(ToView):
     """The expression for the full value in the notebook."""
     table: ResultTable | None = None
     """The table to show instead of the HTML."""
-    markdown: bool = False
-    """Whether the text is Markdown, which a page that can renders."""
+    markdown: str | None = None
+    """The text as Markdown that is safe to render, for a page that can; None if it is not Markdown."""
 
 
 class QuestionHead(ToView):

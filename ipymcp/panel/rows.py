@@ -251,6 +251,7 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
         )
     bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
     image = _image(bundle)
+    markdown = bundle.get("text/markdown", "")
     is_text = is_shown_as_text(result)
     html = None if is_text else _small_html(bundle.get("text/html"))
     data = None if is_text else _small_json(result.data)
@@ -265,7 +266,7 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
         truncated=is_cut or len(result.text) > _MAX_PREVIEW_CHARACTERS,
         size=result.size,
         variable=variable,
-        markdown="text/markdown" in bundle,
+        markdown=_head(markdown) if len(markdown) <= _MAX_PREVIEW_CHARACTERS else None,
     )
 
 

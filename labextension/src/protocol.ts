@@ -341,8 +341,8 @@ export interface Preview {
   variable: string | null;
   /** The table to show instead of the HTML. */
   table?: ResultTable | null;
-  /** Whether the text is Markdown, which a page that can renders. */
-  markdown?: boolean;
+  /** The text as Markdown that is safe to render, for a page that can; None if it is not Markdown. */
+  markdown?: string | null;
 }
 
 /** A prompt. */

@@ -157,7 +157,7 @@ test("axe finds nothing in a table with an open row", async () => {
 });
 
 test("Markdown is rendered as in a cell, without what the panel allows no one", async () => {
-  const { screen } = await run({ ...RESULT, text: "# Penguins", json: null, html: null, markdown: true });
+  const { screen } = await run({ ...RESULT, text: "# Penguins", json: null, html: null, markdown: "# Penguins" });
   const root = await waitFor(() => {
     const found = screen.root.querySelector(".mcp-html")?.shadowRoot;
     if (!found) throw new Error("not rendered yet");

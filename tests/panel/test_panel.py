@@ -240,8 +240,11 @@ def test_a_result_is_previewed_by_what_a_cell_shows_of_it() -> None:
     def shown(*parts: Message) -> Preview:
         return preview(ToolResult(json.dumps({"content": parts}).encode(), server="fs", tool="read"), None)
 
-    rendered = shown({"type": "text", "text": "# Birds\n\n- *one*\n- two\n"})
-    assert (rendered.markdown, rendered.html) == (True, None)
+    rendered = shown({"type": "text", "text": "# Birds\n\n- *one*\n- two\n\n![x](http://elsewhere.example/x.png)"})
+    assert rendered.html is None
+    assert rendered.markdown is not None
+    assert rendered.markdown.startswith("# Birds")
+    assert "![" not in rendered.markdown, "a picture from elsewhere would be loaded"
     assert not shown({"type": "text", "text": "plain"}).markdown
     link = {"type": "resource_link", "uri": "https://x.example/a", "name": "a"}
     listed = shown(link, {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"})

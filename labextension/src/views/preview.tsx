@@ -26,7 +26,7 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
   const copy = useCopy();
   const visitor = useSelect(isVisitor);
   const { text, image, json, links, truncated, size, table, variable } = preview;
-  const rendered = useRendered(preview.markdown ? text : null);
+  const rendered = useRendered(preview.markdown ?? null);
   const html = preview.html ?? rendered;
   const hasJson = json !== null && json !== undefined;
   const jsonText = hasJson ? JSON.stringify(json, null, 2) : "";
