@@ -355,9 +355,8 @@ class Toolset(TableView):
         return tool_table(entries, self._factory, title="MCP tools", note=note)
 
     def _empty_note(self, named: set[str]) -> str:
-        configured = self._host.discovery.peek().servers if named else {}
-        unloaded = [name for name in named if name in configured and name not in self._host.sessions]
-        if unloaded:
+        missing = sorted(named.difference(self._host.sessions))
+        if missing and (unloaded := [name for name in missing if name in self._host.discovery.peek().servers]):
             return f"{unloaded[0]} is configured but not loaded yet: %mcp load {quoted(unloaded[0])}"
         return "no tools here" + ("" if self._host.sessions else ": %mcp load demo")
 
