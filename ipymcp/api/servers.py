@@ -74,10 +74,11 @@ class ServerTools(NotPicklable):
         return len(self._session().catalog.tools)
 
     def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
         session = self._session()
-        if isinstance(name, str):
-            self._factory.host.relist([f"{session.name}.{name}"])
-        return isinstance(name, str) and session.catalog.find(name) is not None
+        self._factory.host.relist([f"{session.name}.{name}"])
+        return session.catalog.find(name) is not None
 
     def __dir__(self) -> list[str]:
         session = self._session()

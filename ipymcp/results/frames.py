@@ -12,6 +12,7 @@ import re
 import uuid
 import zoneinfo
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,6 +49,7 @@ _NAMED_VALUES: dict[str, Any] = {
 }
 
 
+@cache
 def _time_zone(key: str) -> datetime.tzinfo:
     """A time zone of the system. The package `tzdata`, which `ZoneInfo` may import from any folder, is not used.
 

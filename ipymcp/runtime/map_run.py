@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 RowState: TypeAlias = Literal["succeeded", "failed", "unknown", "not called"]
 ROW_STATES: Final[tuple[RowState, ...]] = ("succeeded", "failed", "unknown", "not called")
-CANCELLED, INTERRUPTED = "by the user", "when it was interrupted"
+CANCELLED, INTERRUPTED, SERVER_STOPPED = "by the user", "when it was interrupted", "because its server was stopped"
 _TRANSIENT: Final = frozenset({502, 503, 504})
 """HTTP statuses after which the same request may succeed."""
 _TOO_MANY_REQUESTS: Final = 429
@@ -214,7 +214,7 @@ class MapRun:
         try:
             await asyncio.gather(*workers)
         except asyncio.CancelledError:
-            self.stop(INTERRUPTED)
+            self.stop(SERVER_STOPPED if self._is_server_stopped() else INTERRUPTED)  # a closing host does both
             raise
         finally:
             for worker in workers:
@@ -222,6 +222,15 @@ class MapRun:
             await asyncio.gather(*workers, return_exceptions=True)
             if self._waiting:
                 self.stop("by an error")
+
+    def _is_server_stopped(self) -> bool:
+        try:
+            self._session.require()
+        except ServerStopped:
+            return True
+        except McpError:
+            pass
+        return False
 
     async def _work(self) -> None:
         while (job := await self._next()) is not None:
@@ -279,7 +288,7 @@ class MapRun:
                     was_sent, call = call is not None and call.was_sent, None
                     if isinstance(error, ServerStopped):
                         self.failure = self.failure or error
-                        self.stop(f"because its server {error.message}")
+                        self.stop(SERVER_STOPPED)
                         if self._is_repeatable or not was_sent:
                             outcome = NOT_CALLED
                             return outcome

@@ -42,14 +42,15 @@ function cleanElement(element: Element): void {
   if (DANGEROUS.has(name)) return element.remove();
   clean(element);
   if (!ELEMENTS.has(name)) return element.replaceWith(...element.childNodes);
-  const [href, src, style] = ["href", "src", "style"].map((each) => element.getAttribute(each) ?? "");
-  for (const { name: attribute } of [...element.attributes]) {
-    if (!ATTRIBUTES.has(attribute.toLowerCase())) element.removeAttribute(attribute);
+  const attribute = (name: string): string => element.getAttribute(name) ?? "";
+  const { href, src, style } = { href: attribute("href"), src: attribute("src"), style: attribute("style") };
+  for (const { name: each } of [...element.attributes]) {
+    if (!ATTRIBUTES.has(each.toLowerCase())) element.removeAttribute(each);
   }
-  if (/text-align:\s*right/.test(style ?? "")) element.setAttribute("align", "right");
-  if (name === "a") setLink(element, href ?? "");
-  if (name === "img") setImage(element, src ?? "");
-  if (name === "audio") setAudio(element, src ?? "");
+  if (/text-align:\s*right/.test(style)) element.setAttribute("align", "right");
+  if (name === "a") setLink(element, href);
+  if (name === "img") setImage(element, src);
+  if (name === "audio") setAudio(element, src);
 }
 
 function setLink(element: Element, href: string): void {

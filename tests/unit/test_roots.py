@@ -85,7 +85,11 @@ def test_a_folder_is_added_as_a_whole_and_a_change_of_the_copy_is_refused(data: 
             assert [root["name"] for root in mcp.roots] == ["my data", "t"]
         with pytest.raises(ArgumentError, match="'/aa' does not exist"):
             mcp.roots += "/aa"
-        for change in (lambda: mcp.roots.append("t"), lambda: mcp.roots.remove(mcp.roots[0])):
+        for change in (
+            lambda: mcp.roots.append("t"),
+            lambda: mcp.roots.remove(mcp.roots[0]),
+            lambda: mcp.roots.clear(),
+        ):
             with pytest.raises(ArgumentError) as caught:
                 change()
             assert caught.value.message == "mcp.roots: this list is a copy, and a change of it would be lost"

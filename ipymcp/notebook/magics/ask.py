@@ -18,6 +18,7 @@ from ipymcp.llm.answer import insertable, insertable_blocks
 from ipymcp.notebook.call_code import of_model
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax, tokenize
 from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_expression
+from ipymcp.notebook.magics.resources import check_patterns
 from ipymcp.results import markdown
 from ipymcp.text import escaped, visible
 
@@ -225,12 +226,8 @@ def _tools(request: MagicRequest, parsed: Parsed) -> Toolset:
     chosen = request.mcp.tools("!*") if patterns == ["-"] else request.mcp.tools(*patterns)
     if not len(chosen) and patterns != ["-"]:
         known = ", ".join(request.mcp) or "none"
-        servers = [pattern.partition(".")[0] for pattern in patterns]
-        unloaded = next((one for one in servers if one in request.host.discovery.peek().servers), None)
-        hint = f"servers: {known} · %mcp tools lists theirs"
-        if unloaded is not None and unloaded not in request.mcp:
-            hint = request.host.missing_hint(unloaded)
-        raise McpError(f"no tool matches {' '.join(patterns)}", hint=hint)
+        check_patterns(request, patterns, "tool")
+        raise McpError(f"no tool matches {' '.join(patterns)}", hint=f"servers: {known} · %mcp tools lists theirs")
     return chosen
 
 

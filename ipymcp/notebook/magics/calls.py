@@ -57,7 +57,7 @@ def _tools(request: MagicRequest) -> Toolset | Table:
             near = nearest(pattern, [*everything, *(name.partition(".")[2] for name in everything)])
             if near and "*" not in pattern and pattern not in request.mcp:
                 raise UnknownName(f"no tool matches {pattern!r}", hint=near)
-    check_patterns(request, found, "tool")
+    check_patterns(request, () if found else request.names, "tool")
     return selection
 
 

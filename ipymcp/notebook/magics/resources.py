@@ -11,20 +11,24 @@ from ipymcp.notebook.line_syntax import Command, LineError, Syntax
 from ipymcp.notebook.line_values import parse_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ipymcp.api.prompts import AllPrompts, PromptResult
     from ipymcp.api.resources import AllResources, Resource, Subscription
     from ipymcp.notebook.line_syntax import MagicRequest
     from ipymcp.results.resource_result import ResourceResult
 
 
-def check_patterns(request: MagicRequest, found: bool, kind: str) -> None:
+def check_patterns(request: MagicRequest, patterns: Iterable[str], kind: str) -> None:
     """Check the servers in patterns that match nothing.
 
     Raises:
         UnknownName: A pattern refers to an unknown server.
     """
-    known = [*request.mcp, *request.host.aliases().values()]
-    for pattern in request.names if not found else ():
+    from ipymcp.llm.functions import NOTEBOOK
+
+    known = [*request.mcp, *request.host.aliases().values(), NOTEBOOK]
+    for pattern in patterns:
         server = pattern.removeprefix("!").partition(".")[0]
         if server not in known and (server.isidentifier() or server in request.host.discovery.peek().servers):
             message = f"no {kind} matches {pattern!r}: there is no server {server!r}"
@@ -49,7 +53,7 @@ def _resources(request: MagicRequest) -> AllResources:
     """
     load_lazy(request)
     selection = request.mcp.resources(*request.names)
-    check_patterns(request, bool(selection.table.rows), "resource")
+    check_patterns(request, () if selection.table.rows else request.names, "resource")
     return selection
 
 
@@ -100,7 +104,7 @@ def _prompts(request: MagicRequest) -> AllPrompts:
     """
     load_lazy(request)
     selection = request.mcp.prompts(*request.names)
-    check_patterns(request, bool(selection.table.rows), "prompt")
+    check_patterns(request, () if selection.table.rows else request.names, "prompt")
     return selection
 
 

@@ -189,9 +189,8 @@ class HttpResponse:
                     yield chunk
             else:
                 raw, inflated = _Raw(self._response), 0
-                async for chunk in httpx.Response(
-                    self.status, headers=self._response.headers, stream=raw
-                ).aiter_bytes():
+                decoding = httpx.Response(self.status, headers=self._response.headers, stream=raw)
+                async for chunk in decoding.aiter_bytes():
                     yield chunk
                     inflated += len(chunk)
                     if inflated > limit + raw.size * _MAX_INFLATION:
