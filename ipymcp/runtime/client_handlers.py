@@ -199,7 +199,7 @@ class RootList(list[dict[str, str]]):
     def __iadd__(self, more: object) -> RootList:  # type: ignore[override]
         return RootList([*self, *as_roots(more)])
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         message = "mcp.roots: this list is a copy, and a change of it would be lost"
         raise ArgumentError(message, hint="add a folder by: mcp.roots += 'data'")
 
