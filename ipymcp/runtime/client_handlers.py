@@ -203,7 +203,8 @@ class RootList(list[dict[str, str]]):
         message = "mcp.roots: this list is a copy, and a change of it would be lost"
         raise ArgumentError(message, hint="add a folder by: mcp.roots += 'data'")
 
-    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+    append = extend = insert = remove = pop = clear = reverse = _refuse
+    sort = _refuse  # pyright: ignore[reportAssignmentType]
     __setitem__ = __delitem__ = __imul__ = _refuse
 
 
