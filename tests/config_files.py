@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from ipymcp.config.config_files import read_each
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.reading import read_each
 from ipymcp.errors import ConfigError
 
 

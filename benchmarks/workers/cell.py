@@ -51,7 +51,7 @@ def find_config(files: int, servers: int) -> Sample:
     import os
 
     with Stopwatch() as importing:
-        from ipymcp.config.discovery import PROJECT_FILES, candidates, discover
+        from ipymcp.config.config_files import PROJECT_FILES, candidates, discover
     with tempfile.TemporaryDirectory() as top:
         names = PROJECT_FILES[:5]
         folder = Path(top, *map(str, range(files // len(names))))

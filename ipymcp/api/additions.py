@@ -19,7 +19,7 @@ from ipymcp.api import config_edits
 from ipymcp.api.load_request import read_definitions, url_definition
 from ipymcp.api.registry import ORIGIN, origin_of, registry_of
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.export import as_own
+from ipymcp.config.hosts import as_own
 from ipymcp.config.redaction import masked, masked_definition, wanted_secrets
 from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError, McpError, PolicyError, UnknownName
@@ -482,7 +482,7 @@ async def _prepared(host: Host, name: str, values: Mapping[str, Any], keep: Keep
         if made.url is not None:
             return url_definition(made.url, name).replace(headers=made.headers, transport=made.transport)
         return ServerDefinition(name=name, command=made.command, args=made.args, env=made.env)
-    from ipymcp.config.reading import from_mapping
+    from ipymcp.config.config_files import from_mapping
 
     return from_mapping({name: own})[name]
 

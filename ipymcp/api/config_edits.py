@@ -19,13 +19,20 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct, structs
 
 from ipymcp.api.load_request import TYPED_SCOPES, read_definitions
+from ipymcp.config.config_files import (
+    changed,
+    edit,
+    editable,
+    project_file,
+    put,
+    read_back,
+    read_each,
+    read_host,
+    translated_entry,
+)
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.discovery import read_host
-from ipymcp.config.editing import changed, edit, editable, project_file, put, read_back, translated_entry
-from ipymcp.config.export import adopted, as_own, exported
-from ipymcp.config.hosts import HOSTS, IMPORTED
+from ipymcp.config.hosts import HOSTS, IMPORTED, adopted, as_own, exported
 from ipymcp.config.paths import own_files, user_file
-from ipymcp.config.reading import read_each
 from ipymcp.config.redaction import masked_definition, wanted_secrets
 from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError, UnknownName
@@ -40,7 +47,7 @@ from ipymcp.text import escaped, quoted, visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ipymcp.config.discovery import Configuration
+    from ipymcp.config.config_files import Configuration
     from ipymcp.config.variables import Reference
     from ipymcp.runtime.host import Host
 

@@ -24,7 +24,7 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ipymcp.config.discovery import Configuration
+    from ipymcp.config.config_files import Configuration
     from ipymcp.runtime.host import Host
 
 
@@ -55,7 +55,7 @@ def config_path(text: str, host: Host, *, project: bool) -> str:
     """
     if text not in (".", "..", "~") and not text.startswith(("./", "../", "~/", ".\\", "..\\")):
         return text
-    from ipymcp.config.editing import project_file  # not at each load
+    from ipymcp.config.config_files import project_file
 
     path = os.path.normpath(os.path.join(host.folder, os.path.expanduser(text)))
     if not project or not os.path.samefile(host.folder, project_file(host.folder).parent):
@@ -76,7 +76,7 @@ def read_definitions(name: str | None, values: Mapping[str, Any], source: Source
             raise no_servers_error(values, _PASTED)
         if name is None:
             raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
-        from ipymcp.config.editing import changed
+        from ipymcp.config.config_files import changed
 
         return [definition_of(RawServer(name, f"mcpServers.{name}", changed({}, values)), "", source, {})]
     found = definitions(values, Source(scope=source.scope, file=_PASTED))
@@ -131,7 +131,7 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
     Raises:
         ConfigError: The URL is invalid.
     """
-    from ipymcp.config.reading import from_mapping
+    from ipymcp.config.config_files import from_mapping
 
     parse_address(url)
     if name is None:
@@ -149,7 +149,7 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
         ConfigError: A file or definition is invalid.
         UnknownName: A name is not defined anywhere.
     """
-    from ipymcp.config.reading import from_mapping
+    from ipymcp.config.config_files import from_mapping
 
     items = list(what)
     if not items:

@@ -745,7 +745,7 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
 
             return HOSTS, "value"
         case "setting":
-            from ipymcp.config.export import SETTINGS
+            from ipymcp.config.hosts import SETTINGS
 
             return (f"{key}{'.' if is_table else '='}" for key, is_table in SETTINGS.items()), "value"
         case "call":

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
-from ipymcp.config.reading import JSON5_MAX_BYTES, without_comments
+from ipymcp.config.config_files import JSON5_MAX_BYTES, without_comments
 from ipymcp.errors import ArgumentError
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import LineError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from ipymcp.api import config_edits
 from ipymcp.api.additions import Addition, RegistryChoice, from_registry, from_values
 from ipymcp.api.registry import registry_of
+from ipymcp.config.config_files import decode, read_each
 from ipymcp.config.definition import Source
 from ipymcp.config.parsing import is_server
-from ipymcp.config.reading import decode, read_each
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.names import server_name
 from ipymcp.panel.messages import (

@@ -36,8 +36,8 @@ from ipymcp.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
+    from ipymcp.config.config_files import ConfigurationWatch
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.config.discovery import ConfigurationWatch
     from ipymcp.interaction.cells import NotebookCells
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.transports.base import Transport
@@ -104,7 +104,7 @@ class Host:
     @cached_property
     def discovery(self) -> ConfigurationWatch:
         """The servers that are defined in files of the user's and the project's folders."""
-        from ipymcp.config.discovery import ConfigurationWatch  # not at %load_ext
+        from ipymcp.config.config_files import ConfigurationWatch  # not at %load_ext
 
         return ConfigurationWatch(self.folder)
 

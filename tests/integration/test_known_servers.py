@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ipymcp import Mcp, ServerStopped, UnknownName
-from ipymcp.config.reading import from_mapping
+from ipymcp.config.config_files import from_mapping
 from ipymcp.runtime.context import Timing
 from ipymcp.runtime.host import Host
 from ipymcp.storage.known_servers import KINDS

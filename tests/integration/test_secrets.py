@@ -434,7 +434,7 @@ def test_what_keeps_things_is_imported_when_something_is_kept() -> None:
     heavy = ["sqlite3", "cryptography", "keyring", "jupyter_core"]
     script = f"""
 import sys, ipymcp
-from ipymcp.config.reading import from_mapping
+from ipymcp.config.config_files import from_mapping
 from ipymcp.errors import McpError
 from ipymcp.notebook import extension
 mcp = ipymcp.host()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ipymcp import Mcp
+from ipymcp.config.config_files import from_mapping
 from ipymcp.config.definition import Source
-from ipymcp.config.reading import from_mapping
 from ipymcp.interaction.elicitation import FormQuestion, InputQuestion, UrlQuestion
 from ipymcp.interaction.questions import (
     ApprovalQuestion,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ipymcp.config import discovery
+from ipymcp.config import config_files
+from ipymcp.config.config_files import PROJECT_FILES, Configuration, ConfigurationWatch, candidates, discover
 from ipymcp.config.digest import digest_of
-from ipymcp.config.discovery import PROJECT_FILES, Configuration, ConfigurationWatch, candidates, discover
 from ipymcp.config.paths import notebook_file
 
 pytestmark = pytest.mark.posix
@@ -76,7 +76,7 @@ def test_the_walk_ends_at_a_file_systems_boundary(home: Path) -> None:
     shared = Path("/dev/shm")
     if not shared.is_dir() or shared.stat().st_dev == Path("/dev").stat().st_dev:
         pytest.skip("needs a file system of its own")
-    folders = list(discovery.project_folders(str(shared)))
+    folders = list(config_files.project_folders(str(shared)))
     assert folders == [str(shared)]
 
 
@@ -258,7 +258,7 @@ def big(home: Path) -> Iterator[Path]:
 
 def test_discovery_imports_no_jupyter_and_no_json5_for_plain_files(big: Path) -> None:
     script = (
-        "import sys\nfrom ipymcp.config.discovery import candidates, discover\n"
+        "import sys\nfrom ipymcp.config.config_files import candidates, discover\n"
         f"found = discover(candidates({str(big)!r}, {{}}, []))\n"
         "heavy = [name for name in ('json5', 'jupyter_core', 'hashlib') if name in sys.modules]\n"
         "print(len(found.files), len(found.servers), heavy)"

@@ -14,11 +14,9 @@ from ipymcp.api import config_edits
 from ipymcp.api.config_edits import explanation, export_to, listing
 from ipymcp.api.load_request import config_path, gather, settings
 from ipymcp.api.security import ToolPolicy
+from ipymcp.config.config_files import decode, edit, from_mapping, project_file, read_host
 from ipymcp.config.definition import Source
-from ipymcp.config.discovery import read_host
-from ipymcp.config.editing import edit, project_file
 from ipymcp.config.hosts import IMPORTED
-from ipymcp.config.reading import decode, from_mapping
 from ipymcp.config.redaction import masked, masked_args
 from ipymcp.errors import ConfigError, TrustError, UnknownName
 from ipymcp.interaction.questions import PageReply
@@ -145,7 +143,7 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom ipymcp.config.editing import edit\n"
+        "import sys\nfrom pathlib import Path\nfrom ipymcp.config.config_files import edit\n"
         "for n in range(10):\n"
         "    def put(document):\n        document['mcpServers'][f'{sys.argv[2]}-{n}'] = {'command': 'x'}\n"
         "    edit(Path(sys.argv[1]), put, private=True)\n"

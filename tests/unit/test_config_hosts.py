@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from ipymcp.config.config_files import load
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.export import as_own, exported
-from ipymcp.config.hosts import HOSTS
+from ipymcp.config.hosts import HOSTS, as_own, exported
 from ipymcp.config.parsing import definitions
-from ipymcp.config.reading import load
 from ipymcp.errors import ConfigError
 from tests.config_files import read
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipymcp.config.config_files import JSON5_MAX_BYTES, from_mapping, without_comments
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.digest import digest_of
 from ipymcp.config.parsing import definitions
-from ipymcp.config.reading import JSON5_MAX_BYTES, from_mapping, without_comments
 from ipymcp.errors import ConfigError
 from tests.config_files import read
 
@@ -317,7 +317,7 @@ def test_a_text_full_of_openings_takes_no_time(text: str) -> None:
 )
 def test_a_file_that_is_json_but_for_comments_costs_no_json5(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
-    script = "import pathlib, sys; from ipymcp.config.reading import load; load(pathlib.Path(sys.argv[1]))"
+    script = "import pathlib, sys; from ipymcp.config.config_files import load; load(pathlib.Path(sys.argv[1]))"
     script += "; print('json5' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"

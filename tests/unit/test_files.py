@@ -32,7 +32,7 @@ WRITERS = {
 }
 OWNERS = ("os", "shutil", "tempfile", "io", "codecs")
 READERS = {
-    ("config/editing.py", "os.open(file.parent, os.O_RDONLY)"),  # a folder, to lock it
+    ("config/config_files.py", "os.open(file.parent, os.O_RDONLY)"),  # a folder, to lock it
     ("storage/secrets.py", "path.read_bytes()"),  # the key, in a folder of the user's alone
 }
 """Other modules that open something, besides `/proc` and the package's own files."""

@@ -29,7 +29,7 @@ def test_a_librarys_name_in_the_folder_is_not_taken_for_the_library(folder: Path
 import sys
 sys.path.insert(0, {first!r})
 import ipymcp
-from ipymcp.config.reading import decode
+from ipymcp.config.config_files import decode
 import ipymcp.api.namespace, ipymcp.schema.validation, ipymcp.protocol.transports.http_client, ipymcp.storage.database
 import ipymcp.protocol.transports.network, ipymcp.storage.secrets, ipymcp.security.pins, ipymcp.api.resources
 print(decode("{{unquoted: 'single'}}", 'x'))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.config.reading import JSON5_MAX_BYTES
+from ipymcp.config.config_files import JSON5_MAX_BYTES
 from ipymcp.errors import ArgumentError
 from ipymcp.notebook.line_syntax import LineError, tokenize
 from ipymcp.notebook.line_values import NotebookObject, TypedText, parse_arguments, parse_body, read_value

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
 from ipymcp.api.load_request import config_path, notices, settings
-from ipymcp.config.export import SETTINGS
-from ipymcp.config.hosts import HOSTS, IMPORTED
+from ipymcp.config.config_files import decode
+from ipymcp.config.hosts import HOSTS, IMPORTED, SETTINGS
 from ipymcp.config.parsing import OTHER_NAMES
-from ipymcp.config.reading import decode
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.servers import headers, variables

@@ -1,0 +1,621 @@
+"""Config files: reading them, finding those of the user and the project for any host, and changing ipymcp's own.
+
+Precedence, nearest first: the file in `IPYMCP_CONFIG`; each folder from the notebook's up to the repository's root,
+home or the file system's boundary; the user's own file. Home itself is skipped: it has settings of other hosts, and
+is not a project.
+
+Changes are atomic, by one kernel at a time. A file with comments or trailing commas is refused, because they would be
+lost; so is a file in another host's format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+
+from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.hosts import HOSTS, IMPORTED, as_own
+from ipymcp.config.parsing import (
+    FORMAT_HINT,
+    RawServer,
+    definition_of,
+    definitions,
+    entries,
+    is_name,
+    no_servers_error,
+    recognise_format,
+    translated,
+)
+from ipymcp.config.paths import is_root, missing_file, own_files, read_text
+from ipymcp.errors import ConfigError
+from ipymcp.files import (
+    PRIVATE,
+    SHARED,
+    make_folder,
+    make_private_folder,
+    trusted_owners,
+    try_lock,
+    write_file,
+    write_hint,
+)
+from ipymcp.names import identifier
+from ipymcp.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from ipymcp.config.definition import Scope
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+_COMMENT = rf"{_STRING}|(//[^\n]*|/\*(?:(?s:.)*?\*/|(?s:.)*))"
+_COMMA = rf"{_STRING}|(,)(?=\s*[}}\]])"
+_VISIBLE = r"[^\s]"
+
+
+def without_comments(text: str) -> str:
+    """Replace comments and trailing commas by spaces, so that lines and columns do not change."""
+    for pattern in (_COMMENT, _COMMA):
+        text = re.sub(pattern, _blank, text)
+    return text
+
+
+def _blank(match: re.Match[str]) -> str:
+    return match[0] if match[1] is None else re.sub(_VISIBLE, " ", match[0])
+
+
+JSON5_MAX_BYTES = 40_000
+"""Maximum size for the JSON5 parser, which reads about 20,000 characters a second."""
+_JSON5_ERROR = r"(?s)<string>:(\d+) (.*) at column (\d+)"
+_UNEXPECTED = r'(?s)Unexpected "(.)"'
+
+
+class ConfigDocument(Struct, frozen=True):
+    """A decoded config file."""
+
+    text: str
+    data: Any
+    is_plain: bool
+    """Whether the text is strict JSON, without comments or trailing commas."""
+
+
+def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
+    """Return the servers of a file by name, each as its definition or its error; unnamed errors have the empty name.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not JSON. The message names the file and the line.
+    """
+    assert source.file is not None
+    document = load(Path(source.file)).data
+    read = entries(document, source)
+    if read is None:
+        raise no_servers_error(document, source.file)
+    return dict(read)
+
+
+def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str, ServerDefinition]:
+    """Return the servers of a mapping from name to definition, or of a document such as `{"mcpServers": {…}}`.
+
+    Raises:
+        ConfigError: A value is invalid. The message names the key.
+    """
+    return definitions(table, Source(scope=scope), bare=True)
+
+
+def load(file: Path, *, owners: frozenset[int] | None = None) -> ConfigDocument:
+    """Read and decode a file.
+
+    Args:
+        file: Absolute path.
+        owners: User ids that may own the file; None for anyone.
+
+    Raises:
+        ConfigError: The file does not exist, cannot be read, belongs to someone else or is not JSON. The message names
+            the file, line and column.
+    """
+    document = load_if_there(file, owners=owners)
+    if document is None:
+        raise missing_file(file)
+    return document
+
+
+def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> ConfigDocument | None:
+    """Read and decode a file, as `load`; return None if it does not exist."""
+    text = read_text(file, owners)
+    if text is None:
+        return None
+    data, is_plain = decode(text, str(file))
+    return ConfigDocument(text, data, is_plain)
+
+
+def decode(text: str, origin: str) -> tuple[Any, bool]:
+    """Decode JSON, JSON with comments or JSON5, and return the data and whether it was strict JSON.
+
+    Args:
+        text: The document.
+        origin: Prefix of error messages.
+
+    Raises:
+        ConfigError: The text is invalid. The message names line and column.
+    """
+    if not text.strip():
+        raise ConfigError(f"{origin}: is empty", hint=FORMAT_HINT)
+
+    def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        table: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in table:
+                raise ConfigError(f'{origin}: "{key}" is defined twice in one object', hint="keep one of the two")
+            table[key] = value
+        return table
+
+    def parse(text: str, loads: Callable[..., Any] = json.loads) -> Any:
+        try:
+            return loads(text, object_pairs_hook=once)
+        except RecursionError:
+            raise ConfigError(f"{origin}: nested too deeply", hint=FORMAT_HINT) from None
+        except json.JSONDecodeError:
+            raise
+        except ValueError as error:
+            if "digits" not in str(error):
+                raise
+            raise ConfigError(
+                f"{origin}: a number in it is too long", hint="write it as a string, or shorter"
+            ) from None
+
+    with contextlib.suppress(json.JSONDecodeError):
+        return parse(text), True
+    try:
+        return parse(without_comments(text)), False
+    except json.JSONDecodeError as error:
+        strict = error
+    wrong = _syntax_error(origin, strict.lineno, strict.colno, strict.msg)
+    if len(text) > JSON5_MAX_BYTES:
+        raise wrong
+    import json5  # the last resort: slow to import and to parse
+
+    try:
+        return parse(text, json5.loads), False
+    except ValueError as error:
+        match = re.fullmatch(_JSON5_ERROR, str(error))
+        raise (_syntax_error(origin, int(match[1]), int(match[3]), match[2]) if match else wrong) from None
+
+
+def _syntax_error(origin: str, line: int, column: int, reason: str) -> ConfigError:
+    found = re.fullmatch(_UNEXPECTED, reason)
+    if found is not None:
+        reason = f"unexpected {found[1]!r}" if found[1].isprintable() else "unexpected line break"
+    hint = "look there, and just before, for a missing comma, quote or bracket"
+    return ConfigError(f"{origin}, line {line}, column {column}: not JSON: {reason}", hint=hint)
+
+
+# -- discovery ---------------------------------------------------------------------------------------------------------
+
+
+PROJECT_FILES = ("mcp.json", *(host.project_file for host in HOSTS.values() if host.project_file))
+"""Config files of a project folder, in order of precedence."""
+_MIXED = {os.path.basename(host.project_file) for host in HOSTS.values() if host.has_other_settings}
+"""Files that may also contain other settings of a host."""
+
+Stamp = tuple[int, int, int] | None
+"""Modification time, size and inode of a file; None if it does not exist."""
+
+
+class CandidateFile(Struct, frozen=True):
+    """A file that may define servers."""
+
+    path: Path
+    scope: Scope
+    folder: str
+    """The folder that its servers belong to."""
+
+
+class Configuration(Struct, frozen=True):
+    """Servers and errors from all config files."""
+
+    servers: Mapping[str, ServerDefinition | ConfigError]
+    """The nearest definition of each name, or its error."""
+    shadowed: Mapping[str, tuple[ServerDefinition, ...]]
+    """Other definitions of a name, nearest first."""
+    problems: tuple[ConfigError, ...]
+    """Errors of unusable or ignored files, and of definitions without a name."""
+    files: tuple[CandidateFile, ...]
+    """The files that were read."""
+
+    @property
+    def definitions(self) -> dict[str, ServerDefinition]:
+        """The valid definitions, by name."""
+        return {name: entry for name, entry in self.servers.items() if isinstance(entry, ServerDefinition)}
+
+    def find(self, name: str) -> ServerDefinition | None:
+        """Find a valid definition by its name or its Python identifier."""
+        found = self.definitions
+        return found.get(name) or next((one for own, one in found.items() if identifier(own) == name), None)
+
+    @property
+    def errors(self) -> tuple[ConfigError, ...]:
+        """All errors."""
+        return (*(entry for entry in self.servers.values() if isinstance(entry, ConfigError)), *self.problems)
+
+
+def discover(files: Iterable[CandidateFile]) -> Configuration:
+    """Read the files that exist. Files that cannot be used are among the problems, also the one that the user named."""
+    servers: dict[str, ServerDefinition | ConfigError] = {}
+    shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
+    problems: list[ConfigError] = []
+    read: list[CandidateFile] = []
+    for file in files:
+        try:
+            found = _read(file)
+            if found is None and file.scope == "named":
+                hint = "fix or unset the variable; the other files are read"
+                raise ConfigError(f"{file.path}: no such file", hint=hint)
+        except ConfigError as error:
+            if file.scope == "named":
+                error = ConfigError(f"IPYMCP_CONFIG: {error.message}", hint=error.hint)
+            problems.append(error)
+            continue
+        if found is None:
+            continue
+        read.append(file)
+        for name, entry in found:
+            if not name and isinstance(entry, ConfigError):
+                problems.append(entry)
+            elif name not in servers:
+                servers[name] = entry
+            else:
+                servers[name] = mark_shadowing(servers[name], file)
+                if isinstance(entry, ServerDefinition):
+                    shadowed[name] = (*shadowed.get(name, ()), entry)
+    return Configuration(servers, shadowed, tuple(problems), tuple(read))
+
+
+def mark_shadowing(entry: ServerDefinition | ConfigError, own: CandidateFile) -> ServerDefinition | ConfigError:
+    """Return a project's server marked as shadowing one of the user's own file; return any other entry unchanged."""
+    if isinstance(entry, ServerDefinition) and (entry.source.scope, own.scope) == ("project", "user"):
+        return entry.shadowing(str(own.path))
+    return entry
+
+
+def candidates(
+    folder: str, environ: Mapping[str, str] = os.environ, own: Sequence[str] | None = None
+) -> list[CandidateFile]:
+    """Return every file that could define servers, existing or not, nearest first.
+
+    Args:
+        folder: The notebook's folder.
+        environ: The environment, for `IPYMCP_CONFIG`.
+        own: The user's own files; None for those in Jupyter's config folders.
+    """
+    named = environ.get("IPYMCP_CONFIG")
+    users = dict.fromkeys(map(Path, own_files() if own is None else own))
+    found: dict[Path, CandidateFile] = {}
+    if named:
+        path = Path(os.path.abspath(os.path.join(folder, os.path.expanduser(named))))
+        found[path] = CandidateFile(path, "named", str(path.parent))
+    for parent in project_folders(folder):
+        for path in (Path(parent, name) for name in PROJECT_FILES):
+            if path not in users:
+                found.setdefault(path, CandidateFile(path, "project", parent))
+    for path in users:
+        found.setdefault(path, CandidateFile(path, "user", str(path.parent)))
+    return list(found.values())
+
+
+def stamp(path: Path) -> Stamp:
+    """Return the values whose change shows that a file has changed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def project_folders(folder: str) -> Iterator[str]:
+    """Yield the folder and its parents up to the boundary of the project, nearest first; none for home."""
+    current, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
+    try:
+        device = os.stat(current).st_dev
+    except OSError:
+        return
+    while current != home:
+        yield current
+        parent = os.path.dirname(current)
+        if parent == current or is_root(current):
+            return
+        try:
+            if os.stat(parent).st_dev != device:
+                return
+        except OSError:
+            return
+        current = parent
+
+
+def _read(file: CandidateFile) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
+    """Return the servers of a file; None if it does not exist, or has only other settings."""
+    is_named = file.scope == "named"
+    document = load_if_there(file.path, owners=None if is_named else trusted_owners())
+    if document is None:
+        return None
+    source = Source(scope=file.scope, file=str(file.path), folder=file.folder)
+    found = entries(document.data, source)
+    if found is None and document.data and (is_named or file.path.name not in _MIXED):
+        raise no_servers_error(document.data, str(file.path))
+    return found
+
+
+class HostServers(Struct, frozen=True):
+    """Servers and errors from the files of a host."""
+
+    definitions: Mapping[str, ServerDefinition]
+    problems: tuple[ConfigError, ...]
+    files: tuple[Path, ...]
+    """The files that were read."""
+
+
+def read_host(host: str, folder: str) -> HostServers:
+    """Read the servers that the user has configured for another host. Its files are never written.
+
+    Args:
+        host: One of `IMPORTED`.
+        folder: The notebook's folder, for hosts that store servers by project in a file of the user.
+
+    Raises:
+        ConfigError: The host has no config file.
+    """
+    candidate_files = IMPORTED[host]()
+    definitions: dict[str, ServerDefinition] = {}
+    problems: list[ConfigError] = []
+    files: list[Path] = []
+    for path in candidate_files:
+        try:
+            document = load_if_there(path)
+        except ConfigError as error:
+            problems.append(error)
+            continue
+        if document is None:
+            continue
+        files.append(path)
+        for part in _parts(host, document.data, folder):
+            for name, entry in entries(part, Source(scope="user", file=str(path))) or ():
+                if isinstance(entry, ConfigError):
+                    problems.append(entry)
+                else:
+                    definitions.setdefault(name, entry)
+    if not files and not problems:
+        raise ConfigError(f"{host} has no servers here", hint=f"looked for {', '.join(map(str, candidate_files))}")
+    return HostServers(definitions, tuple(problems), tuple(files))
+
+
+def _parts(host: str, data: Any, folder: str) -> list[Any]:
+    """Return the parts of a document with servers, nearest first."""
+    if not HOSTS[host].has_projects or not isinstance(data, Mapping):
+        return [data]
+    document = cast("Mapping[str, Any]", data)
+    projects = document.get("projects")
+    local = cast("Mapping[str, Any]", projects).get(folder) if isinstance(projects, Mapping) else None
+    return [part for part in (local, document) if isinstance(part, Mapping) and "mcpServers" in part]
+
+
+class ConfigurationWatch:
+    """The configuration of a folder, and the changes of its files.
+
+    Args:
+        folder: The notebook's folder.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._stamps: dict[Path, Stamp] = {}
+        """The watched files, as they were last read or reported."""
+        self._named: set[Path] = set()
+        """The watched files that the user has named."""
+
+    def read(self) -> Configuration:
+        """Read the current configuration."""
+        files = candidates(self.folder)
+        kept = {path: self._stamps[path] for path in self._named if path in self._stamps}
+        # The stamps are taken before the files are read, so that no change is missed.
+        self._stamps = {**kept, **{file.path: stamp(file.path) for file in files}}
+        return discover(files)
+
+    def peek(self) -> Configuration:
+        """Read the current configuration for completion, without marking changes as reported."""
+        return discover(candidates(self.folder))
+
+    def named(self, path: str | os.PathLike[str]) -> Source:
+        """Return the source of a file that the user names, and watch the file.
+
+        A discovered file keeps its scope: naming a project's file does not show the user its contents.
+        """
+        file = Path(os.path.abspath(os.path.join(self.folder, os.path.expanduser(path))))
+        self._named.add(file)
+        self._stamps[file] = stamp(file)
+        real = os.path.realpath(file)
+        for candidate in candidates(self.folder):
+            if os.path.realpath(candidate.path) == real:
+                return Source(scope=candidate.scope, file=str(candidate.path), folder=candidate.folder)
+        return Source(scope="named", file=str(file), folder=str(file.parent))
+
+    def read_named(self, source: Source) -> dict[str, ServerDefinition | ConfigError]:
+        """Read the servers of a source returned by `named`. Raises the same errors as `read_each`."""
+        servers = read_each(source)
+        for file in candidates(self.folder) if source.scope == "project" else ():
+            if file.scope == "user" and str(file.path) != source.file:
+                shared = [name for name in discover([file]).servers if name in servers]
+                servers |= {name: mark_shadowing(servers[name], file) for name in shared}
+        return servers
+
+    def ignore_change(self, path: Path) -> None:
+        """Do not report the latest change of a file, because ipymcp made it."""
+        self._stamps[path] = stamp(path)
+
+    def changes(self) -> list[str]:
+        """Return a line for each file that was created, deleted or changed since it was last read or reported."""
+        lines: list[str] = []
+        for path, before in self._stamps.items():
+            now = stamp(path)
+            if now != before:
+                self._stamps[path] = now
+                change = "is new" if before is None else "is gone" if now is None else "has changed"
+                advice = "its servers stay until %mcp unload NAME"
+                if path not in self._named:
+                    advice = "%mcp load brings the servers up to date"
+                elif now is not None:
+                    advice = f"%mcp load {quoted(str(path))} brings the servers up to date"
+                lines.append(f"{path} {change}: {advice}")
+        return lines
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+
+def put(definition: ServerDefinition, document: dict[str, Any], source: Source) -> ServerDefinition:
+    """Add a definition to a document and return it as it is read back."""
+    document["mcpServers"][definition.name] = as_own(definition)
+    _add_inputs(document, definition)
+    return read_back(definition.name, document, source)
+
+
+def _add_inputs(document: dict[str, Any], definition: ServerDefinition) -> None:
+    existing = document.get("inputs")
+    inputs = cast("list[Mapping[str, Any]]", existing) if isinstance(existing, list) else []
+    known = {one.get("id") for one in inputs}
+    new = [dict(described) for name, described in definition.inputs.items() if name not in known]
+    if new:
+        document["inputs"] = [*inputs, *new]
+
+
+def changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry with some values changed; None removes a value, and objects are merged."""
+    result = dict(entry)
+    for key, value in values.items():
+        before = result.get(key)
+        if isinstance(value, Mapping) and (before is None or isinstance(before, Mapping)):
+            table = changed(cast("Mapping[str, Any]", before or {}), cast("Mapping[str, Any]", value))
+            value = table or None
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = value
+    return result
+
+
+def translated_entry(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    """Return an entry, with our names for all keys if it uses another name for one of the values."""
+    try:
+        own, names = translated(entry, "", source)
+    except ConfigError:  # perhaps the error that the change fixes
+        return entry
+    return own if names.keys() & values.keys() else entry
+
+
+def read_back(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
+    """Return a server of a document; raise `ConfigError` if it cannot be read back."""
+    if not is_name(name):
+        raise ConfigError(f"{name!r} is not a valid server name", hint="use visible characters")
+    listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
+    inputs = {str(one.get("id")): one for one in listed}
+    written = RawServer(name, f"mcpServers.{name}", document["mcpServers"][name])
+    return definition_of(written, "", source, inputs)
+
+
+_INDENT = re.compile(r"\n([ \t]+)\S")
+_TIMEOUT = 5.0
+"""Seconds to wait for another kernel that writes the same file."""
+
+
+def project_file(folder: str) -> Path:
+    """Return the project's `mcp.json`: the nearest existing one, else in the repository's root, else in this folder.
+
+    Raises:
+        ConfigError: The folder is home, which is not a project.
+    """
+    folders = list(project_folders(folder))
+    if not folders:
+        raise ConfigError(f"{folder} belongs to no project", hint="leave --project out: the user's own file is for all")
+    existing = next((one for one in folders if os.path.lexists(os.path.join(one, "mcp.json"))), None)
+    return Path(existing or (folders[-1] if is_root(folders[-1]) else folders[0]), "mcp.json")
+
+
+def edit(file: Path, alter: Callable[[dict[str, Any]], None], *, private: bool) -> None:
+    """Change or create one of ipymcp's own files.
+
+    Args:
+        file: The file.
+        alter: Function that changes the document, which has an object `mcpServers`, in place.
+        private: Create a new file readable by the user alone.
+
+    Raises:
+        ConfigError: The file cannot be read or written, is in another host's format, or has comments.
+    """
+    file = Path(os.path.realpath(file.parent), file.name)
+    try:
+        make_private_folder(file.parent) if private else make_folder(file.parent)
+        with _locked(file):
+            text, document = editable(file)
+            alter(document)
+            write_file(file, _text(document, text), PRIVATE if private else SHARED)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
+
+
+def editable(file: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text and document of one of ipymcp's own files; an empty document if it does not exist.
+
+    Raises:
+        ConfigError: The file cannot be read, is in another host's format, or has comments.
+    """
+    read = load_if_there(file, owners=trusted_owners())
+    if read is None:
+        return "", {"mcpServers": {}}
+    if not read.is_plain:
+        raise ConfigError(
+            f"{file}: its comments would be lost", hint="change it in an editor; ipymcp reads it as it is"
+        )
+    document_format = recognise_format(read.data, str(file))
+    document = dict(cast("Mapping[str, Any]", read.data))
+    if document_format is not None and "mcpServers" not in document:
+        raise ConfigError(f"{file}: is in another host's format", hint="change it there; ipymcp reads it as it is")
+    document["mcpServers"] = dict(cast("Mapping[str, Any]", document.get("mcpServers", {})))
+    return read.text, document
+
+
+def _text(document: Mapping[str, Any], before: str) -> bytes:
+    """Encode a document with the indentation of the file's previous text."""
+    found = _INDENT.search(before)
+    indent: str | int = found[1] if found else 2
+    end = "\n" if not before or before.endswith("\n") else ""
+    try:
+        return (json.dumps(document, indent=indent, ensure_ascii=False) + end).encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return (json.dumps(document, indent=indent) + end).encode()
+
+
+@contextlib.contextmanager
+def _locked(file: Path) -> Generator[None]:
+    """Lock the file's folder against other kernels, where the system supports it, without a lock file."""
+    if os.name == "nt":  # folders cannot be locked
+        yield
+        return
+    descriptor = os.open(file.parent, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _TIMEOUT
+        while not try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise ConfigError(f"{file}: another kernel is writing it", hint="try again")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
