@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from ipymcp.api.tool import Tool, ToolFactory
     from ipymcp.llm.answer import ToolCallOutcome
-    from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Declaration, Dialect
     from ipymcp.llm.tool_calls import ToolCaller
-    from ipymcp.llm.tool_definitions import ProviderTools
+    from ipymcp.llm.tool_definitions import FunctionTool, ProviderTools
     from ipymcp.runtime.catalog import ToolEntry
 
 
@@ -81,7 +80,7 @@ class Toolset(TableView):
             parts, functions = others._selection.patterns, others._selection.functions
         else:
             from ipymcp.api.tool import Tool
-            from ipymcp.llm.functions import FunctionTool
+            from ipymcp.llm.tool_definitions import FunctionTool
 
             given: list[Any] = [*others] if _is_several(others) else [others]
             tools = [one for one in given if isinstance(one, Tool)]

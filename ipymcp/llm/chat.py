@@ -24,7 +24,6 @@ from ipymcp.llm.backend import (
     RequestPreview,
 )
 from ipymcp.llm.code_mode import CodeRunner, CodeTool
-from ipymcp.llm.functions import NOTEBOOK, convert
 from ipymcp.llm.live_output import CallCard, LiveOutput
 from ipymcp.llm.prices import PricedTokens, dollars, price
 from ipymcp.llm.prompting import IMAGE_TOKENS, Element, fill, marked_up
@@ -42,7 +41,7 @@ from ipymcp.llm.recording import (
 )
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_calls import ToolCallRunner, calling_model
-from ipymcp.llm.tool_definitions import BUDGET, declaration_tokens, declare_function
+from ipymcp.llm.tool_definitions import BUDGET, NOTEBOOK, convert, declaration_tokens, declare_function
 from ipymcp.llm.tool_search import QUERIES, SEARCH, ToolSearch
 from ipymcp.masking import masks
 from ipymcp.protocol import types

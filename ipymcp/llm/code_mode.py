@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
 from ipymcp.interaction.terminal import CapturedStdout
-from ipymcp.llm.functions import CODE, NOTEBOOK, FunctionTool
 from ipymcp.llm.prompt_values import ValueDescription, describe
 from ipymcp.llm.result_text import estimate_tokens
-from ipymcp.llm.tool_definitions import BUDGET
+from ipymcp.llm.tool_definitions import BUDGET, CODE, NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.content import Image

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ipymcp.errors import McpError
 from ipymcp.interaction.cells import NO_PAGE, CellType
-from ipymcp.llm.functions import NOTEBOOK, FunctionTool
+from ipymcp.llm.tool_definitions import NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.security.rules import ServerGrants

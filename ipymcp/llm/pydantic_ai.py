@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import McpError
 from ipymcp.llm.answer import Usage
-from ipymcp.llm.backend import ModelResponse
-from ipymcp.llm.integrations import pydantic_ai_toolset
-from ipymcp.llm.model_settings import provider_settings
-from ipymcp.llm.prices import response_price
-from ipymcp.llm.provider_errors import (
+from ipymcp.llm.backend import (
+    ModelResponse,
     as_mcp_error,
     blocked,
     first_line,
@@ -30,6 +27,9 @@ from ipymcp.llm.provider_errors import (
     too_long,
     truncated,
 )
+from ipymcp.llm.integrations import pydantic_ai_toolset
+from ipymcp.llm.model_settings import provider_settings
+from ipymcp.llm.prices import response_price
 from ipymcp.llm.tool_search import MAX_FOUND, QUERIES
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.runtime.tracing import is_configured

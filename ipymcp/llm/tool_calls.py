@@ -23,11 +23,11 @@ from ipymcp.errors import (
     UnknownName,
 )
 from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest, read_arguments
-from ipymcp.llm.functions import NOTEBOOK, FunctionTool
 from ipymcp.llm.prompt_values import ValueDescription
 from ipymcp.llm.providers import PLAIN
 from ipymcp.llm.result_text import MAX_LENGTH, as_text, preview
 from ipymcp.llm.schemas import restore_names
+from ipymcp.llm.tool_definitions import NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.runtime.call import CallOptions

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from inspect import Signature
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.llm.functions import FunctionTool
     from ipymcp.llm.providers import Declaration, Profile
-    from ipymcp.llm.tool_definitions import DeclarationCache
+    from ipymcp.llm.tool_definitions import DeclarationCache, FunctionTool
     from ipymcp.results.stored_results import StoredResults
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
@@ -222,7 +221,7 @@ class ToolSelection:
         return [one for one in self.maker.results if one in self.handles]
 
     def _reader(self) -> FunctionTool:
-        from ipymcp.llm.functions import FunctionTool
         from ipymcp.llm.result_text import ResultReader
+        from ipymcp.llm.tool_definitions import FunctionTool
 
         return FunctionTool(ResultReader(self.maker.results, self._readable()).read_result)

@@ -9,7 +9,7 @@ from ipymcp.api.namespace import factory_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.llm.answer import read_json_object
-from ipymcp.llm.functions import CODE, NOTEBOOK
+from ipymcp.llm.tool_definitions import CODE, NOTEBOOK
 from ipymcp.masking import masks
 from ipymcp.notebook.line_syntax import LineError, tokenize
 from ipymcp.notebook.line_values import parse_arguments, parse_body

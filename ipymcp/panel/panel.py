@@ -1,30 +1,27 @@
 """The panel of one host: attached views, their snapshots of the state, and the calls they made.
 
-Only replies are queued. A patch holds the difference between a view's snapshot and the current state, and is computed
-when it can be sent; log lines are read from the server's own log then, and lines already dropped there are counted. A
-view that does not read therefore costs no more than its replies, and is detached when these become too many.
-
-The panel is created with the first view; while no view is attached, nothing runs. Most of it runs on the background
-loop.
+A view of JupyterLab or Notebook 7 also reads and changes the notebook's cells.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import weakref
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
-from ipymcp.panel.cells import PanelCells
+from ipymcp.interaction.cells import NO_PAGE
 from ipymcp.panel.messages import (
     VERSION,
     Acknowledgement,
     Bye,
+    CellRequest,
     FailureReply,
     HistoryUpdate,
     Intent,
@@ -45,12 +42,13 @@ from ipymcp.panel.state import PanelState, ViewSnapshot
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from ipymcp.api.additions import Addition
     from ipymcp.api.namespace import Mcp
+    from ipymcp.interaction.cells import Cell, CellAction, CellType
     from ipymcp.interaction.questions import QuestionKind
-    from ipymcp.panel.messages import Channel, Problem, ToView
+    from ipymcp.panel.messages import CellFields, Channel, Problem, ToView
     from ipymcp.panel.rows import Reader
     from ipymcp.protocol.recording import MessageRecorder
     from ipymcp.results.records import FileFormat, RecordTable
@@ -58,6 +56,70 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.schema.tool_schema import ToolSchema
+
+# -- the notebook's cells ----------------------------------------------------------------------------------------------
+
+
+_REPLY_TIMEOUT: Final = 10.0
+"""Seconds for the page's reply."""
+
+
+class CellsView(Protocol):
+    """A view that reads and changes the notebook's cells."""
+
+    channel: Channel
+
+    def send(self, message: ToView) -> None:
+        """Queue a message."""
+        ...
+
+
+class PanelCells:
+    """The cells of the notebook that the panel belongs to; on the background loop.
+
+    Args:
+        views: Returns the views that read and change the cells.
+    """
+
+    def __init__(self, views: Callable[[], Iterable[CellsView]]) -> None:
+        self._views = views
+        self._numbers = itertools.count(1)
+        self._open: dict[int, asyncio.Future[list[Cell]]] = {}
+
+    async def ask(
+        self, do: CellAction, cell: str = "", source: str = "", was: str = "", type: CellType = "code"
+    ) -> list[Cell]:
+        """Read or change cells, as described at `NotebookCells.ask`."""
+        views = [view for view in self._views() if view.channel.delivers_answers(blocked=True, running=True)]
+        if not views:
+            raise McpError(NO_PAGE)
+        number = next(self._numbers)
+        reply = self._open[number] = asyncio.get_running_loop().create_future()
+        try:
+            views[-1].send(CellRequest(id=number, do=do, cell=cell, source=source, was=was, type=type))
+            async with asyncio.timeout(_REPLY_TIMEOUT):
+                return await reply
+        except TimeoutError:
+            raise McpError(f"the page did not answer within {_REPLY_TIMEOUT:.0f} s") from None
+        finally:
+            del self._open[number]
+
+    def answer(self, reply: CellFields) -> None:
+        """Handle the page's reply.
+
+        Raises:
+            Malformed: No request waits for this reply.
+        """
+        waiting = self._open.get(reply.request)
+        if waiting is None or waiting.done():
+            raise Malformed("no request waits for this reply")
+        if reply.problem:
+            waiting.set_exception(McpError(reply.problem))
+        else:
+            waiting.set_result(reply.cells)
+
+
+# -- views -------------------------------------------------------------------------------------------------------------
 
 
 class ViewCommand(Struct, frozen=True):

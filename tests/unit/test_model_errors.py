@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipymcp.llm.provider_errors import as_mcp_error
+from ipymcp.llm.backend import as_mcp_error
 
 
 class Refusal(Exception):

@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 from ipymcp.errors import ArgumentError
-from ipymcp.llm.functions import FunctionTool
-from ipymcp.llm.tool_definitions import declare_function
+from ipymcp.llm.tool_definitions import FunctionTool, declare_function
 from ipymcp.masking import masks
 
 

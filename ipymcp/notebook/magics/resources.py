@@ -25,7 +25,7 @@ def check_patterns(request: MagicRequest, patterns: Iterable[str], kind: str) ->
     Raises:
         UnknownName: A pattern refers to an unknown server.
     """
-    from ipymcp.llm.functions import NOTEBOOK
+    from ipymcp.llm.tool_definitions import NOTEBOOK
 
     known = [*request.mcp, *request.host.aliases().values(), NOTEBOOK]
     for pattern in patterns:
