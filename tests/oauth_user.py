@@ -13,8 +13,8 @@ import pytest
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth.clients import OAuthSettings, Registration
 from ipymcp.protocol.oauth.http import fetch
-from ipymcp.protocol.oauth.interfaces import LoginRequest, TokenKey, Tokens, TokenStore
 from ipymcp.protocol.oauth.provider import OAuth
+from ipymcp.protocol.oauth.tokens import LoginRequest, TokenKey, Tokens, TokenStore
 from tests.servers.oauth_server import OAuthServer
 
 

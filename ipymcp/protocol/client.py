@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from ipymcp.errors import CallTimeout, ConnectionLost, McpError, RpcError
 from ipymcp.protocol import eras, jsonrpc, types
 from ipymcp.protocol.headers import Headers
-from ipymcp.protocol.input_rounds import InputRounds, ResponseInterceptors
 from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest, RequestTimeouts
 from ipymcp.protocol.listing import TOOLS, list_all
 from ipymcp.protocol.negotiation import SessionRecovery, negotiate
-from ipymcp.protocol.server_requests import RequestAnswers, ServerRequestDispatcher, UnexpectedRequests
+from ipymcp.protocol.server_requests import (
+    InputRounds,
+    RequestAnswers,
+    ResponseInterceptors,
+    ServerRequestDispatcher,
+    UnexpectedRequests,
+)
 from ipymcp.protocol.subscriptions import Listener, ListenStream, ListenStreams, NotificationDispatcher
 from ipymcp.protocol.tasks import Tasks
 from ipymcp.protocol.transports.base import NO_HEADERS, OutboundMessage, Receiver

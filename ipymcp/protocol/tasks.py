@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ipymcp.protocol.eras import Era
-    from ipymcp.protocol.input_rounds import InputRounds, RequestOwner
     from ipymcp.protocol.jsonrpc import Background, Peer, PendingRequest
+    from ipymcp.protocol.server_requests import InputRounds, RequestOwner
 
 
 _TIMEOUT = 30.0

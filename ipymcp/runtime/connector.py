@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.config.variables import Reference
     from ipymcp.protocol.negotiation import EraChoice
-    from ipymcp.protocol.oauth.interfaces import LoginUser
     from ipymcp.protocol.oauth.provider import OAuth
+    from ipymcp.protocol.oauth.tokens import LoginUser
     from ipymcp.protocol.transports.base import Transport
     from ipymcp.runtime.context import RuntimeContext
     from ipymcp.runtime.server_status import LoginOwner, ServerFacts

@@ -22,7 +22,7 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ipymcp.protocol.oauth.interfaces import LoginRequest, RedirectSource
+    from ipymcp.protocol.oauth.tokens import LoginRequest, RedirectSource
     from ipymcp.runtime.question_routing import QuestionRouter
     from ipymcp.runtime.server_status import LoginOwner
 
@@ -125,7 +125,7 @@ def _is_usable(uri: object) -> bool:
     """Whether a redirect with a code may go to a URI: to our own page, over TLS or on the user's own machine."""
     if not isinstance(uri, str) or len(uri) > _MAX_LENGTH:
         return False
-    from ipymcp.protocol.oauth import addresses
+    from ipymcp.protocol.transports import addresses
 
     with contextlib.suppress(AuthError):
         addresses.secure(uri, "the Jupyter server's address", loopback=True)

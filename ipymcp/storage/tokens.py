@@ -16,7 +16,7 @@ from ipymcp.errors import SecretError
 from ipymcp.files import open_lock, try_lock
 from ipymcp.masking import masks
 from ipymcp.protocol.oauth.clients import Registration
-from ipymcp.protocol.oauth.interfaces import TokenKey, Tokens
+from ipymcp.protocol.oauth.tokens import TokenKey, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

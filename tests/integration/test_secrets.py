@@ -14,7 +14,7 @@ import pytest
 
 from ipymcp.errors import SecretError
 from ipymcp.protocol.oauth.clients import Registration
-from ipymcp.protocol.oauth.interfaces import TokenKey, Tokens
+from ipymcp.protocol.oauth.tokens import TokenKey, Tokens
 from ipymcp.storage.database import Database
 from ipymcp.storage.secrets import Keyring, SecretStore, Vault
 from ipymcp.storage.store import Store

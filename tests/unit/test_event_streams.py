@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipymcp.protocol.transports.event_streams import Event, EventParser
+from ipymcp.protocol.transports.http import Event, EventParser
 from ipymcp.protocol.transports.pipes import Oversized
 
 

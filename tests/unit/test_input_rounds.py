@@ -8,9 +8,8 @@ import pytest
 from msgspec import Raw
 
 from ipymcp.errors import RpcError
-from ipymcp.protocol.input_rounds import ResponseInterceptors
 from ipymcp.protocol.jsonrpc import PendingRequest, RequestTimeouts
-from ipymcp.protocol.server_requests import RequestAnswers
+from ipymcp.protocol.server_requests import RequestAnswers, ResponseInterceptors
 from tests.clients import EVERYTHING, Person
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}

@@ -20,8 +20,7 @@ from ipymcp.protocol.oauth import discovery, tokens
 from ipymcp.protocol.oauth.clients import OAuthSettings, Registration, auth_method
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
 from ipymcp.protocol.oauth.http import MetadataClient, Refused
-from ipymcp.protocol.oauth.interfaces import Tokens
-from ipymcp.protocol.oauth.tokens import TokenClient, TokenRequest, challenge_of
+from ipymcp.protocol.oauth.tokens import TokenClient, TokenRequest, Tokens, challenge_of
 from tests.oauth_site import ISSUER, Site
 
 SERVER = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", sends_issuer=True)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth import addresses, discovery
+from ipymcp.protocol.oauth import discovery
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
 from ipymcp.protocol.oauth.http import MAX_BODY, MetadataClient
+from ipymcp.protocol.transports import addresses
 from tests.oauth_site import ISSUER, Site
 
 # -- addresses --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.transports import addresses
 from ipymcp.protocol.types import is_array
 
 if TYPE_CHECKING:

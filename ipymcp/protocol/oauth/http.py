@@ -13,7 +13,7 @@ import msgspec
 
 from ipymcp.errors import AuthError, ConnectionLost, McpError
 from ipymcp.protocol.eras import HANDSHAKE_VERSIONS
-from ipymcp.protocol.oauth import addresses
+from ipymcp.protocol.transports import addresses
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, parse_address, zone_of
 from ipymcp.protocol.types import InvalidJson, is_object, loads
 

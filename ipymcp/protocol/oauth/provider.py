@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from ipymcp.errors import AuthError
 from ipymcp.masking import masks
-from ipymcp.protocol.oauth import addresses, discovery
+from ipymcp.protocol.oauth import discovery
 from ipymcp.protocol.oauth.discovery import ScopeRequest, scope_request
 from ipymcp.protocol.oauth.http import MetadataClient, Refused
-from ipymcp.protocol.oauth.interfaces import TokenKey
 from ipymcp.protocol.oauth.redirect import Login
 from ipymcp.protocol.oauth.registration import configured
-from ipymcp.protocol.oauth.tokens import TokenClient
+from ipymcp.protocol.oauth.tokens import TokenClient, TokenKey
+from ipymcp.protocol.transports import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.oauth.clients import OAuthSettings
     from ipymcp.protocol.oauth.discovery import AuthorizationServer, ProtectedResource
     from ipymcp.protocol.oauth.http import Fetch
-    from ipymcp.protocol.oauth.interfaces import LoginUser, OpenRedirect, Tokens, TokenStore
+    from ipymcp.protocol.oauth.tokens import LoginUser, OpenRedirect, Tokens, TokenStore
 
 
 _MINUTE = 60.0

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth import addresses
 from ipymcp.protocol.oauth.http import Refused
-from ipymcp.protocol.oauth.interfaces import LoginRequest, OpenRedirect, RedirectSource
 from ipymcp.protocol.oauth.registration import client_for
-from ipymcp.protocol.oauth.tokens import TokenRequest
+from ipymcp.protocol.oauth.tokens import LoginRequest, OpenRedirect, RedirectSource, TokenRequest
+from ipymcp.protocol.transports import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.oauth.clients import OAuthSettings, Registration
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
     from ipymcp.protocol.oauth.http import MetadataClient
-    from ipymcp.protocol.oauth.interfaces import LoginUser, Tokens, TokenStore
-    from ipymcp.protocol.oauth.tokens import TokenClient
+    from ipymcp.protocol.oauth.tokens import LoginUser, TokenClient, Tokens, TokenStore
 
 
 _ANY_PORT = "http://127.0.0.1/callback"

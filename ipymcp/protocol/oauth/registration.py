@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth import addresses
 from ipymcp.protocol.oauth.clients import Registration, auth_method, method_to_register, registered_method
 from ipymcp.protocol.oauth.http import read_reply
+from ipymcp.protocol.transports import addresses
 
 if TYPE_CHECKING:
     from ipymcp.protocol.oauth.clients import OAuthSettings
     from ipymcp.protocol.oauth.discovery import AuthorizationServer
     from ipymcp.protocol.oauth.http import MetadataClient
-    from ipymcp.protocol.oauth.interfaces import TokenStore
+    from ipymcp.protocol.oauth.tokens import TokenStore
 
 
 _NAME = "ipymcp"
