@@ -26,7 +26,7 @@ from ipymcp.errors import ConfigError, McpError, PolicyError, UnknownName
 from ipymcp.interaction.elicitation import InputQuestion
 from ipymcp.names import nearest, server_name, unused
 from ipymcp.protocol.types import is_object
-from ipymcp.registry.entries import OFFICIAL
+from ipymcp.registry.client import OFFICIAL
 from ipymcp.registry.install import WantedInput, Way, absolute_path, require_public, ways
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import refuse_models
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ipymcp.config.redaction import Hide
-    from ipymcp.registry.client import Registry
-    from ipymcp.registry.entries import Entry
+    from ipymcp.registry.client import Entry, Registry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
 

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.sampling import Sampler
     from ipymcp.llm.tool_definitions import Discover
-    from ipymcp.results.stored_results import StoredResults
     from ipymcp.results.tables import Table
+    from ipymcp.results.tool_result import StoredResults
     from ipymcp.runtime.call import RunningCall
     from ipymcp.runtime.call_hooks import HookedCall
     from ipymcp.runtime.client_handlers import Roots, SamplingRequest

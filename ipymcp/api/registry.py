@@ -10,8 +10,7 @@ from ipymcp.api.load_request import TYPED_SCOPES
 from ipymcp.config.paths import cache_folder
 from ipymcp.errors import McpError
 from ipymcp.protocol.types import is_object
-from ipymcp.registry.client import Registry
-from ipymcp.registry.entries import OFFICIAL, verified
+from ipymcp.registry.client import OFFICIAL, Registry, verified
 from ipymcp.registry.install import ways
 from ipymcp.results.tables import Table
 from ipymcp.text import quoted, shortened
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.registry.client import FoundEntries
-    from ipymcp.registry.entries import Entry
+    from ipymcp.registry.client import Entry, FoundEntries
     from ipymcp.registry.install import WantedInput
     from ipymcp.runtime.host import Host
 

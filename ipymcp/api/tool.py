@@ -20,8 +20,8 @@ from ipymcp.argument_checks import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, check
 from ipymcp.errors import ArgumentError, PolicyError, UnknownName
 from ipymcp.names import expression
 from ipymcp.protocol import types
-from ipymcp.results.stored_results import StoredResults
 from ipymcp.results.tables import NotPicklable
+from ipymcp.results.tool_result import StoredResults
 from ipymcp.security.rules import CALLERS
 from ipymcp.security.untrusted import Conversation
 

@@ -16,7 +16,7 @@ from ipymcp.results import markdown, rendering
 from ipymcp.results.content import Image
 from ipymcp.results.tables import html_members
 from ipymcp.results.tool_result import DisplayedResult
-from ipymcp.schema.to_json import to_json
+from ipymcp.schema.coercion import to_json
 from ipymcp.text import counted, escaped, one_line, visible
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from ipymcp.llm.tool_search import QUERIES, SEARCH, ToolSearch
 from ipymcp.masking import masks
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
-from ipymcp.schema.to_json import NotJson, to_json
+from ipymcp.schema.coercion import NotJson, to_json
 from ipymcp.security.rules import selects
 from ipymcp.security.untrusted import UNKNOWN, CallingModel, Conversation, current_actor
 from ipymcp.storage.chats import SavedChats

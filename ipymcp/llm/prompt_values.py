@@ -27,7 +27,7 @@ from ipymcp.config.redaction import masked_code
 from ipymcp.llm.result_text import MAX_LENGTH, is_frame
 from ipymcp.protocol.types import is_object
 from ipymcp.results.content import Image, ReceivedResult
-from ipymcp.schema.to_json import NotJson, to_json
+from ipymcp.schema.coercion import NotJson, to_json
 from ipymcp.text import shortened, stripped
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from ipymcp.errors import ArgumentError
 from ipymcp.protocol import types
 from ipymcp.results.frames import find_rows
 from ipymcp.results.tool_result import ToolResult
-from ipymcp.schema.to_json import NotJson, to_json
+from ipymcp.schema.coercion import NotJson, to_json
 from ipymcp.text import cut, shortened, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ipymcp.results.frames import Record
-    from ipymcp.results.stored_results import StoredResults
+    from ipymcp.results.tool_result import StoredResults
 
 
 _CHARACTERS_PER_TOKEN: Final = 4

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import Caller
     from ipymcp.llm.providers import Declaration, Profile
     from ipymcp.llm.tool_definitions import DeclarationCache, FunctionTool
-    from ipymcp.results.stored_results import StoredResults
-    from ipymcp.results.tool_result import ToolResult
+    from ipymcp.results.tool_result import StoredResults, ToolResult
     from ipymcp.runtime.call import Call, CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host

@@ -35,14 +35,14 @@ from ipymcp.panel.messages import (
 )
 from ipymcp.panel.panel import RunningTrial, ViewCommands
 from ipymcp.panel.rows import problem, shown_text, start_progress, where
-from ipymcp.registry.entries import verified
+from ipymcp.registry.client import verified
 from ipymcp.registry.install import ways
 from ipymcp.text import one_line, visible
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.panel.panel import Panel, View
-    from ipymcp.registry.entries import Entry
+    from ipymcp.registry.client import Entry
     from ipymcp.registry.install import Way
 
 

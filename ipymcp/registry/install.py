@@ -24,13 +24,13 @@ from ipymcp.config.programs import decides_code, decides_traffic, program
 from ipymcp.config.variables import has_variables, written_variables
 from ipymcp.masking import looks_secret
 from ipymcp.protocol.transports.addresses import zone_of
-from ipymcp.registry.entries import Input, is_fixed
+from ipymcp.registry.client import Input, is_fixed
 from ipymcp.text import cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ipymcp.registry.entries import Entry, EntryTransport, Package
+    from ipymcp.registry.client import Entry, EntryTransport, Package
 
 
 _MAX_INPUTS = 50

@@ -12,7 +12,7 @@ from ipymcp.masking import mask
 from ipymcp.protocol.client import Client
 from ipymcp.protocol.subscriptions import announces, changing_lists
 from ipymcp.runtime.events import ToolsChanged
-from ipymcp.runtime.program_output import cannot_improve
+from ipymcp.runtime.failures import cannot_improve
 from ipymcp.runtime.resources import MAX_LISTEN_DELAY, ResourceCache, ResourceOwner
 from ipymcp.runtime.server_requests import SessionResponder
 from ipymcp.runtime.server_status import State

@@ -33,8 +33,7 @@ from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.call import Call, CallOptions
 from ipymcp.runtime.connector import Connector, Start
 from ipymcp.runtime.events import RollingLog
-from ipymcp.runtime.failures import explain, is_worth_retrying, start_failure
-from ipymcp.runtime.program_output import cause
+from ipymcp.runtime.failures import cause, explain, is_worth_retrying, start_failure
 from ipymcp.runtime.resources import Subscriptions
 from ipymcp.runtime.server_status import ServerStatus, State
 from ipymcp.security.rules import rights_of

@@ -1,7 +1,7 @@
 """A tool's input schema for Python calls: parameters, a signature, and arguments ready to send.
 
-`tree` reads the schema, `annotations` makes the signature, `to_json` and `coercion` convert arguments to JSON, and
-`validation` checks them and writes the error messages. The arguments of prompts and URI templates, which are sent as
+`tree` reads the schema, `annotations` makes the signature, `coercion` converts arguments to JSON, and `validation`
+checks them and writes the error messages. The arguments of prompts and URI templates, which are sent as
 strings, have such a schema too.
 """
 
@@ -24,8 +24,7 @@ from ipymcp.schema.annotations import (
     docstring,
     read_parameters,
 )
-from ipymcp.schema.coercion import coerce, read_text, takes_none
-from ipymcp.schema.to_json import NotJson, is_plain, to_json
+from ipymcp.schema.coercion import NotJson, coerce, is_plain, read_text, takes_none, to_json
 from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, constrains_only_types
 from ipymcp.schema.validation import (
     ArgumentProblem,

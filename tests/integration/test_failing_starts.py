@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ipymcp import errors
-from ipymcp.runtime.program_output import cannot_improve
+from ipymcp.runtime.failures import cannot_improve
 from tests.bad_servers import QUICK, News, connected
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 

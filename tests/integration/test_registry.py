@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipymcp.errors import ConfigError, McpError, UnknownName
-from ipymcp.registry.client import Registry
-from ipymcp.registry.entries import OFFICIAL
+from ipymcp.registry.client import OFFICIAL, Registry
 from tests.registry import RegistryServer, registry_server
 
 pytestmark = pytest.mark.anyio

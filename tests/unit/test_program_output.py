@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ipymcp.runtime.program_output import cannot_improve, cause
+from ipymcp.runtime.failures import cannot_improve, cause
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "failed_starts"
 """Outputs of real runners: the command line, the exit code, and what was written to standard error."""

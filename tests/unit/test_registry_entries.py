@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ipymcp.registry import install
-from ipymcp.registry.entries import OFFICIAL, Entry, is_fixed, read_entry, read_list, verified
+from ipymcp.registry.client import OFFICIAL, Entry, is_fixed, read_entry, read_list, verified
 from ipymcp.registry.install import Way, ways
 from tests.registry import ENTRIES
 
