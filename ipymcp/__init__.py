@@ -30,8 +30,7 @@ import_guard.install()
 if TYPE_CHECKING:
     from ipymcp import errors
     from ipymcp.api.namespace import Mcp, aconnect, connect
-    from ipymcp.api.prompts import PromptResult, Prompts
-    from ipymcp.api.resources import Resources, Subscription
+    from ipymcp.api.resources import PromptResult, Prompts, Resources, Subscription
     from ipymcp.api.tool import Tool
     from ipymcp.api.toolset import Toolset
     from ipymcp.errors import (
@@ -113,8 +112,7 @@ __all__ = [
 
 _HOMES = {
     "api.namespace": ("connect", "aconnect", "Mcp"),
-    "api.prompts": ("Prompts", "PromptResult"),
-    "api.resources": ("Resources", "Subscription"),
+    "api.resources": ("Resources", "Subscription", "Prompts", "PromptResult"),
     "api.tool": ("Tool",),
     "api.toolset": ("Toolset",),
     "llm.backend": ("Limits",),

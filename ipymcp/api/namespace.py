@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from ipymcp.api.additions import Addition, Keep
     from ipymcp.api.history import CallHistory
     from ipymcp.api.map_result import MapResult
-    from ipymcp.api.prompts import AllPrompts
-    from ipymcp.api.resources import AllResources
+    from ipymcp.api.resources import AllPrompts, AllResources
     from ipymcp.api.security import ToolPins, ToolPolicy, TrustedServers
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.interaction.elicitation import Elicitation
@@ -132,7 +131,7 @@ class Mcp(NotPicklable):
     @property
     def prompts(self) -> AllPrompts:
         """The prompts of all servers; call it with patterns to select some."""
-        from ipymcp.api.prompts import AllPrompts
+        from ipymcp.api.resources import AllPrompts
 
         return AllPrompts(self._host)
 
@@ -565,7 +564,7 @@ class Mcp(NotPicklable):
         Raises:
             McpError: The registry cannot be reached, and no earlier answer is known.
         """
-        from ipymcp.api.registry import search
+        from ipymcp.api.additions import search
 
         return await search(self._host, words, limit)
 
@@ -629,7 +628,7 @@ class Mcp(NotPicklable):
     @checked()
     async def outdated(self) -> Table:
         """Compare the versions of servers that were added from the registry with the latest ones."""
-        from ipymcp.api.registry import outdated
+        from ipymcp.api.additions import outdated
 
         return await outdated(self._host)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
-from ipymcp.config.digest import digest_of
 from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases, matches
 from ipymcp.results.tables import Table, TableView
@@ -19,6 +18,7 @@ from ipymcp.runtime.server_status import State
 from ipymcp.security.pins import INSTRUCTIONS, LOCK_FILE, canonical, described_instructions, diff, write_lock
 from ipymcp.security.rules import CALLERS, USUAL, Rule, full_pattern
 from ipymcp.security.scanner import look_alikes
+from ipymcp.security.trust import digest_of
 from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import escaped, visible
 

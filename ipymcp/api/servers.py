@@ -18,8 +18,7 @@ from ipymcp.text import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipymcp.api.prompts import Prompts
-    from ipymcp.api.resources import Resources
+    from ipymcp.api.resources import Prompts, Resources
     from ipymcp.api.tool import Tool, ToolFactory
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call
@@ -47,7 +46,7 @@ class ServerTools(NotPicklable):
     @property
     def prompts(self) -> Prompts:
         """The server's prompts as functions that return messages: `mcp.SERVER.prompts.NAME(…)`."""
-        from ipymcp.api.prompts import Prompts
+        from ipymcp.api.resources import Prompts
 
         return Prompts(self._factory.host, self._name)
 

@@ -7,14 +7,12 @@ import signal
 import sys
 
 if __package__:
-    from .offers import METHODS
     from .server import DemoServer
-    from .tools import TOOLS, run_tool
+    from .tools import METHODS, TOOLS, run_tool
 else:  # run by path; appended, so that nothing here hides a module of the standard library
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from demo.offers import METHODS  # pyright: ignore
     from demo.server import DemoServer  # pyright: ignore
-    from demo.tools import TOOLS, run_tool  # pyright: ignore
+    from demo.tools import METHODS, TOOLS, run_tool  # pyright: ignore
 
 
 def main() -> None:

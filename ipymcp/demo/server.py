@@ -1,7 +1,7 @@
 """The protocol of the demo server: reading, dispatching and writing messages, in both eras.
 
 Source: MCP 2024-11-05 to 2025-11-25 (lifecycle, server/tools, utilities) and 2026-07-28 (basic/index, versioning,
-server/discover, server/tools, patterns/subscriptions, patterns/cancellation). `offers` has the lists and their items.
+server/discover, server/tools, patterns/subscriptions, patterns/cancellation). `tools` has the lists and their items.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ from msgspec import Struct, structs
 
 from ipymcp.api.catalogs import load_quickly
 from ipymcp.api.namespace import Mcp, factory_of
-from ipymcp.api.prompts import Prompt, PromptResult, prompt_schema
-from ipymcp.api.resources import Resource, Resources, Template, template_schema
+from ipymcp.api.resources import Prompt, PromptResult, Resource, Resources, Template, prompt_schema, template_schema
 from ipymcp.api.servers import Server
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.api.tool import Tool

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
-from ipymcp.api.additions import Addition, RegistryChoice, from_registry, from_values
-from ipymcp.api.registry import registry_of
+from ipymcp.api.additions import Addition, RegistryChoice, from_registry, from_values, registry_of
 from ipymcp.config.config_files import decode, read_each
 from ipymcp.config.definition import Source
 from ipymcp.config.parsing import is_server

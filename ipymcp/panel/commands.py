@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.load_request import demo_definition
 from ipymcp.api.namespace import factory_of
-from ipymcp.api.prompts import prompt
-from ipymcp.api.resources import Resource, expand, template_schema
+from ipymcp.api.resources import Resource, expand, prompt, template_schema
 from ipymcp.errors import McpError, PolicyError, UnknownName
 from ipymcp.interaction.forms import format_errors
 from ipymcp.names import nearest
@@ -92,7 +91,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import TypeAlias
 
-    from ipymcp.api.prompts import PromptResult
+    from ipymcp.api.resources import PromptResult
     from ipymcp.panel.panel import Panel, View
     from ipymcp.protocol.types import TemplateDefinition
     from ipymcp.results.resource_result import ResourceResult

@@ -47,7 +47,7 @@ from ipymcp.text import cut, shown_json, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ipymcp.api.prompts import PromptResult
+    from ipymcp.api.resources import PromptResult
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.errors import McpError
     from ipymcp.protocol.client import Client

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from ipymcp.api import config_edits
-from ipymcp.api.additions import Addition, RegistryChoice, add, from_registry, from_values
-from ipymcp.api.registry import outdated
+from ipymcp.api.additions import Addition, RegistryChoice, add, from_registry, from_values, outdated
 from ipymcp.config.definition import Source
 from ipymcp.config.paths import user_file
 from ipymcp.errors import ConfigError, McpError, PolicyError, TrustError, UnknownName

@@ -8,8 +8,8 @@ import pytest
 
 from ipymcp.config.binding import MAX_SOURCES, Binding, binding
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.digest import digest_of
 from ipymcp.config.redaction import bound_to
+from ipymcp.security.trust import digest_of
 
 pytestmark = pytest.mark.posix
 

@@ -12,8 +12,8 @@ import pytest
 
 from ipymcp.config import config_files
 from ipymcp.config.config_files import PROJECT_FILES, Configuration, ConfigurationWatch, candidates, discover
-from ipymcp.config.digest import digest_of
 from ipymcp.config.paths import notebook_file
+from ipymcp.security.trust import digest_of
 
 pytestmark = pytest.mark.posix
 

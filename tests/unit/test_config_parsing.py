@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ipymcp.config.config_files import JSON5_MAX_BYTES, from_mapping, without_comments
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.digest import digest_of
 from ipymcp.config.parsing import definitions
 from ipymcp.errors import ConfigError
+from ipymcp.security.trust import digest_of
 from tests.config_files import read
 
 SHAPE = 'the format is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.digest import digest_of
 from ipymcp.config.parsing import definitions
 from ipymcp.config.variables import Lookup, Reference, expand, references
 from ipymcp.errors import ConfigError
+from ipymcp.security.trust import digest_of
 
 HOME = os.path.expanduser("~")
 ENVIRON = {"TOKEN": "t0k3n", "EMPTY": "", "BRACES": "${TOKEN}", "PATH": "/bin"}

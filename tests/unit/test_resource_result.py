@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ipymcp import ArgumentError, McpError, PromptResult, ResourceResult
-from ipymcp.api.prompts import prompt
-from ipymcp.api.resources import template
+from ipymcp.api.resources import prompt, template
 from ipymcp.protocol.types import PromptArgument, PromptDefinition, TemplateDefinition
 from ipymcp.results.content import Embedded, Text
 from ipymcp.runtime.catalog import EMPTY

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import Scope, ServerDefinition, Source
-from ipymcp.config.digest import digest_of
 from ipymcp.config.redaction import described, masked, wanted_secrets
 from ipymcp.errors import TrustError
 from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
-from ipymcp.security.trust import MAX_LINES, MAX_SERVERS, Grant, Trust
+from ipymcp.security.trust import MAX_LINES, MAX_SERVERS, Grant, Trust, digest_of
 from ipymcp.storage.database import Database
 from tests.environments import ROOT
 

@@ -25,7 +25,7 @@ from ipymcp.text import escaped, visible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipymcp.api.prompts import PromptResult
+    from ipymcp.api.resources import PromptResult
     from ipymcp.api.toolset import Toolset
     from ipymcp.llm.answer import Answer, ModelCall
     from ipymcp.llm.backend import Effort, Limits, ModelSettings, RequestPreview

@@ -13,8 +13,7 @@ from ipymcp.notebook.line_values import parse_arguments
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ipymcp.api.prompts import AllPrompts, PromptResult
-    from ipymcp.api.resources import AllResources, Resource, Subscription
+    from ipymcp.api.resources import AllPrompts, AllResources, PromptResult, Resource, Subscription
     from ipymcp.notebook.line_syntax import MagicRequest
     from ipymcp.results.resource_result import ResourceResult
 
