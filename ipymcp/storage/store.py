@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ipymcp.storage.cached_results import CachedResults
     from ipymcp.storage.database import Database
     from ipymcp.storage.known_servers import KnownServers
-    from ipymcp.storage.secrets import Inputs, Secrets, SecretStore
-    from ipymcp.storage.tokens import StoredTokens
+    from ipymcp.storage.secrets import Inputs, Secrets, SecretStore, StoredTokens
 
 
 class Store:
@@ -78,7 +77,7 @@ class Store:
     @cached_property
     def tokens(self) -> StoredTokens:
         """OAuth registrations and tokens."""
-        from ipymcp.storage.tokens import StoredTokens
+        from ipymcp.storage.secrets import StoredTokens
 
         return StoredTokens(self.secret_store, self.folder / "locks", self._warn)
 

@@ -16,9 +16,8 @@ from ipymcp.errors import SecretError
 from ipymcp.protocol.oauth.clients import Registration
 from ipymcp.protocol.oauth.tokens import TokenKey, Tokens
 from ipymcp.storage.database import Database
-from ipymcp.storage.secrets import Keyring, SecretStore, Vault
+from ipymcp.storage.secrets import Keyring, SecretStore, Vault, process_lock
 from ipymcp.storage.store import Store
-from ipymcp.storage.tokens import process_lock
 from tests.environments import ROOT
 from tests.kernels import Kernel
 from tests.servers.oauth_server import Behaviour, running
@@ -337,7 +336,7 @@ def test_a_login_that_cannot_be_kept_is_said_and_goes_on(stores: Stores, state_o
 LOCKED = """
 import asyncio, sys
 from pathlib import Path
-from ipymcp.storage.tokens import process_lock
+from ipymcp.storage.secrets import process_lock
 
 async def main():
     async with process_lock(Path(sys.argv[1]), "name", 60):
