@@ -16,10 +16,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakKeyDictionary, WeakMethod, ref
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ipymcp.argument_checks import COUNT, FUNCTION, checked, one_of
-from ipymcp.errors import CallError, McpError, PolicyError, RpcError
+from ipymcp.errors import CallError, McpError, PolicyError, RpcError, ToolError
 from ipymcp.names import expression
 from ipymcp.protocol import types
 from ipymcp.protocol.apps import has_own_meta, read_page
@@ -129,6 +130,24 @@ class App(NotPicklable):
         return one_line(f"<app of {self.server}.{self.tool}, {self.uri}>")
 
 
+class CallData(Struct, frozen=True):
+    """The call of an app, as far as it is known.
+
+    Attributes:
+        version: A number that is greater after each change.
+        partial: The arguments as far as a model has written them; None once they are complete.
+        input: The complete arguments.
+        result: The result.
+        cancelled: The reason why there will be no result.
+    """
+
+    version: int
+    partial: Any
+    input: Any
+    result: Any
+    cancelled: str | None
+
+
 class OpenApp:
     """The state of an app, on the background loop.
 
@@ -136,13 +155,19 @@ class OpenApp:
         apps: The apps of its host.
         number: The number that identifies the app in this kernel.
         session: The server.
-        entry: The tool whose result the app shows.
-        arguments: The JSON of the call's arguments.
+        entry: The tool whose call the app shows.
+        arguments: The JSON of the call's arguments; None for a call that a model begins to write.
         result: The JSON of the call's result.
     """
 
     def __init__(
-        self, apps: Apps, number: int, session: ServerSession, entry: ToolEntry, arguments: bytes, result: bytes
+        self,
+        apps: Apps,
+        number: int,
+        session: ServerSession,
+        entry: ToolEntry,
+        arguments: bytes | None = None,
+        result: bytes | None = None,
     ) -> None:
         self.number = number
         self.server = entry.server
@@ -164,14 +189,84 @@ class OpenApp:
         self.requests: dict[str, set[asyncio.Future[Any]]] = {}
         """The requests in progress, by page, because the app may be shown several times."""
         self._apps = apps
+        self._partial: dict[str, Any] | None = None
         self._arguments = arguments
         self._result = result
+        self._cancelled: str | None = None
+        self.was_made = arguments is not None
+        """Whether the call was made. Until then the page has arguments that the user may not want its server to get."""
+        self._version = 0
+        self._changed = asyncio.Event()
+        """Set at the next change of the call, after which there is a new event."""
         self._pages: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
-    def show(self, height: int | None, display_mode: DisplayMode) -> None:
+    def show(self, height: int | None = None, display_mode: DisplayMode = "inline") -> None:
         """Display the app in the current cell."""
         self._apps.display(self, height, display_mode)
+
+    # -- the call -----------------------------------------------------------------------------------------------------
+
+    async def needs_no_question(self) -> bool:
+        """Implement `CallApp.needs_no_question`. A page with network access could pass the arguments on."""
+        page = await self.page()
+        page_hash = await asyncio.to_thread(lambda: page.hash)
+        pin = await self._apps.pins.of(self.digest, self.uri)
+        if pin is None:
+            return self._apps.mode() == "show" and not page.needs
+        return pin.hash == page_hash and not (pin.is_granted and page.needs.domains)
+
+    def write(self, arguments: dict[str, Any]) -> None:
+        """Note the arguments as far as a model has written them."""
+        if arguments != self._partial:
+            self._partial = arguments
+            self._note_change()
+
+    def begin(self, arguments: bytes) -> None:
+        """Note that the call is made, and its arguments."""
+        self._arguments, self._partial = arguments, None
+        self.was_made = True
+        self._note_change()
+
+    def finish(self, result: bytes) -> None:
+        """Note the result of the call; from any thread."""
+        self._result = result
+        self._apps.host.loop.call(self._note_change)
+
+    def cancel(self, reason: str, arguments: dict[str, Any] | None) -> None:
+        """Note that the call has no result, unless it has one."""
+        if self._result is None:
+            if self._arguments is None and arguments is not None:
+                self._arguments, self._partial = types.encode(arguments), None
+            self._cancelled = reason
+            self._note_change()
+
+    def _note_change(self) -> None:
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def call_after(self, version: int) -> CallData:
+        """Wait until the call has changed since a version, or the app is closed."""
+        while self._version <= version and not self.is_closed:
+            await self._changed.wait()
+        return await asyncio.to_thread(self.call_data)
+
+    def call_data(self) -> CallData:
+        """The call, for the page."""
+        version, arguments, result = self._version, self._arguments, self._result
+        if result is not None and len(result) > MAX_RESULT:
+            text = f"The result has {len(result):,} bytes; an app receives at most {MAX_RESULT:,}."
+            result = types.encode({"content": [{"type": "text", "text": text}], "isError": True})
+        return CallData(
+            version=version,
+            partial=self._partial,
+            input=None if arguments is None else types.loads(arguments),
+            result=None if result is None else types.loads(result),
+            cancelled=self._cancelled if result is None else None,
+        )
+
+    # -- the page -----------------------------------------------------------------------------------------------------
 
     async def closed(self) -> None:
         """Wait until the app is closed. May be awaited on any loop.
@@ -200,13 +295,6 @@ class OpenApp:
         """The definition of the tool, as JSON."""
         return _definition(self.entry)
 
-    def call_data(self) -> tuple[Any, Any]:
-        """The arguments and the result of the call, for the page."""
-        if len(self._result) > MAX_RESULT:
-            text = f"The result has {len(self._result):,} bytes; an app receives at most {MAX_RESULT:,}."
-            return types.loads(self._arguments), {"content": [{"type": "text", "text": text}], "isError": True}
-        return types.loads(self._arguments), types.loads(self._result)
-
     async def answer(self, method: str, params: dict[str, Any]) -> Any:
         """Answer a request of the page.
 
@@ -215,6 +303,8 @@ class OpenApp:
         """
         if self.is_closed:
             raise CallError("the app is closed")
+        if method != "notifications/message":  # a line in the log, which stays here
+            await self._call_made()
         match method:
             case "tools/call":
                 return await self._call(params)
@@ -238,9 +328,22 @@ class OpenApp:
             case _:
                 raise RpcError(f"{cut(visible(method), 100)} is not supported by this host", code=_NO_METHOD)
 
+    async def _call_made(self) -> None:
+        """Wait until the call is made: before the user agrees to it, its arguments must not reach the server.
+
+        Raises:
+            PolicyError: The call was not made, or the app is closed.
+        """
+        while not self.was_made:
+            if self._cancelled is not None or self.is_closed:
+                raise PolicyError("the call of this app was not made, so the app has no access to the server")
+            await self._changed.wait()
+
     def close(self) -> None:
         """Mark the app as closed, and wake everything that waits for that."""
         self.is_closed = True
+        if self._apps.host.loop.is_running:
+            self._apps.host.loop.call(self._note_change)
         self._pages.clear()
         waiting, self._waiting = self._waiting, []
         for loop, future in waiting:
@@ -349,13 +452,17 @@ class _Card:
         self.key = f"app {app.number}"
         self.number = 0
 
+    @property
+    def app(self) -> None:
+        """None: a call of an app is not shown by another one."""
+
     def show_question(self, key: str) -> None:
         """Do nothing, because the output shows the open question."""
 
     def show_answer(self, answer: ApprovalAnswer | None) -> None:
         """Do nothing, because the output removes the question."""
 
-    def begin(self) -> bool:
+    def begin(self, arguments: bytes) -> bool:
         """Allow every call."""
         return True
 
@@ -409,10 +516,43 @@ class Apps:
             raise McpError("this app is gone", hint="run the cell again")
         return app
 
+    def begin(self, session: ServerSession, entry: ToolEntry) -> OpenApp | None:
+        """Make the app of a call that a model begins to write, and read its page; None if no app can be shown."""
+        if not self.host.client_handlers.shows_apps or not self.can_show():
+            return None
+        self._prefetch(session, entry.app.uri)
+        return OpenApp(self, next(self._numbers), session, entry)
+
     def attach_app(
-        self, session: ServerSession, entry: ToolEntry, arguments: bytes, convert: Callable[[Raw | bytes], ToolResult]
+        self,
+        session: ServerSession,
+        entry: ToolEntry,
+        arguments: bytes,
+        convert: Callable[[Raw | bytes], ToolResult],
+        app: object = None,
     ) -> Callable[[Raw | bytes], ToolResult]:
-        """Wrap the converter of a call's result so that it adds the app. Starts to read the page."""
+        """Wrap the converter of a call's result so that it adds the app.
+
+        Args:
+            session: The server.
+            entry: The tool.
+            arguments: The JSON of the call's arguments.
+            convert: The converter.
+            app: The app that shows the call already. Without one, the page is read while the tool runs.
+        """
+        if isinstance(app, OpenApp):
+
+            def convert_and_finish(raw: Raw | bytes) -> ToolResult:
+                try:
+                    result = convert(raw)
+                except ToolError:  # is a result, too
+                    app.finish(bytes(raw))
+                    raise
+                app.finish(bytes(raw))
+                result.app = App(app)
+                return result
+
+            return convert_and_finish
         if self.host.loop.is_running:
             self.host.loop.call(self._prefetch, session, entry.app.uri)
 

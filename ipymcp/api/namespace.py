@@ -314,7 +314,8 @@ class Mcp(NotPicklable):
         from ipymcp.api.apps import apps_of
         from ipymcp.llm.chat import ModelChat
 
-        return ModelChat(self._host, lambda: self._model, lambda: self._replay, apps_of(self._host).states)
+        apps = apps_of(self._host)
+        return ModelChat(self._host, lambda: self._model, lambda: self._replay, apps.states, apps.begin)
 
     @property
     def chats(self) -> SavedChats:

@@ -38,7 +38,8 @@ def new_call(
     if host.client_handlers.shows_apps and entry.app.uri:
         from ipymcp.api.apps import apps_of
 
-        convert = apps_of(host).attach_app(session, entry, arguments, convert)
+        app = options.card.app if options.card is not None else None
+        convert = apps_of(host).attach_app(session, entry, arguments, convert, app)
     if options.as_task or len(entry.definition.execution):
         options = replace(options, as_task=_runs_as_task(session, entry, requested=options.as_task))
     return host.calls.new(session, entry, arguments, options, convert, is_untrusted=is_untrusted)

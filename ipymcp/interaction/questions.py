@@ -478,8 +478,46 @@ class UserInterface(Protocol):
         ...
 
 
+class CallApp(Protocol):
+    """The interactive page of a tool, shown once a model begins to write a call. Used on the background loop."""
+
+    async def needs_no_question(self) -> bool:
+        """Whether the page may be shown without asking the user, before the user has agreed to the call.
+
+        Raises:
+            McpError: The page cannot be read.
+        """
+        ...
+
+    def show(self) -> None:
+        """Display the app in the current cell; in the thread where the user waits."""
+        ...
+
+    def write(self, arguments: dict[str, Any]) -> None:
+        """Give the page the arguments as far as the model has written them."""
+        ...
+
+    def begin(self, arguments: bytes) -> None:
+        """Give the page the JSON of the complete arguments, with which the call is made now."""
+        ...
+
+    def cancel(self, reason: str, arguments: dict[str, Any] | None) -> None:
+        """Note that the call has no result, unless it has one.
+
+        Args:
+            reason: The reason.
+            arguments: The arguments of a call that was not made; None if they are not known.
+        """
+        ...
+
+
 class Card(Protocol):
     """Displays a call that may need consent. Used on the background loop."""
+
+    @property
+    def app(self) -> CallApp | None:
+        """The app that shows the call before it has a result; None if there is none."""
+        ...
 
     @property
     def key(self) -> str:
@@ -507,6 +545,10 @@ class Card(Protocol):
         """Show the user's answer; None if there was none."""
         ...
 
-    def begin(self) -> bool:
-        """Note that the call is about to be made; False if it must not be made, because its answer was stopped."""
+    def begin(self, arguments: bytes) -> bool:
+        """Note that the call is about to be made; False if it must not be made, because its answer was stopped.
+
+        Args:
+            arguments: The JSON of the arguments that are sent, which the user may have changed.
+        """
         ...

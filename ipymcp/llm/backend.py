@@ -18,7 +18,7 @@ from ipymcp.text import counted, visible
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from ipymcp.llm.answer import ToolCallOutcome
+    from ipymcp.llm.answer import ToolCallOutcome, ToolCallRequest
     from ipymcp.llm.prompting import Attachment, NamedImage
     from ipymcp.llm.providers import Declaration
     from ipymcp.llm.tool_search import ToolSearch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _ignore(_: object) -> None: ...
+def _ignore(*_: object) -> None: ...
 
 
 _KINDS: Final = {"seconds": SECONDS, "dollars": AMOUNT.or_none}
@@ -105,6 +105,9 @@ class AnswerRequest(Struct, frozen=True):
         on_text: Receives the text as it arrives.
         settings: Settings of the model.
         on_thinking: Receives the reasoning as it arrives.
+        on_call: Called when the model begins to write a tool call, with the number of the part in the response; the
+            arguments are the beginning of their JSON text.
+        on_arguments: Receives more of the JSON text of the arguments of such a call, by the number of its part.
         on_partial: Receives the partial response of an answer that ends early, before the error is raised; not called
             if there is none.
         was_made: Returns whether a call, by its id, may have reached its tool; asked after the answer has ended early.
@@ -127,6 +130,8 @@ class AnswerRequest(Struct, frozen=True):
     images: Sequence[NamedImage] = ()
     settings: ModelSettings = ModelSettings()
     on_thinking: Callable[[str], None] = _ignore
+    on_call: Callable[[int, ToolCallRequest], None] = _ignore
+    on_arguments: Callable[[int, str], None] = _ignore
     was_made: Callable[[str], bool] = lambda _: True
     spent: Usage = Usage()
 

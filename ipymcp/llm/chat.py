@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from ipymcp.llm.backend import (
     RequestPreview,
 )
 from ipymcp.llm.code_mode import CodeRunner, CodeTool
-from ipymcp.llm.live_output import CallCard, LiveOutput
+from ipymcp.llm.live_output import CallCard, CallDraft, LiveOutput
 from ipymcp.llm.prices import PricedTokens, dollars, price
 from ipymcp.llm.prompting import IMAGE_TOKENS, Element, fill, marked_up
 from ipymcp.llm.providers import profile_of, sees_images
@@ -54,6 +55,7 @@ from ipymcp.storage.chats import SavedChats
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
 
+    from ipymcp.interaction.questions import CallApp
     from ipymcp.llm.backend import ModelBackend
     from ipymcp.llm.live_output import OutputListener
     from ipymcp.llm.prompting import AppState, ReferenceReader
@@ -61,8 +63,10 @@ if TYPE_CHECKING:
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.tool_definitions import Discover
     from ipymcp.llm.tool_selection import ToolSelection
+    from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.client_handlers import SamplingRequest
     from ipymcp.runtime.host import Host
+    from ipymcp.runtime.session import ServerSession
 
 
 _SYSTEM: Final = (
@@ -200,6 +204,7 @@ class ModelChat:
         default_model: Returns the configured model, or None.
         default_replay: Returns the configured mode of the recording.
         states: Returns the states of the open apps.
+        begin_app: Makes the app of a call that a model begins to write; None if apps cannot be shown.
     """
 
     def __init__(
@@ -208,7 +213,9 @@ class ModelChat:
         default_model: Callable[[], Any],
         default_replay: Callable[[], Replay],
         states: Callable[[], Sequence[AppState]],
+        begin_app: Callable[[ServerSession, ToolEntry], CallApp | None],
     ) -> None:
+        self._begin_app = begin_app
         self._default_model = default_model
         self._default_replay = default_replay
         self._states = states
@@ -380,7 +387,7 @@ class ModelChat:
             attempt.thinking = True
             output.show_thinking(text)
 
-        calls = _Calls(self._host, runner, output, clock, turn, plan.names, events.append)
+        calls = _Calls(self._host, runner, output, clock, turn, plan.names, events.append, self._begin_app)
         stopped: list[ModelResponse] = []
         earlier = attempt.spent
 
@@ -407,6 +414,8 @@ class ModelChat:
             find=None if plan.search is None else partial(calls.find, plan.search),
             on_text=show_text,
             on_thinking=show_thinking,
+            on_call=calls.begin_draft,
+            on_arguments=calls.add_to_draft,
             settings=wanted.settings,
             on_partial=keep,
             was_made=calls.was_made,
@@ -423,6 +432,7 @@ class ModelChat:
             error.hint = _add_chat_state(error.hint, wanted.chat, is_changed=bool(stopped))
             raise
         finally:
+            calls.end()
             output.flush()
         self._keep_response(wanted.chat, chat, finished)
         answer = self._answer(wanted, finished, calls.made, chat, earlier)
@@ -629,8 +639,13 @@ class _Calls:
         turn: str,
         names: dict[str, str],
         note: Callable[[ModelCall], None],
+        begin_app: Callable[[ServerSession, ToolEntry], CallApp | None],
     ) -> None:
         self._note = note
+        self._begin_app = begin_app
+        self._numbers = itertools.count(1)
+        self._drafts: dict[int, CallDraft] = {}
+        """The calls with apps that the model is writing, by the numbers of their parts in the response."""
         self.made: list[ModelCall] = []
         self._host = host
         self._runner = runner
@@ -640,11 +655,50 @@ class _Calls:
         self._names = names
         self._by_id: dict[str, ModelCall] = {}
         self._is_over = False
-        """Whether the answer was stopped, so that no further call is made."""
+        """Whether the answer has ended, so that no further call is made."""
 
     async def run(self, name: str, arguments: dict[str, Any], call_id: str) -> ToolCallOutcome:
         """Run a call. Awaited on the backend's loop."""
         return await self._host.loop.arun(self._make(ToolCallRequest(call_id, name, arguments)))
+
+    def begin_draft(self, part: int, request: ToolCallRequest) -> None:
+        """Show the app of a call that the model begins to write. Called in the backend's thread."""
+        if self._output.is_seen:
+            self._host.loop.call(self._begin_draft, part, request)
+
+    def add_to_draft(self, part: int, text: str) -> None:
+        """Add to the arguments of a call that the model writes. Called in the backend's thread."""
+        if self._output.is_seen:
+            self._host.loop.call(self._add_to_draft, part, text)
+
+    def _begin_draft(self, part: int, request: ToolCallRequest) -> None:
+        if (left := self._drafts.pop(part, None)) is not None:  # of an earlier response
+            left.cancel()
+        found = None if self._is_over else self._runner.find_app(request.name)
+        app = None if found is None else self._begin_app(*found)
+        if found is None or app is None:
+            return
+        session, entry = found
+        card = self._card(session.name, entry.name, {}, request.name, app)
+        self._drafts[part] = CallDraft(request, card, app, partial(self._runner.restored, entry))
+        self._host.loop.spawn(self._show_app(card, app), "ipymcp-app")
+
+    async def _show_app(self, card: CallCard, app: CallApp) -> None:
+        """Show an app, unless the user is to be asked about its page, which can wait for the result."""
+        with contextlib.suppress(McpError):
+            if await app.needs_no_question():
+                self._output.show_app(card.call, app)
+
+    def _add_to_draft(self, part: int, text: str) -> None:
+        if (draft := self._drafts.get(part)) is not None:
+            draft.add(text)
+
+    def end(self) -> None:
+        """End the answer: the calls that the model has begun to write are not made."""
+        self._is_over = True
+        for draft in self._drafts.values():
+            draft.cancel()
+        self._drafts.clear()
 
     def was_made(self, call_id: str) -> bool:
         """Whether a call may have reached its tool. The answer is over: from now on no other call is made."""
@@ -656,7 +710,8 @@ class _Calls:
         """Search tools. Awaited on the backend's loop."""
 
         async def find() -> list[str]:
-            _, card = self._begin(NOTEBOOK, SEARCH, {"queries": list(queries)}, SEARCH)
+            card = self._card(NOTEBOOK, SEARCH, {"queries": list(queries)}, SEARCH)
+            self._add(card.call)
             found = await asyncio.to_thread(search.find, queries)
             card.finish("\n".join(found) or "no tool matches", found, is_error=False)
             return found
@@ -664,8 +719,16 @@ class _Calls:
         return await self._host.loop.arun(find())
 
     async def _make(self, request: ToolCallRequest) -> ToolCallOutcome:
-        server, _, tool = self._names.get(request.name, f"{NOTEBOOK}.{request.name}").partition(".")
-        call, card = self._begin(server, tool, request.arguments, request.name)
+        part = next((number for number, draft in self._drafts.items() if draft.is_of(request)), None)
+        if part is not None:
+            card = self._drafts.pop(part).finish(request.arguments)
+            card.call.arguments = request.arguments
+            self._output.show_call(card.call)
+        else:
+            server, _, tool = self._names.get(request.name, f"{NOTEBOOK}.{request.name}").partition(".")
+            card = self._card(server, tool, request.arguments, request.name)
+        call = card.call
+        self._add(call)
         self._by_id[request.id] = call
         try:
             outcome = await self._runner.run(request, card)
@@ -681,13 +744,17 @@ class _Calls:
         card.finish(outcome.text, outcome.value, is_error=outcome.is_error)
         return outcome
 
-    def _begin(self, server: str, tool: str, arguments: Any, name: str) -> tuple[ModelCall, CallCard]:
-        number = len(self.made) + 1
+    def _card(self, server: str, tool: str, arguments: Any, name: str, app: CallApp | None = None) -> CallCard:
+        """Show a call that is about to be made or that the model begins to write."""
+        number = next(self._numbers)
         card = f"{self._turn}, call {number}" if self._output.is_seen else ""
         call = ModelCall(server, tool, arguments, number=number, card=card, name_for_model=name)
+        return CallCard(call, self._output, self._clock, lambda: self._is_over, app)
+
+    def _add(self, call: ModelCall) -> None:
+        """Add a call to the answer."""
         self.made.append(call)
         self._note(call)
-        return call, CallCard(call, self._output, self._clock, lambda: self._is_over)
 
 
 def _add_chat_state(hint: str | None, chat: str, *, is_changed: bool) -> str | None:

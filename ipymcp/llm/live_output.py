@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ipymcp.interaction.questions import ALLOWING, DECISIONS
+from ipymcp.protocol.types import is_object
+from ipymcp.text import cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ipymcp.interaction.questions import ApprovalAnswer
-    from ipymcp.llm.answer import ModelCall
+    from ipymcp.interaction.questions import ApprovalAnswer, CallApp
+    from ipymcp.llm.answer import ModelCall, ToolCallRequest
     from ipymcp.llm.backend import Clock, RequestPreview
     from ipymcp.runtime.host import Host
 
 
 _INTERVAL: Final = 0.1
-"""Seconds between two updates of the text."""
+"""Seconds between two updates of the text, or of the arguments of a call."""
+_MAX_DRAFT: Final = 1_000_000
+"""Maximum characters of unfinished arguments that an app is given, and their number in a second."""
+_REASONS: Final = {"refused": "the call was refused", "cancelled": "the call was cancelled"}
+"""The reasons for which a call has no result, by its state, as apps are told. The server need not know a policy."""
+_MAX_REASON: Final = 300
 
 
 class OutputListener(Protocol):
@@ -38,6 +46,10 @@ class OutputListener(Protocol):
 
     def show_call(self, call: ModelCall) -> None:
         """Show a tool call after each change of its state: when it begins, needs consent, or has ended."""
+        ...
+
+    def show_app(self, call: ModelCall, app: CallApp) -> None:
+        """Show the app of a tool call that has not ended, below the call."""
         ...
 
 
@@ -78,6 +90,12 @@ class LiveOutput:
         if listener is not None:
             self.flush()
             self.post(lambda: listener.show_call(call))
+
+    def show_app(self, call: ModelCall, app: CallApp) -> None:
+        """Show the app of a tool call; called on the background loop."""
+        listener = self._listener
+        if listener is not None:
+            self.post(lambda: listener.show_app(call, app))
 
     def post(self, show: Callable[[], None]) -> None:
         """Run a function in the thread where the user waits."""
@@ -123,12 +141,19 @@ class CallCard:
         output: The display of the answer.
         clock: The answer's clock.
         is_over: Returns whether the answer was stopped.
+        app: The app that shows the call before it has a result; None if there is none.
     """
 
     def __init__(
-        self, call: ModelCall, output: LiveOutput, clock: Clock, is_over: Callable[[], bool] = lambda: False
+        self,
+        call: ModelCall,
+        output: LiveOutput,
+        clock: Clock,
+        is_over: Callable[[], bool] = lambda: False,
+        app: CallApp | None = None,
     ) -> None:
         self.call = call
+        self.app = app
         self._output = output
         self._clock = clock
         self._is_over = is_over
@@ -165,11 +190,13 @@ class CallCard:
         if not self.call.is_done:
             self._output.show_call(self.call)
 
-    def begin(self) -> bool:
+    def begin(self, arguments: bytes) -> bool:
         """Note that the call is about to be made; False if it must not be made, because the answer was stopped."""
         self.call.was_made = True  # before the check, because the answer may be stopped in another thread
         if self._is_over():
             self.call.was_made = False
+        elif self.app is not None:
+            self.app.begin(arguments)
         return self.call.was_made
 
     def finish(self, text: str, value: Any, *, is_error: bool) -> None:
@@ -178,6 +205,9 @@ class CallCard:
         call = self.call
         call.text, call.result, call.is_error = text, value, is_error
         call.seconds, call.is_done = time.monotonic() - self._began, True
+        if self.app is not None and is_error:  # no result of the tool, or one that the app has already
+            reason = _REASONS.get(call.state) or one_line(cut(text, _MAX_REASON))
+            self.app.cancel(reason, call.sent)
         self._output.show_call(call)
 
     def _resume(self) -> None:
@@ -186,3 +216,77 @@ class CallCard:
             self._clock.resume()
             self._began += time.monotonic() - self._asked
             self._asked = None
+
+
+class CallDraft:
+    """A call with an app, whose arguments the model is writing; on the background loop.
+
+    All that was written is parsed each time, so the more it is, the less often that happens.
+
+    Args:
+        request: The call, with the beginning of its arguments.
+        card: The call's card.
+        app: The app, which is given the arguments.
+        restore: Gives renamed arguments their own names.
+    """
+
+    def __init__(self, request: ToolCallRequest, card: CallCard, app: CallApp, restore: Callable[[Any], Any]) -> None:
+        self.card = card
+        self._request = request
+        self._app = app
+        self._restore = restore
+        self._texts: list[str] = []
+        self._size = 0
+        self._due: asyncio.TimerHandle | None = None
+        self.add(request.arguments)
+
+    def is_of(self, request: ToolCallRequest) -> bool:
+        """Whether this is the draft of a call. The backend adds a number to an id that occurs twice."""
+        own = self._request
+        return request.name == own.name and (request.id == own.id or request.id.startswith(f"{own.id}-"))
+
+    def add(self, text: str) -> None:
+        """Add to the JSON text of the arguments."""
+        self._size += len(text)
+        if self._size > _MAX_DRAFT:
+            self._end()
+        elif text:
+            self._texts.append(text)
+            if self._due is None:
+                delay = max(_INTERVAL, self._size / _MAX_DRAFT)
+                self._due = asyncio.get_running_loop().call_later(delay, self._send)
+
+    def finish(self, arguments: Any) -> CallCard:
+        """Give the app all arguments, which the user may still be asked about, and return the call's card."""
+        self._end()
+        if is_object(arguments) and self._size <= _MAX_DRAFT:
+            self._app.write(self._restore(arguments))
+        return self.card
+
+    def cancel(self) -> None:
+        """End the draft of a call that will not be made."""
+        self._end()
+        self.card.call.is_cancelled = True
+        self.card.finish("cancelled", None, is_error=True)
+
+    def _send(self) -> None:
+        self._due = None
+        text = "".join(self._texts)
+        self._texts = [text]
+        if is_object(arguments := _completed(text)):
+            self._app.write(self._restore(arguments))
+
+    def _end(self) -> None:
+        self._texts.clear()
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+
+def _completed(text: str) -> Any:
+    """The value of incomplete JSON, with what is open closed; None if there is none yet."""
+    parser: Any = importlib.import_module("pydantic_core")  # is there, since a model writes
+    try:
+        return parser.from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
+    except (TypeError, ValueError):  # a TypeError for lone surrogates
+        return None

@@ -16,7 +16,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import McpError
-from ipymcp.llm.answer import Usage
+from ipymcp.llm.answer import ToolCallRequest, Usage
 from ipymcp.llm.backend import (
     ModelResponse,
     as_mcp_error,
@@ -510,11 +510,16 @@ class PydanticBackend:
                 question.on_text(event.part.content)
             elif isinstance(event.part, parts.ThinkingPart):
                 question.on_thinking(event.part.content)
+            elif isinstance(event.part, parts.ToolCallPart):
+                call, text = event.part, event.part.args_as_json_str() if event.part.has_content() else ""
+                question.on_call(event.index, ToolCallRequest(call.tool_call_id, call.tool_name, text))
         elif isinstance(event, parts.PartDeltaEvent):
             if isinstance(event.delta, parts.TextPartDelta):
                 question.on_text(event.delta.content_delta)
             elif isinstance(event.delta, parts.ThinkingPartDelta):
                 question.on_thinking(event.delta.content_delta or "")
+            elif isinstance(event.delta, parts.ToolCallPartDelta) and isinstance(event.delta.args_delta, str):
+                question.on_arguments(event.index, event.delta.args_delta)
 
     def _model(self, question: AnswerRequest) -> Any:
         if question.base_url is None:

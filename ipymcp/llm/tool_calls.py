@@ -188,6 +188,18 @@ class ToolCallRunner:
         known = hints(entry, session.rights)
         return known.get("readOnlyHint") is True and known.get("openWorldHint") is False
 
+    def find_app(self, name: str) -> tuple[ServerSession, ToolEntry] | None:
+        """The tool with an app that a call names; None if it names no such tool."""
+        try:
+            found = self._selection.find(name)
+        except McpError:
+            return None
+        return None if isinstance(found, FunctionTool) or not found[1].app.uri else found
+
+    def restored(self, entry: ToolEntry, arguments: Any) -> Any:
+        """The arguments of a call by the tool's own names."""
+        return restore_names(arguments, self._maker.declaration_cache.renamed(entry, self._profile))
+
     async def run(
         self, request: ToolCallRequest, card: Card | None = None, origin: CallOrigin | None = None
     ) -> ToolCallOutcome:
@@ -283,7 +295,7 @@ class ToolCallRunner:
             caller="model", turn=origin.turn, model=origin.model, conversation=self.conversation, card=card
         )
         await tool.consent(bound, options)
-        if card is not None and not card.begin():
+        if card is not None and not card.begin(b""):
             raise CallCancelled("the answer was stopped")
         actor = Actor("user", self.conversation, origin.turn, origin.model)
         try:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 from ipymcp.api.apps import apps_of
-from ipymcp.errors import McpError, PolicyError, RpcError
+from ipymcp.errors import CallError, McpError, PolicyError, RpcError
 from ipymcp.panel.messages import (
     AgreeFields,
+    AppCall,
     AppReply,
     AppRequestFields,
     CloseAppFields,
+    FollowCallFields,
     LeaveAppFields,
     OpenAppFields,
     OpenedApp,
@@ -24,11 +26,14 @@ from ipymcp.security.app_pins import AppPin
 from ipymcp.text import one_line, visible
 
 if TYPE_CHECKING:
-    from ipymcp.api.apps import Apps, OpenApp
+    from collections.abc import Coroutine
+
+    from ipymcp.api.apps import Apps, CallData, OpenApp
     from ipymcp.panel.panel import Panel, View
     from ipymcp.protocol.apps import AppPage
 
 
+T = TypeVar("T")
 APPS = ViewCommands()
 """The commands by name."""
 _FAILED = -32000
@@ -73,19 +78,33 @@ async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
 
 
 def _opened(app: OpenApp, page: AppPage, pin: AppPin, head: OpenedApp, *, is_known: bool) -> OpenedApp:
-    granted = page.needs if pin.is_granted else PageNeeds()
+    granted = page.needs if pin.is_granted and app.was_made else PageNeeds()
     origins = {"connect": granted.connect, "resource": granted.resource, "frame": granted.frame, "base": granted.base}
     query = {name: ",".join(urls) for name, urls in origins.items() if urls}
     query |= {"eval": "1"} if pin.allows_eval else {}
     head.is_granted = pin.is_granted
+    head.definition = sound(app.definition)
     head.html = None if is_known else sound(page.html)
     head.frame = frame_document(content_policy(granted, allows_eval=pin.allows_eval))
     head.query = urlencode(query)
     head.allow = "; ".join(f"{one} *" for one in granted.permissions)
     head.connect, head.resource = [*granted.connect], [*granted.resource]
-    head.definition, (arguments, result) = sound(app.definition), app.call_data()
-    head.input, head.result = sound(arguments), sound(result)
+    _fill(head, app.call_data())
     return head
+
+
+def _fill(message: AppCall, call: CallData) -> None:
+    message.version, message.cancelled = call.version, call.cancelled
+    message.partial, message.input, message.result = sound(call.partial), sound(call.input), sound(call.result)
+
+
+@APPS.command(FollowCallFields, "app_call")
+async def _follow(panel: Panel, view: View, message: FollowCallFields) -> AppCall:
+    app = _apps(panel).find(message.app)
+    call = await _while_shown(app, message.page, app.call_after(message.version))
+    reply = AppCall()
+    await asyncio.to_thread(_fill, reply, call)
+    return reply
 
 
 @APPS.command(AgreeFields, "app_agree")
@@ -105,20 +124,32 @@ async def _request(panel: Panel, view: View, message: AppRequestFields) -> AppRe
         app = _apps(panel).find(message.app)
     except McpError as error:
         return AppReply(error=one_line(error.message), code=_FAILED)
-    request = asyncio.ensure_future(app.answer(message.method, sound(message.params)))
-    requests = app.requests.setdefault(message.page, set())
-    requests.add(request)
     try:
-        return AppReply(result=sound(await request))
-    except asyncio.CancelledError:
-        if (task := asyncio.current_task()) and task.cancelling():
-            raise
-        return AppReply(error="the page was closed", code=_FAILED)
+        answer = await _while_shown(app, message.page, app.answer(message.method, sound(message.params)))
+        return AppReply(result=sound(answer))
     except RpcError as error:
         shown = view.permissions.shown_error(error)
         return AppReply(error=one_line(shown.message), code=error.code or _FAILED)
     except McpError as error:
         return AppReply(error=one_line(view.permissions.shown_error(error).message), code=_FAILED)
+
+
+async def _while_shown(app: OpenApp, page: str, awaited: Coroutine[Any, Any, T]) -> T:
+    """Await something for a page, until the page is closed.
+
+    Raises:
+        CallError: The page was closed.
+    """
+    request = asyncio.ensure_future(awaited)
+    requests = app.requests.setdefault(page, set())
+    requests.add(request)
+    try:
+        return await request
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) and task.cancelling():
+            request.cancel()
+            raise
+        raise CallError("the page was closed") from None
     finally:
         requests.discard(request)
 

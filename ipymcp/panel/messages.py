@@ -868,7 +868,24 @@ class AppRequestFields(LeaveAppFields):
     params: JsonObject
 
 
-class OpenedApp(ToView, kw_only=True):
+class FollowCallFields(LeaveAppFields):
+    """A request for the call of an app, once it has changed."""
+
+    version: int
+    """The version that the view knows."""
+
+
+class AppCall(ToView, kw_only=True):
+    """The call of an app, as far as it is known. The members are those of `CallData`."""
+
+    version: int = 0
+    partial: Any = None
+    input: Any = None
+    result: Any = None
+    cancelled: str | None = None
+
+
+class OpenedApp(AppCall, kw_only=True):
     """A page to show, or the reason that the user must agree first."""
 
     server: str
@@ -900,10 +917,6 @@ class OpenedApp(ToView, kw_only=True):
     """Granted origins of scripts, styles, images, fonts and media."""
     definition: JsonObject = {}
     """The definition of the tool."""
-    input: Any = None
-    """The arguments of the call."""
-    result: Any = None
-    """The result of the call."""
 
 
 class AppReply(ToView):

@@ -23,7 +23,7 @@ RUN_VERBS: Final = frozenset(
     {
         *("call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest", "answer"),
         *("refresh", "rows", "row", "file", "repeat", "repeat_code", "keep_result", "cells"),
-        *("app_open", "app_request", "app_leave", "app_close"),
+        *("app_open", "app_call", "app_request", "app_leave", "app_close"),
     },
 )
 HIDDEN_FROM_VISITORS: Final = frozenset({"logs", "code", "repeat_code", "keep_result", "cells"})

@@ -668,7 +668,7 @@ class Call(Generic[T]):
         return False
 
     def _begin(self) -> None:
-        if self.options.card is not None and not self.options.card.begin():
+        if self.options.card is not None and not self.options.card.begin(self.arguments):
             self.done = True
             error = self._cancelled()
             self._services.history.add(CallRecord.of(self, self._pending.result, error))

@@ -61,6 +61,7 @@ const OPEN_ENDED: ReadonlySet<Verb> = new Set<Verb>([
   "login",
   "read",
   "prompt",
+  "app_call",
 ]);
 const connectionEnded = (): string => trans.__("The connection to the kernel ended before it replied.");
 

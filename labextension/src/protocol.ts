@@ -10,7 +10,7 @@ export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verb
 
 export const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["details", "history", "logs", "tool", "tools"]);
 
-export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_close", "app_leave", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
+export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_call", "app_close", "app_leave", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
 
 export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["cells", "code", "keep_result", "logs", "repeat_code"]);
 
@@ -18,6 +18,7 @@ export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["cells", "
 export interface Verbs {
   answer: [AnswerFields, FieldErrors | null];
   app_agree: [AgreeFields, null];
+  app_call: [FollowCallFields, AppCall];
   app_close: [CloseAppFields, null];
   app_leave: [LeaveAppFields, null];
   app_open: [OpenAppFields, OpenedApp];
@@ -105,6 +106,21 @@ export interface AgreeFields extends AppFields {
   eval?: boolean;
 }
 
+/** A request for the call of an app, once it has changed. */
+export interface FollowCallFields extends LeaveAppFields {
+  /** The version that the view knows. */
+  version: number;
+}
+
+/** The call of an app, as far as it is known. The members are those of `CallData`. */
+export interface AppCall {
+  version?: number;
+  partial?: Json;
+  input?: Json;
+  result?: Json;
+  cancelled?: string | null;
+}
+
 /** A command to close one of the places that show an app. The last one closes the app. */
 export interface CloseAppFields extends AppFields {
   /** An identifier of the place. */
@@ -124,7 +140,7 @@ export interface OpenAppFields extends CloseAppFields {
 }
 
 /** A page to show, or the reason that the user must agree first. */
-export interface OpenedApp {
+export interface OpenedApp extends AppCall {
   server: string;
   tool: string;
   title: string;
@@ -154,10 +170,6 @@ export interface OpenedApp {
   resource?: string[];
   /** The definition of the tool. */
   definition?: JsonObject;
-  /** The arguments of the call. */
-  input?: Json;
-  /** The result of the call. */
-  result?: Json;
 }
 
 /** A JSON-RPC request of a page. */

@@ -291,6 +291,16 @@ def test_an_app_calls_tools_of_its_own_server_that_are_for_apps(notebook: Kernel
     assert notebook.run(made).stdout == ("[('apps.secret', 'app'), ('apps.refresh', 'app'), ('apps.slider', 'user')]\n")
 
 
+def test_a_resource_over_10_mb_is_refused_to_an_app(notebook: Kernel, tmp_path: Path) -> None:
+    view, number = opened(notebook)
+    apps.write(tmp_path / "pages", "small", "x" * 1_000)
+    apps.write(tmp_path / "pages", "big", "x" * 10_000_000)
+    read = request(view, number, "resources/read", uri="ui://apps/small")
+    assert read["contents"][0]["text"] == "x" * 1_000
+    refused = request(view, number, "resources/read", uri="ui://apps/big")
+    assert re.fullmatch(r"the result has 10,000,\d{3} bytes; an app receives at most 10,000,000", refused), refused
+
+
 def test_a_call_of_an_app_needs_consent_as_a_models(notebook: Kernel) -> None:
     view, number = opened(notebook)
     before = len(view.heard)

@@ -1,11 +1,13 @@
 """A server with apps over stdio, in the handshake era: `apps.py FOLDER`.
 
 Every file NAME.html in the folder is the page of a tool NAME, with the `_meta.ui` of NAME.json, if that is there. The
-tools `add` (for models and apps), `secret` (for models only) and `refresh` (for apps only) are called by pages.
+tools `add` (for models and apps), `secret` (for models only) and `refresh` (for apps only) are called by pages. A tool
+with a page fails with the text `fail`, and takes a while with the text `wait`.
 """
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +62,11 @@ def answer(method: str, params: dict[str, Any], client: dict[str, Any]) -> Any:
             name, given = params["name"], params.get("arguments", {})
             text = {"add": lambda: str(given["a"] + given["b"]), "refresh": lambda: "fresh", "secret": lambda: "secret"}
             said = text[name]() if name in text else f"the text of {name}: {given.get('text', '')}"
+            if given.get("text") == "wait":
+                time.sleep(20)
             extensions = list(client.get("extensions", {}).get(UI, {}).get("mimeTypes", []))
-            return {"content": [{"type": "text", "text": said}], "structuredContent": {"said": said, "ui": extensions}}
+            about = {"structuredContent": {"said": said, "ui": extensions}, "isError": given.get("text") == "fail"}
+            return {"content": [{"type": "text", "text": said}], **about}
     return None
 
 

@@ -11,9 +11,10 @@ but the stream of the last answer ends before it says why. `short`: says that it
 arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two words. `half`:
 the stream ends after its first call, before it says why. `twins`: gives all its calls one id. `clipped`: its length
 ends after the name of a call. `mute`, `full`, `filtered`: says nothing, and ends, has no room, or is stopped by a
-filter. `refuses`: says so in the field for that (Chat Completions). `uncounted`, `negative`: no usage, an impossible
-one. `page`, `moved`: a web page, a redirect in place of an answer. Any other name, such as that of a real model: as
-`tools`, in that model's name, with 5 tokens of a second round from a cache, and 700 out. Whoever asks for reasoning
+filter. `typing`: as `tools`, but needs a tenth of a second for each piece of its calls. `refuses`: says so in the
+field for that (Chat Completions). `uncounted`, `negative`: no usage, an impossible one. `page`, `moved`: a web page, a
+redirect in place of an answer. Any other name, such as that of a real model: as `tools`, in that model's name, with 5
+tokens of a second round from a cache, and 700 out. Whoever asks for reasoning
 gets some before the words. Standard library only.
 """
 
@@ -43,6 +44,7 @@ OWN = (
     "slow",
     "half",
     "twins",
+    "typing",
 )
 OWN += ("clipped", "refuses", "uncounted", "negative", "page", "moved", *SILENT)
 WITHOUT_CALLS = ("echo", "loop", "busy", "down", "cut", "short", "wrong", "slow")
@@ -105,6 +107,8 @@ class Handler(BaseHTTPRequestHandler):
                 return None  # without the last chunk
             if model == "slow" and number == 3:
                 time.sleep(60)
+            if model == "typing" and "arguments" in json.dumps(event):
+                time.sleep(0.1)
             data = event if isinstance(event, str) else json.dumps(event)
             head = f"event: {name}\n" if name else ""
             self._write(f"{head}data: {data}\n\n".encode())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.resources import PromptResult
     from ipymcp.api.toolset import Toolset
+    from ipymcp.interaction.questions import CallApp
     from ipymcp.llm.answer import Answer, ModelCall
     from ipymcp.llm.backend import Effort, Limits, ModelSettings, RequestPreview
     from ipymcp.llm.chat import AskRequest, ModelChat
@@ -311,6 +312,8 @@ class CellOutput:
         """The displays of calls, by card."""
         self._open: dict[str, ModelCall] = {}
         """Unfinished calls, by card."""
+        self._with_app = set[str]()
+        """The cards of the calls whose apps are shown."""
 
     def show_request(self, request: RequestPreview) -> None:
         """Show a line about the request."""
@@ -381,7 +384,13 @@ class CellOutput:
         elif call.is_done:
             self._show(self._card(call))
         app = getattr(call.result, "app", None) if call.is_done else None
-        if app is not None and self._can_show_apps():
+        if app is not None and call.card not in self._with_app and self._can_show_apps():
+            app.show()
+
+    def show_app(self, call: ModelCall, app: CallApp) -> None:
+        """Show the app of a call that has no result yet, below its card."""
+        if not call.is_done and call.card in self._open and self._can_show_apps():
+            self._with_app.add(call.card)
             app.show()
 
     def _end_text(self) -> None:

@@ -1,4 +1,4 @@
-/** The host's side of the protocol with an app: responds to its requests, and sends it the tool's input and result.
+/** The host's side of the protocol with an app: responds to its requests, and tells it about the call that it shows.
  *
  * Source: MCP extension io.modelcontextprotocol/ui, SEP-1865 (2026-01-26). */
 
@@ -39,9 +39,15 @@ export interface AppFile {
   data: BlobPart;
 }
 
-export interface Delivery {
-  input: unknown;
-  result: unknown;
+/** The call that the app shows, as far as it is known. */
+export interface Call {
+  /** The arguments as far as a model has written them. */
+  partial?: unknown;
+  /** The complete arguments. */
+  input?: unknown;
+  result?: unknown;
+  /** The reason why there will be no result. */
+  cancelled?: string | null;
 }
 
 class Refusal extends Error {
@@ -59,14 +65,27 @@ export class Bridge {
   /** The display modes that the app declares; null before it has. */
   modes: readonly DisplayMode[] | null = null;
   private isInitialized = false;
+  private hasInput = false;
+  private hasEnd = false;
   private open = 0;
   private finishTeardown: (() => void) | null = null;
 
   constructor(
     private readonly host: AppHost,
     private readonly send: (message: Message) => void,
-    private readonly delivery: Delivery,
+    private call: Call,
   ) {}
+
+  /** Whether the call is over, so that there is nothing more to tell the app about it. */
+  get isOver(): boolean {
+    return isKnown(this.call.result) || isKnown(this.call.cancelled);
+  }
+
+  /** Tell the app what has become of its call. */
+  update(call: Call): void {
+    this.call = call;
+    if (this.isInitialized) this.deliver();
+  }
 
   receive(message: Message): void {
     const { id, method } = message;
@@ -100,6 +119,21 @@ export class Bridge {
     });
   }
 
+  /** Send what the app does not have yet, in the order that the extension demands. */
+  private deliver(): void {
+    const { partial, input, result, cancelled } = this.call;
+    if (!isKnown(input)) {
+      if (isKnown(partial)) this.notify("ui/notifications/tool-input-partial", { arguments: partial });
+    } else if (!this.hasInput) {
+      this.hasInput = true;
+      this.notify("ui/notifications/tool-input", { arguments: input });
+    }
+    if (this.hasEnd || !this.isOver) return;
+    this.hasEnd = true;
+    if (isKnown(result)) this.notify("ui/notifications/tool-result", result);
+    else this.notify("ui/notifications/tool-cancelled", { reason: cancelled });
+  }
+
   private notify(method: string, params: unknown): void {
     this.send({ jsonrpc: "2.0", method, params });
   }
@@ -109,9 +143,8 @@ export class Bridge {
       case "ui/notifications/initialized":
         if (this.isInitialized) return;
         this.isInitialized = true;
-        this.notify("ui/notifications/tool-input", { arguments: this.delivery.input });
-        this.notify("ui/notifications/tool-result", this.delivery.result);
-        return;
+        this.hasInput = this.hasEnd = false;
+        return this.deliver();
       case "ui/notifications/size-changed":
         if (typeof params["height"] === "number" && params["height"] >= 0) this.host.resize(params["height"]);
         return;
@@ -181,6 +214,10 @@ const TEARDOWN = "ipymcp-teardown";
 
 function isObject(value: unknown): value is Params {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isKnown(value: unknown): boolean {
+  return value !== undefined && value !== null;
 }
 
 function granted(isGranted: boolean): object {

@@ -8,7 +8,7 @@ import css from "../styles/app.css?inline";
 import { singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { problemText } from "../views/context";
-import type { JsonObject, OpenedApp } from "../protocol";
+import type { AppCall, JsonObject, OpenedApp } from "../protocol";
 import type { AppFile } from "./bridge";
 import { Bridge } from "./bridge";
 import type { DisplayMode } from "./context";
@@ -46,6 +46,10 @@ export class AppView {
   private frame: AppFrame | null = null;
   private bridge: Bridge | null = null;
   private opened: OpenedApp | null = null;
+  /** The version of the call that the app knows. */
+  private version = 0;
+  /** The bridge whose call is followed. */
+  private followed: Bridge | null = null;
   private mode: DisplayMode = "inline";
   private question: (() => void) | null = null;
   private blocked = new Set<string>();
@@ -177,13 +181,31 @@ export class AppView {
     frame.setScheme(themeOf(this.root).theme);
     frame.element.classList.toggle("ipymcp-app-border", opened.has_border ?? true);
     if (this.options.height !== null) frame.element.style.height = `${this.options.height}px`;
-    this.bridge = new Bridge(this.host, (message) => frame.send(message), {
-      input: withDefaults(opened.input, opened.definition),
-      result: opened.result,
-    });
+    this.bridge = new Bridge(this.host, (message) => frame.send(message), withDefaults(opened, opened.definition));
+    this.version = opened.version ?? 0;
+    void this.follow();
     this.root.append(frame.element);
     this.drawHead();
     this.observe();
+  }
+
+  /** Tell the app what becomes of its call, until the call is over. */
+  private async follow(): Promise<void> {
+    const { bridge } = this;
+    if (!bridge || bridge.isOver || this.followed === bridge) return;
+    this.followed = bridge;
+    try {
+      while (this.bridge === bridge && !bridge.isOver) {
+        const { app } = this.options;
+        const call = await this.panel.request("app_call", { app, page: this.page, version: this.version });
+        if (call.version === this.version || this.bridge !== bridge) return;
+        this.version = call.version ?? 0;
+        bridge.update(withDefaults(call, this.opened?.definition));
+      }
+    } catch {
+      // The connection ended, or the app was closed. `serversChanged` follows again once there is another connection.
+      if (this.followed === bridge) this.followed = null;
+    }
   }
 
   private isFirst = true;
@@ -216,6 +238,7 @@ export class AppView {
   /** Close the app when its server is unloaded. */
   private serversChanged(): void {
     const { synced, servers } = this.panel.store.get();
+    if (synced) void this.follow();
     if (synced && this.frame && !Object.hasOwn(servers, this.opened?.server ?? "")) void this.close("unloaded");
   }
 
@@ -443,14 +466,16 @@ function button(label: string, act: () => void): HTMLButtonElement {
   return element;
 }
 
-/** The arguments of the call, and the schema's defaults for those that were left out. */
-function withDefaults(input: unknown, definition: unknown): object {
+/** A call with the schema's defaults for arguments that were left out, once it has all of its arguments. */
+function withDefaults(call: AppCall, definition: unknown): AppCall {
+  const { input } = call;
+  if (input === null || input === undefined) return call;
   const { properties } =
     (definition as { inputSchema?: { properties?: { [name: string]: unknown } } }).inputSchema ?? {};
   const declared = Object.entries(properties ?? {}).flatMap(([name, schema]) =>
     Object(schema) === schema && "default" in (schema as object) ? [[name, (schema as JsonObject)["default"]]] : [],
   );
-  return { ...Object.fromEntries(declared), ...(input as object | null) };
+  return { ...call, input: { ...Object.fromEntries(declared), ...(input as JsonObject) } as JsonObject };
 }
 
 const clipped = (text: string): string => (text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
