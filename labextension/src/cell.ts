@@ -77,7 +77,7 @@ export function commTransport(model: WidgetModel): Transport {
 }
 
 function mountApp(element: HTMLElement, transport: Transport, options: AppOptions): () => void {
-  const panel = new PanelModel(transport, { client: "cell", wants: ["questions"] });
+  const panel = new PanelModel(transport, { client: "cell", wants: ["servers", "questions"] });
   const drawQuestions = (parent: HTMLElement, shared: Panel): (() => void) => draw(parent, shared, pageServices);
   const view = new AppView(element, panel, { ...pageServices, drawQuestions }, options);
   return () => {
