@@ -35,7 +35,7 @@ export class RunningServers implements IRunningSessions.IManager {
       icon: () => icon,
       label: () => `${singleLine(server.name)} · ${singleLine(view.name)}`,
       labelTitle: () => singleLine(server.where),
-      detail: () => stateView(server.state).label,
+      detail: stateView(server.state).label,
       open: () => this.open(view),
       ...(canStop(view) && { shutdown: () => stop(view, [server]) }),
     }));
