@@ -188,12 +188,16 @@ export function Rows({
   };
   /** The row and position where the pointer was pressed: another row may move there before it is released. */
   const pressed = useRef<{ key: string; x: number; y: number } | null>(null);
+  const keyAt = (target: EventTarget | null): string =>
+    (target as HTMLElement).closest<HTMLElement>(".mcp-row")?.dataset["key"] ?? "";
+  const press = ({ clientX, clientY, target }: PointerEvent): void => {
+    pressed.current = { key: keyAt(target), x: clientX, y: clientY };
+  };
   const click = ({ clientX, clientY, target }: MouseEvent): void => {
     const down = pressed.current;
     pressed.current = null;
     const isSteady = down && Math.hypot(clientX - down.x, clientY - down.y) < CLICK_DISTANCE;
-    const row = (target as HTMLElement).closest<HTMLElement>(".mcp-row");
-    const key = isSteady ? down.key : row?.dataset["key"];
+    const key = isSteady ? down.key : keyAt(target);
     const index = indexes(visibleRows).find((each) => keyOf(each) === key);
     if (index !== undefined) onSelect(index);
   };
@@ -216,6 +220,7 @@ export function Rows({
       ref={box}
       onScroll={measure}
       onKeyDown={keys}
+      onPointerDown={press}
       onClick={click}
       onFocus={() => setCursor((old) => (old < 0 ? start : old))}
     >
@@ -238,7 +243,6 @@ export function Rows({
                 aria-checked={place?.checked}
                 aria-setsize={place?.size ?? count}
                 aria-posinset={place?.position ?? index + 1}
-                onPointerDown={({ clientX, clientY }) => (pressed.current = { key, x: clientX, y: clientY })}
               >
                 {draw(index)}
               </div>

@@ -135,13 +135,11 @@ export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?
       : []),
     ...views().map((view, index) => ({ ...view, isSeparate: full && index === 0 })),
     ...(full
-      ? actions
-          .filter(isRemoval)
-          .map((action, index) => ({
-            label: ACTION_TITLES[action](),
-            onChoose: () => run(action),
-            isSeparate: index === 0,
-          }))
+      ? actions.filter(isRemoval).map((action, index) => ({
+          label: ACTION_TITLES[action](),
+          onChoose: () => run(action),
+          isSeparate: index === 0,
+        }))
       : []),
     ...own.items(),
   ];
