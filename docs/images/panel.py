@@ -17,10 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
-from tests.browser.places import LOAD, in_cell, lab, opened, sidebar
+from tests.browser.places import LOAD, in_cell, lab, opened, resize_sidebar, sidebar
 from tests.browser.tour import tour, traveller
 from tests.environments import ROOT, environment
-from tests.jupyter_servers import TOKEN
 
 SIZE = {"width": 1280, "height": 700}
 DARK = "JupyterLab Dark"
@@ -41,10 +40,6 @@ QUESTION, QUERY, SLOW = 2, 3, 5
 
 
 WIDTHS = (300, 420, 1000)
-RESIZE = """width => {
-    const panels = jupyterapp.shell._hsplitPanel;
-    panels.setRelativeSizes([0, panels.node.clientWidth - width, width]);
-}"""
 
 
 def main() -> int:
@@ -56,7 +51,7 @@ def main() -> int:
         write_notebook(server.folder / "penguins.ipynb", CELLS)
         browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE, device_scale_factor=1.25)
-        notebook = opened(page, f"{server.url}lab/tree/penguins.ipynb?reset&token={TOKEN}")
+        notebook = opened(page, server, "penguins.ipynb")
         notebook.run(0)
         page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
         for name, take in (("question", question), ("cell", cell), ("form", form), ("sidebar", whole), ("dark", dark)):
@@ -78,12 +73,12 @@ def everything(target: Path) -> int:
             work.mkdir()
             with traveller(server.folder / f"user-{name}", work) as cells:
                 write_notebook(work / "penguins.ipynb", cells)
-                notebook = opened(page, f"{server.url}lab/tree/{name}/penguins.ipynb?reset&token={TOKEN}")
+                notebook = opened(page, server, f"{name}/penguins.ipynb")
                 page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
                 page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
                 for number, place in enumerate(tour(notebook, page)):
                     for width in WIDTHS:
-                        page.evaluate(RESIZE, width)
+                        resize_sidebar(page, width)
                         picture = target / f"{name}-{number:02}-{place}-{width}.png"
                         page.locator("#ipymcp-sidebar").screenshot(path=picture)
         browser.close()

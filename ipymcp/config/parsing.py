@@ -27,6 +27,7 @@ from ipymcp.config.redaction import masked
 from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError
 from ipymcp.masking import looks_secret
+from ipymcp.names import nearest
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 from ipymcp.text import cut
 
@@ -463,7 +464,8 @@ class _Translation(ServerReader):
 
 
 FORMAT_HINT = 'the format is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
-_SERVER_KEYS = ("command", "url", "serverUrl", "httpUrl", "transport")
+_MAIN_KEYS = ("command", "url")
+_SERVER_KEYS = (*_MAIN_KEYS, "serverUrl", "httpUrl", "transport")
 """Keys by which an object is recognised as a server."""
 _TABLES = {
     table: next(name for name, host in HOSTS.items() if host.table == table)
@@ -542,7 +544,13 @@ def bare_format(table: object, origin: str) -> DocumentFormat:
 def no_servers_error(document: Mapping[str, Any], origin: str) -> ConfigError:
     """Build the error for an object without servers."""
     keys = ", ".join(f'"{key}"' for key in list(document)[:_MENTIONED]) or "an empty object"
-    return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=FORMAT_HINT)
+    hint = _suggestion(document, ("mcpServers", *_MAIN_KEYS)) or FORMAT_HINT
+    return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=hint)
+
+
+def _suggestion(keys: Iterable[str], known: Iterable[str]) -> str:
+    """Suggest the known key that one of the keys may be meant for, or return the empty string."""
+    return next(filter(None, (nearest(key, known, limit=1) for key in keys if len(key) > 1)), "")
 
 
 def _servers_in(table: object, path: str, origin: str) -> Iterator[RawServer | ConfigError]:
@@ -765,7 +773,8 @@ def _check_remote(entry: ServerReader, url: str | None, headers: Mapping[str, st
 
 def _transport(entry: ServerReader, command: str | None, url: str | None) -> Transport:
     if command is None and url is None:
-        raise entry.error('expected "command" or "url", found neither', hint=FORMAT_HINT)
+        hint = _suggestion(entry, _MAIN_KEYS) or FORMAT_HINT
+        raise entry.error('expected "command" or "url", found neither', hint=hint)
     if command is not None and url is not None:
         raise entry.error('expected "command" or "url", found both', hint='keep "command" for a local server')
     named: dict[str, Transport] = {

@@ -19,6 +19,7 @@ from ipymcp.names import server_name
 from ipymcp.panel.messages import (
     AddedServer,
     Malformed,
+    NoFields,
     OwnDefinition,
     PathFields,
     RegistryPage,
@@ -59,6 +60,11 @@ async def _search(panel: Panel, view: View, message: SearchFields) -> RegistryPa
     entries = await asyncio.to_thread(lambda: [_row(one, registry.address) for one in found.entries])
     notes = [one_line(note) for note in found.notes]
     return RegistryPage(registry=registry.host, entries=entries, cursor=found.cursor, notes=notes)
+
+
+@ADDING.command(NoFields, "registry")
+async def _registry(panel: Panel, view: View, message: NoFields) -> str:
+    return registry_of(panel.host).host
 
 
 def _row(entry: Entry, registry: str) -> RegistryRow:

@@ -350,6 +350,8 @@ class CallRow(ToView):
     origin: str
     """Maker of the call: `user`, `panel`, `model` or `app`."""
     cell: int | None
+    waits: bool
+    """Whether it waits for an answer of the user."""
 
 
 class Badge(ToView):

@@ -491,8 +491,8 @@ def missing_value(session: ServerSession) -> tuple[Literal["variable", "secret"]
     return error.missing if isinstance(error, ConfigError) else None
 
 
-def call_row(call: RunningCall) -> CallRow:
-    """Row of a running call."""
+def call_row(call: RunningCall, *, waits: bool) -> CallRow:
+    """Row of a running call; `waits` tells whether it waits for an answer of the user."""
     progress = call.progress
     shown = None
     if progress is not None:
@@ -507,6 +507,7 @@ def call_row(call: RunningCall) -> CallRow:
         progress=shown,
         origin=call.options.origin or call.options.caller,
         cell=call.cell,
+        waits=waits,
     )
 
 

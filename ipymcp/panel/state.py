@@ -211,8 +211,9 @@ class PanelState:
             if call.started <= latest and (call.options.batch is None or call.options.batch.number == call.number)
         }
         for number, call in running.items():
-            if self._has_changed("calls", number, (call, call.progress)):
-                self._put("calls", number, call_row(call))
+            waits = any(subject is call for subject in self._host.questions.subjects)
+            if self._has_changed("calls", number, (call, call.progress, waits)):
+                self._put("calls", number, call_row(call, waits=waits))
         self._keep("calls", running.keys())
 
     def _has_changed(self, part: Part, name: str, key: tuple[Any, ...]) -> bool:

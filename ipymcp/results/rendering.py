@@ -121,7 +121,10 @@ def _repeats(data: Any, text: str) -> bool:
 
 
 def _plain(result: DataResult, head: str, lines: int, characters: int) -> str:
-    body = _plain_data(result, lines, characters) if _is_collection(result) else _cut(result.text, lines, characters)
+    if _is_collection(result):
+        body = _plain_data(result, lines, characters)
+    else:
+        body = _cut(result.text, lines, characters, ".text")
     body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
     return visible(head) + ("\n" if "\n" in body else " ") + body
 
@@ -145,11 +148,12 @@ def _has_media(result: DataResult) -> bool:
     return any(not isinstance(part, Text) for part in result.content)
 
 
-def _cut(text: str, lines: int, characters: int) -> str:
-    """The beginning of a text and the number of remaining characters."""
+def _cut(text: str, lines: int, characters: int, whole: str = "") -> str:
+    """The beginning of a text, the number of remaining characters, and the attribute that has the whole text."""
     head = "\n".join(text[: characters + 1].split("\n")[:lines])[:characters]
     more = len(text) - len(head)
-    return visible(masks.head(text, len(head))) + (f"\n… {more:,} more characters" if more else "")
+    rest = f"\n… {more:,} more characters" + (f" · all in {whole}" if whole else "")
+    return visible(masks.head(text, len(head))) + (rest if more else "")
 
 
 def _head_of_json(data: Any, lines: int, characters: int) -> str:
@@ -172,7 +176,7 @@ def _rich(result: DataResult, is_markdown: bool | None) -> dict[str, Any]:
     text = result.text
     if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
         return {"text/markdown": markdown.markdown(text)}
-    return {"text/html": _wrap(_pre(text) + _warnings(result))} if text.strip() else {}
+    return {"text/html": _wrap(_pre(text, ".text") + _warnings(result))} if text.strip() else {}
 
 
 def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +256,7 @@ def _members(result: DataResult) -> dict[str, str]:
 def _member(value: object, lines: int, characters: int) -> str | None:
     """A value for an object's table; None if it needs a tree."""
     if isinstance(value, str):
-        return _cut(value, lines, characters)
+        return _cut(value, lines, characters, ".data")
     if isinstance(value, float):
         return readable_number(value)
     if not is_array(value):
@@ -262,7 +266,7 @@ def _member(value: object, lines: int, characters: int) -> str | None:
 
 
 def _error(result: DataResult) -> dict[str, Any]:
-    return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{escaped(_cut(result.text, *_LONG))}</pre>')}
+    return {"text/html": _wrap(f'<pre style="{_BOX};{_ERROR}">{escaped(_cut(result.text, *_LONG, ".text"))}</pre>')}
 
 
 def _media(result: DataResult) -> dict[str, Any]:
@@ -329,8 +333,8 @@ def _embedded(resource: Embedded) -> str:
     return caption + (_image(resource.image) if resource.image else _pre(str(resource)))
 
 
-def _pre(text: str) -> str:
-    return f'<pre style="{_BOX}">{escaped(_cut(text, *_LONG))}</pre>'
+def _pre(text: str, whole: str = "") -> str:
+    return f'<pre style="{_BOX}">{escaped(_cut(text, *_LONG, whole))}</pre>'
 
 
 def warnings(result: DataResult) -> list[str]:

@@ -86,6 +86,8 @@ class QuestionRouter:
         """The front end that is preferred, if it reaches the user."""
         self.cell_forms: CellFormFactory | None = None
         """Displays a form if the panel does not reach the user."""
+        self.subjects: list[object] = []
+        """The calls that wait for the answer to a question."""
         self._callers = callers
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -106,7 +108,7 @@ class QuestionRouter:
             is_current: Whether the question is still needed, called when no other question is open; if not, it counts
                 as withdrawn.
         """
-        async with self._turn() as end_turn:
+        async with self._turn(subject) as end_turn:
             if not is_current():
                 return question.withdrawn
             terminal, caller = self.terminal and self.terminal(), self.caller(subject)
@@ -131,16 +133,20 @@ class QuestionRouter:
         return next(own, callers[0] if callers else None)
 
     @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncGenerator[Callable[[], None]]:
+    async def _turn(self, subject: object) -> AsyncGenerator[Callable[[], None]]:
         """Wait until no other question is open. Yields a function that lets the next question be asked early."""
         loop = asyncio.get_running_loop()
         if self._lock is None or self._lock[0] is not loop:
             self._lock = loop, asyncio.Lock()
         _, lock = self._lock
-        await lock.acquire()
-        with contextlib.ExitStack() as turn:
-            turn.callback(lock.release)
-            yield turn.close
+        self.subjects.append(subject)
+        try:
+            await lock.acquire()
+            with contextlib.ExitStack() as turn:
+                turn.callback(lock.release)
+                yield turn.close
+        finally:
+            self.subjects.remove(subject)
 
 
 async def _ask_in_thread(

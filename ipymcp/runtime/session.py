@@ -1,7 +1,7 @@
 """The life of one server in a host: a state machine owned by one task on the background loop.
 
     disabled -> stopped -> starting -> ready -> (error | stopped)
-    restarting between the end of a connection and the next start
+    restarting between the end of a connection and the next start; a first start that is repeated is still starting
     needs_trust if the user has not agreed that the server may run
     ready <-> unreachable for a remote server; needs_auth while a login is needed
 
@@ -319,7 +319,7 @@ class ServerSession:
                     stderr = cause(self.connection.last_stderr) if self.connection is not None else ()
                     reason = stderr[-1] if stderr else failure.message
                     detail = f"attempt {failures + 1} of {len(self.retries) + 1} in {delay:g} s: {reason}"
-                self.status.move(State.RESTARTING, detail)
+                self.status.move(State.RESTARTING if was_ready else State.STARTING, detail)
                 await asyncio.sleep(delay)
             elif retry and was_ready and self.definition.url is not None:
                 await self._wait_to_retry(failure)

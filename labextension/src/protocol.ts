@@ -49,6 +49,7 @@ export interface Verbs {
   protocol: [FollowFields, null];
   read: [ReadFields, Preview];
   refresh: [object, null];
+  registry: [object, string];
   remove: [ServerFields, null];
   repeat: [PastCallFields, StartedCall];
   repeat_code: [PastCallFields, CallText];
@@ -977,6 +978,8 @@ export interface CallRow {
   /** Maker of the call: `user`, `panel`, `model` or `app`. */
   origin: string;
   cell: number | null;
+  /** Whether it waits for an answer of the user. */
+  waits: boolean;
 }
 
 export type MessageKind = "request" | "response" | "error" | "notification" | "batch" | "malformed";

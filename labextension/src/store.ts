@@ -209,7 +209,7 @@ export function withView({ navigation }: PanelState, view: ViewName, target: Tar
 
 /** Return the change that opens the view that adds a server. */
 export function withAdding(state: PanelState, adding: Partial<Adding> = {}): Partial<PanelState> {
-  const begin: Adding = { kind: "registry", text: "", name: "", keep: "notebook", replaces: null, ...adding };
+  const begin: Adding = { kind: "registry", text: "", name: "", keep: "me", replaces: null, ...adding };
   return { ...withView(state, "servers", {}), adding: begin };
 }
 

@@ -56,6 +56,28 @@ describe("activity", () => {
     await waitFor(() => expect(see.queryByRole("region", { name: "Running calls" })).toBeNull());
   });
 
+  test("a call says once that it runs, or that it waits for an answer", async () => {
+    const kernel = demo();
+    const { see, tab } = await show(kernel);
+    tab("Activity");
+    kernel.patch({ calls: { 5: { ...CALL, progress: null } } });
+    const running = await see.findByRole("region", { name: "Running calls" });
+    expect(running.textContent?.match(/running/g)).toHaveLength(1);
+    kernel.patch({ calls: { 5: { ...CALL, waits: true } } });
+    await waitFor(() => expect(running.textContent).toMatch(/cell 3waiting for your answer1 min/));
+    expect(running.textContent).not.toContain("running");
+  });
+
+  test("a call from outside of a cell names who made it", async () => {
+    const { tab, root } = await show(kernelOf([row(1, { cell: null }), row(2, { cell: null, caller: "model" })]));
+    tab("Activity");
+    await waitFor(() => expect(lines(root)).toHaveLength(2));
+    expect(lines(root).map((line) => line.querySelector(".mcp-muted .mcp-grow")?.textContent)).toEqual([
+      "model",
+      "code",
+    ]);
+  });
+
   test("a map is one line with the number of its calls, and cannot be run again as one call", async () => {
     const rows = [row(1, { map: 4, calls: 10_000, outcome: "failed", error: "CallError: 9,997 succeeded, 3 failed" })];
     const kernel = kernelOf(rows, { details: () => ({ ...DETAILS, repeatable: false }) });

@@ -84,7 +84,7 @@ test.each(["Servers", "Tools", "Resources", "Prompts", "Activity", "Logs"])("axe
   );
   const { see, tab, list, root, click } = await show(kernel);
   kernel.patch({
-    calls: { 5: { id: 5, server: "a", tool: "b", origin: "user", cell: 3, started: 1, progress: null } },
+    calls: { 5: { id: 5, server: "a", tool: "b", origin: "user", cell: 3, started: 1, progress: null, waits: false } },
   });
   kernel.transport.say({
     kind: "log",

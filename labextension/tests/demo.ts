@@ -21,6 +21,7 @@ export const CALL: CallRow = {
   cell: 3,
   started: Date.now() / 1000 - 70,
   progress: { progress: 1, total: 4, message: "a quarter" },
+  waits: false,
 };
 const SCHEMA = {
   type: "object",

@@ -150,8 +150,8 @@ describe("the keyboard", () => {
     await waitFor(() => expect(run.getAttribute("aria-disabled")).toBe("true"));
     expect(document.activeElement).toBe(run);
     fireEvent.click(run);
-    const call = { id: 9, server: "demo", tool: "wait", origin: "panel", cell: null, started: 1, progress: null };
-    kernel.patch({ calls: { 9: call } });
+    const call = { id: 9, server: "demo", tool: "wait", origin: "panel", cell: null, started: 1 };
+    kernel.patch({ calls: { 9: { ...call, progress: null, waits: false } } });
     const outcome = within(see.getByRole("region", { name: "Run wait" }));
     (await outcome.findByRole("button", { name: "Cancel demo.wait" })).focus();
     kernel.transport.say({ kind: "result", call: 9, ok: false, error: { message: "call 9 was cancelled" } });

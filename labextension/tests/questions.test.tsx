@@ -101,6 +101,28 @@ describe("questions", () => {
     ]);
   });
 
+  test("several servers are ticked at once, without their secrets", async () => {
+    const candidates = [
+      { name: "one", lines: ["command: one"], dangers: [], secrets: ["token"] },
+      { name: "two", lines: ["command: two"], dangers: [], secrets: [] },
+      { name: "three", lines: ["command: three"], dangers: [], secrets: [], is_agreed: true },
+    ];
+    const kernel = asked({ type: "trust", candidates });
+    const { see, click } = await show(kernel);
+    const ticked = (): string[] =>
+      see
+        .getAllByRole<HTMLInputElement>("checkbox")
+        .filter((each) => each.checked)
+        .map((each) => each.labels?.[0]?.textContent ?? "");
+    expect(ticked()).toEqual(["Run three"]);
+    fireEvent.click(see.getByLabelText("All"));
+    await waitFor(() => expect(ticked()).toEqual(["All", "Run one", "Run two", "Run three"]));
+    click("Trust selected");
+    fireEvent.click(see.getByLabelText("All"));
+    await waitFor(() => expect(ticked()).toEqual(["Run three"]));
+    expect(kernel.asked("answer")).toMatchObject([{ servers: ["one", "two", "three"], secrets: [] }]);
+  });
+
   test("fill is a form that begins with its defaults, and what the kernel finds wrong stands at its field", async () => {
     const kernel = asked({
       type: "fill",

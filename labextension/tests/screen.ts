@@ -65,7 +65,7 @@ export async function show(kernel: FakeKernel, scope?: Scope): Promise<Screen> {
   };
   open.push(screen);
   await waitFor(() => {
-    if (!root.querySelector(".mcp-status")?.textContent) throw new Error("not drawn");
+    if (!root.querySelector(".mcp-status")) throw new Error("not drawn");
   });
   await new Promise((resolve) => setTimeout(resolve));
   return screen;

@@ -65,6 +65,12 @@ def sidebar(page: Page) -> Panel:
     return Panel(root)
 
 
+def resize_sidebar(page: Page, width: int) -> None:
+    """Make the sidebar on the right so many pixels wide, and close that on the left."""
+    sizes = "panels.setRelativeSizes([0, panels.node.clientWidth - width, width])"
+    page.evaluate(f"width => {{ const panels = jupyterapp.shell._hsplitPanel; {sizes}; }}", width)
+
+
 def without_extension(page: Page) -> None:
     """Have no page load JupyterLab's extension: what cells show is the kernel's widgets then."""
     page.route("**/extensions/ipymcp/**", lambda route: route.abort())

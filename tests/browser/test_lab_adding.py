@@ -47,11 +47,14 @@ def field(panel: Panel, label: str) -> Any:
 
 
 def test_a_server_is_searched_asked_for_its_values_tried_and_saved_with_its_cell(
-    notebook: Notebook, page: Page, tmp_path: Path
+    notebook: Notebook, registry: RegistryServer, page: Page, tmp_path: Path
 ) -> None:
     panel = begin(page)
     search = panel.root.get_by_role("searchbox", name="Search the MCP registry")
     expect(search).to_be_focused()
+    host = registry.address.partition("://")[2]
+    expect(panel.root).to_contain_text(f"Searches names, titles and descriptions in the MCP registry at {host}.")
+    expect(panel.root.get_by_role("combobox", name="For")).to_have_count(0)
     search.fill("clock")
     search.press("Enter")
     entries = panel.root.get_by_role("list", name="Servers of the registry")
@@ -61,6 +64,9 @@ def test_a_server_is_searched_asked_for_its_values_tried_and_saved_with_its_cell
     for width in (300, 420):
         page.screenshot(path=tmp_path / f"search-{width}.png")
     assert faults(panel) == []
+    where = entries.get_by_role("combobox", name="For")
+    expect(where).to_have_value("me")  # as %mcp add
+    where.select_option("notebook")
     panel.press("Try Clock")
     question = panel.root.get_by_role("alertdialog")
     question.get_by_label("CLOCK_KEY").fill(KEY)
@@ -87,6 +93,7 @@ def test_a_command_a_url_and_json_are_ways_too(notebook: Notebook, page: Page, t
     panel = begin(page)
     panel.root.get_by_role("tab", name="Command").click()
     field(panel, "Command").fill(" ".join(DEMO))
+    panel.root.get_by_role("combobox", name="For").select_option("notebook")
     field(panel, "Name").fill("mine")
     page.screenshot(path=tmp_path / "command.png")
     assert faults(panel) == []
@@ -107,7 +114,9 @@ def test_a_command_a_url_and_json_are_ways_too(notebook: Notebook, page: Page, t
     panel.press("Back")
 
     panel.root.get_by_role("tab", name="Paste JSON").click()
-    panel.root.get_by_role("combobox", name="For").select_option("me")
+    field(panel, "Definition as JSON").fill(json.dumps({"comand": DEMO[0], "args": DEMO[1:]}))
+    panel.press("Try it")
+    expect(panel.root.get_by_role("alert").filter(has_text="did you mean 'command'?")).to_be_visible()
     field(panel, "Name").fill("")
     document = {
         "mcpServers": {"pasted": {"command": DEMO[0], "args": DEMO[1:], "env": {"API_KEY": "abcdefgh12345678"}}}

@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.browser.notebooks import Notebook
-from tests.browser.places import sidebar
+from tests.browser.places import in_cell, resize_sidebar, sidebar
 from tests.browser.test_lab_looks import faults
 from tests.environments import ROOT
 
@@ -236,6 +236,20 @@ def test_after_a_restart_the_notebook_is_offered_what_it_used(open_notebook: Ope
     assert [notebook.source(index) for index in (0, 2)] == ["%load_ext ipymcp\n%mcp load demo", "x = 1"]
 
 
+def test_what_only_a_cell_defines_is_not_loaded_again_but_its_cell_is_to_be_run(
+    open_notebook: Open, page: Page
+) -> None:
+    notebook = open_notebook(f"%load_ext ipymcp\n%mcp load other -- {MISBEHAVING} --era legacy;")
+    notebook.run(0)
+    panel = sidebar(page)
+    panel.expect_state("other", "ready")
+    notebook.restart()
+    expect(panel.root.get_by_text("This notebook used other.")).to_be_visible()
+    panel.press("Load again")
+    expect(panel.root.locator(".mcp-notice")).to_contain_text("Run the cells that loaded them.")
+    expect(panel.button("Go to the cell of other")).to_be_visible()
+
+
 def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebook: Open, page: Page) -> None:
     load = f"%mcp load other -- {MISBEHAVING} --era legacy;"
     notebook = open_notebook("%load_ext ipymcp", "x = 1", load)
@@ -286,3 +300,39 @@ def test_a_template_suggests_what_its_server_completes(open_notebook: Open, page
     field.fill("Gentoo")
     page.keyboard.press("Enter")
     expect(panel.root).to_contain_text("Biscoe")
+
+
+def test_a_long_line_of_a_log_is_read_as_a_whole_in_a_narrow_sidebar(open_notebook: Open, page: Page) -> None:
+    line = "word 漢字 " * 40 + "the end"
+    server = {"command": sys.executable, "args": ["-c", f"import sys; sys.exit({line!r})"], "restart": False}
+    notebook = open_notebook(f"%load_ext ipymcp\nmcp.load({{'loud': {server}}}, trust=True, wait=False)")
+    notebook.run(0)
+    panel = sidebar(page)
+    panel.expect_state("loud", "failed")
+    page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+    lines = panel.show("Logs").locator(".mcp-line")
+    heights = []
+    for width in (300, 1000):
+        resize_sidebar(page, width)
+        long = lines.filter(has_text="the end").first
+        expect(long).to_be_visible()
+        page.wait_for_function("width => document.querySelector('.mcp-stream').clientWidth > width - 40", arg=width)
+        sizes = "each => [each.clientHeight, each.scrollHeight, each.clientWidth, each.scrollWidth]"
+        high, whole, wide, needed = long.evaluate(sizes)
+        assert (high, wide) == (whole, needed)
+        heights.append(high)
+        assert lines.last.evaluate(
+            "each => each.getBoundingClientRect().bottom <= each.closest('.mcp-rows').getBoundingClientRect().bottom"
+        )
+    assert heights[0] > heights[1] >= 18
+
+
+def test_all_buttons_of_a_narrow_panel_are_in_sight(open_notebook: Open, page: Page) -> None:
+    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "%mcp panel")
+    notebook.run(0)
+    notebook.run(1)
+    panel = in_cell(notebook, 1)
+    panel.expect_state("demo", "ready")
+    panel.root.evaluate("each => { each.style.width = '240px'; }")
+    for name in ("Add server…", "Stop all servers", "List the tools of all servers again"):
+        assert is_in_sight(panel.button(name)), name

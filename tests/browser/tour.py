@@ -114,6 +114,7 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     expect(entries.get_by_role("listitem").first).to_be_visible()
     yield "add-found"
     entries.get_by_role("button", name="Clock 1.1.0").click()
+    root.get_by_role("combobox", name="For").select_option("notebook")
     yield "add-entry"
     panel.press("Try Clock")
     question = root.get_by_role("alertdialog")
@@ -139,7 +140,6 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     yield "add-url"
     root.get_by_role("tab", name="Paste JSON").click()
     yield "add-json"
-    root.get_by_role("combobox", name="For").select_option("me")
     definition = {"mcpServers": {"mine": {"command": DEMO[0], "args": DEMO[1:]}}}
     _field(panel, "Definition as JSON").fill(json.dumps(definition))
     panel.press("Try it")

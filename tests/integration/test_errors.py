@@ -144,11 +144,13 @@ def test_a_server_that_exits_at_start_is_tried_four_times_and_its_last_lines_are
         assert error.stderr[-1] == "cannot start: no herring"
         assert error.exit_code == 7
         assert runs(count) == 4
-        assert [event.detail for event in news.events if event.state == "restarting"] == [
+        assert [event.detail for event in news.events if event.detail.startswith("attempt")] == [
             "attempt 2 of 4 in 0.05 s: cannot start: no herring",
             "attempt 3 of 4 in 0.1 s: cannot start: no herring",
             "attempt 4 of 4 in 0.2 s: cannot start: no herring",
         ]
+        states = [event.state for event in news.events if event.server == "one"]
+        assert list(dict.fromkeys(states)) == ["starting", "error"]
         assert mcp.good.echo("x").text == "x"
         with pytest.raises(errors.StartError, match="no herring"):
             mcp.one.echo("x")

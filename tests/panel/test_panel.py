@@ -334,6 +334,16 @@ def test_the_question_of_a_call_is_closed_with_the_call(opened: Open, era: str) 
     view.until(lambda state: not state["questions"])
 
 
+def test_a_call_whose_server_asks_waits_for_an_answer(opened: Open) -> None:
+    notebook = opened(raw={**command(sys.executable, RAW_ASKS), "era": "legacy"})
+    view = notebook.view()
+    call = notebook.mcp.raw.ask.submit(requests=[ASK_FORM])
+    view.until(lambda state: [row["waits"] for row in state["calls"].values()] == [True])
+    [question] = view.state["questions"].values()
+    assert view.ask("answer", question=question["id"], action="decline") is None
+    call.result(30)
+
+
 def test_arguments_are_validated_all_at_once(demo: Notebook) -> None:
     view = demo.view()
     wrong = view.ask("validate", server="demo", tool="query", arguments={"limit": "many"})

@@ -25,7 +25,7 @@ from tests.servers.oauth_server import Behaviour, running
 CLOCK = "io.github.example/clock-mcp"
 KEY = "the key of my clock"
 DEMO = server_command("demo")
-VERBS = ("search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file")
+VERBS = ("registry", "search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file")
 
 
 @pytest.fixture
@@ -78,6 +78,7 @@ def servers_in(file: Path) -> dict[str, Any]:
 def test_a_server_of_the_registry_is_asked_about_tried_and_kept(notebook: Notebook, own_file: Path) -> None:
     view = notebook.view()
     page = view.ask("search", words="clock")
+    assert view.ask("registry") == page["registry"]
     assert [row["title"] for row in page["entries"]] == ["Clock", "clock-quiet", "clock-broken"]
     [way] = page["entries"][0]["ways"]
     assert way == {

@@ -266,6 +266,10 @@ def test_a_name_picks_one_of_a_document_or_renames_its_only_one(home: Path, host
     assert refused(config_edits.add, None, {"foo": {}}, host, project=False)[0] == (
         'pasted: expected the key "mcpServers", found "foo"'
     )
+    assert refused(config_edits.add, None, {"comand": "y", "args": []}, host, project=False) == (
+        'pasted: expected the key "mcpServers", found "comand", "args"',
+        "did you mean 'command'?",
+    )
     assert servers(own) == before
 
 

@@ -196,6 +196,11 @@ def test_a_wrong_value_is_named_with_its_document_and_key(values: dict[str, Any]
     [
         ({}, 'expected "command" or "url", found neither', SHAPE),
         (
+            {"args": [], "comand": "npx"},
+            'expected "command" or "url", found neither',
+            "did you mean 'command'?",
+        ),
+        (
             {"command": "npx", "url": "https://h"},
             'expected "command" or "url", found both',
             'keep "command" for a local server',

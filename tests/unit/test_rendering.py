@@ -92,7 +92,7 @@ def test_markdown_is_sanitized() -> None:
 
 def test_long_text_is_cut_and_says_how_much_is_left() -> None:
     plain = show(text("x" * 50_000))["text/plain"]
-    assert plain.endswith("x\n… 30,000 more characters")
+    assert plain.endswith("x\n… 30,000 more characters · all in .text")
     lines = show(text("line\n" * 1_000))["text/plain"]
     assert lines.count("line") == 200
 
@@ -127,7 +127,7 @@ def test_what_two_columns_cannot_show_is_a_tree(data: Any) -> None:
 
 def test_the_table_of_an_object_is_bounded() -> None:
     html = show(structuredContent={str(number): "x" * 50_000 for number in range(100)})["text/html"]
-    assert "… 30,000 more characters" in html and "… 49,000 more characters" in html
+    assert "… 30,000 more characters · all in .data" in html and "… 49,000 more characters · all in .data" in html
     assert len(html) < 200_000
 
 
@@ -310,4 +310,4 @@ def test_warnings_are_shown() -> None:
 
 def test_a_repr_is_a_few_lines() -> None:
     result = ToolResult(json.dumps({"content": [text("line\n" * 500)]}).encode(), server="fs", tool="read")
-    assert repr(result) == "ToolResult fs.read:\n" + "line\n" * 10 + "… 2,451 more characters"
+    assert repr(result) == "ToolResult fs.read:\n" + "line\n" * 10 + "… 2,451 more characters · all in .text"

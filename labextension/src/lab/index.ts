@@ -13,6 +13,7 @@ import type { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator } from "@jupyterlab/translation";
 import type { Token } from "@lumino/coreutils";
 import type { QuestionRow } from "../protocol";
+import { stylePage } from "../root";
 import { cardOf } from "../store";
 import { singleLine } from "../text";
 import { setTranslations, trans } from "../translation";
@@ -62,6 +63,7 @@ async function activate(
 ): Promise<void> {
   if (translator) setTranslations(translator.load("ipymcp"));
   if (!tracker) return;
+  stylePage();
   const tabs = new Map<NotebookView, MainAreaWidget>();
   const openInMainArea = async (view: NotebookView): Promise<void> => {
     const { createMainArea } = await import("./mainarea");

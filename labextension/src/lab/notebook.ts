@@ -161,8 +161,9 @@ export class NotebookView {
     });
     model.store.set({ notebook: this.name });
     const unsubscribe = [
-      transport.onChange(() => this.setStatus(connectionStatus(transport, this.attempt))),
+      transport.onChange(() => this.updateStatus()),
       model.store.subscribe(() => {
+        if (this.connectionStatus.kind !== "panel" && model.store.get().synced) this.updateStatus();
         this.used.save(model.store.get());
         if (this.afterLoad && model.store.get().synced) void this.finishLoad(model, this.afterLoad);
         this.changed.emit();
@@ -196,7 +197,15 @@ export class NotebookView {
 
   private setAttempt(attempt: LoadAttempt): void {
     this.attempt = attempt;
-    if (this.conversation) this.setStatus(connectionStatus(this.conversation.transport, attempt));
+    this.updateStatus();
+  }
+
+  /** Show how the connection is. The panel is drawn once, when the kernel's state has arrived after its hello. */
+  private updateStatus(): void {
+    const { conversation } = this;
+    if (!conversation) return;
+    const status = connectionStatus(conversation.transport, this.attempt);
+    if (status.kind !== "panel" || conversation.model.store.get().synced) this.setStatus(status);
   }
 
   // -- rendering

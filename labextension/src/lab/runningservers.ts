@@ -11,6 +11,9 @@ import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
 import type { NotebookViews } from "./views";
 
+/** Milliseconds from a change to the list's, which is drawn after the panel. */
+const REFRESH_DELAY = 100;
+
 /** The servers that run in open notebooks.
  *
  * @param open Shows the servers of a notebook.
@@ -22,12 +25,18 @@ export class RunningServers implements IRunningSessions.IManager {
   readonly shutdownAllConfirmationText = trans.__("Stop the MCP servers of all open notebooks?");
   readonly runningChanged = new Signal<this, void>(this);
   private lastShown = "";
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly views: NotebookViews,
     private readonly open: (view: NotebookView) => void,
   ) {
-    views.anyChanged.connect(this.refreshRunning, this);
+    views.anyChanged.connect(() => {
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        this.refreshRunning();
+      }, REFRESH_DELAY);
+    });
   }
 
   running(): IRunningSessions.IRunningItem[] {
@@ -35,7 +44,7 @@ export class RunningServers implements IRunningSessions.IManager {
       icon: () => icon,
       label: () => `${singleLine(server.name)} · ${singleLine(view.name)}`,
       labelTitle: () => singleLine(server.where),
-      detail: () => stateView(server.state).label,
+      detail: stateView(server.state).label,
       open: () => this.open(view),
       ...(canStop(view) && { shutdown: () => stop(view, [server]) }),
     }));

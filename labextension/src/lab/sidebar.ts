@@ -16,6 +16,7 @@ export class Sidebar extends Widget {
   private readonly empty = document.createElement("div");
 
   private readonly emptyView: WelcomeView;
+  private waiting: string | null = null;
 
   constructor(createNotebook?: () => void) {
     super();
@@ -48,6 +49,8 @@ export class Sidebar extends Widget {
 
   /** Show the label of the command that waits for a notebook; empty for none. */
   showWaiting(label: string): void {
+    if (label === this.waiting) return;
+    this.waiting = label;
     this.emptyView.show(NO_NOTEBOOK, [], label);
   }
 

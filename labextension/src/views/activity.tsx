@@ -79,7 +79,7 @@ const callsText = ({ calls }: HistoryRow): string =>
 const nameOf = ({ server, tool }: { server: string; tool: string }): string => singleLine(`${server}.${tool}`);
 
 function callerTitle({ origin, cell }: Item): string {
-  const where = cell === null ? "" : trans.__("cell %1", cell);
+  const where = typeof cell === "number" ? trans.__("cell %1", cell) : "";
   if (origin === "user") return where || trans.__("code");
   const titles: { [origin: string]: string } = {
     panel: trans.__("panel"),
@@ -315,7 +315,6 @@ function RunningCall({ call, onOpen }: { call: CallRow; onOpen(): void }): JSX.E
           {nameOf(call)}
         </button>
         <span class="mcp-muted mcp-ellipsis mcp-grow">{callerTitle(item)}</span>
-        <StateWord state="running" />
       </div>
       <CallProgress call={call} />
     </div>
@@ -371,7 +370,7 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
     <section class="mcp-tool" aria-label={trans.__("Selected call")}>
       <div class="mcp-head">
         <h3>{nameOf(item)}</h3>
-        <StateWord state={item.state} />
+        {!running && <StateWord state={item.state} />}
       </div>
       <div class="mcp-muted">
         {[

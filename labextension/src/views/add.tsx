@@ -7,7 +7,7 @@ import type { Adding } from "../store";
 import { problemOf } from "../store";
 import { count, singleLine, visible } from "../text";
 import { trans } from "../translation";
-import { usePanel, useRequest, useUniqueId } from "./context";
+import { useLoaded, usePanel, useRequest, useUniqueId } from "./context";
 import { Button, Disclosure, Fact, Lines, ProblemBox, Tabs } from "./parts";
 import { Progress } from "./starting";
 
@@ -61,21 +61,55 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
     { name: "url" as const, title: trans.__("URL") },
     { name: "json" as const, title: trans.__("Paste JSON") },
   ];
+  const where = (
+    <div class="mcp-add-where">
+      <Labelled label={trans.__("For")}>
+        {(id) => (
+          <select
+            id={id}
+            class="mcp-input"
+            value={keep}
+            disabled={adding.replaces !== null}
+            onChange={(event) => setKeep(event.currentTarget.value as Keep)}
+          >
+            <option value="me">{trans.__("me, in all notebooks")}</option>
+            <option value="notebook">{trans.__("this notebook")}</option>
+            <option value="project">{trans.__("this project (mcp.json)")}</option>
+          </select>
+        )}
+      </Labelled>
+      {!adding.replaces && (
+        <Labelled label={trans.__("Name")}>
+          {(id) => (
+            <input
+              id={id}
+              class="mcp-input"
+              value={name}
+              placeholder={trans.__("chosen for you if empty")}
+              onInput={(event) => setName(event.currentTarget.value)}
+            />
+          )}
+        </Labelled>
+      )}
+    </div>
+  );
   const form: { [K in Kind]: () => JSX.Element } = {
-    registry: () => <Search onTry={(wanted) => void start(wanted)} />,
+    registry: () => <Search where={where} onTry={(wanted) => void start(wanted)} />,
     command: () => (
       <Typed
         label={trans.__("Command")}
         hint={trans.__("The program and its arguments; variables first: KEY=value npx -y package@1.2.3")}
+        where={where}
         onTry={(what) => void start({ by: "command", what })}
       />
     ),
-    url: () => <Remote onTry={(wanted) => void start(wanted)} />,
+    url: () => <Remote where={where} onTry={(wanted) => void start(wanted)} />,
     json: () => (
       <Typed
         key={adding.text}
         label={trans.__("Definition as JSON")}
         hint={trans.__("One server's entry, or the mcp.json of any program with one server in it")}
+        where={where}
         text={adding.text}
         long
         onTry={(what) => void start({ by: "json", what, ...(adding.replaces && { replaces: adding.replaces }) })}
@@ -107,36 +141,6 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
               label={trans.__("Ways to add a server")}
             />
           )}
-          <div class="mcp-add-form mcp-add-where">
-            <Labelled label={trans.__("For")}>
-              {(id) => (
-                <select
-                  id={id}
-                  class="mcp-input"
-                  value={keep}
-                  disabled={adding.replaces !== null}
-                  onChange={(event) => setKeep(event.currentTarget.value as Keep)}
-                >
-                  <option value="notebook">{trans.__("this notebook")}</option>
-                  <option value="me">{trans.__("me, in all notebooks")}</option>
-                  <option value="project">{trans.__("this project (mcp.json)")}</option>
-                </select>
-              )}
-            </Labelled>
-            {!adding.replaces && (
-              <Labelled label={trans.__("Name")}>
-                {(id) => (
-                  <input
-                    id={id}
-                    class="mcp-input"
-                    value={name}
-                    placeholder={trans.__("chosen for you if empty")}
-                    onInput={(event) => setName(event.currentTarget.value)}
-                  />
-                )}
-              </Labelled>
-            )}
-          </div>
           {phase.step === "define" && phase.problem && (
             <div role="alert">
               <ProblemBox problem={phase.problem} />
@@ -211,12 +215,14 @@ function Labelled({ label, children }: { label: string; children: (id: string) =
 interface TypedProps {
   label: string;
   hint: string;
+  /** The fields for the place and the name. */
+  where: JSX.Element;
   text?: string;
   long?: boolean;
   onTry(text: string): void;
 }
 
-function Typed({ label, hint, text: begin, long, onTry }: TypedProps): JSX.Element {
+function Typed({ label, hint, where, text: begin, long, onTry }: TypedProps): JSX.Element {
   const [text, setText] = useState(begin ?? "");
   return (
     <form
@@ -239,12 +245,19 @@ function Typed({ label, hint, text: begin, long, onTry }: TypedProps): JSX.Eleme
         )}
       </Labelled>
       <p class="mcp-muted">{hint}</p>
+      {where}
       <TryButton disabled={!text.trim()} />
     </form>
   );
 }
 
-function Remote({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
+interface WantedProps {
+  /** The fields for the place and the name. */
+  where: JSX.Element;
+  onTry(wanted: Wanted): void;
+}
+
+function Remote({ where, onTry }: WantedProps): JSX.Element {
   const [url, setUrl] = useState("");
   const [headers, setHeaders] = useState("");
   return (
@@ -281,6 +294,7 @@ function Remote({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
         )}
       </Labelled>
       <p class="mcp-muted">{trans.__("One header on each line. Secret values are kept in your secret store.")}</p>
+      {where}
       <TryButton disabled={!url.trim()} />
     </form>
   );
@@ -298,13 +312,14 @@ function TryButton({ disabled }: { disabled: boolean }): JSX.Element {
 
 // -- the registry
 
-function Search({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
+function Search({ where, onTry }: WantedProps): JSX.Element {
   const { model } = usePanel();
   const [words, setWords] = useState("");
   const [page, setPage] = useState<RegistryPage | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [busy, setBusy] = useState(false);
   const [asked, setAsked] = useState("");
+  const registry = useLoaded("registry", {}, "registry").value;
   const search = async (text: string, before: RegistryPage | null): Promise<void> => {
     setBusy(true);
     setProblem(null);
@@ -341,6 +356,9 @@ function Search({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
       </form>
       <div role="status" class="mcp-add-notes mcp-muted">
         {busy && <p>{trans.__("Searching\u2026")}</p>}
+        {!busy && !page && registry && (
+          <p>{trans.__("Searches names, titles and descriptions in the MCP registry at %1.", singleLine(registry))}</p>
+        )}
         {!busy && page && !page.entries.length && <p>{trans.__("No such server in %1.", singleLine(page.registry))}</p>}
         {page?.notes.map((note) => (
           <p key={note}>{singleLine(note)}</p>
@@ -351,7 +369,7 @@ function Search({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
         <ul aria-label={trans.__("Servers of the registry")}>
           {page.entries.map((entry) => (
             <li key={entry.name}>
-              <Entry entry={entry} onTry={onTry} />
+              <Entry entry={entry} where={where} onTry={onTry} />
             </li>
           ))}
         </ul>
@@ -367,7 +385,7 @@ function Search({ onTry }: { onTry(wanted: Wanted): void }): JSX.Element {
   );
 }
 
-function Entry({ entry, onTry }: { entry: RegistryRow; onTry(wanted: Wanted): void }): JSX.Element {
+function Entry({ entry, where, onTry }: WantedProps & { entry: RegistryRow }): JSX.Element {
   const [open, setOpen] = useState(false);
   const ready = entry.ways.findIndex((way) => way.problem === null);
   const [way, setWay] = useState(Math.max(0, ready));
@@ -413,6 +431,7 @@ function Entry({ entry, onTry }: { entry: RegistryRow; onTry(wanted: Wanted): vo
             </dl>
             {chosen?.problem && <p class="mcp-warning">{visible(chosen.problem)}</p>}
             {!chosen && <p class="mcp-warning">{trans.__("It lists neither a package nor an address.")}</p>}
+            {where}
             <div class="mcp-actions">
               {entry.ways.length > 1 && (
                 <select

@@ -38,7 +38,14 @@ export function useSelect<T>(select: (state: PanelState) => T): T {
   return value;
 }
 
-export const useAllowed = (verb: Verb): boolean => useSelect((state) => isAllowed(state, verb));
+/** Return a function that tells whether the mode allows an intent. It changes only with the kernel's hello. */
+export function useMode(): (verb: Verb) => boolean {
+  const { store } = usePanel().model;
+  useSelect((state) => state.hello);
+  return (verb) => isAllowed(store.get(), verb);
+}
+
+export const useAllowed = (verb: Verb): boolean => useMode()(verb);
 
 /** Return a function that sends an intent and shows errors as notices. */
 export function useRequest(): <V extends Verb>(

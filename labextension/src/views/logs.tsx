@@ -26,6 +26,7 @@ const levelFilters = (): string[] => [
   trans.__("errors"),
 ];
 const rank = (level: string): number => LEVELS[level.toLowerCase()] ?? 1;
+const LEVEL_COLUMNS = 8;
 const LEVEL_CLASSES = ["mcp-muted", "", "mcp-tone-ask", "mcp-tone-bad"];
 
 export function LogsView({
@@ -96,7 +97,7 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
       </StreamBar>
       <Stream
         count={rows.length}
-        height={18}
+        columnsOf={(index) => columnsOf(rows[index])}
         label={trans.__("Log of %1", singleLine(server))}
         follow={follow && !paused}
         onFollow={setFollow}
@@ -110,12 +111,27 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
   );
 }
 
+/** The level in eight columns. */
+const levelOf = ({ level }: LogRow): string => singleLine(level).slice(0, LEVEL_COLUMNS).padEnd(LEVEL_COLUMNS);
+
+const WIDE = /[\u1100-\ud7ff\uf900-\uffef]/g;
+const widths = new WeakMap<LogRow, number>();
+
+/** The number of columns that a row fills. */
+function columnsOf(row?: LogRow): number {
+  if (!row) return 0;
+  const known = widths.get(row);
+  if (known !== undefined) return known;
+  const { length } = `${clock(row.time)} ${levelOf(row)} ${singleLine(row.text)}`.replace(WIDE, "xx");
+  widths.set(row, length);
+  return length;
+}
+
 function LogLine({ row }: { row: LogRow }): JSX.Element {
   return (
     <>
       <span class="mcp-muted">{clock(row.time)}</span>{" "}
-      <span class={`mcp-level ${LEVEL_CLASSES[rank(row.level)]}`}>{singleLine(row.level)}</span>{" "}
-      <span>{singleLine(row.text)}</span>
+      <span class={LEVEL_CLASSES[rank(row.level)]}>{levelOf(row)}</span> <span>{singleLine(row.text)}</span>
     </>
   );
 }

@@ -12,7 +12,8 @@ export interface MenuItem {
 }
 
 interface MenuButtonProps {
-  items: readonly MenuItem[];
+  /** Called when the menu opens. */
+  items(): readonly MenuItem[];
   /** The button's accessible name and tooltip, and the menu's name. */
   label: string;
   /** Additional classes of the button. */
@@ -106,7 +107,7 @@ export function MenuButton({ items, label, kind, area, children }: MenuButtonPro
             if (!menu.current?.contains(to) && to !== button.current) setOpen(false);
           }}
         >
-          {items.map((item) => (
+          {items().map((item) => (
             <button
               key={item.label}
               type="button"

@@ -6,12 +6,12 @@ import type { ServerRow } from "../protocol";
 import { withAdding } from "../store";
 import { singleLine } from "../text";
 import { trans } from "../translation";
-import { useAllowed, usePanel, useRequest } from "./context";
+import { useAllowed, useMode, usePanel, useRequest } from "./context";
 import type { MenuItem } from "./menu";
 import { Button } from "./parts";
 
 interface OwnServer {
-  items: MenuItem[];
+  items(): MenuItem[];
   /** The question before the server is removed. */
   confirmation: JSX.Element | null;
 }
@@ -20,9 +20,11 @@ interface OwnServer {
 export function useOwnServer(server: ServerRow): OwnServer {
   const { model } = usePanel();
   const act = useRequest();
-  const may = useAllowed("definition");
+  const may = useMode();
   const [removing, setRemoving] = useState(false);
-  if (!server.own || !may || model.scope.server !== undefined) return { items: [], confirmation: null };
+  if (!server.own || !may("definition") || model.scope.server !== undefined) {
+    return { items: () => [], confirmation: null };
+  }
   const name = singleLine(server.name);
   const edit = async (replaces: string | null): Promise<void> => {
     const found = await act("definition", { server: server.name });
@@ -35,7 +37,7 @@ export function useOwnServer(server: ServerRow): OwnServer {
     void act("remove", { server: server.name }, trans.__("%1 was removed.", name));
   };
   return {
-    items: [
+    items: () => [
       { label: trans.__("Edit\u2026"), onChoose: () => void edit(server.name), isSeparate: true },
       { label: trans.__("Duplicate\u2026"), onChoose: () => void edit(null) },
       { label: trans.__("Remove\u2026"), onChoose: () => setRemoving(true) },

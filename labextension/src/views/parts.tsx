@@ -14,40 +14,40 @@ export type ServerAction = Extract<
 >;
 
 /** The labels of the buttons and menu items for the actions. */
-export const actionTitles = (): { [A in ServerAction]: string } => ({
-  start: trans.__("Start"),
-  stop: trans.__("Stop"),
-  restart: trans.__("Restart"),
-  unload: trans.__("Unload"),
-  enable: trans.__("Enable"),
-  disable: trans.__("Disable"),
-  trust: trans.__("Trust\u2026"),
-  login: trans.__("Log in"),
-});
+export const ACTION_TITLES: { [A in ServerAction]: () => string } = {
+  start: () => trans.__("Start"),
+  stop: () => trans.__("Stop"),
+  restart: () => trans.__("Restart"),
+  unload: () => trans.__("Unload"),
+  enable: () => trans.__("Enable"),
+  disable: () => trans.__("Disable"),
+  trust: () => trans.__("Trust\u2026"),
+  login: () => trans.__("Log in"),
+};
 
 interface StateView {
-  label: string;
+  label: () => string;
   tone: "good" | "busy" | "bad" | "ask" | "off";
   /** The actions that are available; the first is the primary one. */
   actions: ServerAction[];
 }
 
 /** The labels are the same as in the tables and messages of the kernel. */
-const serverStates = (): { [State in ServerRow["state"]]: StateView } => ({
-  disabled: { label: trans.__("disabled"), tone: "off", actions: ["enable", "unload"] },
-  stopped: { label: trans.__("stopped"), tone: "off", actions: ["start", "disable", "unload"] },
-  starting: { label: trans.__("starting"), tone: "busy", actions: ["stop"] },
-  ready: { label: trans.__("ready"), tone: "good", actions: ["stop", "restart", "disable", "unload"] },
-  restarting: { label: trans.__("restarting"), tone: "busy", actions: ["stop"] },
-  error: { label: trans.__("failed"), tone: "bad", actions: ["start", "disable", "unload"] },
-  needs_trust: { label: trans.__("needs trust"), tone: "ask", actions: ["trust", "disable", "unload"] },
-  needs_auth: { label: trans.__("needs login"), tone: "ask", actions: ["login", "disable", "unload"] },
-  unreachable: { label: trans.__("unreachable"), tone: "bad", actions: ["start", "disable", "unload"] },
-});
+const STATES: { [State in ServerRow["state"]]: StateView } = {
+  disabled: { label: () => trans.__("disabled"), tone: "off", actions: ["enable", "unload"] },
+  stopped: { label: () => trans.__("stopped"), tone: "off", actions: ["start", "disable", "unload"] },
+  starting: { label: () => trans.__("starting"), tone: "busy", actions: ["stop"] },
+  ready: { label: () => trans.__("ready"), tone: "good", actions: ["stop", "restart", "disable", "unload"] },
+  restarting: { label: () => trans.__("restarting"), tone: "busy", actions: ["stop"] },
+  error: { label: () => trans.__("failed"), tone: "bad", actions: ["start", "disable", "unload"] },
+  needs_trust: { label: () => trans.__("needs trust"), tone: "ask", actions: ["trust", "disable", "unload"] },
+  needs_auth: { label: () => trans.__("needs login"), tone: "ask", actions: ["login", "disable", "unload"] },
+  unreachable: { label: () => trans.__("unreachable"), tone: "bad", actions: ["start", "disable", "unload"] },
+};
 
 /** The label, tone and actions of a state. A state that this page does not know has no actions. */
 export function stateView(state: ServerRow["state"]): StateView {
-  return serverStates()[state] ?? { label: singleLine(state), tone: "off", actions: [] };
+  return STATES[state] ?? { label: () => singleLine(state), tone: "off", actions: [] };
 }
 
 export function StateMark({ state }: { state: ServerRow["state"] }): JSX.Element {
@@ -55,7 +55,7 @@ export function StateMark({ state }: { state: ServerRow["state"] }): JSX.Element
   return (
     <span class={`mcp-state mcp-tone-${tone}`}>
       <span class="mcp-dot" aria-hidden="true" />
-      {label}
+      {label()}
     </span>
   );
 }
@@ -187,16 +187,15 @@ export function CallProgress({ call }: { call: CallRow }): JSX.Element {
   const total = progress?.total ?? null;
   const part = progress && total ? Math.min(1, Math.max(0, progress.progress / total)) : null;
   const name = `${call.server}.${call.tool}`;
+  const words = (): string => {
+    if (call.waits) return trans.__("waiting for your answer");
+    if (progress?.message) return singleLine(progress.message);
+    return part === null ? trans.__("running") : `${Math.round(part * 100)} %`;
+  };
   return (
     <div class="mcp-call">
       <div class="mcp-call-line">
-        <span class="mcp-ellipsis">
-          {progress?.message
-            ? singleLine(progress.message)
-            : part === null
-              ? trans.__("running")
-              : `${Math.round(part * 100)} %`}
-        </span>
+        <span class="mcp-ellipsis">{words()}</span>
         <span class="mcp-muted mcp-figure">{wholeDuration(now - call.started)}</span>
         {mayCancel && (
           <Button label={trans.__("Cancel %1", singleLine(name))} onClick={() => void act("cancel", { call: call.id })}>

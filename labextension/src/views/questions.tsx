@@ -311,7 +311,7 @@ function AnswerButton({
       </Button>
       {items.length > 0 && (
         <MenuButton
-          items={items}
+          items={() => items}
           kind={primary ? "mcp-primary" : ""}
           label={primary ? trans.__("Allow for longer") : trans.__("Deny for longer")}
         >
@@ -387,21 +387,28 @@ const withVisibleBreaks = (text: string): string => visible(text).replace(/\n/g,
 const COLUMNS = /^(\S+(?: \S+)*) {2,}(.*)$/s;
 
 function Trust({ question, answer }: { question: QuestionHead & TrustPage; answer: SendAnswer }): JSX.Element {
-  const [servers, setServers] = useState<readonly string[]>(() =>
-    question.candidates.filter((each) => each.is_agreed).map((each) => each.name),
-  );
+  const names = question.candidates.map((each) => each.name);
+  const agreed = question.candidates.filter((each) => each.is_agreed).map((each) => each.name);
+  const [servers, setServers] = useState<readonly string[]>(agreed);
   const [secrets, setSecrets] = useState<readonly string[]>([]);
   const toggled = (all: readonly string[], name: string): string[] =>
     all.includes(name) ? all.filter((each) => each !== name) : [...all, name];
   const keyOf = (server: string, secret: string): string => JSON.stringify([server, secret]);
-  const send = (agreed: readonly string[]): void => {
+  const send = (chosen: readonly string[]): void => {
     const granted = secrets
       .map((each) => JSON.parse(each) as [string, string])
-      .filter(([server]) => agreed.includes(server));
-    void answer({ question: question.id, servers: [...agreed], secrets: granted });
+      .filter(([server]) => chosen.includes(server));
+    void answer({ question: question.id, servers: [...chosen], secrets: granted });
   };
+  const isAll = names.every((name) => servers.includes(name));
   return (
     <>
+      {names.length > 1 && (
+        <label class="mcp-check">
+          <input type="checkbox" checked={isAll} onChange={() => setServers(isAll ? agreed : names)} />
+          {trans.__("All")}
+        </label>
+      )}
       {question.candidates.map((candidate) => (
         <div key={candidate.name} class="mcp-call-request">
           <label class="mcp-check">

@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useUniqueId } from "./context";
 
 /** The rows of a virtual list, which renders only the visible rows. */
@@ -23,10 +23,12 @@ interface VisibleRange {
 /** Measure which rows are visible.
  *
  * @param top The offset of a row in pixels, or of the end for the count.
+ * @param onSize Called when the list has another size.
  */
 function useVisibleRange(
   count: number,
   top: (index: number) => number,
+  onSize?: (box: HTMLDivElement) => void,
 ): { box: { current: HTMLDivElement | null }; visibleRows: VisibleRange; measure: () => void } {
   const box = useRef<HTMLDivElement>(null);
   const [viewport, setViewport] = useState({ from: 0, high: DEFAULT_HEIGHT });
@@ -39,12 +41,14 @@ function useVisibleRange(
       return old.from === from && old.high === high ? old : { from, high };
     });
   };
-  // The element exists only if there are rows.
+  // Another element stands for no rows. The observer measures before the first frame, without a layout of its own.
   const isEmpty = count === 0;
   useLayoutEffect(() => {
-    measure();
-    if (!box.current || typeof ResizeObserver === "undefined") return;
-    const observer = new ResizeObserver(measure);
+    if (!box.current || typeof ResizeObserver === "undefined") return measure();
+    const observer = new ResizeObserver(() => {
+      measure();
+      if (box.current) onSize?.(box.current);
+    });
     observer.observe(box.current);
     return () => observer.disconnect();
   }, [isEmpty]);
@@ -184,16 +188,26 @@ export function Rows({
   };
   /** The row and position where the pointer was pressed: another row may move there before it is released. */
   const pressed = useRef<{ key: string; x: number; y: number } | null>(null);
+  const keyAt = (target: EventTarget | null): string =>
+    (target as HTMLElement).closest<HTMLElement>(".mcp-row")?.dataset["key"] ?? "";
+  const press = ({ clientX, clientY, target }: PointerEvent): void => {
+    pressed.current = { key: keyAt(target), x: clientX, y: clientY };
+  };
   const click = ({ clientX, clientY, target }: MouseEvent): void => {
     const down = pressed.current;
     pressed.current = null;
     const isSteady = down && Math.hypot(clientX - down.x, clientY - down.y) < CLICK_DISTANCE;
-    const row = (target as HTMLElement).closest<HTMLElement>(".mcp-row");
-    const key = isSteady ? down.key : row?.dataset["key"];
+    const key = isSteady ? down.key : keyAt(target);
     const index = indexes(visibleRows).find((each) => keyOf(each) === key);
     if (index !== undefined) onSelect(index);
   };
-  if (count === 0) return <p class="mcp-rows mcp-empty">{empty}</p>;
+  if (count === 0) {
+    return (
+      <div class="mcp-rows mcp-empty" ref={box}>
+        {empty}
+      </div>
+    );
+  }
   return (
     <div
       class="mcp-rows"
@@ -206,6 +220,7 @@ export function Rows({
       ref={box}
       onScroll={measure}
       onKeyDown={keys}
+      onPointerDown={press}
       onClick={click}
       onFocus={() => setCursor((old) => (old < 0 ? start : old))}
     >
@@ -228,7 +243,6 @@ export function Rows({
                 aria-checked={place?.checked}
                 aria-setsize={place?.size ?? count}
                 aria-posinset={place?.position ?? index + 1}
-                onPointerDown={({ clientX, clientY }) => (pressed.current = { key, x: clientX, y: clientY })}
               >
                 {draw(index)}
               </div>
@@ -252,9 +266,13 @@ function useTops(count: number, height: number | ((index: number) => number)): n
   }, [count, height]);
 }
 
+/** Pixels of a line of a stream, and of its padding on both sides; as in the styles. */
+const LINE_HEIGHT = 18;
+const LINE_PADDING = 16;
+
 interface StreamProps extends WindowProps {
-  /** Row height in pixels. */
-  height: number;
+  /** The number of columns that a row fills; it is wrapped. */
+  columnsOf(index: number): number;
   label: string;
   /** Scroll to the end as rows arrive. */
   follow: boolean;
@@ -263,16 +281,27 @@ interface StreamProps extends WindowProps {
   version: unknown;
 }
 
-/** A list that grows at the end, such as a log. Screen readers do not announce new rows. */
-export function Stream({ count, height, draw, label, follow, onFollow, version }: StreamProps): JSX.Element {
-  const { box, visibleRows, measure } = useVisibleRange(count, (index) => index * height);
+/** A list of text that grows at the end, such as a log. Screen readers do not announce new rows. */
+export function Stream({ count, columnsOf, draw, label, follow, onFollow, version }: StreamProps): JSX.Element {
+  const [columns, setColumns] = useState(Infinity);
+  const height = useCallback(
+    (index: number) => LINE_HEIGHT * Math.max(1, Math.ceil(columnsOf(index) / columns)),
+    [version, columns, count],
+  );
+  const tops = useTops(count, height);
+  const top = (index: number): number => tops[index] ?? 0;
+  const { box, visibleRows, measure } = useVisibleRange(count, top, (list) => {
+    const width = (list.querySelector(".mcp-columns")?.clientWidth ?? 0) / 100;
+    if (width > 0) setColumns(Math.max(1, Math.floor((list.clientWidth - LINE_PADDING) / width)));
+  });
   const isProgrammatic = useRef(false);
+  const end = top(count);
   useLayoutEffect(() => {
     if (!follow || !box.current) return;
     isProgrammatic.current = true;
-    box.current.scrollTop = count * height;
+    box.current.scrollTop = end;
     measure();
-  }, [follow, count, version]);
+  }, [follow, end, version]);
   const scrolled = (): void => {
     measure();
     const list = box.current;
@@ -281,7 +310,7 @@ export function Stream({ count, height, draw, label, follow, onFollow, version }
       isProgrammatic.current = false;
       return;
     }
-    const atEnd = list.scrollTop + list.clientHeight >= count * height - height;
+    const atEnd = list.scrollTop + list.clientHeight >= end - LINE_HEIGHT;
     if (atEnd !== follow) onFollow(atEnd);
   };
   return (
@@ -294,10 +323,11 @@ export function Stream({ count, height, draw, label, follow, onFollow, version }
       ref={box}
       onScroll={scrolled}
     >
-      <div style={{ height: `${count * height}px` }}>
-        <div class="mcp-lines" style={{ transform: `translateY(${visibleRows.first * height}px)` }}>
+      <div class="mcp-columns" aria-hidden="true" />
+      <div style={{ height: `${end}px` }}>
+        <div style={{ transform: `translateY(${top(visibleRows.first)}px)` }}>
           {indexes(visibleRows).map((index) => (
-            <div key={index} class="mcp-line" style={{ height: `${height}px` }}>
+            <div key={index} class="mcp-line" style={{ height: `${height(index)}px` }}>
               {draw(index)}
             </div>
           ))}

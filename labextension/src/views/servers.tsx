@@ -1,18 +1,18 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { ServerRow } from "../protocol";
+import type { ServerRow, Verb } from "../protocol";
 import type { OfferKind, Target } from "../store";
 import { isVisitor, serversOf } from "../store";
 import { bytes, count, singleLine, visible, wholeDuration } from "../text";
 import { trans } from "../translation";
-import { useRequest, useLoaded, useAllowed, useNow, usePanel, useSelect, useUniqueId } from "./context";
+import { useRequest, useLoaded, useAllowed, useMode, useNow, usePanel, useSelect, useUniqueId } from "./context";
 import type { IconName } from "./icons";
 import { Icon, IconButton } from "./icons";
 import { late } from "./late";
 import type { MenuItem } from "./menu";
 import { MenuButton } from "./menu";
 import { AddButton, useOwnServer } from "./ownserver";
-import { actionTitles, Button, Disclosure, Fact, ProblemBox, StateMark, stateView } from "./parts";
+import { ACTION_TITLES, Button, Disclosure, Fact, ProblemBox, StateMark, stateView } from "./parts";
 import { Restore, useUsed } from "./restore";
 import { StartView } from "./starting";
 import type { ServerAction } from "./parts";
@@ -68,8 +68,8 @@ function Toolbar({
   onLoading(loading: boolean): void;
 }): JSX.Element {
   const act = useRequest();
-  const full = useAllowed("start_all");
-  const mayRefresh = useAllowed("refresh");
+  const may = useMode();
+  const [full, mayRefresh] = [may("start_all"), may("refresh")];
   const can = (action: ServerAction): boolean => servers.some(({ state }) => stateView(state).actions.includes(action));
   return (
     <div class="mcp-toolbar" role="group" aria-label={trans.__("All servers")}>
@@ -116,30 +116,32 @@ function Toolbar({
 /** A server's summary, its menu, and its details when it is expanded. */
 export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?: Go; open: boolean }): JSX.Element {
   const [open, setOpen] = useState(begin);
-  const full = useAllowed("start");
+  const may = useMode();
   const act = useRequest();
   const id = useUniqueId();
+  const full = may("start");
   const name = singleLine(server.name);
-  const titles = actionTitles();
   const { actions } = stateView(server.state);
   const [first] = actions;
   const run = (action: ServerAction): void => void act(action, { server: server.name });
-  const views = useServerViews(server, go);
+  const views = (): MenuItem[] => viewItems(server, go, may);
   const line = useRef<HTMLDivElement>(null);
   const own = useOwnServer(server);
-  const items = [
+  const items = (): MenuItem[] => [
     ...(full
       ? actions
           .filter((action) => !isRemoval(action))
-          .map((action) => ({ label: titles[action], onChoose: () => run(action) }))
+          .map((action) => ({ label: ACTION_TITLES[action](), onChoose: () => run(action) }))
       : []),
-    ...views.map((view, index) => ({ ...view, isSeparate: full && index === 0 })),
+    ...views().map((view, index) => ({ ...view, isSeparate: full && index === 0 })),
     ...(full
-      ? actions
-          .filter(isRemoval)
-          .map((action, index) => ({ label: titles[action], onChoose: () => run(action), isSeparate: index === 0 }))
+      ? actions.filter(isRemoval).map((action, index) => ({
+          label: ACTION_TITLES[action](),
+          onChoose: () => run(action),
+          isSeparate: index === 0,
+        }))
       : []),
-    ...own.items,
+    ...own.items(),
   ];
   const icon = first && ACTION_ICONS[first];
   return (
@@ -162,18 +164,20 @@ export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?
           </div>
         </div>
         {full && first && icon && (
-          <IconButton icon={icon} label={`${titles[first]} ${name}`} onClick={() => run(first)} />
+          <IconButton icon={icon} label={`${ACTION_TITLES[first]()} ${name}`} onClick={() => run(first)} />
         )}
-        {items.length > 0 && (
+        {((full && actions.length > 0) || go) && (
           <MenuButton items={items} label={trans.__("Actions of %1", name)} kind="mcp-icon-button" area={line}>
             <Icon name="more" />
           </MenuButton>
         )}
       </div>
       {own.confirmation}
-      <StartView server={server} {...(go && { onLog: () => go("logs", { server: server.name }) })} />
+      {(server.starting || server.error) && (
+        <StartView server={server} {...(go && { onLog: () => go("logs", { server: server.name }) })} />
+      )}
       <div id={id} hidden={!open}>
-        {open && <Details server={server} views={views} />}
+        {open && <Details server={server} views={views()} />}
       </div>
     </div>
   );
@@ -185,9 +189,7 @@ const isRemoval = (action: ServerAction): boolean => action === "disable" || act
 const toolCount = (tools: number): string => trans._n("%2 tool", "%2 tools", tools, count(tools));
 
 /** Menu items that open a server's tools, resources and prompts, with counts, its log and its messages. */
-function useServerViews(server: ServerRow, go: Go | undefined): MenuItem[] {
-  const logs = useAllowed("logs");
-  const protocol = useAllowed("protocol");
+function viewItems(server: ServerRow, go: Go | undefined, may: (verb: Verb) => boolean): MenuItem[] {
   if (!go) return [];
   const { name, tools, resources, prompts } = server;
   const offers = (kind: OfferKind) => () => go("tools", { server: name, kind, tool: null });
@@ -199,8 +201,8 @@ function useServerViews(server: ServerRow, go: Go | undefined): MenuItem[] {
     ...(prompts
       ? [{ label: trans._n("%2 prompt", "%2 prompts", prompts, count(prompts)), onChoose: offers("prompts") }]
       : []),
-    ...(logs ? [{ label: trans.__("Log"), onChoose: () => go("logs", { server: name }) }] : []),
-    ...(protocol ? [{ label: trans.__("Protocol"), onChoose: () => go("activity", { protocol: name }) }] : []),
+    ...(may("logs") ? [{ label: trans.__("Log"), onChoose: () => go("logs", { server: name }) }] : []),
+    ...(may("protocol") ? [{ label: trans.__("Protocol"), onChoose: () => go("activity", { protocol: name }) }] : []),
   ];
 }
 
@@ -253,10 +255,10 @@ function Details({ server, views }: { server: ServerRow; views: MenuItem[] }): J
         ))}
         {restarts && (
           <Button
-            label={`${actionTitles().restart} ${singleLine(server.name)}`}
+            label={`${ACTION_TITLES.restart()} ${singleLine(server.name)}`}
             onClick={() => void act("restart", { server: server.name })}
           >
-            {actionTitles().restart}
+            {ACTION_TITLES.restart()}
           </Button>
         )}
       </div>
@@ -298,16 +300,11 @@ function KnownServers({ withDemo }: { withDemo: boolean }): JSX.Element {
     reload();
   };
   const known = value ?? [];
+  if (!withDemo && !known.length && !problem) return <></>;
   return (
     <section class="mcp-loadable" aria-label={trans.__("Servers that can be loaded")} aria-busy={loading}>
       {problem && <ProblemBox problem={problem} />}
-      {value && !known.length && (
-        <p class="mcp-muted">
-          {Object.keys(servers).length
-            ? trans.__("No other server is configured.")
-            : trans.__("No server is configured.")}
-        </p>
-      )}
+      {withDemo && value && !known.length && <p class="mcp-muted">{trans.__("No other server is configured.")}</p>}
       <ul>
         {known.map((server) => (
           <li key={server.name} class="mcp-card-line">

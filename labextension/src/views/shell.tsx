@@ -196,7 +196,7 @@ function StatusLine(): JSX.Element {
   const failed = servers.filter((server) => server.state === "error").length;
   const now = mode(state);
   const words = [
-    servers.length ? trans.__("%1 of %2 ready", count(ready), count(servers.length)) : trans.__("no servers"),
+    servers.length > 0 && trans.__("%1 of %2 ready", count(ready), count(servers.length)),
     failed > 0 && trans.__("%1 failed", count(failed)),
     state.hello && now === "view" && trans.__("read-only"),
     state.hello && now === "run" && trans.__("servers cannot be changed here"),

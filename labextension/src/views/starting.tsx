@@ -5,27 +5,25 @@ import { useState } from "preact/hooks";
 import type { ServerRow, StartProgress } from "../protocol";
 import { singleLine, wholeDuration } from "../text";
 import { trans } from "../translation";
-import { useAllowed, useNow, useRequest, useUniqueId } from "./context";
-import { actionTitles, Button, ProblemBox, stateView } from "./parts";
+import { useMode, useNow, useRequest, useUniqueId } from "./context";
+import { ACTION_TITLES, Button, ProblemBox, stateView } from "./parts";
 
 /** The attempt, duration and last output of a start in progress, or the error of the last start with buttons. */
 export function StartView({ server, onLog }: { server: ServerRow; onLog?: () => void }): JSX.Element | null {
   const act = useRequest();
-  const maySet = useAllowed("set_value");
-  const mayStart = useAllowed("start");
+  const may = useMode();
   const [action] = stateView(server.state).actions;
-  const canAct = mayStart && (action === "start" || action === "trust" || action === "login");
+  const canAct = may("start") && (action === "start" || action === "trust" || action === "login");
   const run = (): void => void (canAct && act(action, { server: server.name }));
-  const logs = useAllowed("logs");
   if (server.starting) return <Progress starting={server.starting} />;
   if (!server.error) return null;
   return (
     <ProblemBox
       problem={server.error}
-      {...(canAct && { retry: action === "start" ? trans.__("Retry") : actionTitles()[action], onRetry: run })}
-      {...(onLog && logs && { onLog })}
+      {...(canAct && { retry: action === "start" ? trans.__("Retry") : ACTION_TITLES[action](), onRetry: run })}
+      {...(onLog && may("logs") && { onLog })}
     >
-      {server.missing !== null && maySet && <MissingValue server={server.name} name={server.missing} />}
+      {server.missing !== null && may("set_value") && <MissingValue server={server.name} name={server.missing} />}
     </ProblemBox>
   );
 }
