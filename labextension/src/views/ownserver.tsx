@@ -55,13 +55,9 @@ export function useOwnServer(server: ServerRow): OwnServer {
 }
 
 /** The button that opens the view that adds a server; null if servers may not be added. */
-export function AddButton({ primary }: { primary?: boolean }): JSX.Element | null {
+export function AddButton(): JSX.Element | null {
   const { model } = usePanel();
   const may = useAllowed("try");
   if (!may) return null;
-  return (
-    <Button primary={primary ?? false} onClick={() => model.store.set(withAdding(model.store.get()))}>
-      {trans.__("Add server\u2026")}
-    </Button>
-  );
+  return <Button onClick={() => model.store.set(withAdding(model.store.get()))}>{trans.__("Add server\u2026")}</Button>;
 }
