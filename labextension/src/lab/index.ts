@@ -24,7 +24,7 @@ import type { NotebookView, RelayEndpoints } from "./notebook";
 import { drawOutputs } from "./output";
 import { SIDEBAR, Sidebar } from "./sidebar";
 import { StatusItem } from "./statusitem";
-import { NotebookViews } from "./views";
+import { NotebookViews, afterDrawing } from "./views";
 
 const ID = "ipymcp:panel";
 const CATEGORY = "MCP";
@@ -104,10 +104,13 @@ async function activate(
   views.currentChanged.connect((_, view) => sidebar.showNotebook(view));
   sidebar.showNotebook(views.current);
   let lastStatus = "";
-  views.changed.connect(() => {
+  const refreshCommands = afterDrawing(() => {
     const now = views.current?.connectionStatus.kind ?? "";
     if (now !== lastStatus) for (const id of ids) app.commands.notifyCommandChanged(id);
     lastStatus = now;
+  });
+  views.changed.connect(() => {
+    refreshCommands();
     sidebar.showWaiting(views.waitingLabel);
   });
 

@@ -10,9 +10,7 @@ import { stateView } from "../views/parts";
 import { icon } from "./icon";
 import type { NotebookView } from "./notebook";
 import type { NotebookViews } from "./views";
-
-/** Milliseconds from a change to the list's, which is drawn after the panel. */
-const REFRESH_DELAY = 100;
+import { afterDrawing } from "./views";
 
 /** The servers that run in open notebooks.
  *
@@ -25,18 +23,12 @@ export class RunningServers implements IRunningSessions.IManager {
   readonly shutdownAllConfirmationText = trans.__("Stop the MCP servers of all open notebooks?");
   readonly runningChanged = new Signal<this, void>(this);
   private lastShown = "";
-  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly views: NotebookViews,
     private readonly open: (view: NotebookView) => void,
   ) {
-    views.anyChanged.connect(() => {
-      this.timer ??= setTimeout(() => {
-        this.timer = undefined;
-        this.refreshRunning();
-      }, REFRESH_DELAY);
-    });
+    views.anyChanged.connect(afterDrawing(() => this.refreshRunning()));
   }
 
   running(): IRunningSessions.IRunningItem[] {

@@ -109,3 +109,17 @@ export class NotebookViews {
     }
   }
 }
+
+/** Milliseconds from a change until what stands beside the panel follows. */
+const DRAWING_DELAY = 100;
+
+/** Return a function that runs another once after a change, or several, when the panel is drawn. */
+export function afterDrawing(run: () => void): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      run();
+    }, DRAWING_DELAY);
+  };
+}
