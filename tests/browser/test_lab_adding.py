@@ -198,6 +198,7 @@ def test_before_ipymcp_is_loaded_the_launcher_leads_to_the_form_and_the_cell_loa
     panel.root.get_by_role("tab", name="Command").click()
     field(panel, "Command").fill(" ".join(DEMO))
     field(panel, "Name").fill("mine")
+    panel.root.get_by_role("combobox", name="For").select_option("notebook")
     panel.press("Try it")
     warning = panel.root.get_by_text("Will be kept only until the kernel ends.")
     expect(warning).to_have_count(0)

@@ -98,7 +98,8 @@ def tour(notebook: Notebook, page: Page) -> Iterator[str]:
 
 
 def _field(panel: Panel, label: str) -> Locator:
-    return panel.root.locator("textarea, input").and_(panel.root.get_by_label(label, exact=True))
+    found = panel.root.locator("textarea, input").and_(panel.root.get_by_label(label, exact=True))
+    return found.filter(visible=True)  # a chosen entry of the registry keeps its name, hidden
 
 
 def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
@@ -140,6 +141,7 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     yield "add-url"
     root.get_by_role("tab", name="Paste JSON").click()
     yield "add-json"
+    root.get_by_role("combobox", name="For").select_option("me")
     definition = {"mcpServers": {"mine": {"command": DEMO[0], "args": DEMO[1:]}}}
     _field(panel, "Definition as JSON").fill(json.dumps(definition))
     panel.press("Try it")
