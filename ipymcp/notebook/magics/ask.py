@@ -372,7 +372,8 @@ class CellOutput:
             return  # the call finished before its first event was shown, so that its outcome is already shown
         self._end_line()
         self._end_text()
-        if call.is_done:
+        is_done = call.is_done  # read once: the call may end meanwhile, which is another event
+        if is_done:
             self._open.pop(call.card, None)
         else:
             self._open[call.card] = call
@@ -381,9 +382,9 @@ class CellOutput:
             self._show(self._card(call), handle)
         elif self._is_notebook:
             self._cards[call.card].update(self._card(call), raw=True)
-        elif call.is_done:
+        elif is_done:
             self._show(self._card(call))
-        app = getattr(call.result, "app", None) if call.is_done else None
+        app = getattr(call.result, "app", None) if is_done else None
         if app is not None and call.card not in self._with_app and self._can_show_apps():
             app.show()
 
