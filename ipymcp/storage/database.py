@@ -276,6 +276,10 @@ class Database:
         """The previous thread, which may still have jobs to finish."""
         self._connection: Connection | None = None
 
+    def __del__(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():  # a database in memory, which ends with this
+            self._connection.close()
+
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def query(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
