@@ -263,8 +263,10 @@ _PASSAGE: Final = 5
 """Number of words per passage."""
 _MIN_WORD_BYTES: Final = 16
 """Minimum length of a single word that is compared."""
-_IMAGE: Final = re.compile(rb'"(?:type|mimeType)"\s*:\s*"image|\\u00[4-7]')
-"""The JSON of an image, or an escaped letter, which may be one of these words."""
+_IMAGE: Final = re.compile(rb'"(?:type|mimeType)"\s*:\s*"image')
+_IMAGE_VALUE: Final = re.compile(rb'"image')
+"""Found before `_IMAGE`, because a pattern that begins with a literal and has no alternatives is searched ten times as fast."""
+_ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 _WORD: Final = re.compile(r"\w+")
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _MAX_VALUES: Final = 10_000
@@ -283,8 +285,9 @@ class UntrustedContent:
     def add(self, source: str, content: bytes | memoryview) -> None:
         """Add content of a source, such as `server.tool`; the content is JSON or UTF-8 text."""
         kept = bytes(content[:_MAX_BYTES])
+        has_image = _has_image(content)
         with self._lock:
-            if _IMAGE.search(content):
+            if has_image:
                 self._image_source = source
             self._contents.append((source, kept))
             self._bytes += len(kept) + _ENTRY_BYTES
@@ -310,6 +313,11 @@ class UntrustedContent:
             if any(_is_in(string, passages, joined) for string in _texts(content)):
                 return source
         return ""
+
+
+def _has_image(content: bytes | memoryview) -> bool:
+    """Whether a content may have an image in it: the JSON of one, or an escaped letter, which may be one of its words."""
+    return bool((_IMAGE_VALUE.search(content) and _IMAGE.search(content)) or _ESCAPED_LETTER.search(content))
 
 
 def _texts(content: bytes) -> Iterator[list[str]]:
