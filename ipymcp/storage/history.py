@@ -310,9 +310,11 @@ class History:
             self.lost += 1
             return
         self.added += not record.is_of_map
-        if self._pending_bytes + record.result_bytes > MAX_KEPT_BYTES:
+        size = record.result_bytes
+        if self._pending_bytes + size > MAX_KEPT_BYTES:
             record = _truncated(record)
-        self._pending_bytes += record.result_bytes
+            size = record.result_bytes
+        self._pending_bytes += size
         self._pending.append(record)
         if not self._is_due:
             self._is_due = self._call_later(FLUSH_INTERVAL, self.flush)
