@@ -8,12 +8,12 @@ import { build } from "esbuild";
 
 const HERE = new URL(".", import.meta.url).pathname;
 const STATIC = new URL("../ipymcp/panel/static/", import.meta.url).pathname;
-/** Imports `FILE.css?inline` as a string. The nested rules are flattened for browsers without CSS nesting. */
+/** Imports `FILE.css?inline` as a string. */
 export const INLINE_CSS = {
   name: "inline-css",
   setup({ onLoad }) {
     onLoad({ filter: /\.css$/ }, async ({ path }) => {
-      const target = ["chrome120", "firefox117", "safari17.2"];
+      const target = ["chrome123", "firefox120", "safari17.5"];
       const css = await build({
         entryPoints: [path],
         bundle: true,

@@ -17,7 +17,6 @@ import { stylePage } from "../root";
 import { cardOf } from "../store";
 import { singleLine } from "../text";
 import { setTranslations, trans } from "../translation";
-import { drawApps } from "./appoutput";
 import { addCommands } from "./commands";
 import { offerCode } from "./insertable";
 import type { NotebookView, RelayEndpoints } from "./notebook";
@@ -80,7 +79,6 @@ async function activate(
   const views = new NotebookViews(tracker, endpoints, labShell ? openInMainArea : undefined);
   const draw = (notebook: NotebookPanel): void => {
     drawOutputs(notebook, () => views.viewOf(notebook));
-    drawApps(notebook, () => views.viewOf(notebook));
     offerCode(notebook);
   };
   tracker.widgetAdded.connect((_, notebook) => draw(notebook));

@@ -6,8 +6,6 @@ import { trans } from "../translation";
 import type { ConnectionStatus } from "./connectionstatus";
 import type { ConnectionEnd, EndReason } from "./connection";
 
-export const MIME_TYPE = "application/vnd.ipymcp.panel+json";
-
 export interface SavedPanel {
   /** The id of the kernel process that displayed it, as in its hello. */
   kernel: string;

@@ -1,10 +1,9 @@
 import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, expect, test, vi } from "vitest";
-import { drawOutputs } from "../../src/lab/output";
+import { PANEL_TYPE, drawOutputs } from "../../src/lab/output";
 import type { ConnectionStatus } from "../../src/lab/connectionstatus";
 import { CONNECTING, NO_KERNEL } from "../../src/lab/connectionstatus";
-import { MIME_TYPE } from "../../src/lab/saved";
 import { PanelModel } from "../../src/panelmodel";
 import type { QuestionRow } from "../../src/protocol";
 import { pageServices } from "../../src/services";
@@ -33,23 +32,23 @@ class Notebook {
   readonly cardQuestions = new Set<object>();
   model: PanelModel | null = null;
   connectionStatus: ConnectionStatus = CONNECTING;
-  added: { factory: Factory; rank: number } | null = null;
+  readonly added: { factory: Factory; rank: number }[] = [];
   drawn: Widget | null = null;
 
   constructor() {
     const rendermime = {
-      addFactory: (factory: Factory, rank: number) => (this.added = { factory, rank }),
+      addFactory: (factory: Factory, rank: number) => this.added.push({ factory, rank }),
       createRenderer: () => new Table(),
     };
     drawOutputs({ content: { rendermime } } as never, () => this as never);
   }
 
   async output(data: unknown, html = "servers"): Promise<HTMLElement> {
-    const widget = this.added?.factory.createRenderer({});
+    const widget = this.added.find(({ factory }) => factory.mimeTypes.includes(PANEL_TYPE))?.factory.createRenderer({});
     if (!widget) throw new Error("nothing was added");
     this.drawn = widget;
     Widget.attach(widget, document.body);
-    await widget.renderModel({ trusted: false, data: { [MIME_TYPE]: data, [HTML]: html }, metadata: {} });
+    await widget.renderModel({ trusted: false, data: { [PANEL_TYPE]: data, [HTML]: html }, metadata: {} });
     return widget.node;
   }
 
@@ -81,9 +80,10 @@ function seen(node: HTMLElement): string {
 
 const KERNEL = { version: 1, kernel: "one" };
 
-test("it comes before the widget, and in notebooks that are not trusted", () => {
-  expect(notebook.added?.factory).toMatchObject({ safe: true, mimeTypes: [MIME_TYPE] });
-  expect(notebook.added?.rank).toBeLessThan(-10);
+test("panels and apps come before the widget, and in notebooks that are not trusted", () => {
+  const types = notebook.added.flatMap(({ factory }) => factory.mimeTypes);
+  expect(types).toEqual([PANEL_TYPE, "application/vnd.ipymcp.app+json"]);
+  expect(notebook.added.every(({ factory, rank }) => factory.safe && rank < -10)).toBe(true);
 });
 
 test("a table until the kernel that showed it is found, live from then on, a table again after a restart", async () => {
