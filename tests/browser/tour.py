@@ -226,7 +226,7 @@ def _tools(panel: Panel) -> Iterator[str]:
     prompts = panel.list("Prompts")
     yield "prompts"
     prompts.get_by_role("treeitem", name="Describe a species").click()
-    root.get_by_label("species").fill("Gentoo")
+    root.get_by_role("textbox", name="species").fill("Gentoo")
     panel.press("Get")
     expect(prompts.locator(".mcp-preview:visible")).to_be_visible()
     yield "prompt"
@@ -266,7 +266,7 @@ def _questions(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     notebook.write(NEEDY, "%mcp policy ask demo.*;")
     notebook.run(NEEDY)
     panel.find_tool("echo", "demo.echo")
-    root.get_by_label("text").fill("a text that is said back")
+    root.get_by_role("textbox", name="text", exact=True).fill("a text that is said back")
     panel.press("Run")
     expect(panel.button("Allow once")).to_be_visible()
     yield "question-approval"
