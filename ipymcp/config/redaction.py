@@ -31,21 +31,22 @@ SECRET_VALUE: Final = re.compile(
     r"|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.~+/=-]{8,}|-----BEGIN [A-Z ]+-----[A-Za-z0-9+/=\s]+"
 )
 """Tokens with a known prefix, and private keys."""
-HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(\s*)(?!//)(.+)")
+HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(?!//)(\s*+)(.+)")
 """A header as an argument."""
-# Compiled by `re` when they are first used: most kernels never show a definition.
+# Compiled by `re` when they are first used: most kernels never show a definition. A run of characters is read only from
+# its beginning, and possessive quantifiers do not read it again: the time is proportional to the length of any text.
 _USERINFO = r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)"
-_PARAMETER = r"(?<=[?&])([^=&\s]+)=([^&\s#]+)"
+_PARAMETER = r"(?<=[?&])([^=&?\s]+)=([^&\s#]+)"
 _RANDOM = (  # neither a path, the digest of an image, nor the name of a variable
-    r"(?<![\w/.@{-])(?<!sha256:)(?<!\{secret:)(?<!\{input:)(?<!\{env:)"
+    r"(?<![\w/.@{+-])(?<!sha256:)(?<!\{secret:)(?<!\{input:)(?<!\{env:)"
     r"(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])"
 )
 _OPTION = r"-{0,2}[\w.-]+"  # or a variable, as in `docker run -e NAME=VALUE`
 _VARIABLE = r"(\$?\{[^{}]*\})"
 _SCHEME = r"(?is)((?:bearer|basic|token|digest)\s+)?(.*)"
 _LITERAL = (  # `password = "…"`, `"password": "…"`, `os.environ["PASSWORD"] = "…"`, `connect(password="…")`
-    r"""(([\w-]+)["']?\]?[ \t]*(?::[ \t]*[\w.\[\] |]+?[ \t]*)?[=:][ \t]*[rRbBfFuU]{0,2}("(?:"")?|'(?:'')?))"""
-    r"""((?:\\.|(?!\3).)+)\3"""
+    r"""((?<![\w-])([\w-]++)["']?\]?[ \t]*+(?::[\w.\[\] \t|]++)?[=:][ \t]*+[rRbBfFuU]{0,2}("(?:"")?|'(?:'')?))"""
+    r"""((?:\\.|(?!\3)[^\\\n])++)\3"""
 )
 _BEARER = r"(?i)\b((?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})"
 _PLAIN_VALUE = r"(?is)true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*"

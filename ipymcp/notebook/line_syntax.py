@@ -39,7 +39,7 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = frozenset(_BRACKETS.values())
 _KEY = re.compile(r"""[^\s'"()\[\]{}=,;/\\?&#<>|*]+=""")
 _LAST_SEMICOLON = re.compile(r";(?:\s*$|\s+#)")
-_BLANK_REST = re.compile(r"\s*;?\s*$|(?:\s*;)?\s+#")
+_BLANK_REST = re.compile(r"\s*+;?\s*+$|(?:\s*+;)?\s++#")
 _STRING = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 _SNIPPET = 24
 

@@ -363,7 +363,7 @@ def _links(parts: Sequence[Part]) -> list[PreviewLink]:
     return [PreviewLink(uri=visible(one.uri), name=visible(one.title or one.name or one.uri)) for one in links]
 
 
-_CLAUSES: Final = re.compile(r"(\s+·\s+|;\s+|,\s+or\s+)")
+_CLAUSES: Final = re.compile(r"((?<!\s)\s+·\s+|;\s+|,\s+or\s+)")
 _BUTTON: Final = re.compile(
     r"%mcp (start|stop|restart|enable|disable)(?: (?:'(?:[^']|'')*'|\S+))?(?: (?:asks|tries)(?: again| for it)?)?"
 )

@@ -265,7 +265,7 @@ _MIN_WORD_BYTES: Final = 16
 """Minimum length of a single word that is compared."""
 _IMAGE: Final = re.compile(rb'"(?:type|mimeType)"\s*:\s*"image')
 _IMAGE_VALUE: Final = re.compile(rb'"image')
-"""Found before `_IMAGE`, because a pattern that begins with a literal and has no alternatives is searched ten times as fast."""
+"""Searched before `_IMAGE`: ten times as fast, because it begins with a literal and has no alternatives."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 _WORD: Final = re.compile(r"\w+")
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -316,7 +316,7 @@ class UntrustedContent:
 
 
 def _has_image(content: bytes | memoryview) -> bool:
-    """Whether a content may have an image in it: the JSON of one, or an escaped letter, which may be one of its words."""
+    """Whether a content may have an image: the JSON of one, or an escaped letter, which may be one of its words."""
     return bool((_IMAGE_VALUE.search(content) and _IMAGE.search(content)) or _ESCAPED_LETTER.search(content))
 
 

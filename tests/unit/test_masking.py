@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.config.redaction import sensitive
+from ipymcp.config.redaction import masked, masked_code, sensitive
 from ipymcp.masking import LABEL, Masks, looks_secret
 
 SECRET = "p/a\"s's+ö<&>w\\rd %7"
@@ -199,3 +199,50 @@ def test_numbers_that_are_secrets_are_masked_within_json() -> None:
     masks = Masks()
     masks.add("1234567890")
     assert masks.json({"pin": 1234567890, "n": 12, "ok": True}) == {"pin": "[secret]", "n": 12, "ok": True}
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ('password = "hunter2secret"', 'password = "•••• (13 characters)"'),
+        ("{'api-key' :  rb'hunter2secret'}", "{'api-key' :  rb'•••• (13 characters)'}"),
+        (
+            'os.environ["DB_PASSWORD"] = """hunter2\\"secret"""',
+            'os.environ["DB_PASSWORD"] = """•••• (15 characters)"""',
+        ),
+        ("token: str | None = 'hunter2secret'", "token: str | None = '•••• (13 characters)'"),
+        ("f(x='a', password='hunter2secret', name='b')", "f(x='a', password='•••• (13 characters)', name='b')"),
+        ("Authorization: Bearer hunter2secret", "Authorization: Bearer •••• (13 characters)"),
+        ("https://x/?a?token=hunter2secret&b=1", "https://x/?a?token=•••• (13 characters)&b=1"),
+        ("password == 'x' or user['name'] = 'y'", "password == 'x' or user['name'] = 'y'"),
+    ],
+)
+def test_secrets_in_code_are_masked(code: str, shown: str) -> None:
+    assert masked_code(code) == shown
+
+
+@pytest.mark.timeout(30)  # a pattern that reads a run again from each of its characters takes minutes
+@pytest.mark.parametrize("prefix", ["", "a:", 'k="', "Key: "])
+def test_masking_takes_time_in_proportion_to_the_length_of_any_text(prefix: str) -> None:
+    units = (
+        "x",
+        "+",
+        "?",
+        "?a",
+        " ",
+        "\t",
+        "a ",
+        "a:\t",
+        'a="',
+        "a='\"",
+        "://a:",
+        "bearer ",
+        "-----BEGIN ",
+        "{",
+        "${",
+        "\\",
+        "+a1",
+    )
+    for unit in units:
+        text = prefix + unit * (30_000 // len(unit)) + "\n"
+        assert masked(text) and masked_code(text)
