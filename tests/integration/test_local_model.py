@@ -51,7 +51,7 @@ def kernel(start_kernel: StartKernel) -> Kernel:
     ("tool", "prompt"),
     [
         ("echo", 'Call demo__echo with the text "hello".'),
-        ("query", "Call demo__query for one penguin."),
+        ("query", "Call demo__query with table penguins and limit 1."),
     ],
     ids=["echo", "query"],
 )

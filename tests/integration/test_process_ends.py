@@ -282,7 +282,8 @@ def test_a_living_forked_child_does_not_hold_a_server_back_from_its_end(kernel: 
 @pytest.mark.timed
 def test_the_atexit_of_a_forked_child_leaves_the_servers_alone(tmp_path: Path) -> None:
     code = (
-        "import subprocess\nfrom ipymcp import mcp\nmcp.load({'m': servers['plain']})\n"
+        "import subprocess, warnings\nfrom ipymcp import mcp\nmcp.load({'m': servers['plain']})\n"
+        "warnings.filterwarnings('ignore', 'This process .* is multi-threaded', DeprecationWarning)\n"  # Python 3.12
         "child = os.fork()\nif not child: sys.exit(0)\nassert os.waitpid(child, 0)[1] == 0\n"
         "mcp.m.echo('still here'); about(mcp); ending()"
     )
