@@ -33,20 +33,20 @@ SECRET_VALUE: Final = re.compile(
 """Tokens with a known prefix, and private keys."""
 HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(?!//)(\s*+)(.+)")
 """A header as an argument."""
-# Compiled by `re` when they are first used: most kernels never show a definition. A run of characters is read only from
-# its beginning, and possessive quantifiers do not read it again: the time is proportional to the length of any text.
+# Compiled by `re` when they are first used: most kernels never show a definition. Their time is proportional to the length
+# of any text: they read a run of characters only from its beginning, or not far, and possessive quantifiers not again.
 _USERINFO = r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)"
 _PARAMETER = r"(?<=[?&])([^=&?\s]+)=([^&\s#]+)"
 _RANDOM = (  # neither a path, the digest of an image, nor the name of a variable
-    r"(?<![\w/.@{+-])(?<!sha256:)(?<!\{secret:)(?<!\{input:)(?<!\{env:)"
-    r"(?=[\w+-]*\d)(?=[\w+-]*[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])"
+    r"(?<![\w/.@{-])(?<!sha256:)(?<!\{secret:)(?<!\{input:)(?<!\{env:)"
+    r"(?=[\w+-]{0,127}\d)(?=[\w+-]{0,127}[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])"
 )
 _OPTION = r"-{0,2}[\w.-]+"  # or a variable, as in `docker run -e NAME=VALUE`
 _VARIABLE = r"(\$?\{[^{}]*\})"
 _SCHEME = r"(?is)((?:bearer|basic|token|digest)\s+)?(.*)"
 _LITERAL = (  # `password = "…"`, `"password": "…"`, `os.environ["PASSWORD"] = "…"`, `connect(password="…")`
     r"""((?<![\w-])([\w-]++)["']?\]?[ \t]*+(?::[\w.\[\] \t|]++)?[=:][ \t]*+[rRbBfFuU]{0,2}("(?:"")?|'(?:'')?))"""
-    r"""((?:\\.|(?!\3)[^\\\n])++)\3"""
+    r"""((?:\\.|(?!\3)[^\\\n])++(?=\3)|(?:(?!\3)[^\n])++)\3"""  # the second if a backslash before the end is no escape
 )
 _BEARER = r"(?i)\b((?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})"
 _PLAIN_VALUE = r"(?is)true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*"

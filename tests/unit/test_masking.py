@@ -212,6 +212,8 @@ def test_numbers_that_are_secrets_are_masked_within_json() -> None:
         ),
         ("token: str | None = 'hunter2secret'", "token: str | None = '•••• (13 characters)'"),
         ("f(x='a', password='hunter2secret', name='b')", "f(x='a', password='•••• (13 characters)', name='b')"),
+        (r"password='hunter2secret\'", "password='•••• (14 characters)'"),
+        ("a/b+0123456789abcdef0123456789abcdef", "a/b+•••• (32 characters)"),
         ("Authorization: Bearer hunter2secret", "Authorization: Bearer •••• (13 characters)"),
         ("https://x/?a?token=hunter2secret&b=1", "https://x/?a?token=•••• (13 characters)&b=1"),
         ("password == 'x' or user['name'] = 'y'", "password == 'x' or user['name'] = 'y'"),
