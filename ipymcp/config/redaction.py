@@ -33,8 +33,8 @@ SECRET_VALUE: Final = re.compile(
 """Tokens with a known prefix, and private keys."""
 HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(?!//)(\s*+)(.+)")
 """A header as an argument."""
-# Compiled by `re` when they are first used: most kernels never show a definition. Their time is proportional to the length
-# of any text: they read a run of characters only from its beginning, or not far, and possessive quantifiers not again.
+# Compiled by `re` when they are first used: most kernels never show a definition. Their time is proportional to the
+# length of any text: a run of characters is read only from its beginning, or not far, and not again by a quantifier.
 _USERINFO = r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)"
 _PARAMETER = r"(?<=[?&])([^=&?\s]+)=([^&\s#]+)"
 _RANDOM = (  # neither a path, the digest of an image, nor the name of a variable
