@@ -4,6 +4,7 @@ But for the local model, whose engine is not published for every machine: where 
 """
 
 import contextlib
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +27,9 @@ class StartKernel(Protocol):
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs and some CI runners ignore it
     config.addinivalue_line("markers", "kernels(*names): run the test on each of these kernels (kernel-7 unless told)")
+    config.addinivalue_line("markers", "cold: launches its kernels as front ends do, where others are forked")
     config.addinivalue_line("markers", "timed: promises a time, so `make test` runs it after the others, one by one")
     config.addinivalue_line("markers", "posix: needs permissions, links, sockets or paths that Windows does not have")
     config.addinivalue_line("markers", "local_model: asks a real model that runs on this machine (some seconds each)")
@@ -45,15 +48,17 @@ def server_command() -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def start_kernel(kernel_name: str, tmp_path: Path) -> Iterator[StartKernel]:
+def start_kernel(request: pytest.FixtureRequest, kernel_name: str, tmp_path: Path) -> Iterator[StartKernel]:
     """Starts any number of kernels, each in a folder of its own."""
+    cold = request.node.get_closest_marker("cold") is not None
     with contextlib.ExitStack() as stack:
         count = 0
 
         def start(name: str | None = None, *, env: Mapping[str, str] | None = None) -> kernels.Kernel:
             nonlocal count
             count += 1
-            return stack.enter_context(kernels.started(name or kernel_name, tmp_path / f"kernel{count}", env))
+            folder = tmp_path / f"kernel{count}"
+            return stack.enter_context(kernels.started(name or kernel_name, folder, env, cold=cold))
 
         yield start
 
@@ -79,6 +84,7 @@ def state_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("IPYMCP_KEYRING", "off")
         patch.delenv("IPYMCP_TRUST", raising=False)
         yield
+    kernels.ForkServer.stop_all()
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +108,8 @@ def nothing_is_left_behind() -> Iterator[None]:
     processes_before = set(me.children())
     threads_before = set(threading.enumerate())
     yield
-    processes.wait_until_gone([child for child in me.children() if child not in processes_before])
+    children = [child for child in me.children() if child.pid not in kernels.ForkServer.processes()]
+    processes.wait_until_gone([child for child in children if child not in processes_before])
     loops = {thread.name for thread in threads_before if thread.is_alive()}  # of hosts that several tests share
     for thread in set(threading.enumerate()) - threads_before:
         if thread.name.startswith("ipymcp") and thread.name.rpartition("-worker_")[0] not in loops:

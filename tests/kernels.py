@@ -12,22 +12,29 @@ import contextlib
 import json
 import os
 import re
+import shutil
+import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import psutil
 import zmq
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from tests.environments import ROOT, kernel_python
-from tests.processes import descendants, wait_until_gone
+from tests.processes import descendants, is_alive, wait_until_gone
 from tests.wire import tapped
 
 KERNELS = ("kernel-7", "kernel-6", "kernel-colab")
+FORKED = ("kernel-7", "models")
+"""Kernels that are forked from a process that has imported everything, unless a test wants them cold."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # What would tell the kernel about this test run, or about the user's own Jupyter.
@@ -183,13 +190,99 @@ def _failure(content: dict[str, Any]) -> Failure:
     return Failure(content["ename"], content["evalue"], traceback)
 
 
+class ForkServer:
+    """A process with everything imported, from which kernels of one environment are forked (`tests/fork_server.py`)."""
+
+    _running: ClassVar[dict[str, ForkServer]] = {}
+
+    def __init__(self, name: str) -> None:
+        python = kernel_python(name)
+        checkout = {"PYTHONPATH": str(ROOT)} if name == "kernel-7" else {}
+        self._folder = Path(tempfile.mkdtemp(prefix="ipymcp-fork-"))
+        self._process = subprocess.Popen(
+            [str(python), str(ROOT / "tests" / "fork_server.py")],
+            env=tapped(private_environment(python, self._folder, checkout)),
+            cwd=self._folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    @classmethod
+    def of(cls, name: str) -> ForkServer:
+        """Give the fork server of an environment, started at its first kernel."""
+        return cls._running.get(name) or cls._running.setdefault(name, cls(name))
+
+    @classmethod
+    def processes(cls) -> set[int]:
+        """The ids of the running servers' processes."""
+        return {server._process.pid for server in cls._running.values()}
+
+    @classmethod
+    def stop_all(cls) -> None:
+        """End the servers; kernels that still run end with them."""
+        while cls._running:
+            cls._running.popitem()[1]._stop()
+
+    def fork(self, request: Mapping[str, Any]) -> psutil.Process:
+        """Fork a kernel."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return psutil.Process(int(self._process.stdout.readline()))
+
+    def _stop(self) -> None:
+        self._process.communicate(timeout=30)
+        shutil.rmtree(self._folder)
+
+
+class ForkedProcess:
+    """The part of `Popen` that Jupyter's client needs of a kernel's process."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, process: psutil.Process) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    def send_signal(self, number: int) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._process.send_signal(number)
+
+    def poll(self) -> int | None:
+        return None if is_alive(self._process) else 0
+
+    def wait(self) -> int:
+        wait_until_gone([self._process], within=30)
+        return 0
+
+
+class ForkProvisioner(LocalProvisioner):
+    """Forks kernels where Jupyter's own provisioner launches them."""
+
+    async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:
+        request = {"argv": cmd[2:], "env": options["env"], "cwd": options["cwd"], "log": options["stdout"].name}
+        process = ForkServer.of(self.parent.kernel_name).fork(request)
+        self.process, self.pid, self.pgid = ForkedProcess(process), process.pid, process.pid
+        return self.connection_info
+
+
 class Kernel:
     """A kernel in its own process, with a home folder and settings of its own."""
 
-    def __init__(self, name: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
-        """Prepare a kernel of one of `KERNELS` (or another environment with ipykernel) that runs in `folder`."""
+    def __init__(self, name: str, folder: Path, env: Mapping[str, str] | None = None, *, cold: bool = False) -> None:
+        """Prepare a kernel of one of `KERNELS` (or another environment with ipykernel) that runs in `folder`.
+
+        Args:
+            name: Its environment.
+            folder: Its working folder.
+            env: Further environment variables.
+            cold: Whether to launch it as a front end does where it could be forked.
+        """
         self.name = name
         self.folder = folder
+        self._cold = cold or name not in FORKED
         self._python = kernel_python(name)
         # The newest kernel runs ipymcp from the checkout, the others the wheel that was installed in them.
         checkout = {"PYTHONPATH": str(ROOT)} if name == "kernel-7" else {}
@@ -214,11 +307,17 @@ class Kernel:
         spec.parent.mkdir(parents=True, exist_ok=True)
         argv = [str(self._python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         spec.write_text(json.dumps({"argv": argv, "display_name": self.name, "language": "python"}))
+        self._sockets = Path(tempfile.mkdtemp(prefix="ipymcp-"))  # a port could be taken before the kernel binds it
         self._manager = KernelManager(
             kernel_name=self.name,
             kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(specs)], ensure_native_kernel=False),
             connection_file=str(self.folder / "connection.json"),
+            transport="ipc",
+            ip=str(self._sockets / "kernel"),
         )
+        if not self._cold:
+            spec = self._manager.kernel_spec
+            self._manager.provisioner = ForkProvisioner(kernel_id=self.name, kernel_spec=spec, parent=self._manager)
         self._manager.start_kernel(env=self.environment, cwd=str(self.folder), stdout=self._log, stderr=self._log)
         try:
             self._connect()
@@ -340,18 +439,24 @@ class Kernel:
             self._client.stop_channels()
             self._manager.shutdown_kernel(now=now)
             self._log.close()
+            shutil.rmtree(self._sockets)
 
     def _connect(self) -> None:
+        """Wait until the kernel answers on all channels."""
         self.pid = self._manager.provisioner.pid
         self._client = self._manager.blocking_client()
-        self._client.start_channels()
-        try:
-            self._client.wait_for_ready(timeout=60)
-        except RuntimeError as error:
-            raise KernelDied(f"{self.name} does not answer: {error}\n{self.log()}") from error
+        self._client.start_channels(hb=False)
         self._poller = zmq.Poller()
         for channel in self._channels().values():
             self._poller.register(channel.socket, zmq.POLLIN)
+        first = Cell(self, ())
+        deadline = time.monotonic() + 60
+        while not first.done:
+            assert time.monotonic() < deadline, f"{self.name} does not answer\n{self.log()}"
+            self._cells[self._client.kernel_info()] = first
+            with contextlib.suppress(TimeoutError):
+                first.wait(0.1)
+        self._cells.clear()
 
     def _channels(self) -> dict[str, Any]:
         # iopub first: a cell's output is taken in before its reply.
@@ -408,10 +513,10 @@ def strings(value: Any) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def started(name: str, folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Kernel]:
+def started(name: str, folder: Path, env: Mapping[str, str] | None = None, *, cold: bool = False) -> Iterator[Kernel]:
     """Run a kernel; at the end it is gone, and with it every process below it within 5 seconds."""
     folder.mkdir(parents=True, exist_ok=True)
-    kernel = Kernel(name, folder, env)
+    kernel = Kernel(name, folder, env, cold=cold)
     kernel.launch()
     try:
         yield kernel
