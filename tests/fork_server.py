@@ -22,17 +22,28 @@ from typing import NoReturn
 
 # What kernels import at their start and in their first cells, where the environment has it.
 PRELOADED = (
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
+    "anyio._backends._asyncio",
+    "genai_prices.data",
+    "ipykernel.debugger",
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "ipykernel.zmqshell",
-    "matplotlib_inline.backend_inline",
-    "IPython.core.completerlib",
     "jedi",
-    "pandas",
+    "jsonschema_rs",
+    "matplotlib_inline.backend_inline",
+    "pandas.io.formats.html",
     "pydantic_ai.models.anthropic",
     "pydantic_ai.models.google",
     "pydantic_ai.models.openai",
     "pydantic_ai.models.test",
+    "pygments.formatters.terminal256",
+    "sqlite3",
+    "stack_data",
+    "tornado.platform.asyncio",
 )
 
 
