@@ -84,20 +84,11 @@ def test_no_other_module_writes_a_file() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "open(name, 'w')",
-        "open(name, mode='ab')",
-        "path.open('x')",
-        "path.write_text(a)",
-        "Path(a).write_bytes(b)",
-        "os.open(a, os.O_CREAT | os.O_EXCL)",
-        "os.replace(a, b)",
-        "Path(a).replace(b)",
-        "draft.replace(file)",
-        "tempfile.mkstemp()",
-        "shutil.copy(a, b)",
-        "os.makedirs(a)",
+        "open(name, 'w')", "open(name, mode='ab')", "path.open('x')", "path.write_text(a)", "Path(a).write_bytes(b)",
+        "os.open(a, os.O_CREAT | os.O_EXCL)", "os.replace(a, b)", "Path(a).replace(b)", "draft.replace(file)",
+        "tempfile.mkstemp()", "shutil.copy(a, b)", "os.makedirs(a)",
     ],
-)
+)  # fmt: skip
 def test_the_check_itself_finds_a_writer(line: str) -> None:
     assert writes(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
 

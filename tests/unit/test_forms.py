@@ -188,23 +188,15 @@ def test_letters_that_only_browsers_keep_are_not_replaced() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "https://other.example\\@good.example/login",
-        "https://other.example\\.good.example/login",
-        "https://good.example/\\other.example",
-        "https://good.example@other.example/",
-        "https://good.example:443@other.example/",
-        "https://good.example%2f@other.example/",
-        "https://good.example%2fother.example/",
-        "https://%6fther.example/",
-        "https://good.example\uff0fother.example/",
-        "https://good.example\t.other.example/",
-        "https://good.example:x/",
-        "https:good.example",
-        "https:///good.example",
-        "ftp://good.example/",
+        "https://other.example\\@good.example/login", "https://other.example\\.good.example/login",
+        "https://good.example/\\other.example", "https://good.example@other.example/",
+        "https://good.example:443@other.example/", "https://good.example%2f@other.example/",
+        "https://good.example%2fother.example/", "https://%6fther.example/",
+        "https://good.example\uff0fother.example/", "https://good.example\t.other.example/",
+        "https://good.example:x/", "https:good.example", "https:///good.example", "ftp://good.example/",
         "https://[good.example/",
     ],
-)
+)  # fmt: skip
 def test_a_url_that_browsers_read_differently_is_declined(url: str) -> None:
     answer = read_elicitation("server", "tool", {"mode": "url", "message": "Please.", "url": url})
     assert answer == ElicitationAnswer("decline", note=f"asked to visit a URL that is not a web address: {url!r}")
