@@ -1,10 +1,10 @@
-"""Files are read and written by one module: regular ones within a limit; through no link, as a whole, rightly."""
+"""Files are read and written by one module: regular files within a limit, never through a link, atomically."""
 
 import ast
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ READERS = {
     ("config/config_files.py", "os.open(file.parent, os.O_RDONLY)"),  # a folder, to lock it
     ("storage/secrets.py", "path.read_bytes()"),  # the key, in a folder of the user's alone
 }
-"""Other modules that open something, besides `/proc` and the package's own files."""
+"""Calls of other modules that open a file, besides `/proc` and the package's own files."""
 ALLOWED = {("protocol/transports/network.py", "os.open(os.devnull, os.O_RDWR)")}
 
 
@@ -50,8 +50,19 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def calls(matches: Callable[[ast.Call], bool]) -> set[tuple[str, str]]:
+    """The file and text of the package's calls that match, outside of `files.py`."""
+    return {
+        (str(file.relative_to(PACKAGE)), ast.unparse(call))
+        for file in PACKAGE.rglob("*.py")
+        if file != PACKAGE / "files.py"
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and matches(call)
+    }
+
+
 def writes(call: ast.Call) -> bool:
-    """Whether a call makes, replaces or opens a file to write it."""
+    """Whether a call creates, replaces or opens a file to write it."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     owner = call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
     text = ast.unparse(call)
@@ -61,8 +72,8 @@ def writes(call: ast.Call) -> bool:
         modes = [*call.args[: 1 if isinstance(call.func, ast.Attribute) and owner not in OWNERS else 2]]
         modes += [word.value for word in call.keywords if word.arg == "mode"]
         return any(
-            isinstance(each, ast.Constant) and isinstance(each.value, str) and set(each.value) & set("wax+")
-            for each in modes[-1:]
+            isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
+            for mode in modes[-1:]
         )
     if name in ("replace", "rename", "copy", "link", "move", "truncate"):
         # A string's replace and a dict's copy are other things: a file's has one argument.
@@ -71,14 +82,7 @@ def writes(call: ast.Call) -> bool:
 
 
 def test_no_other_module_writes_a_file() -> None:
-    found = {
-        (str(file.relative_to(PACKAGE)), ast.unparse(call))
-        for file in PACKAGE.rglob("*.py")
-        if file != PACKAGE / "files.py"
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and writes(call)
-    }
-    assert found == ALLOWED
+    assert calls(writes) == ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_no_other_module_writes_a_file() -> None:
         "tempfile.mkstemp()", "shutil.copy(a, b)", "os.makedirs(a)",
     ],
 )  # fmt: skip
-def test_the_check_itself_finds_a_writer(line: str) -> None:
+def test_the_check_finds_a_writer(line: str) -> None:
     assert writes(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
 
 
@@ -98,24 +102,18 @@ def reads(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     if name == "open":  # other things of the package have a method of that name
-        modes = [one.value for one in call.args if isinstance(one, ast.Constant)]
-        return not owner or owner in OWNERS or any(str(one).startswith("r") for one in modes)
+        modes = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+        return not owner or owner in OWNERS or any(str(mode).startswith("r") for mode in modes)
     return bool(owner) and name in ("read_bytes", "read_text", "fromfile", "memmap") and len(call.args) < 2
 
 
 def test_no_other_module_reads_a_file() -> None:
-    found = {
-        (str(file.relative_to(PACKAGE)), ast.unparse(call))
-        for file in PACKAGE.rglob("*.py")
-        if file != PACKAGE / "files.py"
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and reads(call)
-    }
-    assert {one for one in found if not re.search(r"/proc/|_STATIC|devnull|^files\(", one[1])} == READERS
+    allowed = re.compile(r"/proc/|_STATIC|devnull|^files\(")
+    assert {(file, text) for file, text in calls(reads) if not allowed.search(text)} == READERS
 
 
 @pytest.mark.parametrize("line", ["open(name)", "path.open('rb')", "Path(a).read_text()", "os.open(a, os.O_RDONLY)"])
-def test_the_check_itself_finds_a_reader(line: str) -> None:
+def test_the_check_finds_a_reader(line: str) -> None:
     assert reads(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
 
 
@@ -145,7 +143,7 @@ def test_only_a_regular_file_within_the_limit_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "nothing", "folder", "link"])
-def test_a_link_is_refused_and_what_it_leads_to_stays(tmp_path: Path, target: str) -> None:
+def test_a_link_is_refused_and_its_target_stays(tmp_path: Path, target: str) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (tmp_path / "folder").mkdir()
@@ -184,7 +182,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
         write_file(tmp_path / "pipe", "x")
 
 
-def test_permissions_are_exact_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
+def test_permissions_do_not_depend_on_the_umask(tmp_path: Path, umask: int) -> None:
     for name, wanted in (("private", PRIVATE), ("shared", SHARED)):
         write_file(tmp_path / name, "x", wanted)
         assert mode(tmp_path / name) == wanted
@@ -192,15 +190,11 @@ def test_permissions_are_exact_whatever_the_umask_is(tmp_path: Path, umask: int)
     assert mode(tmp_path / "data") == SHARED & ~umask
     create_file(tmp_path / "state" / "deep" / "key", b"x")
     os.close(open_lock(tmp_path / "state" / "lock"))
-    assert [mode(tmp_path / "state" / name) for name in (".", "deep", "deep/key", "lock")] == [
-        0o700,
-        0o700,
-        0o600,
-        0o600,
-    ]
+    modes = {name: mode(tmp_path / "state" / name) for name in (".", "deep", "deep/key", "lock")}
+    assert modes == {".": 0o700, "deep": 0o700, "deep/key": 0o600, "lock": 0o600}
 
 
-def test_what_others_may_write_is_tightened(tmp_path: Path) -> None:
+def test_files_and_folders_that_others_may_write_are_made_private(tmp_path: Path) -> None:
     file, folder, shared = tmp_path / "x", tmp_path / "state", tmp_path / "tmp"
     file.write_text("")
     file.chmod(0o666)
