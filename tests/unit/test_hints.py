@@ -1,4 +1,4 @@
-"""Lines that messages tell a user to type: each can be typed."""
+"""Lines in messages that a user is to type: each can be typed as it stands."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from ipymcp.notebook.magics.dispatch import MODULES
 from ipymcp.runtime.failures import explain
 
 OTHER_WORDS = ("lists", "shows", "line", "can", "needs", "are", "status")
-"""What sentences about `%mcp` alone go on with."""
+"""Words that follow `%mcp` in sentences about it."""
 PACKAGE = Path(ipymcp.__file__).parent
 WORD = re.compile(r"%mcp ([a-z]+)(?: ([^\s`.,;:]+))?")
 FILLED = re.compile(r"%mcp(?: [a-z]+)+(?: [^\s,;·]+)* $")
@@ -26,12 +26,12 @@ NOT_QUOTED = {
     "servers.py": {"alone"},
     "config_edits.py": {"where"},
 }
-"""Words of our own, numbers, and what the user typed: by file."""
+"""Expressions that need no quotes, by file: constant words, numbers, and text as the user typed it."""
 NEED_NAMES = ("start", "restart", "enable", "disable", "unload", "read", "prompt", "subscribe")
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Every line of text in the package's code, with a mark where a value is filled in."""
+    """Yield every line of text in the package's code, with a mark where a value is filled in."""
     for file in PACKAGE.rglob("*.py"):
         tree = ast.parse(file.read_text())
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
@@ -48,7 +48,7 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield f"{file.relative_to(PACKAGE)}:{node.lineno}", text
 
 
-def test_every_line_that_a_message_names_has_a_word_that_exists_and_the_names_it_needs() -> None:
+def test_every_line_in_a_message_has_a_known_subcommand_and_the_names_it_needs() -> None:
     found = 0
     for where, text in texts():
         for word, following in WORD.findall(text):
@@ -62,7 +62,7 @@ def test_every_line_that_a_message_names_has_a_word_that_exists_and_the_names_it
 
 
 def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
-    """Every value that a function fills a text with: place, text before it, expression, whether that is quoted."""
+    """Yield every value that a function fills into a text: place, text before it, expression, whether it is quoted."""
     tree = ast.parse(file.read_text())
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -86,7 +86,7 @@ def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
                 before += str(part.value) if isinstance(part, ast.Constant) else "<FILLED>"
 
 
-def test_every_name_that_is_filled_into_a_line_to_type_is_quoted() -> None:
+def test_every_name_filled_into_a_line_to_type_is_quoted() -> None:
     found = 0
     for file in PACKAGE.rglob("*.py"):
         for where, before, value, is_quoted in filled(file):
@@ -96,7 +96,7 @@ def test_every_name_that_is_filled_into_a_line_to_type_is_quoted() -> None:
     assert found > 40
 
 
-def test_a_hint_names_the_server_as_it_is_typed() -> None:
+def test_a_hint_quotes_the_name_of_the_server() -> None:
     definition = ServerDefinition(name="my server", command="x")
     lost = explain(ConnectionLost("died"), definition, (), 1)
     assert lost.hint == "%mcp logs 'my server' · %mcp restart 'my server'"
