@@ -17,71 +17,54 @@ from tests.errors import refused
 pytestmark = pytest.mark.posix
 
 FILES = Path(__file__).parent.parent / "fixtures" / "hosts"
-OAUTH = {"client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}"}
-
 READ: dict[str, dict[str, dict[str, Any]]] = {
     "claude_desktop_config.json": {
         "filesystem": {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-filesystem", "/Users/ada/Desktop"],
+            "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/Users/ada/Desktop"],
         },
         "memory": {
-            "command": "docker",
-            "args": ["run", "-i", "-v", "claude-memory:/app/dist", "--rm", "mcp/memory"],
+            "command": "docker", "args": ["run", "-i", "-v", "claude-memory:/app/dist", "--rm", "mcp/memory"],
             "env": {"MEMORY_FILE_PATH": "/data/memory.json"},
         },
     },
     "claude_code.mcp.json": {
         "postgres": {"command": "${TOOLS:-/opt/tools}/mcp-postgres", "args": ["--dsn", "${DATABASE_URL}"]},
         "sentry": {
-            "url": "https://mcp.sentry.dev/mcp",
-            "headers": {"Authorization": "Bearer ${SENTRY_TOKEN}"},
-            "auth": {"type": "oauth", "client_id": "notebook"},
-            "oauth": {"callbackPort": 8080},
+            "url": "https://mcp.sentry.dev/mcp", "headers": {"Authorization": "Bearer ${SENTRY_TOKEN}"},
+            "auth": {"type": "oauth", "client_id": "notebook"}, "oauth": {"callbackPort": 8080},
         },
         "events": {"url": "https://events.example.com/sse", "transport": "sse"},
     },
     "vscode.mcp.json": {
         "perplexity": {
-            "command": "npx",
-            "args": ["-y", "server-perplexity-ask", "--region=${input:region}"],
+            "command": "npx", "args": ["-y", "server-perplexity-ask", "--region=${input:region}"],
             "env": {"PERPLEXITY_API_KEY": "${input:perplexity-key}", "PORT": "8080"},
-            "env_file": "${workspaceFolder}/.env",
-            "cwd": "${workspaceFolder}",
+            "env_file": "${workspaceFolder}/.env", "cwd": "${workspaceFolder}",
             "dev": {"watch": "build/**/*.js", "debug": {"type": "node"}},
         },
         "github": {"url": "https://api.githubcopilot.com/mcp/"},
     },
     "cursor.mcp.json": {
         "local": {
-            "command": "python",
-            "args": ["${workspaceFolder}/server.py"],
-            "env": {"API_KEY": "${env:API_KEY}"},
+            "command": "python", "args": ["${workspaceFolder}/server.py"], "env": {"API_KEY": "${env:API_KEY}"},
             "env_file": ".env",
         },
         "remote": {
             "url": "https://api.example.com/mcp",
             "auth": {
-                "type": "oauth",
-                "client_id": "abc",
-                "client_secret": "${env:MCP_CLIENT_SECRET}",
+                "type": "oauth", "client_id": "abc", "client_secret": "${env:MCP_CLIENT_SECRET}",
                 "scopes": ["read", "write"],
             },
         },
     },
     "cline_mcp_settings.json": {
         "local": {
-            "command": "node",
-            "args": ["/srv/build/index.js"],
-            "env": {"KEY": "${env:KEY}"},
-            "auto_approve": ["search", "read"],
-            "timeout": 60.0,
+            "command": "node", "args": ["/srv/build/index.js"], "env": {"KEY": "${env:KEY}"},
+            "auto_approve": ["search", "read"], "timeout": 60.0,
         },
         "old": {"url": "https://old.example.com/mcp", "auto_approve": ["x"], "disabled": True},
         "nested": {
-            "url": "https://new.example.com/mcp",
-            "headers": {"X-Team": "blue"},
-            "metadata": {"source": "registry"},
+            "url": "https://new.example.com/mcp", "headers": {"X-Team": "blue"}, "metadata": {"source": "registry"},
         },
     },
     "cline_flat.json": {
@@ -90,36 +73,31 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
     },
     "opencode.json": {
         "everything": {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-everything"],
-            "env": {"MY_ENV_VAR": "{env:MY_ENV_VAR}"},
-            "opencode.timeout": 10000,
+            "command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"],
+            "env": {"MY_ENV_VAR": "{env:MY_ENV_VAR}"}, "opencode.timeout": 10000,
         },
         "remote": {
-            "url": "https://mcp.example.com",
-            "headers": {"Authorization": "Bearer {env:MY_API_KEY}"},
-            "auth": {"type": "oauth", **OAUTH, "scopes": ["tools:read", "tools:run"]},
+            "url": "https://mcp.example.com", "headers": {"Authorization": "Bearer {env:MY_API_KEY}"},
+            "auth": {
+                "type": "oauth", "client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}",
+                "scopes": ["tools:read", "tools:run"],
+            },
             "disabled": True,
         },
         "keyed": {"url": "https://keyed.example.com/mcp", "oauth": False},
     },
     "gemini_settings.json": {
         "python": {
-            "command": "python",
-            "args": ["-m", "my_mcp_server", "--port", "8080"],
-            "cwd": "./mcp-servers/python",
-            "env": {"DATABASE_URL": "${DB_CONNECTION_STRING}", "API_KEY": "${EXTERNAL_API_KEY}"},
-            "timeout": 15.0,
-            "tools": {"*": "deny", "safe_tool": "ask", "file_reader": "deny"},
-            "gemini.trust": True,
+            "command": "python", "args": ["-m", "my_mcp_server", "--port", "8080"], "cwd": "./mcp-servers/python",
+            "env": {"DATABASE_URL": "${DB_CONNECTION_STRING}", "API_KEY": "${EXTERNAL_API_KEY}"}, "timeout": 15.0,
+            "tools": {"*": "deny", "safe_tool": "ask", "file_reader": "deny"}, "gemini.trust": True,
         },
         "http": {"url": "http://localhost:3000/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}, "timeout": 5.0},
         "sse": {"url": "http://localhost:8080/sse"},
     },
     "windsurf_mcp_config.json": {
         "remote": {
-            "url": "https://${env:MCP_HOST}/mcp",
-            "headers": {"API_KEY": "${env:SERVICE_KEY}"},
+            "url": "https://${env:MCP_HOST}/mcp", "headers": {"API_KEY": "${env:SERVICE_KEY}"},
             "tools": {"delete_everything": "deny"},
         },
         "local": {"command": "npx", "args": ["-y", "some-server"], "disabled": True},
@@ -135,8 +113,7 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
     "copilot_mcp-config.json": {
         "browser": {"command": "npx", "args": ["-y", "some-browser"]},
         "issues": {
-            "url": "https://issues.example.com/mcp",
-            "tools": {"*": "deny", "get_issue": "ask", "list_issues": "ask"},
+            "url": "https://issues.example.com/mcp", "tools": {"*": "deny", "get_issue": "ask", "list_issues": "ask"},
         },
     },
     "boocode.json": {
@@ -147,7 +124,7 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
         "tracker": {"url": "https://tracker.example.com/mcp"},
         "shell": {"command": "mcp-shell", "disabled": True},
     },
-}
+}  # fmt: skip
 
 
 def test_there_is_a_file_of_each_host() -> None:
