@@ -1,4 +1,4 @@
-"""IP addresses that a server may name are checked when they are resolved, not as text."""
+"""IP addresses that a server names are checked when they are resolved, not as text."""
 
 import asyncio
 import contextlib

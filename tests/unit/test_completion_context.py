@@ -53,7 +53,7 @@ TYPED = {
     "argument": ("%mcp call fs.read |pa", "%mcp call fs.read path=a |", "%mcp call fs.read \\\n  |pa"),
     "value": ("%mcp call fs.read path=|da", "%mcp call fs.read path='|da ta", "%mcp call fs.read ids=|[1, 2"),
 }
-"""Lines by what is typed at their end, where a bar stands before it."""
+"""Lines by the kind of the word at their end, which begins at the bar."""
 
 
 @pytest.mark.parametrize(("kind", "marked"), [(kind, line) for kind, lines in TYPED.items() for line in lines])

@@ -178,7 +178,7 @@ def large(tmp_path: Path) -> Path:
 CAN_CHANGE = "what else it runs can change"
 
 
-def test_a_definition_that_names_too_many_files_is_bound_in_part(large: Path) -> None:
+def test_a_definition_in_a_folder_of_too_many_files_is_bound_in_part(large: Path) -> None:
     definition = define(large, "sh", "-c", "eval $X; ./m1.py")
     assert binding(definition) == Binding((large / "m1.py",), is_whole=False)
     assert bound_to(definition) == f"m1.py; {CAN_CHANGE}"

@@ -1,4 +1,4 @@
-"""ipymcp's own files: what is written, what is refused, and what is never lost. Other hosts' files: where they are."""
+"""Edits of ipymcp's own config files, imports from other hosts, and the display of definitions."""
 
 import json
 import os
@@ -118,8 +118,8 @@ def test_a_file_is_not_written_where_something_would_be_lost(
 ) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(text)
-    said = refused(ConfigError, edit, file, put, private=True)
-    assert (said[0], hint and said[1]) == (f"{file}{message}", hint)
+    error, advice = refused(ConfigError, edit, file, put, private=True)
+    assert (error, hint and advice) == (f"{file}{message}", hint)
     assert file.read_text() == text
 
 
@@ -296,8 +296,8 @@ def test_an_edit_that_could_not_be_read_again_is_refused(host: Host) -> None:
         (config_edits.add, ("a\nb", {"command": "y"}), "'a\\nb' is not a valid server name", None),
         (config_edits.remove, ("sf",), f"{own}: defines no server 'sf'", "%mcp config lists them"),
     ]:
-        said = refused(ConfigError, call, *arguments, host, **OWN)
-        assert (said[0], hint and said[1]) == (message, hint)
+        error, advice = refused(ConfigError, call, *arguments, host, **OWN)
+        assert (error, hint and advice) == (message, hint)
     assert own.read_text() == before
 
 
@@ -349,8 +349,8 @@ def test_each_hosts_file_is_found_where_the_host_keeps_it(home: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             key = "mcp" if host == "opencode" else "servers" if host == "vscode" else "mcpServers"
             path.write_text(json.dumps({key: {host: {"command": "x"}}}))
-        found = read_host(host, str(home))
-        assert (next(iter(found.definitions)), found.files[0]) == (host, places()[0])
+        configuration = read_host(host, str(home))
+        assert (next(iter(configuration.definitions)), configuration.files[0]) == (host, places()[0])
     assert str(IMPORTED["claude-code"]()[0]) == f"{home}/.claude.json"
 
 

@@ -1,4 +1,4 @@
-"""Config documents, files and mappings as server definitions, and what is said about wrong ones."""
+"""Config documents, files and mappings as server definitions, and the errors of invalid ones."""
 
 import json
 import os

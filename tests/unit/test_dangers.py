@@ -176,7 +176,7 @@ def test_a_value_that_is_shown_is_not_reported_as_hidden() -> None:
     project = definition(**command("server --token abcdef"))
     own = definition(**command("server --token abcdef"), env={"API_KEY": "abcdef"}, source=Source(scope="user"))
     assert dangers(own, masks=False) == []
-    assert [len(dangers(each, masks=True)) for each in (own, project)] == [2, 1]
+    assert [len(dangers(server, masks=True)) for server in (own, project)] == [2, 1]
 
 
 def test_a_short_option_of_the_server_itself_does_not_choose_a_package() -> None:

@@ -115,40 +115,43 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return answers
 
 
-def fill(**properties: Any) -> tuple[str, dict[str, Any] | None]:
+STRING, WITH_DEFAULT = {"type": "string"}, {"type": "string", "default": "d"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "properties", "answer"),
+    [
+        (["", "-", "", ""], {"a": WITH_DEFAULT, "b": WITH_DEFAULT, "c": STRING}, ("accept", {"a": "d"})),
+        (
+            ['"-"', '"!cancel"', '"quoted"', '""', ""],
+            {"a": STRING, "b": STRING, "c": STRING, "needed": STRING},
+            ("accept", {"a": "-", "b": "!cancel", "c": '"quoted"', "needed": ""}),
+        ),
+        ([""], {}, ("accept", {})),
+        (["!decline"], {"a": STRING}, ("decline", None)),
+        (["!cancel"], {"a": STRING}, ("cancel", None)),
+        (["x", "y", "!decline"], {"a": STRING, "b": STRING}, ("decline", None)),
+        (["x", "y", "!cancel"], {"a": STRING, "b": STRING}, ("cancel", None)),
+        ([], {"a": STRING}, ("cancel", None)),
+    ],
+    ids=[
+        "an empty line sends the default and a dash omits the field",
+        "quoted text is taken literally",
+        "no fields",
+        "declined at a field",
+        "cancelled at a field",
+        "declined at the end",
+        "cancelled at the end",
+        "end of input",
+    ],
+)
+def test_a_form_is_filled_at_the_prompt(
+    typed: list[str], lines: list[str], properties: dict[str, Any], answer: tuple[str, object]
+) -> None:
+    typed += lines
     schema = {"type": "object", "properties": properties, "required": ["needed"]}
-    answer = TerminalPrompts().ask(FormQuestion("server", None, "Please.", schema))
-    return answer.action, answer.content
-
-
-def test_an_empty_line_sends_the_default_and_a_dash_omits_the_field(typed: list[str]) -> None:
-    typed += ["", "-", "", ""]
-    kind = {"type": "string", "default": "d"}
-    assert fill(a=kind, b=kind, c={"type": "string"}) == ("accept", {"a": "d"})
-
-
-def test_quoted_text_is_taken_literally(typed: list[str]) -> None:
-    typed += ['"-"', '"!cancel"', '"quoted"', '""', ""]
-    kind = {"type": "string"}
-    content = {"a": "-", "b": "!cancel", "c": '"quoted"', "needed": ""}
-    assert fill(a=kind, b=kind, c=kind, needed=kind) == ("accept", content)
-
-
-def test_a_form_without_fields_is_accepted_by_an_empty_line(typed: list[str]) -> None:
-    typed += [""]
-    assert fill() == ("accept", {})
-
-
-@pytest.mark.parametrize(("word", "action"), [("!decline", "decline"), ("!cancel", "cancel")])
-def test_a_form_can_be_refused_at_every_prompt(typed: list[str], word: str, action: str) -> None:
-    typed += [word]
-    assert fill(a={"type": "string"}) == (action, None)
-    typed += ["x", "y", word]
-    assert fill(a={"type": "string"}, b={"type": "string"}) == (action, None)
-
-
-def test_the_end_of_input_cancels(typed: list[str]) -> None:
-    assert fill(a={"type": "string"}) == ("cancel", None)
+    filled = TerminalPrompts().ask(FormQuestion("server", None, "Please.", schema))
+    assert (filled.action, filled.content) == answer
 
 
 def test_a_schema_that_cannot_be_drawn_is_declined_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

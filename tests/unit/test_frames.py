@@ -164,13 +164,9 @@ def test_integers_with_gaps_stay_numbers_in_pandas() -> None:
     [
         ("[{'a': Decimal('1.50'), 'b': None}]", [{"a": Decimal("1.50"), "b": None}]),
         ("[{'at': datetime.datetime(2024, 1, 2, 3, 4)}]", [{"at": datetime(2024, 1, 2, 3, 4)}]),
-        (
-            "[{'at': datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)}]",
-            [{"at": datetime(2024, 1, 2, tzinfo=UTC)}],
-        ),
-        (
-            "[{'at': datetime.datetime(2024, 1, 2, tzinfo=zoneinfo.ZoneInfo(key='Etc/UTC'))}]",
-            [{"at": datetime(2024, 1, 2, tzinfo=UTC)}],
+        *(
+            (f"[{{'at': datetime.datetime(2024, 1, 2, tzinfo={zone})}}]", [{"at": datetime(2024, 1, 2, tzinfo=UTC)}])
+            for zone in ("datetime.timezone.utc", "zoneinfo.ZoneInfo(key='Etc/UTC')")
         ),
         ("[{'d': datetime.date(2024, 1, 2), 't': datetime.time(1, 2)}]", [{"d": date(2024, 1, 2), "t": time(1, 2)}]),
         ("[{'took': datetime.timedelta(days=-1, seconds=3)}]", [{"took": timedelta(days=-1, seconds=3)}]),

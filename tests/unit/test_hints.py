@@ -49,16 +49,16 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def test_every_line_in_a_message_has_a_known_subcommand_and_the_names_it_needs() -> None:
-    found = 0
+    count = 0
     for where, text in texts():
         for word, following in WORD.findall(text):
             if word not in MODULES:
                 assert word in OTHER_WORDS, (where, text)
                 continue
-            found += 1
+            count += 1
             if word in NEED_NAMES:
                 assert following.startswith(("<", "--", "…")) or following.isupper(), (where, text)
-    assert found > 40
+    assert count > 40
 
 
 def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
@@ -87,13 +87,13 @@ def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
 
 
 def test_every_name_filled_into_a_line_to_type_is_quoted() -> None:
-    found = 0
+    count = 0
     for file in PACKAGE.rglob("*.py"):
         for where, before, value, is_quoted in filled(file):
             if FILLED.search(before):
-                found += is_quoted
+                count += is_quoted
                 assert is_quoted or value in NOT_QUOTED.get(file.name, ()), (where, before, value)
-    assert found > 40
+    assert count > 40
 
 
 def test_a_hint_quotes_the_name_of_the_server() -> None:

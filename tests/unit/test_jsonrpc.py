@@ -126,21 +126,29 @@ def test_an_error_has_code_message_and_data(call: InFlight) -> None:
     assert (error.message, error.code, error.data[0]) == ("no", -32602, 1)
 
 
-@pytest.mark.parametrize("error", ["broken", 5, {"code": "x"}, {"code": 1, "message": None}, []])
-def test_an_error_of_another_shape_still_fails_the_request(call: InFlight, error: object) -> None:
-    call.receive({"id": call.id, "error": error})
-    assert isinstance(call.pending.error, RpcError)
-    assert call.pending.error.message.startswith("the server refused: ")
+@pytest.mark.parametrize(
+    ("answer", "error_type", "message"),
+    [
+        *(
+            ({"error": error}, RpcError, "the server refused: ")
+            for error in ("broken", 5, {"code": "x"}, {"code": 1, "message": None}, [])
+        ),
+        ({"jsonrpc": "2.0"}, CallError, ""),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{,}}', CallError, "the server's answer is not valid JSON ("),
+        (b'{"result":{,},"id":%d}', CallError, "the server's answer is not valid JSON ("),
+    ],
+)
+def test_an_invalid_answer_fails_its_request(
+    call: InFlight, answer: Any, error_type: type[CallError], message: str
+) -> None:
+    call.receive(answer % call.id if isinstance(answer, bytes) else {"id": call.id, **answer})
+    assert isinstance(call.pending.error, error_type)
+    assert call.pending.error.message.startswith(message)
 
 
 def test_a_null_error_beside_a_result_is_not_an_error(call: InFlight) -> None:
     call.receive({"id": call.id, "error": None, "result": {}})
     assert call.pending.error is None
-
-
-def test_an_answer_with_neither_result_nor_error_fails_the_request(call: InFlight) -> None:
-    call.receive({"jsonrpc": "2.0", "id": call.id})
-    assert isinstance(call.pending.error, CallError)
 
 
 def test_progress_is_delivered_until_the_end_and_not_after(call: InFlight) -> None:
@@ -162,25 +170,19 @@ def test_a_broken_message_of_a_batch_leaves_the_others_valid(call: InFlight) -> 
     assert len(call.owner.warnings) == 4
 
 
-def test_an_empty_batch_is_ignored(call: InFlight) -> None:
-    call.receive(b"[]")
-    assert call.owner.warnings == []
-
-
 @pytest.mark.parametrize(
-    "line", [b"junk", b"\xef\xbb\xbf", b"5", b"null", b'"text"', b'{"hello":1}', b"[1]", b"\xff", b"[" * 100_000]
+    ("line", "warnings"),
+    [
+        *((line, 1) for line in (b"junk", b"\xef\xbb\xbf", b"5", b"null", b'"text"', b'{"hello":1}', b"[1]", b"\xff")),
+        (b"[" * 100_000, 1),
+        (b"[]", 0),
+    ],
 )
-def test_a_line_that_is_not_a_message_is_a_warning(call: InFlight, line: bytes) -> None:
+def test_a_line_that_is_not_a_message_is_a_warning_and_an_empty_batch_is_ignored(
+    call: InFlight, line: bytes, warnings: int
+) -> None:
     call.receive(line)
-    assert len(call.owner.warnings) == 1
-    assert call.steps == []
-
-
-@pytest.mark.parametrize("line", [b'{"jsonrpc":"2.0","id":%d,"result":{,}}', b'{"result":{,},"id":%d}'])
-def test_a_malformed_answer_fails_the_request_it_was_meant_for(call: InFlight, line: bytes) -> None:
-    call.receive(line % call.id)
-    assert isinstance(call.pending.error, CallError)
-    assert call.pending.error.message.startswith("the server's answer is not valid JSON (")
+    assert (len(call.owner.warnings), call.steps) == (warnings, [])
 
 
 def test_a_claimed_request_receives_nothing_more(call: InFlight) -> None:
