@@ -284,15 +284,15 @@ def test_a_text_full_of_openings_is_read_in_linear_time(text: str) -> None:
     assert len(without_comments(text)) == len(text)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"mcpServers": {"a": {"command": "x"}}}', '{"mcpServers": {"a": {"command": "x",}}} // mine']
-)
-def test_json_with_comments_is_read_without_importing_json5(tmp_path: Path, text: str) -> None:
-    path = write(tmp_path, text)
-    script = "import pathlib, sys; from ipymcp.config.config_files import load; load(pathlib.Path(sys.argv[1]))"
-    script += "; print('json5' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "False\n"
+def test_json_with_comments_is_read_without_importing_json5(tmp_path: Path) -> None:
+    plain, commented = tmp_path / "plain.json", tmp_path / "commented.json"
+    plain.write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    commented.write_text('{"mcpServers": {"a": {"command": "x",}}} // mine')
+    script = "import pathlib, sys; from ipymcp.config.config_files import load"
+    script += "; print([load(pathlib.Path(file)).is_plain for file in sys.argv[1:]], 'json5' in sys.modules)"
+    command = [sys.executable, "-c", script, plain, commented]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[True, False] False\n"
 
 
 LOOK = "look there, and just before, for a missing comma, quote or bracket"

@@ -41,24 +41,17 @@ with ipymcp.connect("demo") as mcp:
     assert run(folder, code) == ("({'unquoted': 'single'}, False)\nhello\n", "")
 
 
-def test_a_module_that_is_only_in_the_folder_is_missing_for_ipymcp(folder: Path) -> None:
+def test_a_module_that_is_missing_or_only_in_the_folder_is_missing_for_ipymcp(folder: Path) -> None:
     (folder / "keyring_of_a_stranger.py").write_text("print('ran')")
     code = """
 import ipymcp
-exec("import keyring_of_a_stranger", {"__name__": "ipymcp.storage.secrets"})
+own = {"__name__": "ipymcp.storage.secrets"}
+exec("import importlib.util; print(importlib.util.find_spec('no_such_module'))", own)
+exec("import keyring_of_a_stranger", own)
 """
     stdout, stderr = run(folder, code)
-    assert stdout == ""
+    assert stdout == "None\n"
     assert stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'keyring_of_a_stranger'"
-
-
-def test_a_missing_optional_module_has_no_spec(folder: Path) -> None:
-    code = """
-import ipymcp
-find = "import importlib.util; print(importlib.util.find_spec('no_such_module'))"
-exec(find, {"__name__": "ipymcp.storage.secrets"})
-"""
-    assert run(folder, code) == ("None\n", "")
 
 
 def test_the_users_own_imports_also_work_in_functions_that_ipymcp_calls(tmp_path: Path) -> None:
