@@ -54,14 +54,17 @@ def test_every_known_key_is_read() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", [True, False, "hinted"])
-def test_there_are_two_read_only_modes(mode: bool | str) -> None:
-    assert define(command="npx", read_only=mode).read_only == mode
-
-
-def test_unknown_keys_are_kept_as_they_are() -> None:
-    unknown = {"dev": {"watch": "*"}, "gallery": {"id": 1}}
-    assert define(command="npx", **unknown).extra == unknown
+@pytest.mark.parametrize(
+    ("values", "name", "expected"),
+    [
+        *(({"read_only": mode}, "read_only", mode) for mode in (True, False, "hinted")),
+        ({"timeout": 1200}, "max_timeout", 1200.0),
+        ({"dev": {"watch": "*"}, "gallery": {"id": 1}}, "extra", {"dev": {"watch": "*"}, "gallery": {"id": 1}}),
+    ],
+    ids=["read-only", "not read-only", "read-only by hints", "a timeout beyond the maximum", "unknown keys"],
+)
+def test_a_value_becomes_an_attribute(values: dict[str, Any], name: str, expected: object) -> None:
+    assert getattr(define(command="npx", **values), name) == expected
 
 
 def test_null_is_the_same_as_an_absent_key() -> None:
@@ -77,10 +80,6 @@ def test_a_server_with_a_url_uses_http_or_the_transport_it_names(key: str, word:
     definition = define(url="https://host/mcp", headers={"X": "y"}, **{key: word})
     assert (definition.transport, definition.url, definition.headers) == (transport, "https://host/mcp", {"X": "y"})
     assert definition.extra == {}
-
-
-def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> None:
-    assert define(command="x", timeout=1200).max_timeout == 1200.0
 
 
 @pytest.mark.parametrize(
@@ -244,13 +243,17 @@ def test_a_file_is_read_and_recorded_as_the_source_of_its_servers(
     assert (servers["b"].source.file, servers["b"].source.folder) == (str(path), str(tmp_path))
 
 
-def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
-    assert list(read(write(tmp_path, b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "x"}}}'))) == ["a"]
-
-
-def test_comments_and_trailing_commas_are_read(tmp_path: Path) -> None:
-    text = '{\n // mine\n "mcpServers": {"a": {command: \'x\', "args": ["1",],},}, /* end */\n}'
-    assert read(write(tmp_path, text))["a"].args == ("1",)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n // mine\n "mcpServers": {"a": {command: \'x\', "args": ["1",],},}, /* end */\n}',
+        b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "x", "args": ["1"]}}}',
+    ],
+    ids=["comments and trailing commas", "a byte order mark"],
+)
+def test_a_file_may_have_comments_trailing_commas_and_a_byte_order_mark(tmp_path: Path, text: str | bytes) -> None:
+    servers = read(write(tmp_path, text))
+    assert (list(servers), servers["a"].args) == (["a"], ("1",))
 
 
 json_values = st.recursive(
