@@ -1,6 +1,7 @@
 """Files are read and written by one module: regular files within a limit, never through a link, atomically."""
 
 import ast
+import functools
 import os
 import re
 import stat
@@ -50,24 +51,28 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def calls(matches: Callable[[ast.Call], bool]) -> set[tuple[str, str]]:
-    """The file and text of the package's calls that match, outside of `files.py`."""
-    return {
-        (str(file.relative_to(PACKAGE)), ast.unparse(call))
+@functools.cache
+def all_calls() -> list[tuple[str, ast.Call]]:
+    """The calls of the package outside of `files.py`, with their files."""
+    return [
+        (str(file.relative_to(PACKAGE)), call)
         for file in PACKAGE.rglob("*.py")
         if file != PACKAGE / "files.py"
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and matches(call)
-    }
+        if isinstance(call, ast.Call)
+    ]
+
+
+def calls(matches: Callable[[ast.Call], bool]) -> set[tuple[str, str]]:
+    return {(file, ast.unparse(call)) for file, call in all_calls() if matches(call)}
 
 
 def writes(call: ast.Call) -> bool:
     """Whether a call creates, replaces or opens a file to write it."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     owner = call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
-    text = ast.unparse(call)
     if owner == "os" and name == "open":
-        return any(flag in text for flag in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"))
+        return any(flag in ast.unparse(call) for flag in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"))
     if name == "open":
         modes = [*call.args[: 1 if isinstance(call.func, ast.Attribute) and owner not in OWNERS else 2]]
         modes += [word.value for word in call.keywords if word.arg == "mode"]
@@ -100,11 +105,13 @@ def test_the_check_finds_a_writer(line: str) -> None:
 def reads(call: ast.Call) -> bool:
     """Whether a call opens a file to read it."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name not in ("open", "read_bytes", "read_text", "fromfile", "memmap"):
+        return False
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     if name == "open":  # other things of the package have a method of that name
         modes = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
         return not owner or owner in OWNERS or any(str(mode).startswith("r") for mode in modes)
-    return bool(owner) and name in ("read_bytes", "read_text", "fromfile", "memmap") and len(call.args) < 2
+    return bool(owner) and len(call.args) < 2
 
 
 def test_no_other_module_reads_a_file() -> None:

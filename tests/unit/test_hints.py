@@ -1,9 +1,11 @@
 """Lines in messages that a user is to type: each can be typed as it stands."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import ipymcp
 from ipymcp.config.definition import ServerDefinition
@@ -30,10 +32,16 @@ NOT_QUOTED = {
 NEED_NAMES = ("start", "restart", "enable", "disable", "unload", "read", "prompt", "subscribe")
 
 
+@functools.cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    """The modules of the package that mention `%mcp`."""
+    sources = {file: file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")}
+    return [(file, ast.parse(source)) for file, source in sources.items() if "%mcp" in source]
+
+
 def texts() -> Iterator[tuple[str, str]]:
-    """Yield every line of text in the package's code, with a mark where a value is filled in."""
-    for file in PACKAGE.rglob("*.py"):
-        tree = ast.parse(file.read_text())
+    """Yield every line of text in these modules, with a mark where a value is filled in."""
+    for file, tree in modules():
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
@@ -61,11 +69,20 @@ def test_every_line_in_a_message_has_a_known_subcommand_and_the_names_it_needs()
     assert count > 40
 
 
-def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
-    """Yield every value that a function fills into a text: place, text before it, expression, whether it is quoted."""
-    tree = ast.parse(file.read_text())
+def is_line(node: ast.AST) -> TypeGuard[ast.JoinedStr]:
+    """Whether a node is a text with `%mcp` and values."""
+    return isinstance(node, ast.JoinedStr) and any(
+        isinstance(part, ast.Constant) and "%mcp" in str(part.value) for part in node.values
+    )
+
+
+def filled(tree: ast.Module) -> Iterator[tuple[int, str, str, bool]]:
+    """Yield every value that a function fills into a line: line number, text before it, expression, if it is quoted."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        lines = [node for node in ast.walk(function) if is_line(node)]
+        if not lines:
             continue
         quoted = {
             name.id
@@ -75,24 +92,22 @@ def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
             for name in ast.walk(target)
             if isinstance(name, ast.Name)
         }
-        for node in ast.walk(function):
-            if not isinstance(node, ast.JoinedStr):
-                continue
+        for line in lines:
             before = ""
-            for part in node.values:
+            for part in line.values:
                 if isinstance(part, ast.FormattedValue):
                     value = ast.unparse(part.value)
-                    yield f"{file.name}:{node.lineno}", before, value, "quoted(" in value or value in quoted
+                    yield line.lineno, before, value, "quoted(" in value or value in quoted
                 before += str(part.value) if isinstance(part, ast.Constant) else "<FILLED>"
 
 
 def test_every_name_filled_into_a_line_to_type_is_quoted() -> None:
     count = 0
-    for file in PACKAGE.rglob("*.py"):
-        for where, before, value, is_quoted in filled(file):
+    for file, tree in modules():
+        for number, before, value, is_quoted in filled(tree):
             if FILLED.search(before):
                 count += is_quoted
-                assert is_quoted or value in NOT_QUOTED.get(file.name, ()), (where, before, value)
+                assert is_quoted or value in NOT_QUOTED.get(file.name, ()), (file, number, before, value)
     assert count > 40
 
 
