@@ -1,4 +1,4 @@
-"""Config files as tests read them: whole, or not at all."""
+"""Config files as tests read them: as a whole, or with an error."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from ipymcp.errors import ConfigError
 
 
 def read(path: str | Path) -> dict[str, ServerDefinition]:
-    """The servers that a file defines; the first thing that is wrong is raised."""
+    """Return the servers that a file defines, or raise its first error."""
     file = Path(path).absolute()
-    found = read_each(Source(scope="named", file=str(file), folder=str(file.parent)))
-    for one in found.values():
-        if isinstance(one, ConfigError):
-            raise one
-    return {name: one for name, one in found.items() if isinstance(one, ServerDefinition)}
+    servers = read_each(Source(scope="named", file=str(file), folder=str(file.parent)))
+    for server in servers.values():
+        if isinstance(server, ConfigError):
+            raise server
+    return {name: server for name, server in servers.items() if isinstance(server, ServerDefinition)}

@@ -1,5 +1,6 @@
-"""A client of the demo server over raw pipes; every frame that comes is checked against its revision's types."""
+"""A client of the demo server over raw pipes, which checks each frame against the types of its revision."""
 
+import itertools
 import json
 import queue
 import subprocess
@@ -44,9 +45,9 @@ class Judge:
 
 
 class Peer:
-    """A client of a few lines: sends what it is told, checks all it gets."""
+    """A client of a few lines, which checks all that it receives."""
 
-    def __init__(self, judge: Judge, version: str, *command: str) -> None:
+    def __init__(self, judge: Judge, version: str, *command: str, ask_for: str = "") -> None:
         self.judge, self.version = judge, version
         self.stateless = version == STATELESS
         command = command or ("-I", "-S", str(PACKAGE / "demo"))
@@ -54,8 +55,10 @@ class Peer:
         self.process = subprocess.Popen([sys.executable, *command], stdin=pipe, stdout=pipe, stderr=pipe)
         self.frames: queue.Queue[Any] = queue.Queue()
         self.asked: dict[Any, str] = {}
-        self.ids = iter(range(1, 1000))
+        self.ids = itertools.count(1)
         threading.Thread(target=self.read, daemon=True).start()
+        if not self.stateless:
+            self.handshake(ask_for or version)
 
     def read(self) -> None:
         for line in self.process.stdout:
@@ -75,8 +78,7 @@ class Peer:
         envelope = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}} if self.stateless else {}
         if envelope or meta:
             params["_meta"] = {**envelope, **(meta or {})}
-        message = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
-        self.line(json.dumps(message).encode())
+        self.line(json.dumps({"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}).encode())
         return identifier
 
     def next(self) -> Any:
@@ -94,7 +96,7 @@ class Peer:
         assert self.judge.fault(f"server {kind}", self.version, method, frame) is None
 
     def ask(self, method: str, /, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
-        """The answer, past any notifications."""
+        """Send a request and return its answer, past any notifications."""
         identifier = self.request(method, meta=meta, **params)
         while (frame := self.next()).get("id") != identifier:
             assert "method" in frame
@@ -110,13 +112,18 @@ class Peer:
         self.notify("notifications/initialized")
 
     def close(self) -> tuple[list[Any], str]:
-        """Close stdin; the frames that were left, and stderr."""
+        """Close stdin and return the remaining frames and stderr."""
         self.process.stdin.close()
         rest = list(iter(self.next, None))
         stderr = self.process.stderr.read().decode()
         self.process.wait(BOUND)
         return rest, stderr
 
+    def kill(self) -> None:
+        with self.process:
+            self.process.kill()
 
-both_eras = pytest.mark.parametrize("version", [*HANDSHAKE_VERSIONS, STATELESS])
-newest_of_each_era = pytest.mark.parametrize("version", [HANDSHAKE_VERSIONS[-1], STATELESS])
+
+EVERY_VERSION = [*HANDSHAKE_VERSIONS, STATELESS]
+every_version = pytest.mark.parametrize("peer", EVERY_VERSION, indirect=True)
+newest_of_each_era = pytest.mark.parametrize("peer", [HANDSHAKE_VERSIONS[-1], STATELESS], indirect=True)

@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from ipymcp.protocol.apps import (
-    PageNeeds,
-    ToolApp,
-    content_policy,
-    frame_document,
-    origin,
-    read_page,
-    read_tool_app,
-)
+from ipymcp.protocol.apps import PageNeeds, ToolApp, content_policy, frame_document, origin, read_page, read_tool_app
 
 URI = "ui://server/page"
 
@@ -27,11 +19,16 @@ URI = "ui://server/page"
         ({"ui": {"resourceUri": URI}, "ui/resourceUri": "ui://old"}, ToolApp(URI)),
         ({"ui": {"visibility": ["app"]}}, ToolApp(is_for_models=False)),
         ({"ui": {"visibility": ["model"]}}, ToolApp(is_for_apps=False)),
-        ({"ui": {"resourceUri": "https://a.example"}}, ToolApp()),
-        ({"ui": {"resourceUri": 7, "visibility": "app"}}, ToolApp()),
-        ({"ui": "ui"}, ToolApp()),
-        (["ui"], ToolApp()),
-        ({}, ToolApp()),
+        *(
+            (meta, ToolApp())
+            for meta in (
+                {"ui": {"resourceUri": "https://a.example"}},
+                {"ui": {"resourceUri": 7, "visibility": "app"}},
+                {"ui": "ui"},
+                ["ui"],
+                {},
+            )
+        ),
     ],
 )
 def test_the_metadata_of_a_tool_in_both_forms(meta: Any, expected: ToolApp) -> None:
@@ -48,17 +45,9 @@ def test_a_tool_without_metadata_is_for_everyone() -> None:
         ("https://a.example", "https://a.example"),
         ("https://*.a.example:8443/", "https://*.a.example:8443"),
         ("WSS://A.example", "wss://a.example"),
-        ("http://a.example", ""),
-        ("https://*", ""),
-        ("https://*.com", ""),
-        ("*", ""),
-        ("data:", ""),
-        ("'unsafe-eval'", ""),
-        ("https://a.example; script-src *", ""),
-        ("https://a.example https://b.example", ""),
-        ("https://a.example/path", ""),
-        ('https://a.example"><script>', ""),
-        ("https://localhost", ""),
+        *((domain, "") for domain in ("http://a.example", "https://*", "https://*.com", "*", "data:", "'unsafe-eval'")),
+        *((domain, "") for domain in ("https://a.example; script-src *", "https://a.example https://b.example")),
+        *((domain, "") for domain in ("https://a.example/path", 'https://a.example"><script>', "https://localhost")),
         (None, ""),
     ],
 )
@@ -66,23 +55,33 @@ def test_a_domain_is_an_origin_or_nothing(domain: Any, expected: str) -> None:
     assert origin(domain) == expected
 
 
+def directives(needs: PageNeeds, *, allows_eval: bool = False) -> dict[str, str]:
+    """The policy's sources by directive."""
+    policy = content_policy(needs, allows_eval=allows_eval)
+    return dict(directive.split(" ", 1) for directive in policy.split("; "))
+
+
 def test_a_page_has_no_network_unless_it_is_granted() -> None:
-    directives = dict(one.split(" ", 1) for one in content_policy(PageNeeds()).split("; "))
-    assert directives["default-src"] == directives["connect-src"] == directives["frame-src"] == "'none'"
-    assert directives["object-src"] == directives["base-uri"] == directives["form-action"] == "'none'"
-    assert directives["script-src"] == "'unsafe-inline' 'report-sample' blob: data:"
-    assert directives["img-src"] == "data: blob:"
+    sources = directives(PageNeeds())
+    assert sources["default-src"] == sources["connect-src"] == sources["frame-src"] == "'none'"
+    assert sources["object-src"] == sources["base-uri"] == sources["form-action"] == "'none'"
+    assert sources["script-src"] == "'unsafe-inline' 'report-sample' blob: data:"
+    assert sources["img-src"] == "data: blob:"
     assert "http" not in content_policy(PageNeeds())
 
 
 def test_each_grant_is_in_its_own_directives() -> None:
     needs = PageNeeds(connect=("https://c.example",), resource=("https://r.example",), frame=("https://f.example",))
-    found = {one.split(" ", 1)[0]: one for one in content_policy(needs, allows_eval=True).split("; ")}
-    assert {name for name, one in found.items() if "c.example" in one} == {"connect-src"}
-    assert {name for name, one in found.items() if "f.example" in one} == {"frame-src"}
+    all_sources = directives(needs, allows_eval=True)
+
+    def directives_with(text: str) -> set[str]:
+        return {name for name, sources in all_sources.items() if text in sources}
+
+    assert directives_with("c.example") == {"connect-src"}
+    assert directives_with("f.example") == {"frame-src"}
     kinds = {"script-src", "style-src", "img-src", "font-src", "media-src", "worker-src"}
-    assert {name for name, one in found.items() if "r.example" in one} == kinds
-    assert {name for name, one in found.items() if "unsafe-eval" in one} == {"script-src"}
+    assert directives_with("r.example") == kinds
+    assert directives_with("unsafe-eval") == {"script-src"}
 
 
 def test_a_header_sandboxes_the_document_without_its_origin() -> None:
@@ -106,7 +105,7 @@ def test_a_page_as_text_and_as_blob() -> None:
     assert read_page(resource(blob="PHA+"), URI).html == "<p>"
 
 
-def test_the_metadata_of_the_content_counts_before_that_of_the_list() -> None:
+def test_the_metadata_of_the_content_takes_precedence_over_that_of_the_list() -> None:
     declares = {"ui": {"csp": {"connectDomains": ["https://a.example", "http://no.example"]}, "prefersBorder": False}}
     listed = json.dumps({"ui": {"csp": {"connectDomains": ["https://b.example"]}, "permissions": {"camera": {}}}})
     own = read_page(resource(text="", _meta=declares), URI, listed.encode())
@@ -115,10 +114,10 @@ def test_the_metadata_of_the_content_counts_before_that_of_the_list() -> None:
     assert other.needs == PageNeeds(connect=("https://b.example",), permissions=("camera",))
 
 
-def test_the_hash_covers_the_document_and_what_it_declares() -> None:
+def test_the_hash_covers_the_document_and_its_declarations() -> None:
     declares = {"ui": {"csp": {"connectDomains": ["https://a.example"]}}}
     pages = [resource(text="a"), resource(text="b"), resource(text="a", _meta=declares)]
-    assert len({read_page(one, URI).hash for one in pages}) == 3
+    assert len({read_page(page, URI).hash for page in pages}) == 3
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_the_hash_covers_the_document_and_what_it_declares() -> None:
         (resource(text="x" * 10_000_001), "it has 10,000,001 characters; at most 10,000,000 are shown"),
     ],
 )
-def test_what_is_not_a_page_is_refused(raw: bytes, why: str) -> None:
+def test_a_resource_that_is_not_a_page_is_refused(raw: bytes, why: str) -> None:
     with pytest.raises(ValueError) as caught:
         read_page(raw, URI)
     assert str(caught.value) == why

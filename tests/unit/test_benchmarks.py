@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic, and the server that all contenders talk to."""
+"""The arithmetic of the benchmarks, and the server that all contenders call."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def test_a_ratio_is_taken_within_a_round_and_only_where_both_were_measured():
 
 
 @pytest.mark.parametrize(
-    ("target", "found"),
+    ("target", "expected"),
     [
         (Target("wall_ms", 1.2, "floor"), "reached"),
         (Target("wall_ms", 1.0, "floor"), "MISSED"),
@@ -42,17 +42,14 @@ def test_a_ratio_is_taken_within_a_round_and_only_where_both_were_measured():
         (Target("stall_ms", 1.0), "not measured"),
     ],
 )
-def test_a_target_is_reached_missed_or_not_measured(target: Target, found: str):
-    assert verdict(target, SAMPLES)[1] == found
+def test_a_target_is_reached_missed_or_not_measured(target: Target, expected: str):
+    assert verdict(target, SAMPLES)[1] == expected
 
 
-def test_a_contender_that_is_not_there_is_named_with_the_reason():
+def test_a_missing_contender_is_named_with_the_reason():
     call = next(scenario for scenario in scenarios(quick=True) if scenario.name == "call")
     text = table(call, SAMPLES, {"fastmcp": "its environment is not there"})
     assert "| fastmcp                | not measured: its environment is not there |" in text
-
-
-def test_a_contender_without_its_package_says_so():
     lacking = Contender("floor", "floor", "floor", package="no_such_package")
     assert lacking.absence() == "no_such_package is not installed in its environment"
 

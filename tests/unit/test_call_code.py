@@ -1,4 +1,4 @@
-"""A panel's calls as code: what is inserted does exactly that call when it is run."""
+"""A panel's calls as code: the inserted code makes exactly that call when it is run."""
 
 import json
 import sys
@@ -26,18 +26,8 @@ SCHEMA = {
     },
 }
 NAMES = (
-    "plain",
-    "read-file",
-    "a b",
-    "a.b",
-    "it's",
-    "x=y",
-    "what?",
-    "from",
-    "{name}",
-    "--timeout",
-    "\u202e",
-    "line\nbreak",
+    *("plain", "read-file", "a b", "a.b", "it's", "x=y", "what?", "from", "{name}", "--timeout"),
+    *("\u202e", "line\nbreak"),
 )
 VALUES: dict[str, dict[str, Any]] = {
     "nothing": {},
@@ -65,38 +55,52 @@ def entry(mcp: Mcp, server: str, tool: str) -> Any:
     return mcp._host.sessions[server].catalog.tools[tool]
 
 
-def in_python(mcp: Mcp, server: str, tool: str, arguments: dict[str, Any]) -> str:
-    found = entry(mcp, server, tool)
-    return python(mcp._host, found, mcp._factory.schema(found), arguments, "mcp")
+def in_python(mcp: Mcp, server: str, tool: str, arguments: dict[str, Any], namespace: str = "mcp") -> str:
+    definition = entry(mcp, server, tool)
+    return python(mcp._host, definition, mcp._factory.schema(definition), arguments, namespace)
+
+
+def as_magic(mcp: Mcp, server: str, tool: str, arguments: dict[str, Any]) -> str:
+    definition = entry(mcp, server, tool)
+    return magic(mcp._host, definition, mcp._factory.schema(definition), arguments)
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_python_makes_the_same_call(mcp: Mcp, values: dict[str, Any]) -> None:
-    made = eval(in_python(mcp, "own", "plain", values), {"mcp": mcp})
-    assert made.data == {"tool": "plain", "arguments": values}
+def test_python_code_makes_the_same_call(mcp: Mcp, values: dict[str, Any]) -> None:
+    result = eval(in_python(mcp, "own", "plain", values), {"mcp": mcp})
+    assert result.data == {"tool": "plain", "arguments": values}
 
 
 @pytest.mark.parametrize("server", ["own", "my server", "load"])
 @pytest.mark.parametrize("tool", NAMES)
-def test_python_names_every_tool(mcp: Mcp, server: str, tool: str) -> None:
-    made = eval(in_python(mcp, server, tool, {"path": "x"}), {"mcp": mcp})
-    assert (made.server, made.data["tool"]) == (server, tool)
+def test_python_code_names_every_tool(mcp: Mcp, server: str, tool: str) -> None:
+    result = eval(in_python(mcp, server, tool, {"path": "x"}), {"mcp": mcp})
+    assert (result.server, result.data["tool"]) == (server, tool)
 
 
-def test_what_is_inserted_reads_well(mcp: Mcp) -> None:
-    values = VALUES["words"]
-    found = entry(mcp, "own", "read-file")
-    schema = mcp._factory.schema(found)
+@pytest.mark.parametrize(
+    ("arguments", "namespace", "code"),
+    [
+        ({"path": "x", "max-results": 5}, "mcp", "mcp.own.read_file(path='x', max_results=5)"),
+        ({}, "", "from ipymcp import mcp\n\nmcp.own.read_file()"),
+        (
+            {"path": "x" * 90, "exact": True},
+            "mcp",
+            f"mcp.own.read_file(\n    path={'x' * 90!r},\n    exact=True,\n)",
+        ),
+    ],
+)
+def test_python_code_is_formatted(mcp: Mcp, arguments: dict[str, Any], namespace: str, code: str) -> None:
+    assert in_python(mcp, "own", "read-file", arguments, namespace) == code
 
-    assert python(mcp._host, found, schema, {"path": "x", "max-results": 5}, "mcp") == (
-        "mcp.own.read_file(path='x', max_results=5)"
-    )
-    assert python(mcp._host, found, schema, {}, "") == "from ipymcp import mcp\n\nmcp.own.read_file()"
-    assert python(mcp._host, found, schema, {"path": "x" * 90, "exact": True}, "mcp") == (
-        f"mcp.own.read_file(\n    path={'x' * 90!r},\n    exact=True,\n)"
-    )
-    assert magic(mcp._host, found, schema, values) == (
-        "%mcp call own.read-file path='my file.txt' max-results=5 exact=true from='2020'"
-    )
-    assert magic(mcp._host, found, schema, {"near": 7}) == '%mcp call own.read-file {"near": 7}'
-    assert magic(mcp._host, found, schema, {}) == "%mcp call own.read-file"
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (VALUES["words"], "%mcp call own.read-file path='my file.txt' max-results=5 exact=true from='2020'"),
+        ({"near": 7}, '%mcp call own.read-file {"near": 7}'),
+        ({}, "%mcp call own.read-file"),
+    ],
+)
+def test_a_magic_line_is_formatted(mcp: Mcp, arguments: dict[str, Any], line: str) -> None:
+    assert as_magic(mcp, "own", "read-file", arguments) == line

@@ -20,20 +20,20 @@ def test_tools_are_found_by_both_names_in_the_servers_order() -> None:
     assert catalog.tools["from"].first_line == "1. tool"
 
 
-def test_of_two_tools_of_one_name_the_first_is_kept_and_it_is_said() -> None:
-    said: list[str] = []
-    catalog = EMPTY.with_tools("fs", definitions("a", "b", "a"), said.append)
+def test_the_first_of_two_tools_with_the_same_name_is_kept_with_a_warning() -> None:
+    warnings: list[str] = []
+    catalog = EMPTY.with_tools("fs", definitions("a", "b", "a"), warnings.append)
     assert [entry.first_line for entry in catalog.tools.values()] == ["0. tool", "1. tool"]
-    assert said == ["two tools are named 'a'; the first is used"]
+    assert warnings == ["two tools are named 'a'; the first is used"]
 
 
-def test_an_exact_name_goes_before_another_tools_alias() -> None:
+def test_an_exact_name_takes_precedence_over_another_tools_alias() -> None:
     catalog = EMPTY.with_tools("fs", definitions("a-b", "a_b"), pytest.fail)
     assert catalog.find("a_b").name == "a_b"
     assert catalog.find("a_b_2").name == "a-b"
 
 
-def test_a_tool_for_apps_only_is_found_by_name_and_not_offered() -> None:
+def test_a_tool_for_apps_only_is_found_by_name_and_not_listed() -> None:
     hidden = ToolDefinition(name="refresh", meta=Raw(b'{"ui": {"visibility": ["app"]}}'))
     catalog = EMPTY.with_tools("fs", [*definitions("read"), hidden], pytest.fail)
     assert [entry.name for entry in catalog.for_people()] == ["read"]

@@ -1,8 +1,6 @@
 """Chats with models, as they are saved."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,28 +16,21 @@ def question(text: str) -> dict[str, Any]:
     return {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": text}]}
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path / "state.db")
-    yield database
-    database.close(10)
-
-
 def test_a_chat_belongs_to_its_notebook(database: Database) -> None:
     mine, other = (SavedChats(lambda: database, name, lambda: True) for name in ("a.ipynb", "b.ipynb"))
 
     mine.save("c", [question("hey")], "mail.read")
 
-    found = asyncio.run(mine.find("c"))
-    assert found is not None
-    assert (found.messages, found.source) == ([question("hey")], "mail.read")
+    chat = asyncio.run(mine.find("c"))
+    assert chat is not None
+    assert (chat.messages, chat.source) == ([question("hey")], "mail.read")
     assert mine["c"] == [question("hey")] and list(mine) == ["c"] and repr(mine).startswith("<chats: c (")
     assert asyncio.run(other.find("c")) is None and "c" not in other
     with pytest.raises(UnknownName, match="there is no chat 'c'"):
         other.forget("c")
 
 
-def test_chats_have_no_secrets_and_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chats_are_masked_and_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     masks = Masks()
     masks.add("hunter2hunter2")
     monkeypatch.setattr(chats, "masks", masks)
@@ -56,7 +47,7 @@ def test_chats_have_no_secrets_and_are_bounded(database: Database, monkeypatch: 
     assert saved["c"] == [question("x" * 1_000), question("x" * 1_000), question("last")]
 
 
-def test_of_the_chats_that_lost_their_name_the_latest_are_kept(
+def test_the_latest_of_the_chats_whose_name_was_reused_are_kept(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chats, "MAX_EARLIER", 2)

@@ -1,10 +1,9 @@
-"""Discovery of config files from a folder, precedence of definitions, and messages about the rest. Real folders."""
+"""Discovery of config files from a folder, precedence of definitions, and problems; in real folders."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ def define(path: Path, *names: str, **values: Any) -> Path:
     return path
 
 
-def found(folder: Path, *own: Path, **environ: str) -> Configuration:
+def discovered(folder: Path, *own: Path, **environ: str) -> Configuration:
     return discover(candidates(str(folder), environ, [str(path) for path in own]))
 
 
@@ -47,32 +46,33 @@ def test_every_file_is_read_nearest_first_up_to_the_repositorys_root(home: Path)
         define(root / name, f"root{number}", "same")
     define(home / "mcp.json", "above")
     own = define(home / "cfg" / "mcp.json", "own", "same")
-    configuration = found(inner, own)
+    configuration = discovered(inner, own)
     assert list(configuration.servers) == [
         "inner0", "same", *(f"inner{n}" for n in range(1, 6)), *(f"root{n}" for n in range(6)), "own",
     ]  # fmt: skip
     nearest = configuration.definitions["same"]
     assert (nearest.source.file, nearest.source.scope) == (str(inner / "mcp.json"), "project")
     files = [*(inner / name for name in PROJECT_FILES[1:]), *(root / name for name in PROJECT_FILES), own]
-    assert [one.source.file for one in configuration.shadowed["same"]] == list(map(str, files))
+    assert [server.source.file for server in configuration.shadowed["same"]] == list(map(str, files))
     assert configuration.definitions["own"].source.scope == "user"
     assert configuration.problems == ()
 
 
-def test_a_projects_servers_belong_to_its_folder_wherever_in_it_their_file_lies(home: Path) -> None:
+def test_a_projects_servers_belong_to_its_folder_also_from_a_file_below_it(home: Path) -> None:
     define(home / "p" / ".vscode" / "mcp.json", "a")
     define(home / "p" / ".jupyter" / "mcp_settings.json", "b")
-    assert {one.source.folder for one in found(home / "p").definitions.values()} == {str(home / "p")}
+    servers = discovered(home / "p").definitions
+    assert [servers[name].source.folder for name in "ab"] == [str(home / "p")] * 2
 
 
-def test_home_itself_is_no_project_and_ends_the_walk(home: Path) -> None:
+def test_the_home_folder_is_not_a_project_and_ends_the_search(home: Path) -> None:
     define(home / ".mcp.json", "other")
     define(home.parent / ".mcp.json", "above")
     (home / "deep" / "er").mkdir(parents=True)
-    assert found(home).servers == found(home / "deep" / "er").servers == {}
+    assert discovered(home).servers == discovered(home / "deep" / "er").servers == {}
 
 
-def test_the_walk_ends_at_a_file_systems_boundary(home: Path) -> None:
+def test_the_search_ends_at_the_boundary_of_a_file_system(home: Path) -> None:
     shared = Path("/dev/shm")
     if not shared.is_dir() or shared.stat().st_dev == Path("/dev").stat().st_dev:
         pytest.skip("needs a file system of its own")
@@ -83,39 +83,39 @@ def test_the_walk_ends_at_a_file_systems_boundary(home: Path) -> None:
 def test_a_named_file_comes_before_all_others(home: Path) -> None:
     define(home / "p" / "mcp.json", "same", "a")
     define(home / "x" / "named.json", "same", "b")
-    configuration = found(home / "p", IPYMCP_CONFIG="../x/named.json")
+    configuration = discovered(home / "p", IPYMCP_CONFIG="../x/named.json")
     assert list(configuration.servers) == ["same", "b", "a"]
     assert configuration.definitions["same"].source.scope == "named"
 
 
-def test_a_named_file_that_is_missing_is_said_and_the_rest_is_there(home: Path) -> None:
-    define(home / "p" / "mcp.json", "a")
-    configuration = found(home / "p", IPYMCP_CONFIG="/no/such.json")
-    assert list(configuration.servers) == ["a"]
-    [problem] = configuration.problems
-    assert str(problem) == "IPYMCP_CONFIG: /no/such.json: no such file"
-    assert problem.hint == "fix or unset the variable; the other files are read"
-
-
-def test_a_named_file_that_cannot_be_read_is_said_and_the_rest_is_there(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("/no/such.json", "/no/such.json: no such file"),
+        ("named.json", "{home}/p/named.json, line 1, column 2: not JSON: "),
+        (".", "{home}/p: is a folder"),
+    ],
+)
+def test_a_named_file_that_cannot_be_read_is_a_problem_and_the_others_are_read(
+    home: Path, named: str, message: str
+) -> None:
     define(home / "p" / "mcp.json", "a")
     (home / "p" / "named.json").write_text("{")
-    for named, message in (
-        ("named.json", f"IPYMCP_CONFIG: {home}/p/named.json, line 1, column 2: not JSON: "),
-        (".", f"IPYMCP_CONFIG: {home}/p: is a folder"),
-    ):
-        configuration = found(home / "p", IPYMCP_CONFIG=named)
-        assert list(configuration.servers) == ["a"]
-        [problem] = configuration.problems
-        assert str(problem).startswith(message)
+    configuration = discovered(home / "p", IPYMCP_CONFIG=named)
+    assert list(configuration.servers) == ["a"]
+    [problem] = configuration.problems
+    assert str(problem).startswith(f"IPYMCP_CONFIG: {message.format(home=home)}")
+    if named == "/no/such.json":
+        assert str(problem) == "IPYMCP_CONFIG: /no/such.json: no such file"
+        assert problem.hint == "fix or unset the variable; the other files are read"
 
 
-def test_no_file_is_no_server_and_no_error(home: Path) -> None:
+def test_without_files_there_are_no_servers_and_no_problems(home: Path) -> None:
     (home / "p").mkdir()
-    assert found(home / "p", home / "cfg" / "mcp.json") == Configuration({}, {}, (), ())
+    assert discovered(home / "p", home / "cfg" / "mcp.json") == Configuration({}, {}, (), ())
 
 
-def test_a_broken_file_is_reported_and_the_rest_is_there(home: Path) -> None:
+def test_a_broken_file_is_a_problem_and_the_others_are_read(home: Path) -> None:
     folder = home / "p"
     define(folder / "mcp.json", "good")
     (folder / ".mcp.json").write_text('{"mcpServers": ')
@@ -123,7 +123,7 @@ def test_a_broken_file_is_reported_and_the_rest_is_there(home: Path) -> None:
     (folder / ".cursor" / "mcp.json").mkdir(parents=True)
     (folder / "opencode.json").write_text('{"model": "x"}')
     os.symlink("nowhere", folder / ".jupyter")
-    configuration = found(folder)
+    configuration = discovered(folder)
     assert list(configuration.servers) == ["good"]
     assert [str(problem) for problem in configuration.problems] == [
         f"{folder}/.mcp.json, line 1, column 16: not JSON: Unexpected end of input",
@@ -131,33 +131,33 @@ def test_a_broken_file_is_reported_and_the_rest_is_there(home: Path) -> None:
     ]
 
 
-def test_a_file_without_servers_says_so_unless_it_is_empty_or_has_other_uses(home: Path) -> None:
+def test_a_file_without_servers_is_a_problem_unless_it_is_empty_or_has_other_uses(home: Path) -> None:
     folder = home / "p"
     folder.mkdir()
     (folder / "mcp.json").write_text('{"theme": "dark"}')
     (folder / ".mcp.json").write_text("{}")
-    assert [str(problem) for problem in found(folder).problems] == [
+    assert [str(problem) for problem in discovered(folder).problems] == [
         f'{folder}/mcp.json: expected the key "mcpServers", found "theme"'
     ]
 
 
-def test_a_wrong_definition_is_the_nearest_of_its_name_all_the_same(home: Path) -> None:
+def test_an_invalid_definition_still_shadows_farther_ones_of_its_name(home: Path) -> None:
     define(home / "p" / "mcp.json", "fs", args=5)
     own = define(home / "cfg" / "mcp.json", "fs", "other")
-    configuration = found(home / "p", own)
+    configuration = discovered(home / "p", own)
     assert str(configuration.servers["fs"]) == (
         f"{home}/p/mcp.json: mcpServers.fs.args: expected a list of strings, got 5"
     )
     assert list(configuration.definitions) == ["other"]
-    assert [one.source.file for one in configuration.shadowed["fs"]] == [str(own)]
+    assert [server.source.file for server in configuration.shadowed["fs"]] == [str(own)]
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
-def test_a_file_of_another_user_is_ignored_and_said(home: Path) -> None:
+def test_a_file_of_another_user_is_ignored_with_a_problem(home: Path) -> None:
     theirs = define(home / "p" / ".mcp.json", "evil")
     mine = define(home / "p" / "mcp.json", "good")
     os.chown(theirs, 54321, 54321)
-    configuration = found(home / "p")
+    configuration = discovered(home / "p")
     assert list(configuration.servers) == ["good"]
     [problem] = configuration.problems
     assert str(problem) == f"{theirs}: ignored: it belongs to another user (uid 54321)"
@@ -165,15 +165,15 @@ def test_a_file_of_another_user_is_ignored_and_said(home: Path) -> None:
     assert [file.path for file in configuration.files] == [mine]
 
 
-def test_a_users_own_file_in_a_project_is_the_users(home: Path) -> None:
+def test_the_users_own_file_in_a_project_has_the_users_scope(home: Path) -> None:
     own = define(home / "p" / "mcp.json", "fs")
-    assert found(home / "p", own).definitions["fs"].source.scope == "user"
+    assert discovered(home / "p", own).definitions["fs"].source.scope == "user"
 
 
-def test_a_projects_definition_of_the_same_name_is_another(home: Path) -> None:
+def test_a_projects_definition_of_the_same_name_has_another_digest(home: Path) -> None:
     own = define(home / "cfg" / "mcp.json", "github", args=["x"])
     theirs = define(home / "p" / "mcp.json", "github", args=["x"])
-    configuration = found(home / "p", own)
+    configuration = discovered(home / "p", own)
     nearest, [farther] = configuration.definitions["github"], configuration.shadowed["github"]
     assert (nearest.source.file, farther.source.file) == (str(theirs), str(own))
     assert digest_of(nearest) != digest_of(farther)
@@ -189,23 +189,23 @@ def test_the_digest_covers_the_files_of_the_project_that_are_named(home: Path) -
         (folder / name).write_text("1")
 
     def digests() -> dict[str, str]:
-        return {name: digest_of(one) for name, one in found(folder).definitions.items()}
+        return {name: digest_of(server) for name, server in discovered(folder).definitions.items()}
 
     before = digests()
     for name, changed in zip(names, [{"a"}, {"a"}, {"b"}, {"b"}, set()], strict=True):
         (folder / name).write_text("2")
         after = digests()
-        assert {one for one in after if after[one] != before[one]} == changed, name
+        assert {server for server in after if after[server] != before[server]} == changed, name
         before = after
 
 
-def test_a_file_outside_of_the_project_is_no_part_of_the_digest(home: Path) -> None:
+def test_a_file_outside_the_project_is_not_part_of_the_digest(home: Path) -> None:
     outside = home / "tool.py"
     outside.write_text("1")
     define(home / "p" / "mcp.json", "a", command="python", args=[str(outside), "../tool.py"])
-    before = digest_of(found(home / "p").definitions["a"])
+    before = digest_of(discovered(home / "p").definitions["a"])
     outside.write_text("2")
-    assert digest_of(found(home / "p").definitions["a"]) == before
+    assert digest_of(discovered(home / "p").definitions["a"]) == before
 
 
 # Changes
@@ -214,30 +214,29 @@ def test_a_file_outside_of_the_project_is_no_part_of_the_digest(home: Path) -> N
 def test_an_added_changed_or_removed_file_is_reported_once(home: Path) -> None:
     folder, explicit = home / "p", define(home / "x.json", "x")
     define(folder / "mcp.json", "a")
-    watched = ConfigurationWatch(str(folder))
-    assert watched.changes() == []
-    assert list(watched.read().servers)[:1] == ["a"]
-    watched.named(explicit)
-    assert watched.changes() == []
+    watch = ConfigurationWatch(str(folder))
+    assert watch.changes() == []
+    assert list(watch.read().servers)[:1] == ["a"]
+    watch.named(explicit)
+    assert watch.changes() == []
 
     define(folder / ".mcp.json", "b")
     define(folder / "mcp.json", "a", "c")
     explicit.unlink()
-    up = "brings the servers up to date"
-    assert sorted(watched.changes()) == sorted(
+    assert sorted(watch.changes()) == sorted(
         [
-            f"{folder}/mcp.json has changed: %mcp load {up}",
-            f"{folder}/.mcp.json is new: %mcp load {up}",
+            f"{folder}/mcp.json has changed: %mcp load brings the servers up to date",
+            f"{folder}/.mcp.json is new: %mcp load brings the servers up to date",
             f"{explicit} is gone: its servers stay until %mcp unload NAME",
         ]
     )
-    assert watched.changes() == []
+    assert watch.changes() == []
 
 
 # The notebook
 
 
-def test_the_notebook_is_the_one_that_the_front_end_names(home: Path) -> None:
+def test_the_notebook_file_comes_from_the_front_end_or_the_session_name(home: Path) -> None:
     (home / "a").mkdir()
     (home / "b").mkdir()
     jupyter = {"JPY_SESSION_NAME": f"{home}/a/x.ipynb"}
@@ -247,16 +246,12 @@ def test_the_notebook_is_the_one_that_the_front_end_names(home: Path) -> None:
         assert notebook_file(None, {"JPY_SESSION_NAME": unusable}) is None
 
 
-@pytest.fixture
-def big(home: Path) -> Iterator[Path]:
-    folder = home / "one" / "two" / "three" / "four"
-    for place in (folder, *list(folder.parents)[:3]):
+def test_discovery_imports_no_jupyter_and_no_json5_for_plain_files(home: Path) -> None:
+    big = home / "one" / "two" / "three" / "four"
+    for folder in (big, *list(big.parents)[:3]):
         for name in PROJECT_FILES[:5]:
-            define(place / name, *(f"{place.name}-{name}-{number}" for number in range(10)), args=["a"], env={"A": "b"})
-    yield folder
-
-
-def test_discovery_imports_no_jupyter_and_no_json5_for_plain_files(big: Path) -> None:
+            servers = (f"{folder.name}-{name}-{number}" for number in range(10))
+            define(folder / name, *servers, args=["a"], env={"A": "b"})
     script = (
         "import sys\nfrom ipymcp.config.config_files import candidates, discover\n"
         f"found = discover(candidates({str(big)!r}, {{}}, []))\n"

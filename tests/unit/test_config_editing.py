@@ -1,10 +1,10 @@
-"""ipymcp's own files: what is written, what is refused, and what is never lost. Other hosts' files: where they are."""
+"""Edits of ipymcp's own config files, imports from other hosts, and the display of definitions."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from ipymcp.api.config_edits import explanation, export_to, listing
 from ipymcp.api.load_request import config_path, gather, settings
 from ipymcp.api.security import ToolPolicy
 from ipymcp.config.config_files import decode, edit, from_mapping, project_file, read_host
-from ipymcp.config.definition import Source
+from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.hosts import IMPORTED
 from ipymcp.config.redaction import masked, masked_args
 from ipymcp.errors import ConfigError, TrustError, UnknownName
 from ipymcp.interaction.questions import PageReply
 from ipymcp.runtime.host import Host
 from tests.config_files import read
+from tests.errors import refused
 from tests.unit.scripted_interface import ScriptedInterface
 
 pytestmark = pytest.mark.posix
@@ -40,27 +41,32 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def own(home: Path) -> Path:
+    """The user's own file."""
+    return home / "jupyter" / "ipymcp" / "mcp.json"
+
+
+@pytest.fixture
 def host(home: Path) -> Iterator[Host]:
     host = Host(str(home / "p"))
     yield host
     host.close()
 
 
-def reading(host: Host, *servers: str, secrets: Iterable[tuple[str, str]] = ()) -> ScriptedInterface:
-    """A user who gives the same answer to every question whether servers may run."""
-    reader = ScriptedInterface(PageReply(servers=frozenset(servers), secrets=frozenset(secrets)))
-    host.questions.terminal = lambda: reader
-    return reader
+def agreeing(host: Host, *servers: str, secrets: Iterable[tuple[str, str]] = ()) -> ScriptedInterface:
+    """Give the host a user who agrees that these servers run, with these secrets."""
+    user = ScriptedInterface(PageReply(servers=frozenset(servers), secrets=frozenset(secrets)))
+    host.questions.terminal = lambda: user
+    return user
 
 
 def servers(path: Path) -> Any:
     return json.loads(path.read_text())["mcpServers"]
 
 
-def refused(call: Callable[..., object], *args: Any, **options: Any) -> tuple[str, str | None]:
-    with pytest.raises(ConfigError) as caught:
-        call(*args, **options)
-    return str(caught.value), caught.value.hint
+OWN: Any = {"project": False}
+"""For an edit of the user's own file."""
+EMPTY = '{"mcpServers": {}}'
 
 
 def put(document: dict[str, Any]) -> None:
@@ -70,7 +76,7 @@ def put(document: dict[str, Any]) -> None:
 # The file
 
 
-def test_a_new_file_is_made_with_its_folder_for_the_user_alone(tmp_path: Path) -> None:
+def test_a_new_file_and_its_folder_are_made_for_the_user_alone(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "mcp.json"
     edit(file, put, private=True)
     assert file.read_text() == '{\n  "mcpServers": {\n    "new": {\n      "command": "é"\n    }\n  }\n}\n'
@@ -90,6 +96,9 @@ def test_a_file_keeps_its_order_form_mode_and_unknown_keys(tmp_path: Path) -> No
     assert file.stat().st_mode & 0o777 == 0o640
 
 
+OTHER_FORMAT = (": is in another host's format", "change it there; ipymcp reads it as it is")
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
@@ -98,12 +107,8 @@ def test_a_file_keeps_its_order_form_mode_and_unknown_keys(tmp_path: Path) -> No
             ": its comments would be lost",
             "change it in an editor; ipymcp reads it as it is",
         ),
-        (
-            '{"servers": {"a": {"url": "https://h"}}}',
-            ": is in another host's format",
-            "change it there; ipymcp reads it as it is",
-        ),
-        ('{"a": {"command": "x"}}', ": is in another host's format", "change it there; ipymcp reads it as it is"),
+        ('{"servers": {"a": {"url": "https://h"}}}', *OTHER_FORMAT),
+        ('{"a": {"command": "x"}}', *OTHER_FORMAT),
         ('{"mcpServers": []}', ": mcpServers: expected an object, got []", None),
         ('{"mcpServers": ', ", line 1, column 16: not JSON: Unexpected end of input", None),
     ],
@@ -113,34 +118,34 @@ def test_a_file_is_not_written_where_something_would_be_lost(
 ) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(text)
-    found = refused(edit, file, put, private=True)
-    assert (found[0], hint and found[1]) == (f"{file}{message}", hint)
+    error, advice = refused(ConfigError, edit, file, put, private=True)
+    assert (error, hint and advice) == (f"{file}{message}", hint)
     assert file.read_text() == text
 
 
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     target, link = tmp_path / "dotfiles.json", tmp_path / "mcp.json"
-    target.write_text('{"mcpServers": {}}')
+    target.write_text(EMPTY)
     link.symlink_to(target)
-    assert refused(edit, link, put, private=True) == (
+    assert refused(ConfigError, edit, link, put, private=True) == (
         f"{link}: cannot be written: it is a link, which ipymcp does not write to",
         "remove the link, or name its target",
     )
-    assert link.is_symlink() and target.read_text() == '{"mcpServers": {}}'
+    assert link.is_symlink() and target.read_text() == EMPTY
 
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
-    file.write_text('{"mcpServers": {}}')
+    file.write_text(EMPTY)
 
     def fail(_: dict[str, Any]) -> None:
         raise ConfigError("no", hint="")
 
-    assert refused(edit, file, fail, private=True)[0] == "no"
-    assert file.read_text() == '{"mcpServers": {}}' and os.listdir(tmp_path) == ["mcp.json"]
+    assert refused(ConfigError, edit, file, fail, private=True)[0] == "no"
+    assert file.read_text() == EMPTY and os.listdir(tmp_path) == ["mcp.json"]
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_processes_that_write_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     script = (
         "import sys\nfrom pathlib import Path\nfrom ipymcp.config.config_files import edit\n"
@@ -153,7 +158,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(servers(file)) == 40
 
 
-def test_a_projects_file_is_the_nearest_there_is_else_in_the_repositorys_root(home: Path) -> None:
+def test_a_projects_file_is_the_nearest_one_or_goes_into_the_repositorys_root(home: Path) -> None:
     inner = home / "p" / "a" / "b"
     inner.mkdir(parents=True)
     assert project_file(str(inner)) == home / "p" / "mcp.json"
@@ -161,7 +166,7 @@ def test_a_projects_file_is_the_nearest_there_is_else_in_the_repositorys_root(ho
     assert project_file(str(inner)) == home / "p" / "a" / "mcp.json"
     (home / "q" / "r").mkdir(parents=True)
     assert project_file(str(home / "q" / "r")) == home / "q" / "r" / "mcp.json"
-    assert refused(project_file, str(home)) == (
+    assert refused(ConfigError, project_file, str(home)) == (
         f"{home} belongs to no project",
         "leave --project out: the user's own file is for all",
     )
@@ -170,65 +175,48 @@ def test_a_projects_file_is_the_nearest_there_is_else_in_the_repositorys_root(ho
 # What the user asks for
 
 
-def test_a_server_is_added_updated_and_removed(home: Path, host: Host) -> None:
-    own = home / "jupyter" / "ipymcp" / "mcp.json"
-    assert config_edits.add("fs", {"command": "x", "args": ["1"]}, host, project=False).file == own
-    change = settings(
-        [
-            ("timeout", "60"),
-            ("env.A", "1.10"),
-            ("env.B", "x"),
-            ("args", '["2"]'),
-            ("era", "legacy"),
-            ("disabled", "true"),
-        ]
-    )
-    config_edits.update("fs", change, host, project=False)
-    assert servers(own) == {
-        "fs": {
-            "command": "x", "args": ["2"], "timeout": 60, "env": {"A": "1.10", "B": "x"}, "era": "legacy",
-            "disabled": True,
-        }
-    }  # fmt: skip
-    config_edits.update(
-        "fs", settings([("env.A", ""), ("timeout", ""), ("env.B", ""), ("era", "")]), host, project=False
-    )
-    assert servers(own) == {"fs": {"command": "x", "args": ["2"], "disabled": True}}
-    config_edits.remove("fs", host, project=False)
+def test_a_server_is_added_updated_and_removed(own: Path, host: Host) -> None:
+    assert config_edits.add("fs", {"command": "x", "args": ["1"]}, host, **OWN).file == own
+    change = {"timeout": "60", "env.A": "1.10", "env.B": "x", "args": '["2"]', "era": "legacy", "disabled": "true"}
+    config_edits.update("fs", settings([*change.items()]), host, **OWN)
+    entry = {"command": "x", "args": ["2"], "disabled": True}
+    assert servers(own) == {"fs": {**entry, "timeout": 60, "env": {"A": "1.10", "B": "x"}, "era": "legacy"}}
+    config_edits.update("fs", settings([(key, "") for key in ("env.A", "timeout", "env.B", "era")]), host, **OWN)
+    assert servers(own) == {"fs": entry}
+    config_edits.remove("fs", host, **OWN)
     assert servers(own) == {}
     assert host.discovery.changes() == []
 
 
-def test_a_change_of_our_own_file_leaves_what_others_changed_to_be_told(
+def test_changes_by_others_are_still_reported_after_an_edit_of_the_users_file(
     home: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IPYMCP_CONFIG", "none.json")  # is missing, and hinders nothing
-    config_edits.add("fs", {"command": "x"}, host, project=False)
-    config_edits.update("fs", {"timeout": 5}, host, project=False)
+    config_edits.add("fs", {"command": "x"}, host, **OWN)
+    config_edits.update("fs", {"timeout": 5}, host, **OWN)
     monkeypatch.delenv("IPYMCP_CONFIG")
-    found = host.discovery.read().definitions
-    assert found["fs"].timeout == 5.0 and host.guard.trusts(found["fs"])
+    fs = host.discovery.read().definitions["fs"]
+    assert fs.timeout == 5.0 and host.guard.trusts(fs)
     theirs = home / "p" / ".mcp.json"
     theirs.write_text("{}")
-    config_edits.update("fs", {"timeout": 6}, host, project=False)
+    config_edits.update("fs", {"timeout": 6}, host, **OWN)
     assert host.discovery.changes() == [f"{theirs} is new: %mcp load brings the servers up to date"]
 
 
-def test_a_value_that_another_host_named_is_changed_under_our_name(home: Path, host: Host) -> None:
-    own = home / "jupyter" / "ipymcp" / "mcp.json"
+def test_a_key_in_another_hosts_spelling_is_updated_under_ipymcps_name(own: Path, host: Host) -> None:
     own.parent.mkdir(parents=True, exist_ok=True)
     theirs = {
         "open": {"type": "local", "command": ["x", "1"], "environment": {"A": "1"}, "enabled": False, "note": "n"},
         "slow": {"httpUrl": "https://h/mcp", "timeout": 5000},
     }
     own.write_text(json.dumps({"mcpServers": theirs}))
-    config_edits.update("open", {"note": "m"}, host, project=False)
+    config_edits.update("open", {"note": "m"}, host, **OWN)
     assert servers(own)["open"] == {**theirs["open"], "note": "m"}
-    config_edits.update("open", {"env": {"B": "2"}, "disabled": None}, host, project=False)
+    config_edits.update("open", {"env": {"B": "2"}, "disabled": None}, host, **OWN)
     assert servers(own)["open"] == {
         "type": "stdio", "command": "x", "args": ["1"], "env": {"A": "1", "B": "2"}, "note": "m"
     }  # fmt: skip
-    config_edits.update("slow", {"timeout": 7}, host, project=False)
+    config_edits.update("slow", {"timeout": 7}, host, **OWN)
     assert host.discovery.read().definitions["slow"].timeout == 7.0
 
 
@@ -236,100 +224,106 @@ FIXTURES = Path(__file__).parent.parent / "fixtures" / "hosts"
 
 
 @pytest.mark.parametrize("fixture", [path.name for path in FIXTURES.iterdir()])
-def test_the_document_of_any_host_is_added_as_it_is(home: Path, host: Host, fixture: str) -> None:
+def test_the_document_of_any_host_is_added_as_it_is(host: Host, fixture: str) -> None:
+    def without_source(definitions: dict[str, ServerDefinition]) -> list[ServerDefinition]:
+        return [definition.replace(source=Source()) for definition in definitions.values()]
+
     document, _ = decode((FIXTURES / fixture).read_text(), "pasted")
-    added = config_edits.add(None, document, host, project=False)
+    added = config_edits.add(None, document, host, **OWN)
     expected = read(FIXTURES / fixture)
-    same: dict[str, Any] = {"source": Source()}
-    found = host.discovery.read().definitions
-    assert list(found) == list(added.names) == list(expected)
-    assert [found[name].replace(**same) for name in expected] == [one.replace(**same) for one in expected.values()]
-    assert [one.replace(**same) for one in from_mapping(document).values()] == [
-        one.replace(**same) for one in expected.values()
-    ]
+    definitions = host.discovery.read().definitions
+    assert list(definitions) == list(added.names) == list(expected)
+    assert without_source(definitions) == without_source(from_mapping(document)) == without_source(expected)
 
 
-def test_a_name_picks_one_of_a_document_or_renames_its_only_one(home: Path, host: Host) -> None:
+def test_a_name_selects_a_server_of_a_document_or_renames_its_only_one(host: Host) -> None:
     two = {"servers": {"a": {"command": "x", "env": {"N": 1}}, "b": {"url": "https://h"}}}
-    own = config_edits.add("a", two, host, project=False).file
-    config_edits.add("c", {"mcpServers": {"d": {"command": "y"}}}, host, project=False)
+    own = config_edits.add("a", two, host, **OWN).file
+    config_edits.add("c", {"mcpServers": {"d": {"command": "y"}}}, host, **OWN)
     before = {"a": {"command": "x", "env": {"N": "1"}}, "c": {"command": "y"}}
     assert servers(own) == before
-    with pytest.raises(UnknownName, match="the pasted text has no server 'e'") as caught:
-        config_edits.add("e", two, host, project=False)
-    assert caught.value.hint == "without a name, all servers are added"
-    assert refused(config_edits.add, None, two, host, project=False)[0] == f"{own}: a is there already"
-    assert refused(config_edits.add, None, {"command": "y"}, host, project=False) == (
+    assert refused(UnknownName, config_edits.add, "e", two, host, **OWN) == (
+        "the pasted text has no server 'e'",
+        "without a name, all servers are added",
+    )
+
+    def refused_document(document: Any) -> tuple[str, str | None]:
+        return refused(ConfigError, config_edits.add, None, document, host, **OWN)
+
+    assert refused_document(two)[0] == f"{own}: a is there already"
+    assert refused_document({"command": "y"}) == (
         "the server needs a name",
         "%mcp config add NAME {…}, or a whole document",
     )
-    assert refused(config_edits.add, None, {"foo": {}}, host, project=False)[0] == (
-        'pasted: expected the key "mcpServers", found "foo"'
-    )
-    assert refused(config_edits.add, None, {"comand": "y", "args": []}, host, project=False) == (
+    assert refused_document({"foo": {}})[0] == 'pasted: expected the key "mcpServers", found "foo"'
+    assert refused_document({"comand": "y", "args": []}) == (
         'pasted: expected the key "mcpServers", found "comand", "args"',
         "did you mean 'command'?",
     )
     assert servers(own) == before
 
 
-def test_a_path_typed_in_the_notebooks_folder_is_kept_as_that(home: Path, host: Host) -> None:
+def test_a_relative_path_is_kept_as_a_path_from_the_notebooks_folder(home: Path, host: Host) -> None:
     words = ["npx", ".", "./a", "../b", "~/c", "some/package", "-y"]
-    typed = [config_path(word, host, project=False) for word in words]
+    typed = [config_path(word, host, **OWN) for word in words]
     p = home / "p"
     assert typed == ["npx", str(p), str(p / "a"), str(home / "b"), str(home / "c"), "some/package", "-y"]
     assert config_path("./a", host, project=True) == "./a"
 
 
-def test_an_edit_that_could_not_be_read_again_is_refused(home: Path, host: Host) -> None:
-    own = config_edits.add("fs", {"command": "x"}, host, project=False).file
+def test_an_edit_that_could_not_be_read_again_is_refused(host: Host) -> None:
+    own = config_edits.add("fs", {"command": "x"}, host, **OWN).file
     before = own.read_text()
-    assert refused(config_edits.add, "fs", {"command": "y"}, host, project=False) == (
-        f"{own}: fs is there already",
-        "%mcp config update fs …, or %mcp config remove fs",
-    )
-    assert refused(config_edits.update, "fs", {"timeout": "soon"}, host, project=False)[0] == (
-        f'{own}: mcpServers.fs.timeout: expected a number of seconds greater than 0, got "soon"'
-    )
-    assert refused(config_edits.update, "fs", {"url": "https://h"}, host, project=False)[0] == (
-        f'{own}: mcpServers.fs: expected "command" or "url", found both'
-    )
-    assert (
-        refused(config_edits.add, "a\nb", {"command": "y"}, host, project=False)[0]
-        == "'a\\nb' is not a valid server name"
-    )
-    assert refused(config_edits.remove, "sf", host, project=False) == (
-        f"{own}: defines no server 'sf'",
-        "%mcp config lists them",
-    )
+    for call, arguments, message, hint in [
+        (
+            config_edits.add,
+            ("fs", {"command": "y"}),
+            f"{own}: fs is there already",
+            "%mcp config update fs …, or %mcp config remove fs",
+        ),
+        (
+            config_edits.update,
+            ("fs", {"timeout": "soon"}),
+            f'{own}: mcpServers.fs.timeout: expected a number of seconds greater than 0, got "soon"',
+            None,
+        ),
+        (
+            config_edits.update,
+            ("fs", {"url": "https://h"}),
+            f'{own}: mcpServers.fs: expected "command" or "url", found both',
+            None,
+        ),
+        (config_edits.add, ("a\nb", {"command": "y"}), "'a\\nb' is not a valid server name", None),
+        (config_edits.remove, ("sf",), f"{own}: defines no server 'sf'", "%mcp config lists them"),
+    ]:
+        error, advice = refused(ConfigError, call, *arguments, host, **OWN)
+        assert (error, hint and advice) == (message, hint)
     assert own.read_text() == before
 
 
 @pytest.mark.parametrize("name", [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.json"])
-def test_what_another_hosts_file_defines_is_not_written(home: Path, host: Host, name: str) -> None:
+def test_another_hosts_file_is_not_written(home: Path, host: Host, name: str) -> None:
     theirs = home / "p" / name
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text('{"mcpServers": {"fs": {"command": "x"}}}')
-    assert refused(config_edits.update, "fs", {"timeout": 1}, host, project=False) == (
+    assert refused(ConfigError, config_edits.update, "fs", {"timeout": 1}, host, **OWN) == (
         f"fs is defined in {theirs}, which ipymcp does not write",
         f"change it there, or copy it: %mcp config import {theirs} fs",
     )
-    config_edits.add("fs", {"command": "mine"}, host, project=False)
-    config_edits.update("fs", {"timeout": 1}, host, project=False)
+    config_edits.add("fs", {"command": "mine"}, host, **OWN)
+    config_edits.update("fs", {"timeout": 1}, host, **OWN)
     assert json.loads(theirs.read_text()) == {"mcpServers": {"fs": {"command": "x"}}}
 
 
-def test_a_projects_own_file_is_written_where_that_is_asked_for_or_it_alone_has_the_server(
-    home: Path, host: Host
-) -> None:
+def test_a_projects_file_is_written_on_request_or_where_it_alone_has_the_server(home: Path, host: Host) -> None:
     file = config_edits.add("fs", {"command": "x"}, host, project=True).file
     assert (file, file.stat().st_mode & 0o777) == (home / "p" / "mcp.json", 0o644)
-    assert config_edits.update("fs", {"timeout": 5}, host, project=False) == file
+    assert config_edits.update("fs", {"timeout": 5}, host, **OWN) == file
     assert servers(file) == {"fs": {"command": "x", "timeout": 5}}
     assert config_edits.remove("fs", host, project=True).file == file
 
 
-def test_what_the_user_adds_to_a_projects_file_may_run_and_nothing_else_of_it(home: Path, host: Host) -> None:
+def test_only_what_the_user_added_to_a_projects_file_is_trusted(home: Path, host: Host) -> None:
     theirs = home / "p" / "mcp.json"
     theirs.write_text('{"mcpServers": {"evil": {"command": "evil"}}}')
     config_edits.add("fs", {"command": "x"}, host, project=True)
@@ -337,7 +331,7 @@ def test_what_the_user_adds_to_a_projects_file_may_run_and_nothing_else_of_it(ho
     config_edits.update("fs", {"args": ["y"]}, host, project=True)
 
     def trusted() -> list[str]:
-        return [name for name, one in host.discovery.read().definitions.items() if host.guard.trusts(one)]
+        return [name for name, server in host.discovery.read().definitions.items() if host.guard.trusts(server)]
 
     assert trusted() == ["fs"]
     document = json.loads(theirs.read_text())
@@ -355,34 +349,33 @@ def test_each_hosts_file_is_found_where_the_host_keeps_it(home: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             key = "mcp" if host == "opencode" else "servers" if host == "vscode" else "mcpServers"
             path.write_text(json.dumps({key: {host: {"command": "x"}}}))
-        found = read_host(host, str(home))
-        assert (next(iter(found.definitions)), found.files[0]) == (host, places()[0])
+        configuration = read_host(host, str(home))
+        assert (next(iter(configuration.definitions)), configuration.files[0]) == (host, places()[0])
     assert str(IMPORTED["claude-code"]()[0]) == f"{home}/.claude.json"
 
 
-def test_claude_codes_servers_of_this_project_come_with_the_users(home: Path) -> None:
+def test_claude_codes_servers_of_this_project_come_before_the_users(home: Path) -> None:
     document = {
         "mcpServers": {"all": {"command": "a"}, "both": {"command": "user"}},
         "projects": {"/work": {"mcpServers": {"both": {"command": "local"}}}, "/other": {"mcpServers": {"no": {}}}},
     }
     (home / ".claude.json").write_text(json.dumps(document))
-    found = read_host("claude-code", "/work").definitions
-    assert {name: one.command for name, one in found.items()} == {"both": "local", "all": "a"}
+    definitions = read_host("claude-code", "/work").definitions
+    assert {name: server.command for name, server in definitions.items()} == {"both": "local", "all": "a"}
 
 
-def test_a_host_that_is_not_there_is_said_with_the_places(home: Path) -> None:
-    assert refused(read_host, "cursor", "/work") == (
+def test_a_host_without_a_file_is_an_error_that_names_the_places(home: Path) -> None:
+    assert refused(ConfigError, read_host, "cursor", "/work") == (
         "cursor has no servers here", f"looked for {home}/.cursor/mcp.json"
     )  # fmt: skip
 
 
-def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> None:
+def test_servers_are_imported_from_a_host_or_a_file(home: Path, own: Path, host: Host) -> None:
     (home / ".cursor").mkdir()
     (home / ".cursor" / "mcp.json").write_text(
         '{"mcpServers": {"a": {"command": "x", "note": 1}, "b": {"url": "https://h"}, "c": {"command": 5}}}'
     )
-    imported = config_edits.import_from("cursor", [], host, project=False, replace=False)
-    own = home / "jupyter" / "ipymcp" / "mcp.json"
+    imported = config_edits.import_from("cursor", [], host, replace=False, **OWN)
     assert (imported.file, imported.names) == (own, ("a", "b"))
     assert imported.notes == (f"{home}/.cursor/mcp.json: mcpServers.c.command: expected a string, got 5",)
     assert servers(own) == {"a": {"command": "x", "note": 1}, "b": {"url": "https://h"}}
@@ -393,82 +386,80 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, host: Host) -> N
         '{"inputs": [{"id": "k", "type": "promptString"}], "servers": {"a": {"command": "y", "args":'
         ' ["${workspaceFolder}/s.py", "${input:k}", "$${x}"], "envFile": ".env"}, "b": {"url": "https://other"}}}'
     )
-    again = config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=False)
+    again = config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, replace=False, **OWN)
     assert (again.names, again.notes) == ((), ("a is there already, and is kept; --replace replaces it",))
-    reader = reading(host, "a")
-    again = config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, project=False, replace=True)
-    assert reader.asked[0].candidates[0].dangers[0] == f"takes the place of your own a ({own}): its calls would go here"
+    user = agreeing(host, "a")
+    config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, replace=True, **OWN)
+    assert user.asked[0].candidates[0].dangers[0] == f"takes the place of your own a ({own}): its calls would go here"
     folder = str(home / "q" / ".vscode")
-    assert servers(own)["a"] == {
-        "command": "y",
-        "args": [f"{folder}/s.py", "${input:k}", "$${x}"],
-        "env_file": f"{folder}/.env",
-        "cwd": folder,
-    }
+    args = [f"{folder}/s.py", "${input:k}", "$${x}"]
+    assert servers(own)["a"] == {"command": "y", "args": args, "env_file": f"{folder}/.env", "cwd": folder}
     assert json.loads(own.read_text())["inputs"] == [{"id": "k", "type": "promptString"}]
 
 
-def test_what_a_file_that_is_named_defines_is_imported_only_as_far_as_it_was_shown_and_agreed_to(
-    home: Path, host: Host
-) -> None:
+def test_a_named_file_is_imported_only_as_far_as_the_user_agreed(home: Path, own: Path, host: Host) -> None:
     theirs = home / "p" / ".mcp.json"
     define = {"fs": {"command": "./run", "env": {"TOKEN": "${secret:gh}", "API_KEY": "./x"}}, "git": {"command": "git"}}
     theirs.write_text(json.dumps({"mcpServers": define}))
-    own = home / "jupyter" / "ipymcp" / "mcp.json"
-    with pytest.raises(TrustError) as caught:
-        config_edits.import_from(".mcp.json", [], host, project=False, replace=False)
-    assert caught.value.message == f"not imported from {theirs}: no one could be asked whether it may run"
+
+    def import_file() -> config_edits.Imported:
+        return config_edits.import_from(".mcp.json", [], host, replace=False, **OWN)
+
+    assert refused(TrustError, import_file)[0] == (
+        f"fs: not imported from {theirs}: no one could be asked whether it may run"
+    )
     assert not own.exists()
 
-    reader = reading(host, "fs")
-    imported = config_edits.import_from(".mcp.json", [], host, project=False, replace=False)
+    user = agreeing(host, "fs")
+    imported = import_file()
     assert (imported.names, imported.notes) == (
         (),
         ("fs is not imported: you did not give it your secret gh", "git is not imported: you did not agree to it"),
     )
     assert not own.exists()
-    [question] = reader.asked
+    [question] = user.asked
     assert (question.file, question.why) == (str(theirs), f"is to be imported into {own}")
     assert question.candidates[0].secrets == ("gh",)
     assert "variable    API_KEY=./x" in question.candidates[0].lines
 
-    reading(host, "fs", secrets=[("fs", "gh")])
-    assert config_edits.import_from(".mcp.json", [], host, project=False, replace=False).names == ("fs",)
+    agreeing(host, "fs", secrets=[("fs", "gh")])
+    assert import_file().names == ("fs",)
     assert list(servers(own)) == ["fs"]
 
 
 @pytest.mark.parametrize("wrong", ['"timeout": "30"', '"env": {"A": 1}', '"args": "x"'])
-def test_mending_a_projects_wrong_value_agrees_to_nothing(home: Path, host: Host, wrong: str) -> None:
+def test_correcting_a_projects_wrong_value_does_not_trust_it(home: Path, host: Host, wrong: str) -> None:
     file = home / "p" / "mcp.json"
     file.write_text('{"mcpServers": {"fs": {"command": "sh", ' + wrong + "}}}")
     config_edits.update("fs", {"timeout": 30, "env": None, "args": ["-c", "id"]}, host, project=True)
     assert not host.guard.trusts(host.discovery.read().definitions["fs"])
 
 
-def test_a_secret_that_is_typed_into_a_projects_file_is_granted_by_an_answer_alone(home: Path, host: Host) -> None:
+def test_a_secret_in_a_projects_file_is_not_granted_by_typing_it(home: Path, host: Host) -> None:
     config_edits.add("fs", {"command": "x", "env": {"TOKEN": "${secret:gh}"}}, host, project=True)
     assert not host.guard.trusts(host.discovery.read().definitions["fs"])
 
 
-def test_a_projects_server_of_the_name_of_the_users_own_is_known_to_shadow_it(home: Path, host: Host) -> None:
-    config_edits.add("fs", {"command": "own"}, host, project=False)
+def test_a_projects_server_with_the_name_of_the_users_own_is_marked_as_shadowing_it(
+    home: Path, own: Path, host: Host
+) -> None:
+    config_edits.add("fs", {"command": "own"}, host, **OWN)
     config_edits.add("fs", {"command": "x"}, host, project=True)
-    own = home / "jupyter" / "ipymcp" / "mcp.json"
-    found = host.discovery.read().definitions["fs"]
-    assert (found.command, found.source.shadows) == ("x", str(own))
-    assert not host.guard.trusts(found)
-    for named in ("mcp.json", str(home / "p" / "mcp.json")):
-        assert gather([named], host).definitions == [found]
+    fs = host.discovery.read().definitions["fs"]
+    assert (fs.command, fs.source.shadows) == ("x", str(own))
+    assert not host.guard.trusts(fs)
+    for path in ("mcp.json", str(home / "p" / "mcp.json")):
+        assert gather([path], host).definitions == [fs]
 
 
-def test_a_number_that_is_too_long_is_one_files_error(home: Path, host: Host) -> None:
-    config_edits.add("own", {"command": "x"}, host, project=False)
+def test_a_number_that_is_too_long_is_an_error_of_its_file(home: Path, host: Host) -> None:
+    config_edits.add("own", {"command": "x"}, host, **OWN)
     file = home / "p" / "mcp.json"
     for text in ('{"mcpServers": {"fs": {"command": "x", "timeout": %s}}}', "{'a': %s}", '{"a": %s,}'):
         file.write_text(text % ("9" * 5_000))
-        found = host.discovery.read()
-        assert list(found.definitions) == ["own"]
-        assert [str(error) for error in found.errors] == [f"{file}: a number in it is too long"]
+        configuration = host.discovery.read()
+        assert list(configuration.definitions) == ["own"]
+        assert [str(error) for error in configuration.errors] == [f"{file}: a number in it is too long"]
 
 
 @pytest.mark.parametrize("key", ["timeout", "max_result_bytes", "log_lines", "health_interval", "concurrency"])
@@ -481,17 +472,17 @@ def test_a_number_that_no_timer_or_list_takes_is_an_error_of_its_server(
     assert str(error).startswith(f"{home}/p/mcp.json: mcpServers.fs.{key}: expected a number of ")
 
 
-def test_a_rule_by_a_servers_alias_is_one_by_its_name(home: Path, host: Host) -> None:
-    config_edits.add("my-db", {"command": "x"}, host, project=False)
+def test_a_rule_for_a_servers_alias_is_a_rule_for_its_name(home: Path, host: Host) -> None:
+    config_edits.add("my-db", {"command": "x"}, host, **OWN)
     policy = ToolPolicy(host)
     policy.deny("my_db.drop", "my-db.x", "other.*")
     policy.ask("my_db")
     assert [rule.pattern for rule in host.guard.policy.session_rules] == ["my-db.drop", "my-db.x", "other.*", "my-db.*"]
 
 
-def test_a_definition_shows_no_secret_of_its_address(home: Path) -> None:
-    one = from_mapping({"x": {"url": "https://me:pass@h.example/mcp?key=abc#token"}})["x"]
-    assert repr(one) == "ServerDefinition(name='x', url='https://h.example/mcp?…', source='script')"
+def test_the_repr_of_a_definition_hides_the_secrets_in_its_url() -> None:
+    definition = from_mapping({"x": {"url": "https://me:pass@h.example/mcp?key=abc#token"}})["x"]
+    assert repr(definition) == "ServerDefinition(name='x', url='https://h.example/mcp?…', source='script')"
 
 
 # Showing
@@ -531,10 +522,10 @@ def test_arguments_and_addresses_are_masked_where_they_name_a_secret() -> None:
     assert masked("https://${env:H}/mcp?token=${T}") == "https://${env:H}/mcp?token=${T}"
 
 
-def test_the_listing_says_what_runs_from_where_and_in_which_state(home: Path, host: Host) -> None:
+def test_the_listing_has_command_state_and_file_of_each_server(home: Path, host: Host) -> None:
     (home / "p" / ".mcp.json").write_text('{"mcpServers": {"fs": {"command": "theirs"}, "bad": {}}}')
-    own = config_edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, project=False).file
-    config_edits.add("off", {"url": "https://h", "disabled": True}, host, project=False)
+    own = config_edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, **OWN).file
+    config_edits.add("off", {"url": "https://h", "disabled": True}, host, **OWN)
     table = listing(host.discovery.read(), host)
     project, mine = home / "p" / ".mcp.json", f"~/{own.relative_to(home)}"
     assert table.rows == (
@@ -553,7 +544,7 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
         '{"mcp": {"fs": {"type": "local", "command": ["x", "${NONE}"], "timeout": 5, "environment":'
         ' {"T": "{env:TOKEN}", "K_KEY": "abc"}}}}'
     )
-    own = config_edits.add("fs", {"command": "mine"}, host, project=False).file
+    own = config_edits.add("fs", {"command": "mine"}, host, **OWN).file
     table = explanation("fs", host.discovery.read(), host)
     assert table.title == f"fs: from {theirs} (project)"
     assert table.rows == (
@@ -572,17 +563,14 @@ def test_an_explanation_names_the_origin_of_each_value(home: Path, host: Host, m
 
 
 def test_the_users_own_server_runs_in_a_private_folder(home: Path, host: Host) -> None:
-    config_edits.add("my server", {"command": "x"}, host, project=False)
-    rows = {row[0]: row for row in explanation("my server", host.discovery.read(), host).rows}
-    assert rows["runs in"] == (
-        "runs in",
-        f"{home}/data/ipymcp/servers/my_server-dc28b52f",
-        "a private folder, as it has no cwd",
-    )
+    config_edits.add("my server", {"command": "x"}, host, **OWN)
+    rows = {row[0]: row[1:] for row in explanation("my server", host.discovery.read(), host).rows}
+    folder = f"{home}/data/ipymcp/servers/my_server-dc28b52f"
+    assert rows["runs in"] == (folder, "a private folder, as it has no cwd")
 
 
-def test_an_export_shows_no_secret_and_holds_all_of_it(home: Path, host: Host) -> None:
-    config_edits.add("fs", {"command": "x", "env": {"API_KEY": "s3cr3t"}}, host, project=False)
+def test_an_export_masks_secrets_where_it_is_shown_and_contains_them_in_its_text(home: Path, host: Host) -> None:
+    config_edits.add("fs", {"command": "x", "env": {"API_KEY": "s3cr3t"}}, host, **OWN)
     document = export_to("claude-desktop", ["fs"], host)
     assert document.data == {"mcpServers": {"fs": {"command": "x", "args": [], "env": {"API_KEY": "s3cr3t"}}}}
     assert json.loads(document.text) == document.data

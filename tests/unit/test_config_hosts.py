@@ -12,75 +12,59 @@ from ipymcp.config.hosts import HOSTS, as_own, exported
 from ipymcp.config.parsing import definitions
 from ipymcp.errors import ConfigError
 from tests.config_files import read
+from tests.errors import refused
 
 pytestmark = pytest.mark.posix
 
 FILES = Path(__file__).parent.parent / "fixtures" / "hosts"
-OAUTH = {"client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}"}
-
 READ: dict[str, dict[str, dict[str, Any]]] = {
     "claude_desktop_config.json": {
         "filesystem": {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-filesystem", "/Users/ada/Desktop"],
+            "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/Users/ada/Desktop"],
         },
         "memory": {
-            "command": "docker",
-            "args": ["run", "-i", "-v", "claude-memory:/app/dist", "--rm", "mcp/memory"],
+            "command": "docker", "args": ["run", "-i", "-v", "claude-memory:/app/dist", "--rm", "mcp/memory"],
             "env": {"MEMORY_FILE_PATH": "/data/memory.json"},
         },
     },
     "claude_code.mcp.json": {
         "postgres": {"command": "${TOOLS:-/opt/tools}/mcp-postgres", "args": ["--dsn", "${DATABASE_URL}"]},
         "sentry": {
-            "url": "https://mcp.sentry.dev/mcp",
-            "headers": {"Authorization": "Bearer ${SENTRY_TOKEN}"},
-            "auth": {"type": "oauth", "client_id": "notebook"},
-            "oauth": {"callbackPort": 8080},
+            "url": "https://mcp.sentry.dev/mcp", "headers": {"Authorization": "Bearer ${SENTRY_TOKEN}"},
+            "auth": {"type": "oauth", "client_id": "notebook"}, "oauth": {"callbackPort": 8080},
         },
         "events": {"url": "https://events.example.com/sse", "transport": "sse"},
     },
     "vscode.mcp.json": {
         "perplexity": {
-            "command": "npx",
-            "args": ["-y", "server-perplexity-ask", "--region=${input:region}"],
+            "command": "npx", "args": ["-y", "server-perplexity-ask", "--region=${input:region}"],
             "env": {"PERPLEXITY_API_KEY": "${input:perplexity-key}", "PORT": "8080"},
-            "env_file": "${workspaceFolder}/.env",
-            "cwd": "${workspaceFolder}",
+            "env_file": "${workspaceFolder}/.env", "cwd": "${workspaceFolder}",
             "dev": {"watch": "build/**/*.js", "debug": {"type": "node"}},
         },
         "github": {"url": "https://api.githubcopilot.com/mcp/"},
     },
     "cursor.mcp.json": {
         "local": {
-            "command": "python",
-            "args": ["${workspaceFolder}/server.py"],
-            "env": {"API_KEY": "${env:API_KEY}"},
+            "command": "python", "args": ["${workspaceFolder}/server.py"], "env": {"API_KEY": "${env:API_KEY}"},
             "env_file": ".env",
         },
         "remote": {
             "url": "https://api.example.com/mcp",
             "auth": {
-                "type": "oauth",
-                "client_id": "abc",
-                "client_secret": "${env:MCP_CLIENT_SECRET}",
+                "type": "oauth", "client_id": "abc", "client_secret": "${env:MCP_CLIENT_SECRET}",
                 "scopes": ["read", "write"],
             },
         },
     },
     "cline_mcp_settings.json": {
         "local": {
-            "command": "node",
-            "args": ["/srv/build/index.js"],
-            "env": {"KEY": "${env:KEY}"},
-            "auto_approve": ["search", "read"],
-            "timeout": 60.0,
+            "command": "node", "args": ["/srv/build/index.js"], "env": {"KEY": "${env:KEY}"},
+            "auto_approve": ["search", "read"], "timeout": 60.0,
         },
         "old": {"url": "https://old.example.com/mcp", "auto_approve": ["x"], "disabled": True},
         "nested": {
-            "url": "https://new.example.com/mcp",
-            "headers": {"X-Team": "blue"},
-            "metadata": {"source": "registry"},
+            "url": "https://new.example.com/mcp", "headers": {"X-Team": "blue"}, "metadata": {"source": "registry"},
         },
     },
     "cline_flat.json": {
@@ -89,36 +73,31 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
     },
     "opencode.json": {
         "everything": {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-everything"],
-            "env": {"MY_ENV_VAR": "{env:MY_ENV_VAR}"},
-            "opencode.timeout": 10000,
+            "command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"],
+            "env": {"MY_ENV_VAR": "{env:MY_ENV_VAR}"}, "opencode.timeout": 10000,
         },
         "remote": {
-            "url": "https://mcp.example.com",
-            "headers": {"Authorization": "Bearer {env:MY_API_KEY}"},
-            "auth": {"type": "oauth", **OAUTH, "scopes": ["tools:read", "tools:run"]},
+            "url": "https://mcp.example.com", "headers": {"Authorization": "Bearer {env:MY_API_KEY}"},
+            "auth": {
+                "type": "oauth", "client_id": "{env:MCP_CLIENT_ID}", "client_secret": "{env:MCP_CLIENT_SECRET}",
+                "scopes": ["tools:read", "tools:run"],
+            },
             "disabled": True,
         },
         "keyed": {"url": "https://keyed.example.com/mcp", "oauth": False},
     },
     "gemini_settings.json": {
         "python": {
-            "command": "python",
-            "args": ["-m", "my_mcp_server", "--port", "8080"],
-            "cwd": "./mcp-servers/python",
-            "env": {"DATABASE_URL": "${DB_CONNECTION_STRING}", "API_KEY": "${EXTERNAL_API_KEY}"},
-            "timeout": 15.0,
-            "tools": {"*": "deny", "safe_tool": "ask", "file_reader": "deny"},
-            "gemini.trust": True,
+            "command": "python", "args": ["-m", "my_mcp_server", "--port", "8080"], "cwd": "./mcp-servers/python",
+            "env": {"DATABASE_URL": "${DB_CONNECTION_STRING}", "API_KEY": "${EXTERNAL_API_KEY}"}, "timeout": 15.0,
+            "tools": {"*": "deny", "safe_tool": "ask", "file_reader": "deny"}, "gemini.trust": True,
         },
         "http": {"url": "http://localhost:3000/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}, "timeout": 5.0},
         "sse": {"url": "http://localhost:8080/sse"},
     },
     "windsurf_mcp_config.json": {
         "remote": {
-            "url": "https://${env:MCP_HOST}/mcp",
-            "headers": {"API_KEY": "${env:SERVICE_KEY}"},
+            "url": "https://${env:MCP_HOST}/mcp", "headers": {"API_KEY": "${env:SERVICE_KEY}"},
             "tools": {"delete_everything": "deny"},
         },
         "local": {"command": "npx", "args": ["-y", "some-server"], "disabled": True},
@@ -134,8 +113,7 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
     "copilot_mcp-config.json": {
         "browser": {"command": "npx", "args": ["-y", "some-browser"]},
         "issues": {
-            "url": "https://issues.example.com/mcp",
-            "tools": {"*": "deny", "get_issue": "ask", "list_issues": "ask"},
+            "url": "https://issues.example.com/mcp", "tools": {"*": "deny", "get_issue": "ask", "list_issues": "ask"},
         },
     },
     "boocode.json": {
@@ -146,7 +124,7 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
         "tracker": {"url": "https://tracker.example.com/mcp"},
         "shell": {"command": "mcp-shell", "disabled": True},
     },
-}
+}  # fmt: skip
 
 
 def test_there_is_a_file_of_each_host() -> None:
@@ -155,17 +133,18 @@ def test_there_is_a_file_of_each_host() -> None:
 
 @pytest.mark.parametrize("name", READ)
 def test_a_file_of_another_host_is_read_as_it_is(name: str) -> None:
-    assert {name: as_own(one) for name, one in read(FILES / name).items()} == READ[name]
+    assert {name: as_own(server) for name, server in read(FILES / name).items()} == READ[name]
 
 
-def test_inputs_are_kept_with_the_server_that_asks_for_them() -> None:
+def test_inputs_are_kept_with_the_server_that_refers_to_them() -> None:
     servers = read(FILES / "vscode.mcp.json")
-    assert [one["id"] for one in servers["perplexity"].inputs.values()] == ["perplexity-key", "region"]
+    assert list(servers["perplexity"].inputs) == ["perplexity-key", "region"]
+    assert all(name == described["id"] for name, described in servers["perplexity"].inputs.items())
     assert servers["github"].inputs == {}
 
 
 @pytest.mark.parametrize("name", READ)
-def test_what_is_read_from_another_host_can_be_read_from_our_own_file(name: str) -> None:
+def test_a_definition_of_another_host_can_be_read_back_from_ipymcps_own_file(name: str) -> None:
     source = Source(scope="user", file="mcp.json")
     for definition in read(FILES / name).values():
         again = definitions({"mcpServers": {definition.name: as_own(definition)}}, source)[definition.name]
@@ -189,57 +168,43 @@ ROUND = {
 LOST = {"jupyter-ai": ["files: jupyter-ai does not read ${TOKEN} in env.TOKEN"]}
 
 
-def test_every_host_that_can_be_written_is_read_in_a_test() -> None:
+def test_every_exported_host_has_a_file_here() -> None:
     assert ROUND.keys() == HOSTS.keys()
 
 
 @pytest.mark.parametrize("host", ROUND)
-def test_what_is_exported_to_a_host_is_what_was_read_from_it(host: str) -> None:
+def test_an_export_to_a_host_is_what_was_read_from_it(host: str) -> None:
+    def without_source(definitions: dict[str, ServerDefinition]) -> dict[str, ServerDefinition]:
+        return {name: definition.replace(source=Source()) for name, definition in definitions.items()}
+
     before = read(FILES / ROUND[host])
     written = exported(before.values(), host, "/notebooks")
     assert list(written.notes) == LOST.get(host, [])
-    file = (
-        "/home/me/.gemini/settings.json" if host == "gemini" else "/home/me/x.json"
-    )  # there timeouts are milliseconds
+    # in Gemini's file timeouts are milliseconds
+    file = "/home/me/.gemini/settings.json" if host == "gemini" else "/home/me/x.json"
     after = definitions(json.loads(json.dumps(written.document)), Source(scope="named", file=file))
-    assert {name: one.replace(source=Source()) for name, one in after.items()} == {
-        name: one.replace(source=Source()) for name, one in before.items()
-    }
+    assert without_source(after) == without_source(before)
 
 
-def test_what_a_host_has_no_room_for_is_said() -> None:
-    one = ServerDefinition(
-        name="one",
-        command="x",
-        args=("${secret:KEY}", "${A:-b}", "${workspaceFolder}/y"),
-        env={"T": "$${HOME}"},
-        era="legacy",
-        disabled=True,
-        source=Source(scope="user"),
-    )
+def test_an_export_notes_what_a_host_does_not_support() -> None:
+    local = ServerDefinition(
+        name="one", command="x", args=("${secret:KEY}", "${A:-b}", "${workspaceFolder}/y"), env={"T": "$${HOME}"},
+        era="legacy", disabled=True, source=Source(scope="user"),
+    )  # fmt: skip
     remote = ServerDefinition(name="two", url="https://h/mcp", transport="http", source=Source(scope="user"))
-    written = exported([one, remote], "claude-desktop", "/notebooks")
-    assert written.document == {
-        "mcpServers": {
-            "one": {"command": "x", "args": ["${secret:KEY}", "${A:-b}", "/notebooks/y"], "env": {"T": "${HOME}"}}
-        }
-    }
+    written = exported([local, remote], "claude-desktop", "/notebooks")
+    args = ["${secret:KEY}", "${A:-b}", "/notebooks/y"]
+    assert written.document == {"mcpServers": {"one": {"command": "x", "args": args, "env": {"T": "${HOME}"}}}}
     assert written.notes == (
         "one: claude-desktop does not read ${secret:KEY} in args[0]",
         "one: claude-desktop does not read ${A:-b} in args[1]",
         "one: claude-desktop has no disabled, era",
         "two: claude-desktop does not support http servers",
     )
-    written = exported([one], "vscode", "/notebooks")
+    written = exported([local], "vscode", "/notebooks")
     assert written.document["servers"]["one"]["args"] == ["${input:KEY}", "${env:A}", "${workspaceFolder}/y"]
     assert written.document["inputs"] == [{"id": "KEY", "description": "KEY", "type": "promptString", "password": True}]
     assert written.notes[0] == "one: vscode has no default for ${A:-b} in args[1]"
-
-
-def refused(document: Any) -> tuple[str, str | None]:
-    with pytest.raises(ConfigError) as caught:
-        definitions(document, Source(scope="named", file="f.json", folder="/work"))
-    return str(caught.value), caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -250,61 +215,50 @@ def refused(document: Any) -> tuple[str, str | None]:
             {"mcp": {"fs": {"command": ["x"], "environment": {"A": 1}}}},
             "mcp.fs.environment.A: expected a string, got 1",
         ),
-        (
-            {"mcp_servers": [{"name": "fs", "command": "x", "env": [{"name": "A"}]}]},
-            "mcp_servers[0].env[0]: expected a name and a value, got an object",
+        *(
+            ({"mcp_servers": servers}, f"mcp_servers{message}")
+            for servers, message in [
+                (
+                    [{"name": "fs", "command": "x", "env": [{"name": "A"}]}],
+                    "[0].env[0]: expected a name and a value, got an object",
+                ),
+                ([{"command": "x"}], "[0].name: expected a server's name, got null"),
+                ([5], "[0]: expected an object, got 5"),
+                ([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}], '[1].name: "a" is defined twice'),
+                ("x", ': expected a list, got "x"'),
+            ]
         ),
-        ({"mcp_servers": [{"command": "x"}]}, "mcp_servers[0].name: expected a server's name, got null"),
-        ({"mcp_servers": [5]}, "mcp_servers[0]: expected an object, got 5"),
-        (
-            {"mcp_servers": [{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]},
-            'mcp_servers[1].name: "a" is defined twice',
-        ),
-        ({"mcp_servers": "x"}, 'mcp_servers: expected a list, got "x"'),
         (
             {"servers": {"fs": {"serverUrl": "https://a", "url": "https://b"}}},
             'servers.fs.serverUrl: contradicts "url"',
         ),
-        (
-            {"mcpServers": {"fs": {"command": "x", "enabled": True, "disabled": True}}},
-            'mcpServers.fs.enabled: contradicts "disabled"',
-        ),
-        (
-            {"mcpServers": {"fs": {"command": "x", "enabled": "yes"}}},
-            'mcpServers.fs.enabled: expected true or false, got "yes"',
-        ),
-        (
-            {"mcpServers": {"fs": {"command": "x", "excludeTools": [1]}}},
-            "mcpServers.fs.excludeTools: expected a list of strings, got [1]",
-        ),
-        (
-            {"mcpServers": {"fs": {"command": "x", "tools": {"*": "maybe"}}}},
-            'mcpServers.fs.tools.*: expected one of allow, ask, deny, got "maybe"',
-        ),
-        (
-            {"mcpServers": {"fs": {"command": "x", "hints": {"*": {"readonly": True}}}}},
-            "mcpServers.fs.hints.*.readonly: is not a hint",
+        *(
+            ({"mcpServers": {"fs": {"command": "x", **values}}}, f"mcpServers.fs.{message}")
+            for values, message in [
+                ({"enabled": True, "disabled": True}, 'enabled: contradicts "disabled"'),
+                ({"enabled": "yes"}, 'enabled: expected true or false, got "yes"'),
+                ({"excludeTools": [1]}, "excludeTools: expected a list of strings, got [1]"),
+                ({"tools": {"*": "maybe"}}, 'tools.*: expected one of allow, ask, deny, got "maybe"'),
+                ({"hints": {"*": {"readonly": True}}}, "hints.*.readonly: is not a hint"),
+            ]
         ),
         ({"fs": {"command": "x"}, "other": 5}, "other: expected an object, got 5"),
         ({"mcpServers": {"a\nb": {"command": "x"}}}, 'mcpServers: expected a server\'s name, got "a\\nb"'),
     ],
 )
 def test_an_error_names_the_key_as_the_file_has_it(document: Any, message: str) -> None:
-    assert refused(document)[0] == f"f.json: {message}"
+    source = Source(scope="named", file="f.json", folder="/work")
+    assert refused(ConfigError, definitions, document, source)[0] == f"f.json: {message}"
 
 
-def test_a_name_may_have_blanks_and_dots() -> None:
-    assert list(definitions({"mcpServers": {"my server": {"command": "x"}, "a.b": {"command": "y"}}}, Source())) == [
-        "my server",
-        "a.b",
-    ]
-
-
-def test_a_server_called_like_a_table_is_a_server() -> None:
+def test_a_name_may_have_blanks_and_dots_or_be_that_of_a_table() -> None:
+    document: Any = {"mcpServers": {"my server": {"command": "x"}, "a.b": {"command": "y"}}}
+    assert list(definitions(document, Source())) == ["my server", "a.b"]
     document = {"mcp": {"command": "x"}, "servers": {"command": "y"}}
-    assert {name: one.command for name, one in definitions(document, Source()).items()} == {"mcp": "x", "servers": "y"}
+    commands = {name: server.command for name, server in definitions(document, Source()).items()}
+    assert commands == {"mcp": "x", "servers": "y"}
 
 
-def test_a_file_that_needs_json5_says_so(tmp_path: Path) -> None:
+def test_a_file_that_needs_json5_is_marked_as_such() -> None:
     assert load(FILES / "opencode.json").is_plain
     assert not load(FILES / "vscode.mcp.json").is_plain

@@ -1,4 +1,4 @@
-"""Config documents, files and mappings as server definitions, and what is said about wrong ones."""
+"""Config documents, files and mappings as server definitions, and the errors of invalid ones."""
 
 import json
 import os
@@ -17,36 +17,32 @@ from ipymcp.config.parsing import definitions
 from ipymcp.errors import ConfigError
 from ipymcp.security.trust import digest_of
 from tests.config_files import read
+from tests.errors import refused
 
 SHAPE = 'the format is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 PROGRAM = 'put the program in "command" and each of its arguments in "args"'
 TABLE = 'write an object of strings, such as {"NAME": "value"}'
 
-FILE = Source(scope="named", file="mcp.json", folder="/work", key="mcpServers.fs")
+SECONDS = "expected a number of seconds greater than 0, got"
+FS = Source(scope="named", file="mcp.json", folder="/work", key="mcpServers.fs")
+NAMED = Source(scope="named", file="mcp.json", folder="/work")
 
 
-def one(**values: Any) -> ServerDefinition:
-    """The definition of a server `fs` in a file `mcp.json`."""
-    return definitions({"mcpServers": {"fs": values}}, Source(scope="named", file="mcp.json", folder="/work"))["fs"]
-
-
-def refused(call: Any, *args: Any, **options: Any) -> tuple[str, str | None]:
-    """The message and the hint of the ConfigError that a call raises."""
-    with pytest.raises(ConfigError) as caught:
-        call(*args, **options)
-    return str(caught.value), caught.value.hint
+def define(**values: Any) -> ServerDefinition:
+    """Read a server `fs` of a file `mcp.json`."""
+    return definitions({"mcpServers": {"fs": values}}, NAMED)["fs"]
 
 
 def test_a_command_alone_has_the_documented_defaults() -> None:
-    assert one(command="npx") == ServerDefinition(
+    assert define(command="npx") == ServerDefinition(
         name="fs", command="npx", args=(), env={}, cwd=None, url=None, headers={}, transport="stdio", era="auto",
         timeout=30.0, max_timeout=600.0, start_timeout=120.0, restart=True, inherit_env=False,
-        max_result_bytes=64_000_000, disabled=False, source=FILE, extra={},
+        max_result_bytes=64_000_000, disabled=False, source=FS, extra={},
     )  # fmt: skip
 
 
 def test_every_known_key_is_read() -> None:
-    read_back = one(
+    read_back = define(
         command="uvx", args=["a", "b"], env={"K": "v"}, cwd="sub", type="stdio", era="legacy", timeout=5,
         max_timeout=50.5, start_timeout=7, restart="no", inherit_env=["HOME", "LANG"], max_result_bytes=10,
         disabled=True, log_lines=20,
@@ -54,31 +50,25 @@ def test_every_known_key_is_read() -> None:
     assert read_back == ServerDefinition(
         name="fs", command="uvx", args=("a", "b"), env={"K": "v"}, cwd="sub", transport="stdio", era="legacy",
         timeout=5.0, max_timeout=50.5, start_timeout=7.0, restart=False, inherit_env=("HOME", "LANG"),
-        max_result_bytes=10, disabled=True, log_lines=20, source=FILE,
+        max_result_bytes=10, disabled=True, log_lines=20, source=FS,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", [True, False, "hinted"])
-def test_there_are_two_read_only_modes(mode: bool | str) -> None:
-    assert one(command="npx", read_only=mode).read_only == mode
-
-
-def test_another_read_only_mode_is_refused() -> None:
-    assert refused(one, command="npx", read_only="yes") == (
-        'mcp.json: mcpServers.fs.read_only: expected true or false, got "yes"',
-        'write "read_only": true or "read_only": false, unquoted',
-    )
-
-
-def test_unknown_keys_are_kept_as_they_are() -> None:
-    assert one(command="npx", dev={"watch": "*"}, gallery={"id": 1}).extra == {
-        "dev": {"watch": "*"},
-        "gallery": {"id": 1},
-    }
+@pytest.mark.parametrize(
+    ("values", "name", "expected"),
+    [
+        *(({"read_only": mode}, "read_only", mode) for mode in (True, False, "hinted")),
+        ({"timeout": 1200}, "max_timeout", 1200.0),
+        ({"dev": {"watch": "*"}, "gallery": {"id": 1}}, "extra", {"dev": {"watch": "*"}, "gallery": {"id": 1}}),
+    ],
+    ids=["read-only", "not read-only", "read-only by hints", "a timeout beyond the maximum", "unknown keys"],
+)
+def test_a_value_becomes_an_attribute(values: dict[str, Any], name: str, expected: object) -> None:
+    assert getattr(define(command="npx", **values), name) == expected
 
 
 def test_null_is_the_same_as_an_absent_key() -> None:
-    assert one(command="npx", args=None, env=None, url=None, timeout=None, restart=None) == one(command="npx")
+    assert define(command="npx", args=None, env=None, url=None, timeout=None, restart=None) == define(command="npx")
 
 
 @pytest.mark.parametrize(
@@ -86,14 +76,10 @@ def test_null_is_the_same_as_an_absent_key() -> None:
     [("http", "http"), ("streamable-http", "http"), ("streamableHttp", "http"), ("sse", "sse"), (None, "http")],
 )
 @pytest.mark.parametrize("key", ["type", "transport"])
-def test_a_url_speaks_http_or_what_it_is_said_to(key: str, word: str | None, transport: str) -> None:
-    definition = one(url="https://host/mcp", headers={"X": "y"}, **{key: word})
+def test_a_server_with_a_url_uses_http_or_the_transport_it_names(key: str, word: str | None, transport: str) -> None:
+    definition = define(url="https://host/mcp", headers={"X": "y"}, **{key: word})
     assert (definition.transport, definition.url, definition.headers) == (transport, "https://host/mcp", {"X": "y"})
     assert definition.extra == {}
-
-
-def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> None:
-    assert one(command="x", timeout=1200).max_timeout == 1200.0
 
 
 @pytest.mark.parametrize(
@@ -109,31 +95,20 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
         ({"command": ""}, 'command: expected a string, got ""', PROGRAM),
         ({"args": {"a": "x" * 80}}, "args: expected a list of strings, got an object", PROGRAM),
         ({"cwd": ["x" * 80]}, "cwd: expected a string, got a list", "write a folder's path"),
+        ({"cwd": {}}, "cwd: expected a string, got an object", "write a folder's path"),
         ({"env": ["A=b"]}, "env: expected an object of strings, got a list", TABLE),
         ({"env": {"PORT": 8080}}, "env.PORT: expected a string, got 8080", 'put it in quotes: "8080"'),
         ({"env": {"ON": True}}, "env.ON: expected a string, got true", 'put it in quotes: "true"'),
         ({"env": {"A": None}}, "env.A: expected a string, got null", TABLE),
         ({"headers": 1}, "headers: expected an object of strings, got a number or a boolean", TABLE),
-        ({"cwd": {}}, "cwd: expected a string, got an object", "write a folder's path"),
-        (
-            {"timeout": "30s"},
-            'timeout: expected a number of seconds greater than 0, got "30s"',
-            'write the seconds as a number, such as "timeout": 30',
-        ),
-        (
-            {"timeout": True},
-            "timeout: expected a number of seconds greater than 0, got true",
-            'write the seconds as a number, such as "timeout": 30',
-        ),
-        (
-            {"start_timeout": 0},
-            "start_timeout: expected a number of seconds greater than 0, got 0",
-            'write the seconds as a number, such as "start_timeout": 120',
-        ),
-        (
-            {"timeout": float("nan")},
-            "timeout: expected a number of seconds greater than 0, got NaN",
-            'write the seconds as a number, such as "timeout": 30',
+        *(
+            ({key: value}, f"{key}: {SECONDS} {shown}", f'write the seconds as a number, such as "{key}": {example}')
+            for key, value, shown, example in [
+                ("timeout", "30s", '"30s"', 30),
+                ("timeout", True, "true", 30),
+                ("timeout", float("nan"), "NaN", 30),
+                ("start_timeout", 0, "0", 120),
+            ]
         ),
         (
             {"timeout": 60, "max_timeout": 10},
@@ -145,35 +120,30 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
             "max_result_bytes: expected a number of bytes greater than 0, got 1.5",
             'write the bytes as a whole number, such as "max_result_bytes": 64000000',
         ),
-        (
-            {"disabled": "true"},
-            'disabled: expected true or false, got "true"',
-            'write "disabled": true or "disabled": false, unquoted',
-        ),
-        (
-            {"restart": "never"},
-            'restart: expected true or false, got "never"',
-            'write "restart": true or "restart": false, unquoted',
+        *(
+            (
+                {key: value},
+                f'{key}: expected true or false, got "{value}"',
+                f'write "{key}": true or "{key}": false, unquoted',
+            )
+            for key, value in [("disabled", "true"), ("restart", "never"), ("read_only", "yes")]
         ),
         (
             {"inherit_env": "PATH"},
             'inherit_env: expected a list of strings, got "PATH"',
             'write true, false, or the names, such as ["AWS_PROFILE"]',
         ),
-        (
-            {"era": "2025"},
-            'era: expected one of auto, legacy, modern, got "2025"',
-            'leave "era" out for the default',
-        ),
-        (
-            {"type": "websocket"},
-            'type: expected one of stdio, http, sse, got "websocket"',
-            'leave "type" out for the default',
-        ),
-        (
-            {"type": ["stdio"]},
-            'type: expected one of stdio, http, sse, got ["stdio"]',
-            'leave "type" out for the default',
+        *(
+            (
+                {key: value},
+                f"{key}: expected one of {choices}, got {json.dumps(value)}",
+                f'leave "{key}" out for the default',
+            )
+            for key, value, choices in [
+                ("era", "2025", "auto, legacy, modern"),
+                ("type", "websocket", "stdio, http, sse"),
+                ("type", ["stdio"], "stdio, http, sse"),
+            ]
         ),
         (
             {"transport": "http"},
@@ -188,18 +158,14 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
     ],
 )
 def test_a_wrong_value_is_named_with_its_document_and_key(values: dict[str, Any], message: str, hint: str) -> None:
-    assert refused(one, **{"command": "npx", **values}) == (f"mcp.json: mcpServers.fs.{message}", hint)
+    assert refused(ConfigError, define, **{"command": "npx", **values}) == (f"mcp.json: mcpServers.fs.{message}", hint)
 
 
 @pytest.mark.parametrize(
     ("values", "message", "hint"),
     [
         ({}, 'expected "command" or "url", found neither', SHAPE),
-        (
-            {"args": [], "comand": "npx"},
-            'expected "command" or "url", found neither',
-            "did you mean 'command'?",
-        ),
+        ({"args": [], "comand": "npx"}, 'expected "command" or "url", found neither', "did you mean 'command'?"),
         (
             {"command": "npx", "url": "https://h"},
             'expected "command" or "url", found both',
@@ -213,7 +179,7 @@ def test_a_wrong_value_is_named_with_its_document_and_key(values: dict[str, Any]
     ],
 )
 def test_a_server_is_either_a_command_or_a_url(values: dict[str, Any], message: str, hint: str) -> None:
-    assert refused(one, **values) == (f"mcp.json: mcpServers.fs: {message}", hint)
+    assert refused(ConfigError, define, **values) == (f"mcp.json: mcpServers.fs: {message}", hint)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +194,12 @@ def test_a_server_is_either_a_command_or_a_url(values: dict[str, Any], message: 
     ],
 )
 def test_a_document_of_another_shape_is_refused_with_what_was_found(document: Any, message: str) -> None:
-    assert refused(definitions, document, Source(scope="named", file="mcp.json")) == (message, SHAPE)
+    assert refused(ConfigError, definitions, document, Source(scope="named", file="mcp.json")) == (message, SHAPE)
 
 
 def test_the_digest_is_the_same_for_what_runs_the_same() -> None:
-    definition = one(command="npx", args=["x"], env={"A": "1", "B": "2"})
-    same = one(env={"B": "2", "A": "1"}, args=["x"], command="npx", timeout=5, disabled=True, note="hi")
+    definition = define(command="npx", args=["x"], env={"A": "1", "B": "2"})
+    same = define(env={"B": "2", "A": "1"}, args=["x"], command="npx", timeout=5, disabled=True, note="hi")
     assert digest_of(definition) == digest_of(same.replace(name="other"))
     assert len(digest_of(definition)) == 64
 
@@ -247,17 +213,15 @@ def test_the_digest_is_the_same_for_what_runs_the_same() -> None:
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
 def test_the_digest_changes_with_what_decides_what_runs(change: dict[str, Any]) -> None:
-    assert digest_of(one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}})) != digest_of(
-        one(**{"command": "npx", "args": ["x"], "env": {"A": "1"}, **change})
-    )
+    values = {"command": "npx", "args": ["x"], "env": {"A": "1"}}
+    assert digest_of(define(**values)) != digest_of(define(**{**values, **change}))
 
 
 def test_the_repr_shows_no_value_that_may_be_secret() -> None:
-    definition = one(command="npx", args=["--key=s3cret"], env={"TOKEN": "s3cret"})
-    assert repr(definition) == "ServerDefinition(name='fs', command='npx', source='mcp.json')"
-    assert repr(one(url="https://h", headers={"A": "s3cret"})) == (
-        "ServerDefinition(name='fs', url='https://h', source='mcp.json')"
-    )
+    local = define(command="npx", args=["--key=s3cret"], env={"TOKEN": "s3cret"})
+    assert repr(local) == "ServerDefinition(name='fs', command='npx', source='mcp.json')"
+    remote = define(url="https://h", headers={"A": "s3cret"})
+    assert repr(remote) == "ServerDefinition(name='fs', url='https://h', source='mcp.json')"
 
 
 # Files
@@ -269,7 +233,9 @@ def write(folder: Path, text: str | bytes) -> Path:
     return path
 
 
-def test_a_file_is_read_and_remembered_as_the_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_and_recorded_as_the_source_of_its_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path, '{"mcpServers": {"b": {"command": "x"}, "a": {"command": "y"}}}')
     monkeypatch.chdir(tmp_path)
     servers = read("mcp.json")
@@ -277,13 +243,17 @@ def test_a_file_is_read_and_remembered_as_the_origin(tmp_path: Path, monkeypatch
     assert (servers["b"].source.file, servers["b"].source.folder) == (str(path), str(tmp_path))
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
-    assert list(read(write(tmp_path, b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "x"}}}'))) == ["a"]
-
-
-def test_comments_and_trailing_commas_are_read(tmp_path: Path) -> None:
-    text = '{\n // mine\n "mcpServers": {"a": {command: \'x\', "args": ["1",],},}, /* end */\n}'
-    assert read(write(tmp_path, text))["a"].args == ("1",)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n // mine\n "mcpServers": {"a": {command: \'x\', "args": ["1",],},}, /* end */\n}',
+        b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "x", "args": ["1"]}}}',
+    ],
+    ids=["comments and trailing commas", "a byte order mark"],
+)
+def test_a_file_may_have_comments_trailing_commas_and_a_byte_order_mark(tmp_path: Path, text: str | bytes) -> None:
+    servers = read(write(tmp_path, text))
+    assert (list(servers), servers["a"].args) == (["a"], ("1",))
 
 
 json_values = st.recursive(
@@ -304,7 +274,7 @@ def commented(value: Any) -> str:
 
 
 @given(json_values)
-def test_comments_and_trailing_commas_go_and_nothing_else_does(value: Any) -> None:
+def test_only_comments_and_trailing_commas_are_removed(value: Any) -> None:
     text = commented(value)
     plain = without_comments(text)
     assert json.loads(plain) == value
@@ -313,19 +283,19 @@ def test_comments_and_trailing_commas_go_and_nothing_else_does(value: Any) -> No
 
 
 @pytest.mark.parametrize("text", ["/*" * 500_000, '"' * 999_999, ", " * 500_000, "/" * 999_999, '"a' + "\\" * 999_999])
-def test_a_text_full_of_openings_takes_no_time(text: str) -> None:
+def test_a_text_full_of_openings_is_read_in_linear_time(text: str) -> None:
     assert len(without_comments(text)) == len(text)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"mcpServers": {"a": {"command": "x"}}}', '{"mcpServers": {"a": {"command": "x",}}} // mine']
-)
-def test_a_file_that_is_json_but_for_comments_costs_no_json5(tmp_path: Path, text: str) -> None:
-    path = write(tmp_path, text)
-    script = "import pathlib, sys; from ipymcp.config.config_files import load; load(pathlib.Path(sys.argv[1]))"
-    script += "; print('json5' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "False\n"
+def test_json_with_comments_is_read_without_importing_json5(tmp_path: Path) -> None:
+    plain, commented = tmp_path / "plain.json", tmp_path / "commented.json"
+    plain.write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    commented.write_text('{"mcpServers": {"a": {"command": "x",}}} // mine')
+    script = "import pathlib, sys; from ipymcp.config.config_files import load"
+    script += "; print([load(pathlib.Path(file)).is_plain for file in sys.argv[1:]], 'json5' in sys.modules)"
+    command = [sys.executable, "-c", script, plain, commented]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[True, False] False\n"
 
 
 LOOK = "look there, and just before, for a missing comma, quote or bracket"
@@ -342,13 +312,16 @@ LOOK = "look there, and just before, for a missing comma, quote or bracket"
 )
 def test_a_syntax_error_is_shown_by_line_and_column(tmp_path: Path, text: str, where: str) -> None:
     path = write(tmp_path, text)
-    assert refused(read, path) == (f"{path}{where}", LOOK)
+    assert refused(ConfigError, read, path) == (f"{path}{where}", LOOK)
 
 
 def test_a_large_file_is_not_tried_as_json5(tmp_path: Path) -> None:
     path = write(tmp_path, '{"mcpServers": {}, x: "' + "y" * JSON5_MAX_BYTES + '"}')
     expected = "Expecting property name enclosed in double quotes"
-    assert refused(read, path) == (f"{path}, line 1, column 20: not JSON: {expected}", LOOK)
+    assert refused(ConfigError, read, path) == (f"{path}, line 1, column 20: not JSON: {expected}", LOOK)
+
+
+TWICE = ': "fs" is defined twice in one object'
 
 
 @pytest.mark.parametrize(
@@ -359,38 +332,32 @@ def test_a_large_file_is_not_tried_as_json5(tmp_path: Path) -> None:
         ('{"mcpServers": {}}'.encode("utf-16"), ", line 1: not UTF-8", "save the file as UTF-8"),
         (b"[" * 100_000, ": nested too deeply", SHAPE),
         (b" " * 10_000_001, ": is larger than 10 MB", "is this a config file?"),
-        (
-            b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"}}}',
-            ': "fs" is defined twice in one object',
-            "keep one of the two",
-        ),
-        (
-            b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"},}}',
-            ': "fs" is defined twice in one object',
-            "keep one of the two",
-        ),
+        (b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"}}}', TWICE, "keep one of the two"),
+        (b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"},}}', TWICE, "keep one of the two"),
     ],
     ids=["empty", "bad UTF-8", "UTF-16", "deep", "large", "twice", "twice in JSON5"],
 )
-def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: bytes, message: str, hint: str) -> None:
+def test_a_file_that_cannot_be_used_is_refused_with_the_reason(
+    tmp_path: Path, text: bytes, message: str, hint: str
+) -> None:
     path = write(tmp_path, text)
-    assert refused(read, path) == (f"{path}{message}", hint)
+    assert refused(ConfigError, read, path) == (f"{path}{message}", hint)
 
 
 @pytest.mark.posix
-def test_a_missing_file_a_folder_and_a_pipe_are_told_apart(tmp_path: Path) -> None:
-    assert refused(read, tmp_path / "no.json") == (
-        f"{tmp_path}/no.json: no such file", "a relative path starts at the notebook's folder"
-    )  # fmt: skip
-    assert refused(read, tmp_path) == (f"{tmp_path}: is a folder", f"name the file in it, such as {tmp_path}/mcp.json")
+def test_a_missing_file_a_folder_and_a_pipe_are_distinguished(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert refused(read, tmp_path / "pipe") == (f"{tmp_path}/pipe: is not a regular file", "name a file on disk")
+    for path, message, hint in [
+        (tmp_path / "no.json", "no such file", "a relative path starts at the notebook's folder"),
+        (tmp_path, "is a folder", f"name the file in it, such as {tmp_path}/mcp.json"),
+        (tmp_path / "pipe", "is not a regular file", "name a file on disk"),
+    ]:
+        assert refused(ConfigError, read, path) == (f"{path}: {message}", hint)
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that even root cannot read")
-def test_an_unreadable_file_says_what_the_system_said() -> None:
-    message, hint = refused(read, "/proc/self/mem")
-    assert (message, hint) == (
+def test_an_unreadable_file_is_refused_with_the_systems_reason() -> None:
+    assert refused(ConfigError, read, "/proc/self/mem") == (
         "/proc/self/mem: cannot be read: Input/output error", "check the file's permissions"
     )  # fmt: skip
 
@@ -415,8 +382,9 @@ def test_a_script_may_pass_paths() -> None:
 
 
 def test_an_error_in_a_scripts_mapping_names_the_key_the_script_wrote() -> None:
-    assert refused(from_mapping, {"fs": {"command": "x", "args": 5}}) == (
-        "fs.args: expected a list of strings, got 5", PROGRAM
-    )  # fmt: skip
-    assert refused(from_mapping, {"fs": 5}) == ("fs: expected an object, got 5", SHAPE)
-    assert refused(from_mapping, {"": {}}) == ('expected a server\'s name, got ""', SHAPE)
+    for mapping, message, hint in [
+        ({"fs": {"command": "x", "args": 5}}, "fs.args: expected a list of strings, got 5", PROGRAM),
+        ({"fs": 5}, "fs: expected an object, got 5", SHAPE),
+        ({"": {}}, 'expected a server\'s name, got ""', SHAPE),
+    ]:
+        assert refused(ConfigError, from_mapping, mapping) == (message, hint)

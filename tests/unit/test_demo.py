@@ -8,17 +8,13 @@ import zlib
 import jsonschema_rs
 import pytest
 
-from tests.demo_peer import (
-    HANDSHAKE_VERSIONS,
-    META,
-    STATELESS,
-    both_eras,
-    newest_of_each_era,
-)
+from ipymcp.demo.chart import GLYPHS, INK, PALETTE, Canvas, draw, ticks
+from ipymcp.demo.tools import LABELS, SPECIES
+from tests.demo_peer import EVERY_VERSION, HANDSHAKE_VERSIONS, META, STATELESS, every_version, newest_of_each_era
 
 
 @pytest.mark.parametrize(("asked", "answered"), [*((v, v) for v in HANDSHAKE_VERSIONS), (STATELESS, "2025-11-25")])
-def test_a_handshake_is_answered_with_the_revision_asked_for_or_the_newest(connect, asked, answered):
+def test_a_handshake_is_answered_with_the_requested_revision_or_the_newest(connect, asked, answered):
     result = connect(answered, ask_for=asked).handshake_result
     assert result["protocolVersion"] == answered
     words = ("tools", "resources", "prompts", "completions", "logging")
@@ -26,33 +22,31 @@ def test_a_handshake_is_answered_with_the_revision_asked_for_or_the_newest(conne
     assert result["serverInfo"]["name"] == "ipymcp-demo"
 
 
-def test_discover_names_the_stateless_revision_and_the_server(connect):
-    result = connect(STATELESS).ask("server/discover")["result"]
-    assert result["supportedVersions"] == [STATELESS]
-    assert result["resultType"] == "complete"
+@pytest.mark.parametrize("peer", [STATELESS], indirect=True)
+def test_discover_names_the_stateless_revision_and_the_server(peer):
+    result = peer.ask("server/discover")["result"]
+    assert (result["supportedVersions"], result["resultType"]) == ([STATELESS], "complete")
     assert result["_meta"][META + "serverInfo"]["name"] == "ipymcp-demo"
-    assert result["ttlMs"] > 0
-    assert result["cacheScope"] == "public"
+    assert (result["ttlMs"] > 0, result["cacheScope"]) == (True, "public")
 
 
-@both_eras
-def test_tools_are_listed_in_the_words_of_the_revision(connect, version):
-    tools = connect(version).ask("tools/list")["result"]["tools"]
+@every_version
+def test_tools_are_listed_with_the_members_of_the_revision(peer):
+    tools = peer.ask("tools/list")["result"]["tools"]
     assert [tool["name"] for tool in tools] == ["query", "plot", "slow", "fail", "echo"]
     assert all(tool["description"] and tool["inputSchema"]["additionalProperties"] is False for tool in tools)
-    assert all(("annotations" in tool) == (version >= "2025-03-26") for tool in tools)
-    assert all(("title" in tool) == (version >= "2025-06-18") for tool in tools)
-    assert ("outputSchema" in tools[0]) == (version >= "2025-06-18")
+    assert all(("annotations" in tool) == (peer.version >= "2025-03-26") for tool in tools)
+    assert all(("title" in tool) == (peer.version >= "2025-06-18") for tool in tools)
+    assert ("outputSchema" in tools[0]) == (peer.version >= "2025-06-18")
 
 
-@both_eras
-def test_query_answers_rows_that_fit_its_output_schema(connect, version):
-    peer = connect(version)
+@every_version
+def test_query_answers_rows_that_fit_its_output_schema(peer):
     result = peer.call("query", table="penguins", where="island = 'Dream' AND body_mass_g > 3900", limit=3)
     rows = json.loads(result["content"][0]["text"])["rows"]
     assert [row["island"] for row in rows] == ["Dream"] * 3
     assert all(row["body_mass_g"] > 3900 for row in rows)
-    if version < "2025-06-18":
+    if peer.version < "2025-06-18":
         assert "structuredContent" not in result
     else:
         schema = peer.ask("tools/list")["result"]["tools"][0]["outputSchema"]
@@ -60,45 +54,31 @@ def test_query_answers_rows_that_fit_its_output_schema(connect, version):
         assert result["structuredContent"] == {"rows": rows, "count": 3}
 
 
-def test_query_gives_ten_rows_unless_told_otherwise_and_forty_two_at_most(connect):
-    peer = connect()
-    assert peer.call("query", table="penguins")["structuredContent"]["count"] == 10
-    rows = peer.call("query", table="penguins", limit=1000)["structuredContent"]["rows"]
-    assert len(rows) == 42
-    assert {row["species"] for row in rows} == {"Adelie", "Chinstrap", "Gentoo"}
-    assert sum(row["body_mass_g"] is None for row in rows) == 1
-
-
-def test_a_comment_in_a_condition_does_not_swallow_the_limit(connect):
-    assert connect().call("query", table="penguins", where="1 -- all", limit=2)["structuredContent"]["count"] == 2
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [({}, 10), ({"limit": 1000}, 42), ({"limit": 2.0}, 2), ({"where": "1 -- all", "limit": 2}, 2)],
+    ids=["no limit", "more than there are", "a whole number as a float", "a comment does not swallow the limit"],
+)
+def test_query_gives_ten_rows_by_default_and_forty_two_at_most(peer, arguments, count):
+    content = peer.call("query", table="penguins", **arguments)["structuredContent"]
+    assert (content["count"], len(content["rows"])) == (count, count)
+    if count == 42:
+        assert {row["species"] for row in content["rows"]} == {"Adelie", "Chinstrap", "Gentoo"}
+        assert sum(row["body_mass_g"] is None for row in content["rows"]) == 1
 
 
 @pytest.mark.parametrize(
     "where",
     [
-        "1) UNION SELECT 1, 2, 3, 4, 5, 6, 7, 8 WHERE (1",
-        "year IN (SELECT 2007)",
-        "1); DROP TABLE penguins; --",
-        "length(randomblob(1000000000))",
-        "load_extension('x')",
-        "nonsense >",
-        "nul\0",
+        *("1) UNION SELECT 1, 2, 3, 4, 5, 6, 7, 8 WHERE (1", "year IN (SELECT 2007)", "1); DROP TABLE penguins; --"),
+        *("length(randomblob(1000000000))", "load_extension('x')", "nonsense >", "nul\0"),
     ],
 )
-def test_a_condition_can_only_be_a_condition(connect, where):
-    peer = connect()
+def test_a_condition_can_only_be_a_condition(peer, where):
     result = peer.call("query", table="penguins", where=where)
     assert result["isError"] is True
     assert result["content"][0]["text"].startswith("where: ")
     assert peer.call("query", table="penguins")["structuredContent"]["count"] == 10
-
-
-def test_the_columns_are_named_where_a_condition_is_wrong(connect):
-    text = connect().call("query", table="penguins", where="wings = 2")["content"][0]["text"]
-    assert text == (
-        "where: no such column: wings. The columns are species, island, bill_length_mm, bill_depth_mm, "
-        "flipper_length_mm, body_mass_g, sex, year."
-    )
 
 
 def read_png(data: str | bytes) -> tuple[int, int, list[bytes]]:
@@ -142,10 +122,8 @@ def colours_of(rows: list[bytes]) -> set[tuple[int, ...]]:
         ({"values": [5], "kind": "scatter", "width": 2000, "height": 120}, "A scatter chart of 1 value.", {4}),
     ],
 )
-def test_plot_draws_a_png_in_the_colours_of_what_it_shows(connect, arguments, caption, colours):
-    from ipymcp.demo.chart import INK, PALETTE
-
-    image, text = connect().call("plot", **arguments)["content"]
+def test_plot_draws_a_png_in_the_colours_of_its_data(peer, arguments, caption, colours):
+    image, text = peer.call("plot", **arguments)["content"]
     width, height, rows = read_png(image["data"])
     drawn = colours_of(rows)
     assert image["mimeType"] == "image/png"
@@ -157,8 +135,6 @@ def test_plot_draws_a_png_in_the_colours_of_what_it_shows(connect, arguments, ca
 
 @pytest.mark.parametrize("kind", ["bar", "scatter"])
 def test_a_chart_names_what_its_axes_and_colours_are(kind):
-    from ipymcp.demo.chart import draw
-
     points = [(0.0, 1.0, 0), (1.0, 2.0, 1)]
     plain = draw(kind, points, 480, 300)
     labels = {"names": ("Adelie", "Gentoo"), "up": "Body mass (g)", "across": "Bill length (mm)"}
@@ -168,9 +144,6 @@ def test_a_chart_names_what_its_axes_and_colours_are(kind):
 
 
 def test_the_font_has_all_characters_of_the_labels_and_smooth_edges():
-    from ipymcp.demo.chart import GLYPHS, INK, PALETTE, Canvas
-    from ipymcp.demo.tools import LABELS, SPECIES
-
     assert {*"".join((*LABELS.values(), *SPECIES, "Mean 0123456789.-e+"))} <= GLYPHS.keys()
     canvas = Canvas(200, 40, 2)
     canvas.write(5, 25, "Body mass")
@@ -190,8 +163,6 @@ def test_the_font_has_all_characters_of_the_labels_and_smooth_edges():
     ],
 )
 def test_the_marks_of_an_axis_are_round_numbers(low, high, most, expected):
-    from ipymcp.demo.chart import ticks
-
     assert ticks(low, high, most) == pytest.approx(expected)
 
 
@@ -211,17 +182,19 @@ def test_the_marks_of_an_axis_are_round_numbers(low, high, most, expected):
         ("plot", {"values": [1, 1e300]}, "values[1] must be between -1e+15 and 1e+15"),
         ("plot", {"values": [1], "column": "body_mass_g"}, "give values or column, not both"),
         ("slow", {"steps": 1.5}, "steps must be of type integer"),
+        (
+            "query",
+            {"table": "penguins", "where": "wings = 2"},
+            "where: no such column: wings. The columns are species, island, bill_length_mm, bill_depth_mm, "
+            "flipper_length_mm, body_mass_g, sex, year.",
+        ),
     ],
 )
-def test_an_unsupported_operation_is_an_error_with_the_reason(connect, tool, arguments, text):
-    assert connect().call(tool, **arguments) == {"content": [{"type": "text", "text": text}], "isError": True}
+def test_a_call_that_fails_is_an_error_with_the_reason(peer, tool, arguments, text):
+    assert peer.call(tool, **arguments) == {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def test_a_whole_number_may_be_written_as_a_float(connect):
-    assert connect().call("query", table="penguins", limit=2.0)["structuredContent"]["count"] == 2
-
-
-@both_eras
+@pytest.mark.parametrize("version", EVERY_VERSION)
 def test_slow_reports_progress_and_does_not_hold_up_an_echo(connect, version):
     peer = connect(version)
     slow = peer.request("tools/call", meta={"progressToken": "t"}, name="slow", arguments={"seconds": 0.5, "steps": 5})
@@ -239,7 +212,7 @@ def test_slow_reports_progress_and_does_not_hold_up_an_echo(connect, version):
     assert progress[0].get("message") == (None if version == "2024-11-05" else "step 1 of 5")
 
 
-@newest_of_each_era
+@pytest.mark.parametrize("version", [HANDSHAKE_VERSIONS[-1], STATELESS])
 def test_without_a_token_there_is_no_progress(connect, version):
     peer = connect(version)
     peer.request("tools/call", name="slow", arguments={"seconds": 0, "steps": 3})
@@ -247,7 +220,7 @@ def test_without_a_token_there_is_no_progress(connect, version):
     assert not [frame for frame in rest if frame.get("method") == "notifications/progress"]
 
 
-@both_eras
+@pytest.mark.parametrize("version", EVERY_VERSION)
 def test_a_cancelled_call_stops_at_once_and_nothing_more_comes(connect, version):
     peer = connect(version)
     slow = peer.request("tools/call", meta={"progressToken": 1}, name="slow", arguments={"seconds": 300, "steps": 3000})
@@ -260,14 +233,13 @@ def test_a_cancelled_call_stops_at_once_and_nothing_more_comes(connect, version)
     assert peer.close()[0] == []
 
 
-def test_a_cancellation_of_nothing_is_ignored(connect):
-    peer = connect()
-    for request_id in (99, "99", None, [1]):
+def test_a_cancellation_of_an_unknown_request_is_ignored(peer):
+    for request_id in (99_999, "99", None, [1]):
         peer.notify("notifications/cancelled", requestId=request_id)
     assert peer.call("echo", text="fine")["content"][0]["text"] == "fine"
 
 
 @pytest.mark.parametrize("text", ["", "ÅÖ 🐧\n\t\0", "\ud800 alone", "x" * 300_000])
 @newest_of_each_era
-def test_echo_gives_back_any_text(connect, version, text):
-    assert connect(version).call("echo", text=text)["content"] == [{"type": "text", "text": text}]
+def test_echo_gives_back_any_text(peer, text):
+    assert peer.call("echo", text=text)["content"] == [{"type": "text", "text": text}]

@@ -7,24 +7,17 @@ import sys
 
 import pytest
 
-from tests.demo_peer import (
-    META,
-    PACKAGE,
-    STATELESS,
-    both_eras,
-    newest_of_each_era,
-)
+from tests.demo_peer import META, PACKAGE, STATELESS, every_version, newest_of_each_era
+
+stateless = pytest.mark.parametrize("peer", [STATELESS], indirect=True)
+INVALID_PARAMS = -32602
 
 
-def test_in_the_handshake_era_calls_are_logged_from_info_up_until_told_otherwise(connect):
+def test_in_the_handshake_era_calls_are_logged_from_the_level_that_was_set_and_by_default_from_info(connect):
     peer = connect()
     peer.request("tools/call", name="query", arguments={"table": "penguins", "where": "year = 2007"})
-    log = peer.next()
-    assert log["params"] == {
-        "level": "info",
-        "logger": "demo",
-        "data": "SELECT * FROM penguins WHERE (year = 2007) LIMIT 10",
-    }
+    data = "SELECT * FROM penguins WHERE (year = 2007) LIMIT 10"
+    assert peer.next()["params"] == {"level": "info", "logger": "demo", "data": data}
     peer.next()
     peer.ask("logging/setLevel", level="debug")
     peer.request("tools/call", name="echo", arguments={"text": "four"})
@@ -33,21 +26,24 @@ def test_in_the_handshake_era_calls_are_logged_from_info_up_until_told_otherwise
     peer.ask("logging/setLevel", level="error")
     peer.request("tools/call", name="query", arguments={"table": "penguins"})
     assert "result" in peer.next()
-    assert peer.ask("logging/setLevel", level="loud")["error"] == {"code": -32602, "message": "no such log level: loud"}
 
 
-def test_in_the_stateless_era_a_call_is_logged_only_where_it_asks_for_that(connect):
-    peer = connect(STATELESS)
-    arguments = {"table": "penguins"}
-    peer.request("tools/call", name="query", arguments=arguments)
-    assert "result" in peer.next()
-    peer.request("tools/call", meta={META + "logLevel": "info"}, name="query", arguments=arguments)
-    assert peer.next()["params"]["data"] == "SELECT * FROM penguins LIMIT 10"
-    assert "result" in peer.next()
-    peer.request("tools/call", meta={META + "logLevel": "warning"}, name="query", arguments=arguments)
-    assert "result" in peer.next()
-    refused = peer.ask("tools/call", meta={META + "logLevel": "loud"}, name="query", arguments=arguments)
-    assert refused["error"]["code"] == -32602
+@stateless
+def test_in_the_stateless_era_a_call_is_logged_only_where_it_asks_for_that(peer):
+    def frames(**meta):
+        identifier = peer.request("tools/call", meta=meta, name="query", arguments={"table": "penguins"})
+        received = [peer.next()]
+        while received[-1].get("id") != identifier:
+            received.append(peer.next())
+        return received
+
+    assert ["result" in frame for frame in frames()] == [True]
+    log, answer = frames(**{META + "logLevel": "info"})
+    assert log["params"]["data"] == "SELECT * FROM penguins LIMIT 10"
+    assert "result" in answer
+    assert ["result" in frame for frame in frames(**{META + "logLevel": "warning"})] == [True]
+    [refused] = frames(**{META + "logLevel": "loud"})
+    assert refused["error"]["code"] == INVALID_PARAMS
 
 
 def test_a_subscription_is_acknowledged_with_what_can_change_and_ends_silently(connect):
@@ -70,22 +66,21 @@ def test_a_subscription_is_acknowledged_with_what_can_change_and_ends_silently(c
         ({META + "clientCapabilities": None}, f"params._meta lacks {META}clientCapabilities"),
     ],
 )
-def test_a_request_with_a_broken_envelope_is_refused(connect, meta, message):
-    answer = connect(STATELESS).ask("tools/list", meta=meta)
-    assert answer["error"] == {"code": -32602, "message": message}
+@stateless
+def test_a_request_with_a_broken_envelope_is_refused(peer, meta, message):
+    assert peer.ask("tools/list", meta=meta)["error"] == {"code": INVALID_PARAMS, "message": message}
 
 
 def test_a_request_without_an_envelope_or_a_handshake_is_refused(connect):
     peer = connect(STATELESS)
     peer.stateless = False
     message = f"params._meta lacks {META}protocolVersion, and there was no initialize"
-    assert peer.ask("server/discover")["error"] == {"code": -32602, "message": message}
+    assert peer.ask("server/discover")["error"] == {"code": INVALID_PARAMS, "message": message}
 
 
-def test_an_unsupported_version_is_refused_with_the_supported_one(connect):
-    peer = connect(STATELESS)
-    answer = peer.ask("server/discover", meta={META + "protocolVersion": "2031-01-01"})
-    assert answer["error"] == {
+@stateless
+def test_an_unsupported_version_is_refused_with_the_supported_one(peer):
+    assert peer.ask("server/discover", meta={META + "protocolVersion": "2031-01-01"})["error"] == {
         "code": -32022,
         "message": "Unsupported protocol version",
         "data": {"supported": [STATELESS], "requested": "2031-01-01"},
@@ -93,18 +88,15 @@ def test_an_unsupported_version_is_refused_with_the_supported_one(connect):
 
 
 @pytest.mark.parametrize(
-    ("version", "method"),
+    ("peer", "method"),
     [
-        ("2025-11-25", "server/discover"),
-        ("2025-11-25", "roots/list"),
-        ("2025-11-25", "subscriptions/listen"),
-        (STATELESS, "initialize"),
-        (STATELESS, "ping"),
-        (STATELESS, "logging/setLevel"),
+        *(("2025-11-25", method) for method in ("server/discover", "roots/list", "subscriptions/listen")),
+        *((STATELESS, method) for method in ("initialize", "ping", "logging/setLevel")),
     ],
+    indirect=["peer"],
 )
-def test_a_method_of_the_other_era_or_of_none_is_not_found(connect, version, method):
-    assert connect(version).ask(method)["error"] == {"code": -32601, "message": f"Method not found: {method}"}
+def test_a_method_of_the_other_era_or_of_none_is_not_found(peer, method):
+    assert peer.ask(method)["error"] == {"code": -32601, "message": f"Method not found: {method}"}
 
 
 def test_both_eras_are_served_by_one_process(connect):
@@ -118,38 +110,16 @@ def test_both_eras_are_served_by_one_process(connect):
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"name": "quack"}, "Unknown tool: quack"),
-        ({}, "Unknown tool: None"),
-        ({"name": "echo", "arguments": [1]}, "arguments must be an object"),
-    ],
-)
-@newest_of_each_era
-def test_a_malformed_call_is_refused(connect, version, params, message):
-    assert connect(version).ask("tools/call", **params)["error"] == {"code": -32602, "message": message}
-
-
-def test_ping_is_answered(connect):
-    assert connect().ask("ping")["result"] == {}
-
-
-@pytest.mark.parametrize(
     ("line", "code"),
     [
-        (b"hello", -32700),
-        (b"\xff\xfe", -32700),
-        (b"[" * 200_000, -32700),
-        (b"3", -32600),
-        (b"[]", -32600),
-        (b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', -32600),
+        *((line, -32700) for line in (b"hello", b"\xff\xfe", b"[" * 200_000)),
+        *((line, -32600) for line in (b"3", b"[]", b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]')),
         (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600),
         (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32600),
     ],
 )
-def test_a_line_that_is_no_message_is_refused_and_the_next_one_served(connect, line, code):
-    peer = connect()
+def test_a_line_that_is_not_a_message_is_refused_and_the_next_one_served(peer, line, code):
     peer.line(line)
     answer = peer.next()
     assert "id" not in answer
@@ -164,14 +134,13 @@ def test_older_revisions_have_no_answer_without_an_id_so_none_is_sent(connect):
     assert "ipymcp-demo: not JSON: " in peer.close()[1]
 
 
-def test_an_answer_nobody_asked_for_and_empty_lines_are_ignored(connect):
-    peer = connect()
+def test_an_answer_to_no_request_and_empty_lines_are_ignored(peer):
     peer.line(b'{"jsonrpc": "2.0", "id": 5, "result": {}}')
     peer.line(b"\r")
     assert peer.ask("ping")["result"] == {}
 
 
-def test_a_batch_is_answered_by_a_batch_without_what_was_cancelled(connect):
+def test_a_batch_is_answered_by_a_batch_without_the_cancelled_call(connect):
     peer = connect("2025-03-26")
     slow = {"jsonrpc": "2.0", "id": "s", "method": "tools/call", "params": {"name": "slow"}}
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}}
@@ -183,7 +152,7 @@ def test_a_batch_is_answered_by_a_batch_without_what_was_cancelled(connect):
 
 
 @pytest.mark.parametrize("command", [("-m", "ipymcp.demo"), ("-I", "-S", str(PACKAGE / "demo" / "__main__.py"))])
-def test_it_runs_as_a_module_and_by_path_and_says_so_on_stderr(connect, command):
+def test_it_runs_as_a_module_and_by_path_and_announces_itself_on_stderr(connect, command):
     peer = connect("2025-11-25", *command)
     assert peer.call("echo", text="hello")["content"][0]["text"] == "hello"
     rest, stderr = peer.close()
@@ -215,22 +184,20 @@ def test_an_interrupt_is_ignored_quietly(connect):
 def test_starting_imports_nothing_that_only_a_tool_needs():
     heavy = ["sqlite3", "zlib", "base64", "struct", "typing", "asyncio", "dataclasses", "ipymcp"]
     code = (
-        f"import sys; sys.path.append({str(PACKAGE)!r}); import demo.__main__; "
-        f"print([name for name in {heavy} if name in sys.modules])"
+        f"import sys; sys.path.append({str(PACKAGE)!r}); import demo.__main__; print({{*{heavy}}} & {{*sys.modules}})"
     )
     run = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
+    assert run.stdout == "set()\n"
 
 
-@both_eras
-def test_resources_and_templates_are_listed_and_read_in_the_words_of_the_revision(connect, version):
-    peer = connect(version)
+@every_version
+def test_resources_and_templates_are_listed_and_read_with_the_members_of_the_revision(peer):
     resources = peer.ask("resources/list")["result"]["resources"]
     [template] = peer.ask("resources/templates/list")["result"]["resourceTemplates"]
     assert [resource["uri"] for resource in resources] == ["demo://penguins.csv", "demo://notes.md"]
-    assert all(("title" in resource) == (version >= "2025-06-18") for resource in [*resources, template])
+    assert all(("title" in resource) == (peer.version >= "2025-06-18") for resource in [*resources, template])
     result = peer.ask("resources/read", uri="demo://penguins.csv")["result"]
-    assert ("ttlMs" in result) == (version == STATELESS)
+    assert ("ttlMs" in result) == (peer.version == STATELESS)
     lines = result["contents"][0]["text"].splitlines()
     assert lines[0].startswith("species,island,bill_length_mm")
     assert len(lines) == 1 + 42
@@ -239,19 +206,15 @@ def test_resources_and_templates_are_listed_and_read_in_the_words_of_the_revisio
     assert "# Penguins" in peer.ask("resources/read", uri="demo://notes.md")["result"]["contents"][0]["text"]
 
 
-@pytest.mark.parametrize(("version", "code"), [("2025-11-25", -32002), (STATELESS, -32602)])
-def test_a_resource_that_is_not_there_is_refused_in_the_words_of_the_revision(connect, version, code):
-    error = connect(version).ask("resources/read", uri="demo://penguins/Emperor")["error"]
-    assert error == {
-        "code": code,
-        "message": "Resource not found: demo://penguins/Emperor",
-        "data": {"uri": "demo://penguins/Emperor"},
-    }
+@pytest.mark.parametrize(("peer", "code"), [("2025-11-25", -32002), (STATELESS, INVALID_PARAMS)], indirect=["peer"])
+def test_a_missing_resource_is_refused_with_the_code_of_the_revision(peer, code):
+    uri = "demo://penguins/Emperor"
+    error = {"code": code, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
+    assert peer.ask("resources/read", uri=uri)["error"] == error
 
 
-@both_eras
-def test_the_prompt_is_listed_completed_and_given(connect, version):
-    peer = connect(version)
+@every_version
+def test_the_prompt_is_listed_completed_and_rendered(peer):
     [prompt] = peer.ask("prompts/list")["result"]["prompts"]
     assert [argument["name"] for argument in prompt["arguments"]] == ["species", "tone"]
     result = peer.ask("prompts/get", name="describe", arguments={"species": "Adelie", "tone": "playful"})["result"]
@@ -272,6 +235,9 @@ def test_the_prompt_is_listed_completed_and_given(connect, version):
 @pytest.mark.parametrize(
     ("method", "params", "message"),
     [
+        ("tools/call", {"name": "quack"}, "Unknown tool: quack"),
+        ("tools/call", {}, "Unknown tool: None"),
+        ("tools/call", {"name": "echo", "arguments": [1]}, "arguments must be an object"),
         ("resources/list", {"cursor": "2"}, "unknown cursor: the list fits on one page"),
         ("resources/read", {}, "uri is missing"),
         ("prompts/get", {"name": "nope"}, "Unknown prompt: nope"),
@@ -284,5 +250,10 @@ def test_the_prompt_is_listed_completed_and_given(connect, version):
         ("completion/complete", {}, "ref or argument is missing"),
     ],
 )
-def test_what_cannot_be_read_or_given_is_refused(connect, version, method, params, message):
-    assert connect(version).ask(method, **params)["error"] == {"code": -32602, "message": message}
+def test_invalid_params_are_refused_with_the_reason(peer, method, params, message):
+    assert peer.ask(method, **params)["error"] == {"code": INVALID_PARAMS, "message": message}
+
+
+def test_an_unknown_log_level_is_refused(peer):
+    error = {"code": INVALID_PARAMS, "message": "no such log level: loud"}
+    assert peer.ask("logging/setLevel", level="loud")["error"] == error

@@ -1,4 +1,4 @@
-"""Failures of servers: the output of programs that did not start, further attempts, and explanations for users."""
+"""Failures of servers: causes in the output of programs, decisions about a retry, and explanations for users."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ def explained(*elicitations: object) -> RpcError:
     return error
 
 
-def test_a_call_that_needs_a_visit_to_an_address_first_says_which() -> None:
+def test_a_call_that_needs_a_visit_to_a_url_first_names_it() -> None:
     error = explained({"mode": "url", "elicitationId": "1", "url": PAY, "message": "Pay"}, {"mode": "form"}, 5)
     assert error._render_traceback_() == [
         f"RpcError: shop.buy: Pay first: visit {PAY} (at herring.example)",
@@ -28,7 +28,7 @@ def test_a_call_that_needs_a_visit_to_an_address_first_says_which() -> None:
     ]
 
 
-def test_a_domain_in_foreign_letters_is_said_in_plain_ones_too() -> None:
+def test_a_domain_with_non_ascii_letters_is_also_shown_in_ascii() -> None:
     assert (
         "(at h\u0435rring.example (xn--hrring-3of.example))"
         in explained({"url": "https://h\u0435rring.example/"}).message
@@ -36,34 +36,35 @@ def test_a_domain_in_foreign_letters_is_said_in_plain_ones_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "elicitation",
     [
-        {"url": "javascript:alert(1)"},
-        {"url": f"{PAY} x"},
-        {"url": "https://other.example\\@herring.example/"},
-        {"url": 5},
+        *({"url": url} for url in ("javascript:alert(1)", f"{PAY} x", "https://other.example\\@herring.example/", 5)),
         {},
         "no object",
     ],
 )
-def test_what_is_no_web_address_is_not_shown_as_one(asked: Any) -> None:
-    assert (explained(asked).message, explained(asked).hint) == ("Pay first.", None)
+def test_a_url_that_is_not_a_web_address_is_not_shown(elicitation: Any) -> None:
+    error = explained(elicitation)
+    assert (error.message, error.hint) == ("Pay first.", None)
+
+
+def explain_death(command: str, *output: str) -> str | None:
+    """The hint after a server `time` has written this and ended."""
+    return explain(ConnectionLost("died"), ServerDefinition(name="time", command=command), output, 1).hint
 
 
 @pytest.mark.parametrize("command", ["python", "python3.12"])
 def test_a_module_that_the_python_on_the_path_lacks_names_this_kernels_python(command: str) -> None:
-    words = ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'mcp_server.time'")
-    error = explain(ConnectionLost("died"), ServerDefinition(name="time", command=command), words, 1)
-    assert error.hint == (
+    output = ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'mcp_server.time'")
+    assert explain_death(command, *output) == (
         f"the {command} on PATH lacks mcp_server.time: install it there, or write"
         f' "command": {json.dumps(sys.executable)}, this kernel\'s Python'
     )
 
 
 def test_a_module_that_another_program_lacks_is_left_to_its_log() -> None:
-    words = ("ModuleNotFoundError: No module named 'time_server'",)
-    error = explain(ConnectionLost("died"), ServerDefinition(name="time", command="/opt/python"), words, 1)
-    assert error.hint == "%mcp logs time · %mcp restart time"
+    output = "ModuleNotFoundError: No module named 'time_server'"
+    assert explain_death("/opt/python", output) == "%mcp logs time · %mcp restart time"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_an_interrupt_names_the_users_function_only(filename: str, first: str) -
 
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "failed_starts"
-"""Outputs of real runners: the command line, the exit code, and what was written to standard error."""
+"""Outputs of real runners: the command line, the exit code, and the standard error."""
 CAUSES = {
     "bunx-misspelt": "error: GET https://registry.npmjs.org/nosuch-pkg-qzx-1 - 404",
     "deno-misspelt": "error: npm package '@nosuch-scope-q/xyz' does not exist.",
@@ -137,7 +138,7 @@ def recorded(name: str) -> tuple[int, list[str]]:
     return int(code), [line for line in lines if line.strip()]
 
 
-def test_each_recorded_output_is_asserted() -> None:
+def test_each_recorded_output_has_its_cause_here() -> None:
     assert {path.stem for path in RECORDED.iterdir()} == set(CAUSES)
 
 
@@ -149,35 +150,31 @@ def test_the_cause_is_among_the_lines_that_are_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_a_start_that_cannot_succeed_is_not_tried_again(name: str) -> None:
+def test_a_start_that_cannot_succeed_is_not_retried(name: str) -> None:
     code, lines = recorded(name)
     assert cannot_improve(code, lines, is_first=True)
     assert cannot_improve(code, lines) == (name not in UNREACHABLE)  # a network may come back under a running server
 
 
 @pytest.mark.parametrize(
-    ("line", "code"),
+    ("line", "code", "is_final"),
     [
-        ("Error: BRAVE_API_KEY environment variable is required", 1),
-        ("GITHUB_PERSONAL_ACCESS_TOKEN not set", 1),
-        ("missing environment variable DATABASE_URL", 1),
-        ("error: unexpected argument '--herring' found", 2),
-        ("flag provided but not defined: -herring", 2),
-        ("it is configured wrongly", 78),
-        ("it was called wrongly", 64),
-        ("    | ModuleNotFoundError: No module named 'herring'", 1),
+        ("Error: BRAVE_API_KEY environment variable is required", 1, True),
+        ("GITHUB_PERSONAL_ACCESS_TOKEN not set", 1, True),
+        ("missing environment variable DATABASE_URL", 1, True),
+        ("error: unexpected argument '--herring' found", 2, True),
+        ("flag provided but not defined: -herring", 2, True),
+        ("it is configured wrongly", 78, True),
+        ("it was called wrongly", 64, True),
+        ("    | ModuleNotFoundError: No module named 'herring'", 1, True),
+        *((line, code, False) for line in ("no database", "panic: boom", "API_KEY is set") for code in (1, 2)),
+        *(("ConnectionRefusedError: [Errno 111]", code, False) for code in (1, 2)),
     ],
 )
-def test_missing_settings_and_refused_options_are_final(line: str, code: int) -> None:
-    assert cannot_improve(code, [line])
-
-
-@pytest.mark.parametrize(
-    "line", ["no database", "ConnectionRefusedError: [Errno 111]", "panic: boom", "API_KEY is set"]
-)
-def test_other_failures_are_tried_again(line: str) -> None:
-    assert not cannot_improve(1, [line], is_first=True)
-    assert not cannot_improve(2, [line], is_first=True)
+def test_missing_settings_and_refused_options_are_not_retried(line: str, code: int, is_final: bool) -> None:
+    assert cannot_improve(code, [line], is_first=True) is is_final
+    if is_final:
+        assert cannot_improve(code, [line])
 
 
 def test_the_exceptions_of_a_group_are_shown_without_their_frames() -> None:

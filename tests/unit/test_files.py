@@ -1,10 +1,11 @@
-"""Files are read and written by one module: regular ones within a limit; through no link, as a whole, rightly."""
+"""Files are read and written by one module: regular files within a limit, never through a link, atomically."""
 
 import ast
+import functools
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ READERS = {
     ("config/config_files.py", "os.open(file.parent, os.O_RDONLY)"),  # a folder, to lock it
     ("storage/secrets.py", "path.read_bytes()"),  # the key, in a folder of the user's alone
 }
-"""Other modules that open something, besides `/proc` and the package's own files."""
+"""Calls of other modules that open a file, besides `/proc` and the package's own files."""
 ALLOWED = {("protocol/transports/network.py", "os.open(os.devnull, os.O_RDWR)")}
 
 
@@ -50,19 +51,34 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@functools.cache
+def all_calls() -> list[tuple[str, ast.Call]]:
+    """The calls of the package outside of `files.py`, with their files."""
+    return [
+        (str(file.relative_to(PACKAGE)), call)
+        for file in PACKAGE.rglob("*.py")
+        if file != PACKAGE / "files.py"
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+    ]
+
+
+def calls(matches: Callable[[ast.Call], bool]) -> set[tuple[str, str]]:
+    return {(file, ast.unparse(call)) for file, call in all_calls() if matches(call)}
+
+
 def writes(call: ast.Call) -> bool:
-    """Whether a call makes, replaces or opens a file to write it."""
+    """Whether a call creates, replaces or opens a file to write it."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     owner = call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
-    text = ast.unparse(call)
     if owner == "os" and name == "open":
-        return any(flag in text for flag in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"))
+        return any(flag in ast.unparse(call) for flag in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"))
     if name == "open":
         modes = [*call.args[: 1 if isinstance(call.func, ast.Attribute) and owner not in OWNERS else 2]]
         modes += [word.value for word in call.keywords if word.arg == "mode"]
         return any(
-            isinstance(each, ast.Constant) and isinstance(each.value, str) and set(each.value) & set("wax+")
-            for each in modes[-1:]
+            isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
+            for mode in modes[-1:]
         )
     if name in ("replace", "rename", "copy", "link", "move", "truncate"):
         # A string's replace and a dict's copy are other things: a file's has one argument.
@@ -71,60 +87,40 @@ def writes(call: ast.Call) -> bool:
 
 
 def test_no_other_module_writes_a_file() -> None:
-    found = {
-        (str(file.relative_to(PACKAGE)), ast.unparse(call))
-        for file in PACKAGE.rglob("*.py")
-        if file != PACKAGE / "files.py"
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and writes(call)
-    }
-    assert found == ALLOWED
+    assert calls(writes) == ALLOWED
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "open(name, 'w')",
-        "open(name, mode='ab')",
-        "path.open('x')",
-        "path.write_text(a)",
-        "Path(a).write_bytes(b)",
-        "os.open(a, os.O_CREAT | os.O_EXCL)",
-        "os.replace(a, b)",
-        "Path(a).replace(b)",
-        "draft.replace(file)",
-        "tempfile.mkstemp()",
-        "shutil.copy(a, b)",
-        "os.makedirs(a)",
+        "open(name, 'w')", "open(name, mode='ab')", "path.open('x')", "path.write_text(a)", "Path(a).write_bytes(b)",
+        "os.open(a, os.O_CREAT | os.O_EXCL)", "os.replace(a, b)", "Path(a).replace(b)", "draft.replace(file)",
+        "tempfile.mkstemp()", "shutil.copy(a, b)", "os.makedirs(a)",
     ],
-)
-def test_the_check_itself_finds_a_writer(line: str) -> None:
+)  # fmt: skip
+def test_the_check_finds_a_writer(line: str) -> None:
     assert writes(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
 
 
 def reads(call: ast.Call) -> bool:
     """Whether a call opens a file to read it."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name not in ("open", "read_bytes", "read_text", "fromfile", "memmap"):
+        return False
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     if name == "open":  # other things of the package have a method of that name
-        modes = [one.value for one in call.args if isinstance(one, ast.Constant)]
-        return not owner or owner in OWNERS or any(str(one).startswith("r") for one in modes)
-    return bool(owner) and name in ("read_bytes", "read_text", "fromfile", "memmap") and len(call.args) < 2
+        modes = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+        return not owner or owner in OWNERS or any(str(mode).startswith("r") for mode in modes)
+    return bool(owner) and len(call.args) < 2
 
 
 def test_no_other_module_reads_a_file() -> None:
-    found = {
-        (str(file.relative_to(PACKAGE)), ast.unparse(call))
-        for file in PACKAGE.rglob("*.py")
-        if file != PACKAGE / "files.py"
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and reads(call)
-    }
-    assert {one for one in found if not re.search(r"/proc/|_STATIC|devnull|^files\(", one[1])} == READERS
+    allowed = re.compile(r"/proc/|_STATIC|devnull|^files\(")
+    assert {(file, text) for file, text in calls(reads) if not allowed.search(text)} == READERS
 
 
 @pytest.mark.parametrize("line", ["open(name)", "path.open('rb')", "Path(a).read_text()", "os.open(a, os.O_RDONLY)"])
-def test_the_check_itself_finds_a_reader(line: str) -> None:
+def test_the_check_finds_a_reader(line: str) -> None:
     assert reads(ast.parse(line, mode="eval").body)  # pyright: ignore[reportArgumentType]
 
 
@@ -154,7 +150,7 @@ def test_only_a_regular_file_within_the_limit_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "nothing", "folder", "link"])
-def test_a_link_is_refused_and_what_it_leads_to_stays(tmp_path: Path, target: str) -> None:
+def test_a_link_is_refused_and_its_target_stays(tmp_path: Path, target: str) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (tmp_path / "folder").mkdir()
@@ -193,7 +189,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
         write_file(tmp_path / "pipe", "x")
 
 
-def test_permissions_are_exact_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
+def test_permissions_do_not_depend_on_the_umask(tmp_path: Path, umask: int) -> None:
     for name, wanted in (("private", PRIVATE), ("shared", SHARED)):
         write_file(tmp_path / name, "x", wanted)
         assert mode(tmp_path / name) == wanted
@@ -201,15 +197,11 @@ def test_permissions_are_exact_whatever_the_umask_is(tmp_path: Path, umask: int)
     assert mode(tmp_path / "data") == SHARED & ~umask
     create_file(tmp_path / "state" / "deep" / "key", b"x")
     os.close(open_lock(tmp_path / "state" / "lock"))
-    assert [mode(tmp_path / "state" / name) for name in (".", "deep", "deep/key", "lock")] == [
-        0o700,
-        0o700,
-        0o600,
-        0o600,
-    ]
+    modes = {name: mode(tmp_path / "state" / name) for name in (".", "deep", "deep/key", "lock")}
+    assert modes == {".": 0o700, "deep": 0o700, "deep/key": 0o600, "lock": 0o600}
 
 
-def test_what_others_may_write_is_tightened(tmp_path: Path) -> None:
+def test_files_and_folders_that_others_may_write_are_made_private(tmp_path: Path) -> None:
     file, folder, shared = tmp_path / "x", tmp_path / "state", tmp_path / "tmp"
     file.write_text("")
     file.chmod(0o666)

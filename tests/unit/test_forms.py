@@ -1,4 +1,4 @@
-"""From the schemas servers ask with to fields, and from what was typed to values."""
+"""Forms of elicitation: fields from schemas, values from typed text, and the questions at a prompt."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def field(**schema: Any) -> Field:
         ({"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}, "3", 3),
     ],
 )
-def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed: str, value: object) -> None:
+def test_typed_text_is_read_as_the_type_of_the_field(schema: dict[str, Any], typed: str, value: object) -> None:
     assert field(**schema).parse(typed) == value
 
 
@@ -60,14 +60,10 @@ def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed:
         ({"type": "string", "format": "date-time"}, "2026-07-28", "expected a timestamp, such as 2026-07-28T09:30:00Z"),
         ({"type": "boolean"}, "perhaps", "expected y or n"),
         ({"type": "string", "enum": ["a", "b"]}, "3", "expected a number from 1 to 2, or one of the names"),
-        (
-            {"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": ["a", "b"]}},
-            "a,b",
-            "expected 1 of them",
-        ),
+        ({"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": ["a", "b"]}}, "a,b", "expected 1 of them"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_what_would(schema: dict[str, Any], typed: str, complaint: str) -> None:
+def test_an_invalid_value_is_refused_with_the_expected_form(schema: dict[str, Any], typed: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{complaint}$"):
         field(**schema).parse(typed)
 
@@ -86,17 +82,17 @@ def test_what_does_not_fit_is_refused_with_what_would(schema: dict[str, Any], ty
         {"type": "object", "properties": {f"x{number}": {"type": "string"} for number in range(51)}},
     ],
 )
-def test_what_no_form_can_give_is_no_form(schema: dict[str, Any]) -> None:
+def test_a_schema_without_a_form_is_unsupported(schema: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedForm):
         read_form(schema)
 
 
-def test_a_definition_within_the_schema_is_looked_up() -> None:
+def test_a_definition_within_the_schema_is_resolved() -> None:
     schema = {"properties": {"x": {"$ref": "#/$defs/C"}}, "$defs": {"C": {"type": "string", "enum": ["a"]}}}
     assert [choice.value for choice in read_form(schema)[0].choices] == ["a"]
 
 
-def test_a_default_of_another_type_is_none() -> None:
+def test_a_default_of_another_type_is_ignored() -> None:
     assert field(type="integer", default="5").default is MISSING
     assert field(type="boolean", default=0).default is MISSING
     assert field(type="string", enum=["a"], default="b").default is MISSING
@@ -119,40 +115,43 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return answers
 
 
-def fill(**properties: Any) -> tuple[str, dict[str, Any] | None]:
+STRING, WITH_DEFAULT = {"type": "string"}, {"type": "string", "default": "d"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "properties", "answer"),
+    [
+        (["", "-", "", ""], {"a": WITH_DEFAULT, "b": WITH_DEFAULT, "c": STRING}, ("accept", {"a": "d"})),
+        (
+            ['"-"', '"!cancel"', '"quoted"', '""', ""],
+            {"a": STRING, "b": STRING, "c": STRING, "needed": STRING},
+            ("accept", {"a": "-", "b": "!cancel", "c": '"quoted"', "needed": ""}),
+        ),
+        ([""], {}, ("accept", {})),
+        (["!decline"], {"a": STRING}, ("decline", None)),
+        (["!cancel"], {"a": STRING}, ("cancel", None)),
+        (["x", "y", "!decline"], {"a": STRING, "b": STRING}, ("decline", None)),
+        (["x", "y", "!cancel"], {"a": STRING, "b": STRING}, ("cancel", None)),
+        ([], {"a": STRING}, ("cancel", None)),
+    ],
+    ids=[
+        "an empty line sends the default and a dash omits the field",
+        "quoted text is taken literally",
+        "no fields",
+        "declined at a field",
+        "cancelled at a field",
+        "declined at the end",
+        "cancelled at the end",
+        "end of input",
+    ],
+)
+def test_a_form_is_filled_at_the_prompt(
+    typed: list[str], lines: list[str], properties: dict[str, Any], answer: tuple[str, object]
+) -> None:
+    typed += lines
     schema = {"type": "object", "properties": properties, "required": ["needed"]}
-    answer = TerminalPrompts().ask(FormQuestion("server", None, "Please.", schema))
-    return answer.action, answer.content
-
-
-def test_defaults_are_sent_for_untouched_fields_and_a_dash_leaves_one_out(typed: list[str]) -> None:
-    typed += ["", "-", "", ""]
-    kind = {"type": "string", "default": "d"}
-    assert fill(a=kind, b=kind, c={"type": "string"}) == ("accept", {"a": "d"})
-
-
-def test_what_stands_in_quotes_stands_for_itself(typed: list[str]) -> None:
-    typed += ['"-"', '"!cancel"', '"quoted"', '""', ""]
-    kind = {"type": "string"}
-    content = {"a": "-", "b": "!cancel", "c": '"quoted"', "needed": ""}
-    assert fill(a=kind, b=kind, c=kind, needed=kind) == ("accept", content)
-
-
-def test_a_form_without_fields_is_a_question_with_one_answer(typed: list[str]) -> None:
-    typed += [""]
-    assert fill() == ("accept", {})
-
-
-@pytest.mark.parametrize(("word", "action"), [("!decline", "decline"), ("!cancel", "cancel")])
-def test_a_form_can_be_refused_at_every_prompt(typed: list[str], word: str, action: str) -> None:
-    typed += [word]
-    assert fill(a={"type": "string"}) == (action, None)
-    typed += ["x", "y", word]
-    assert fill(a={"type": "string"}, b={"type": "string"}) == (action, None)
-
-
-def test_the_end_of_input_cancels(typed: list[str]) -> None:
-    assert fill(a={"type": "string"}) == ("cancel", None)
+    filled = TerminalPrompts().ask(FormQuestion("server", None, "Please.", schema))
+    assert (filled.action, filled.content) == answer
 
 
 def test_a_schema_that_cannot_be_drawn_is_declined_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,9 +161,7 @@ def test_a_schema_that_cannot_be_drawn_is_declined_with_the_reason(capsys: pytes
     assert capsys.readouterr().out == "server asked for a form that cannot be shown; declined ('x' is an object)\n"
 
 
-def test_what_a_server_writes_cannot_pass_for_anything_else(
-    typed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_servers_text_cannot_imitate_the_prompt(typed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     typed += [""]
     url = "https://good.example@xn--80ak6aa92e.com/\u202efdp"
     TerminalPrompts().ask(UrlQuestion("server", "tool", "\x1b[2JHi\r\nserver.tool asks:\u200b", url))
@@ -185,31 +182,23 @@ def test_a_domain_in_foreign_letters_is_shown_in_both_ways(
     assert capsys.readouterr().out.startswith(f"server asks you to visit {host} (xn--80ak6aa92e.com):\n")
 
 
-def test_letters_that_only_browsers_keep_are_not_replaced() -> None:
+def test_letters_that_only_browsers_preserve_are_shown_escaped() -> None:
     assert domain("https://stra\u00dfe.example/") == "stra\u00dfe.example ('stra\\xdfe.example')"
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "https://other.example\\@good.example/login",
-        "https://other.example\\.good.example/login",
-        "https://good.example/\\other.example",
-        "https://good.example@other.example/",
-        "https://good.example:443@other.example/",
-        "https://good.example%2f@other.example/",
-        "https://good.example%2fother.example/",
-        "https://%6fther.example/",
-        "https://good.example\uff0fother.example/",
-        "https://good.example\t.other.example/",
-        "https://good.example:x/",
-        "https:good.example",
-        "https:///good.example",
-        "ftp://good.example/",
+        "https://other.example\\@good.example/login", "https://other.example\\.good.example/login",
+        "https://good.example/\\other.example", "https://good.example@other.example/",
+        "https://good.example:443@other.example/", "https://good.example%2f@other.example/",
+        "https://good.example%2fother.example/", "https://%6fther.example/",
+        "https://good.example\uff0fother.example/", "https://good.example\t.other.example/",
+        "https://good.example:x/", "https:good.example", "https:///good.example", "ftp://good.example/",
         "https://[good.example/",
     ],
-)
-def test_a_url_that_browsers_read_differently_is_declined(url: str) -> None:
+)  # fmt: skip
+def test_a_url_that_browsers_may_interpret_differently_is_declined(url: str) -> None:
     answer = read_elicitation("server", "tool", {"mode": "url", "message": "Please.", "url": url})
     assert answer == ElicitationAnswer("decline", note=f"asked to visit a URL that is not a web address: {url!r}")
 

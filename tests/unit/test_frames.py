@@ -1,4 +1,4 @@
-"""Answers as DataFrames."""
+"""Results as DataFrames."""
 
 import math
 import struct
@@ -18,6 +18,7 @@ import pytest
 
 from ipymcp.errors import McpError
 from ipymcp.results.frames import find_records, find_rows, read_literal, to_frame, with_columns
+from tests.errors import refused
 
 
 @pytest.fixture(params=["pandas", "polars"])
@@ -75,8 +76,11 @@ def test_members_missing_in_some_records_are_null() -> None:
     assert frame["a"].isna().tolist() == [False, True]
 
 
-def test_types_that_change_between_records_are_no_error(columns: Any) -> None:
+def test_types_that_change_between_records_are_accepted(columns: Any) -> None:
     assert len(columns([{"a": 1}, {"a": "x"}])["a"]) == 2
+
+
+NO_TABLE = "text of {} characters that is neither NDJSON, CSV nor a Python list of rows"
 
 
 @pytest.mark.parametrize(
@@ -84,62 +88,47 @@ def test_types_that_change_between_records_are_no_error(columns: Any) -> None:
     [
         (5, "int 5"),
         (None, "NoneType None"),
-        ("no table", "text of 8 characters that is neither NDJSON, CSV nor a Python list of rows"),
-        ("one, line", "text of 9 characters that is neither NDJSON, CSV nor a Python list of rows"),
-        (
-            "a, b\nand then some, more, text",
-            "text of 30 characters that is neither NDJSON, CSV nor a Python list of rows",
-        ),
-        ('{"a": 1}\n{broken', "text of 16 characters that is neither NDJSON, CSV nor a Python list of rows"),
-        ('{"a": 1}\nplain', "text of 14 characters that is neither NDJSON, CSV nor a Python list of rows"),
+        *((text, NO_TABLE.format(len(text))) for text in ("no table", "one, line", "a, b\nand then some, more, text")),
+        *((text, NO_TABLE.format(len(text))) for text in ('{"a": 1}\n{broken', '{"a": 1}\nplain')),
         ({}, "an empty dict"),
         ({"a": [1, 2], "b": [1]}, "a dict with a, b"),
         ({"a": [{"x": 1}], "b": [{"x": 1}], "c": 1, "d": 1, "e": 1, "f": 1}, "a dict with a, b, c, d, e, …"),
         ([{"a": 1}, 2], "a list of records mixed with other values"),
     ],
 )
-def test_what_is_no_table_is_an_error_that_names_the_tool(data: Any, what: str) -> None:
-    with pytest.raises(McpError) as caught:
-        to_frame(data, data if isinstance(data, str) else "", server="fs", tool="read")
-    assert str(caught.value) == f"fs.read: the answer is not a table: {what}"
-    assert caught.value.hint == "make the DataFrame yourself from .data or .text"
+def test_data_that_is_not_a_table_is_an_error_that_names_the_tool(data: Any, what: str) -> None:
+    text = data if isinstance(data, str) else ""
+    assert refused(McpError, to_frame, data, text, server="fs", tool="read") == (
+        f"fs.read: the answer is not a table: {what}",
+        "make the DataFrame yourself from .data or .text",
+    )
 
 
 def test_without_any_library_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(McpError) as caught:
-        to_frame([1], "", server="fs", tool="read")
-    assert str(caught.value) == "fs.read: a DataFrame needs pandas or polars, and neither is installed"
-    assert caught.value.hint == "%pip install pandas"
+    assert refused(McpError, to_frame, [1], "", server="fs", tool="read") == (
+        "fs.read: a DataFrame needs pandas or polars, and neither is installed",
+        "%pip install pandas",
+    )
 
 
 def test_records_are_found_only_where_they_are_the_only_ones() -> None:
     rows = [{"a": 1}]
-    assert find_records(rows) is rows
-    assert find_records({"rows": rows, "n": 1}) is rows
-    assert find_records({"rows": rows, "more": [{"b": 1}]}) is None
-    assert find_records([]) is None
-    assert find_records("x") is None
+    assert find_records(rows) is find_records({"rows": rows, "n": 1}) is rows
+    for data in ({"rows": rows, "more": [{"b": 1}]}, [], "x"):
+        assert find_records(data) is None
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "[__import__('os').getpid()]",
-        "[open('x')]",
-        "[" * 100 + "]" * 100,
-        "[" * 50_000,
-        "[" + "-" * 50_000 + "1]",
-        "[" + "1+" * 50_000 + "1]",
-        "[1 if 1 else 2]",
-        "[x for x in (1, 2)]",
-        "[{'a': " + "'x'" * 400_000 + "}]",
-        "[{'a': 1}",
-        "[f'{1}']",
+        "[__import__('os').getpid()]", "[open('x')]", "[" * 100 + "]" * 100, "[" * 50_000, "[" + "-" * 50_000 + "1]",
+        "[" + "1+" * 50_000 + "1]", "[1 if 1 else 2]", "[x for x in (1, 2)]", "[{'a': " + "'x'" * 400_000 + "}]",
+        "[{'a': 1}", "[f'{1}']",
     ],
-)
-def test_text_is_never_run_and_what_would_exhaust_the_parser_is_left_alone(text: str) -> None:
+)  # fmt: skip
+def test_text_is_never_executed_and_not_parsed_where_that_would_exhaust_the_parser(text: str) -> None:
     assert read_literal(text) is None
     assert find_rows(text) is None
 
@@ -161,15 +150,13 @@ LARGE = 2**53 + 1
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_added_columns_lose_no_digit(library: str, values: Any, pandas: Any, others: Any) -> None:
     table = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[library]({"a": [1, 2]})
-    found = with_columns(narwhals.from_native(table), {"b": values})
-    assert [str(each) for each in found["b"].to_list()] == [
-        str(each) for each in (pandas if library == "pandas" else others)
-    ]
+    column = with_columns(narwhals.from_native(table), {"b": values})["b"].to_list()
+    assert [*map(str, column)] == [*map(str, pandas if library == "pandas" else others)]
 
 
 def test_integers_with_gaps_stay_numbers_in_pandas() -> None:
-    found = with_columns(narwhals.from_native(pd.DataFrame({"a": [1, 2, 3]})), {"b": [1, None, 3]}).to_native()
-    assert (str(found["b"].dtype), found["b"].mean()) == ("Int64", 2.0)
+    frame = with_columns(narwhals.from_native(pd.DataFrame({"a": [1, 2, 3]})), {"b": [1, None, 3]}).to_native()
+    assert (str(frame["b"].dtype), frame["b"].mean()) == ("Int64", 2.0)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +164,9 @@ def test_integers_with_gaps_stay_numbers_in_pandas() -> None:
     [
         ("[{'a': Decimal('1.50'), 'b': None}]", [{"a": Decimal("1.50"), "b": None}]),
         ("[{'at': datetime.datetime(2024, 1, 2, 3, 4)}]", [{"at": datetime(2024, 1, 2, 3, 4)}]),
-        (
-            "[{'at': datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)}]",
-            [{"at": datetime(2024, 1, 2, tzinfo=UTC)}],
-        ),
-        (
-            "[{'at': datetime.datetime(2024, 1, 2, tzinfo=zoneinfo.ZoneInfo(key='Etc/UTC'))}]",
-            [{"at": datetime(2024, 1, 2, tzinfo=UTC)}],
+        *(
+            (f"[{{'at': datetime.datetime(2024, 1, 2, tzinfo={zone})}}]", [{"at": datetime(2024, 1, 2, tzinfo=UTC)}])
+            for zone in ("datetime.timezone.utc", "zoneinfo.ZoneInfo(key='Etc/UTC')")
         ),
         ("[{'d': datetime.date(2024, 1, 2), 't': datetime.time(1, 2)}]", [{"d": date(2024, 1, 2), "t": time(1, 2)}]),
         ("[{'took': datetime.timedelta(days=-1, seconds=3)}]", [{"took": timedelta(days=-1, seconds=3)}]),
@@ -204,19 +187,11 @@ def test_rows_of_a_database_are_read_as_python_writes_them(text: str, rows: Any)
 @pytest.mark.parametrize(
     "text",
     [
-        "[Decimal()]()",
-        "[Decimal('x')]",
-        "[datetime.datetime(99999, 1, 1)]",
-        "[datetime.datetime.now()]",
-        "[zoneinfo.ZoneInfo('../../etc/passwd')]",
-        "[zoneinfo.ZoneInfo('None/Such')]",
-        "[Decimal(**{'value': 1})]",
-        "[-'x']",
-        "[{**{'a': 1}}]",
-        "[datetime]",
-        "[Decimal.from_float(1.0)]",
+        "[Decimal()]()", "[Decimal('x')]", "[datetime.datetime(99999, 1, 1)]", "[datetime.datetime.now()]",
+        "[zoneinfo.ZoneInfo('../../etc/passwd')]", "[zoneinfo.ZoneInfo('None/Such')]", "[Decimal(**{'value': 1})]",
+        "[-'x']", "[{**{'a': 1}}]", "[datetime]", "[Decimal.from_float(1.0)]",
     ],
-)
+)  # fmt: skip
 def test_only_plain_constructors_of_database_types_are_read(text: str) -> None:
     assert read_literal(text) is None
 

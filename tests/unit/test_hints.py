@@ -1,9 +1,11 @@
-"""Lines that messages tell a user to type: each can be typed."""
+"""Lines in messages that a user is to type: each can be typed as it stands."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import ipymcp
 from ipymcp.config.definition import ServerDefinition
@@ -12,7 +14,7 @@ from ipymcp.notebook.magics.dispatch import MODULES
 from ipymcp.runtime.failures import explain
 
 OTHER_WORDS = ("lists", "shows", "line", "can", "needs", "are", "status")
-"""What sentences about `%mcp` alone go on with."""
+"""Words that follow `%mcp` in sentences about it."""
 PACKAGE = Path(ipymcp.__file__).parent
 WORD = re.compile(r"%mcp ([a-z]+)(?: ([^\s`.,;:]+))?")
 FILLED = re.compile(r"%mcp(?: [a-z]+)+(?: [^\s,;·]+)* $")
@@ -26,14 +28,20 @@ NOT_QUOTED = {
     "servers.py": {"alone"},
     "config_edits.py": {"where"},
 }
-"""Words of our own, numbers, and what the user typed: by file."""
+"""Expressions that need no quotes, by file: constant words, numbers, and text as the user typed it."""
 NEED_NAMES = ("start", "restart", "enable", "disable", "unload", "read", "prompt", "subscribe")
 
 
+@functools.cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    """The modules of the package that mention `%mcp`."""
+    sources = {file: file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")}
+    return [(file, ast.parse(source)) for file, source in sources.items() if "%mcp" in source]
+
+
 def texts() -> Iterator[tuple[str, str]]:
-    """Every line of text in the package's code, with a mark where a value is filled in."""
-    for file in PACKAGE.rglob("*.py"):
-        tree = ast.parse(file.read_text())
+    """Yield every line of text in these modules, with a mark where a value is filled in."""
+    for file, tree in modules():
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
@@ -48,24 +56,33 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield f"{file.relative_to(PACKAGE)}:{node.lineno}", text
 
 
-def test_every_line_that_a_message_names_has_a_word_that_exists_and_the_names_it_needs() -> None:
-    found = 0
+def test_every_line_in_a_message_has_a_known_subcommand_and_the_names_it_needs() -> None:
+    count = 0
     for where, text in texts():
         for word, following in WORD.findall(text):
             if word not in MODULES:
                 assert word in OTHER_WORDS, (where, text)
                 continue
-            found += 1
+            count += 1
             if word in NEED_NAMES:
                 assert following.startswith(("<", "--", "…")) or following.isupper(), (where, text)
-    assert found > 40
+    assert count > 40
 
 
-def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
-    """Every value that a function fills a text with: place, text before it, expression, whether that is quoted."""
-    tree = ast.parse(file.read_text())
+def is_line(node: ast.AST) -> TypeGuard[ast.JoinedStr]:
+    """Whether a node is a text with `%mcp` and values."""
+    return isinstance(node, ast.JoinedStr) and any(
+        isinstance(part, ast.Constant) and "%mcp" in str(part.value) for part in node.values
+    )
+
+
+def filled(tree: ast.Module) -> Iterator[tuple[int, str, str, bool]]:
+    """Yield every value that a function fills into a line: line number, text before it, expression, if it is quoted."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        lines = [node for node in ast.walk(function) if is_line(node)]
+        if not lines:
             continue
         quoted = {
             name.id
@@ -75,28 +92,26 @@ def filled(file: Path) -> Iterator[tuple[str, str, str, bool]]:
             for name in ast.walk(target)
             if isinstance(name, ast.Name)
         }
-        for node in ast.walk(function):
-            if not isinstance(node, ast.JoinedStr):
-                continue
+        for line in lines:
             before = ""
-            for part in node.values:
+            for part in line.values:
                 if isinstance(part, ast.FormattedValue):
                     value = ast.unparse(part.value)
-                    yield f"{file.name}:{node.lineno}", before, value, "quoted(" in value or value in quoted
+                    yield line.lineno, before, value, "quoted(" in value or value in quoted
                 before += str(part.value) if isinstance(part, ast.Constant) else "<FILLED>"
 
 
-def test_every_name_that_is_filled_into_a_line_to_type_is_quoted() -> None:
-    found = 0
-    for file in PACKAGE.rglob("*.py"):
-        for where, before, value, is_quoted in filled(file):
+def test_every_name_filled_into_a_line_to_type_is_quoted() -> None:
+    count = 0
+    for file, tree in modules():
+        for number, before, value, is_quoted in filled(tree):
             if FILLED.search(before):
-                found += is_quoted
-                assert is_quoted or value in NOT_QUOTED.get(file.name, ()), (where, before, value)
-    assert found > 40
+                count += is_quoted
+                assert is_quoted or value in NOT_QUOTED.get(file.name, ()), (file, number, before, value)
+    assert count > 40
 
 
-def test_a_hint_names_the_server_as_it_is_typed() -> None:
+def test_a_hint_quotes_the_name_of_the_server() -> None:
     definition = ServerDefinition(name="my server", command="x")
     lost = explain(ConnectionLost("died"), definition, (), 1)
     assert lost.hint == "%mcp logs 'my server' · %mcp restart 'my server'"

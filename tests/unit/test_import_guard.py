@@ -6,25 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from ipymcp import import_guard
+
 LATE = ("json5", "msgspec", "httpx", "brotli", "jsonschema_rs", "cryptography", "difflib", "sqlite3", "uritemplate")
 
 
 def run(folder: Path, code: str) -> tuple[str, str]:
-    """Run code as a kernel in that folder would, with the folder first in `sys.path`; give what it wrote."""
+    """Run code as a kernel in that folder would, with the folder first in `sys.path`; return stdout and stderr."""
     ended = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     return ended.stdout, ended.stderr
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A stranger's, with modules named like libraries that ipymcp or they import; each says that it ran."""
+    """A folder with modules named like libraries that ipymcp imports; each prints a line when it is imported."""
     for name in LATE:
         (tmp_path / f"{name}.py").write_text(f"print('{name} of the folder')")
     return tmp_path
 
 
 @pytest.mark.parametrize("first", ["", "."])
-def test_a_librarys_name_in_the_folder_is_not_taken_for_the_library(folder: Path, first: str) -> None:
+def test_a_module_of_the_folder_does_not_replace_a_library(folder: Path, first: str) -> None:
     code = f"""
 import sys
 sys.path.insert(0, {first!r})
@@ -39,27 +41,20 @@ with ipymcp.connect("demo") as mcp:
     assert run(folder, code) == ("({'unquoted': 'single'}, False)\nhello\n", "")
 
 
-def test_what_is_only_in_the_folder_is_missing_for_ipymcp(folder: Path) -> None:
+def test_a_module_that_is_missing_or_only_in_the_folder_is_missing_for_ipymcp(folder: Path) -> None:
     (folder / "keyring_of_a_stranger.py").write_text("print('ran')")
     code = """
 import ipymcp
-exec("import keyring_of_a_stranger", {"__name__": "ipymcp.storage.secrets"})
+own = {"__name__": "ipymcp.storage.secrets"}
+exec("import importlib.util; print(importlib.util.find_spec('no_such_module'))", own)
+exec("import keyring_of_a_stranger", own)
 """
     stdout, stderr = run(folder, code)
-    assert stdout == ""
+    assert stdout == "None\n"
     assert stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'keyring_of_a_stranger'"
 
 
-def test_an_optional_module_that_is_nowhere_is_none(folder: Path) -> None:
-    code = """
-import ipymcp
-find = "import importlib.util; print(importlib.util.find_spec('no_such_module'))"
-exec(find, {"__name__": "ipymcp.storage.secrets"})
-"""
-    assert run(folder, code) == ("None\n", "")
-
-
-def test_the_users_own_imports_are_left_alone_also_in_what_ipymcp_calls(tmp_path: Path) -> None:
+def test_the_users_own_imports_also_work_in_functions_that_ipymcp_calls(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def answer():\n    import other\n    return other.VALUE\n")
     (tmp_path / "other.py").write_text("VALUE = 7")
     code = """
@@ -80,8 +75,6 @@ print(call(mine.answer), call(own))
 
 
 def test_no_second_guard_is_installed() -> None:
-    from ipymcp import import_guard
-
     before = list(sys.meta_path)
     import_guard.install()
     assert sys.meta_path == before

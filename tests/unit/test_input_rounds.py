@@ -1,4 +1,4 @@
-"""Requests refused before anyone is asked, paused timeouts, and answers that need another round."""
+"""Checks of a server's requests, paused timeouts, and results that need another round of input."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def pending() -> PendingRequest:
         ("roots/list", {"_meta": {}}),
     ],
 )
-def test_what_was_declared_and_is_well_formed_is_let_through(method: str, params: dict[str, Any]) -> None:
+def test_a_declared_and_well_formed_request_passes_the_check(method: str, params: dict[str, Any]) -> None:
     assert RequestAnswers(Person(), RequestTimeouts()).check(method, raw(params)) == params
 
 
@@ -45,33 +45,45 @@ def test_what_was_declared_and_is_well_formed_is_let_through(method: str, params
         ({}, "roots/list", {}, -32601),
         ({"roots": None}, "roots/list", {}, -32601),
         (EVERYTHING, "tasks/list", {}, -32601),
-        (EVERYTHING, "elicitation/create", {"mode": "voice", "message": "x"}, -32602),
-        (EVERYTHING, "elicitation/create", {"mode": "url", "message": "x"}, -32602),
-        (EVERYTHING, "elicitation/create", {"message": 5, "requestedSchema": FORM}, -32602),
-        (EVERYTHING, "elicitation/create", {"message": "x", "requestedSchema": {"properties": {"a": 5}}}, -32602),
-        (EVERYTHING, "elicitation/create", {"message": "x", "requestedSchema": {**FORM, "type": "array"}}, -32602),
         ({"elicitation": {"url": {}}}, "elicitation/create", {"message": "x", "requestedSchema": FORM}, -32602),
-        (EVERYTHING, "sampling/createMessage", {"messages": [MESSAGE], "maxTokens": "5"}, -32602),
-        (EVERYTHING, "sampling/createMessage", {"messages": [{**MESSAGE, "role": "tool"}], "maxTokens": 5}, -32602),
-        (EVERYTHING, "sampling/createMessage", {"messages": [MESSAGE], "maxTokens": 5, "toolChoice": {}}, -32602),
         (EVERYTHING, "roots/list", [], -32602),
+        *(
+            (EVERYTHING, "elicitation/create", params, -32602)
+            for params in (
+                {"mode": "voice", "message": "x"},
+                {"mode": "url", "message": "x"},
+                {"message": 5, "requestedSchema": FORM},
+                {"message": "x", "requestedSchema": {"properties": {"a": 5}}},
+                {"message": "x", "requestedSchema": {**FORM, "type": "array"}},
+            )
+        ),
+        *(
+            (EVERYTHING, "sampling/createMessage", params, -32602)
+            for params in (
+                {"messages": [MESSAGE], "maxTokens": "5"},
+                {"messages": [{**MESSAGE, "role": "tool"}], "maxTokens": 5},
+                {"messages": [MESSAGE], "maxTokens": 5, "toolChoice": {}},
+            )
+        ),
     ],
 )
-def test_anything_else_is_refused(declared: dict[str, Any], method: str, params: Any, code: int) -> None:
+def test_an_undeclared_or_malformed_request_is_refused(
+    declared: dict[str, Any], method: str, params: Any, code: int
+) -> None:
     with pytest.raises(RpcError) as caught:
         RequestAnswers(Person(declared=declared), RequestTimeouts()).check(method, raw(params))
     assert caught.value.code == code
     assert method in caught.value.message
 
 
-def test_params_may_be_absent_only_where_nothing_is_needed() -> None:
+def test_params_may_be_absent_only_where_none_are_required() -> None:
     answers = RequestAnswers(Person(), RequestTimeouts())
     assert answers.check("roots/list", Raw()) == {}
     with pytest.raises(RpcError):
         answers.check("elicitation/create", Raw())
 
 
-def test_what_to_declare_is_asked_again_only_when_told() -> None:
+def test_the_declared_capabilities_change_only_on_request() -> None:
     person = Person(declared={})
     answers = RequestAnswers(person, RequestTimeouts())
     person.declared = EVERYTHING
@@ -86,7 +98,7 @@ def test_what_to_declare_is_asked_again_only_when_told() -> None:
 # -- timeouts ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_held_clock_stands_still_and_others_go_on() -> None:
+def test_a_paused_timeout_does_not_stop_others() -> None:
     async def main() -> None:
         timeouts, held, free = RequestTimeouts(), pending(), pending()
         over = asyncio.Event()
@@ -109,31 +121,36 @@ def test_a_held_clock_stands_still_and_others_go_on() -> None:
     asyncio.run(main())
 
 
-# -- answers that are no outcome yet ----------------------------------------------------------------------------------
+# -- results that ask for input ---------------------------------------------------------------------------------------
 
 
-def intercepted(result: str, *, also: str = "") -> list[str]:
-    """The results that the interceptor takes, given as JSON."""
+def intercepted(result: str) -> list[str]:
+    """The results, as JSON, that reach the interceptor."""
     interceptors, seen = ResponseInterceptors(), list[str]()
     interceptors.on_result("input_required", lambda pending, raw: seen.append(bytes(raw).decode()))
-    line = f'{{"id":1,"result":{result}{also}}}'.encode()
+    line = f'{{"id":1,"result":{result}}}'.encode()
     assert interceptors.intercept(pending(), Raw(result.encode()), Raw(), line) == bool(seen)
     return seen
 
 
-def test_only_the_result_type_itself_counts() -> None:
-    needed = '{"resultType":"input_required","requestState":"x"}'
-    assert intercepted(needed) == [needed]
-    assert intercepted('{"requestState":"x","resultType" : "input_required"}')
-    assert intercepted('{"content":[{"text":"\\"input_required\\""}]}') == []
-    assert intercepted('{"content":["input_required"],"resultType":"complete"}') == []
-    assert intercepted('{"structuredContent":{"resultType":"input_required"}}') == []
-    assert intercepted('{"resultType":["input_required"]}') == []
-    large = '{"requestState":"%s","resultType":"input_required"}' % ("x" * 2_000_000)
-    assert intercepted(large) == [large]
+@pytest.mark.parametrize(
+    ("result", "is_intercepted"),
+    [
+        ('{"resultType":"input_required","requestState":"x"}', True),
+        ('{"requestState":"x","resultType" : "input_required"}', True),
+        ('{"content":[{"text":"\\"input_required\\""}]}', False),
+        ('{"content":["input_required"],"resultType":"complete"}', False),
+        ('{"structuredContent":{"resultType":"input_required"}}', False),
+        ('{"resultType":["input_required"]}', False),
+        ('{"requestState":"%s","resultType":"input_required"}' % ("x" * 2_000_000), True),
+    ],
+    ids=["first", "last", "in a text", "in the content", "in the structured content", "in a list", "large"],
+)
+def test_only_a_result_of_the_type_itself_is_intercepted(result: str, is_intercepted: bool) -> None:
+    assert intercepted(result) == ([result] if is_intercepted else [])
 
 
-def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
+def test_a_large_complete_result_is_not_searched() -> None:
     for ends in ('{"resultType":"complete","content":["%s"]}', '{"content":["%s"],"resultType": "complete"}'):
         interceptors = ResponseInterceptors()
         interceptors.on_result("input_required", lambda pending, raw: None)
@@ -142,7 +159,7 @@ def test_a_large_result_that_says_it_is_complete_is_not_searched() -> None:
         assert not interceptors.has_none(line[:1_000_000])
 
 
-def test_refusals_go_to_the_handler_with_a_remedy() -> None:
+def test_an_error_goes_to_the_handler_of_its_code() -> None:
     interceptors, seen = ResponseInterceptors(), list[RpcError]()
     interceptors.on_error(-32020, lambda pending, error: bool(seen.append(error)) or error.message == "mend me")
     for code, message, mended in ((-32020, "mend me", True), (-32020, "no", False), (-32602, "mend me", False)):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.posix
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """With a socket that is listened at."""
+    """A folder with a listening socket."""
     folder = tmp_path / "ipymcp-x"
     folder.mkdir(mode=0o700)
     before = os.getcwd()
@@ -33,19 +33,27 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def write(folder: Path, **changes: Any) -> Path:
-    """A file of this process."""
+    """Write an announcement of this process, with these changes."""
     kernel = {"pid": os.getpid(), "started": time.time(), "socket": "socket", "machine": machine_id()}
-    document = {**kernel, "version": 1, "ipymcp": "0"}
     file = folder.parent / "ipymcp-kernel-1.json"
-    file.write_text(json.dumps({**document, **changes}))
+    file.write_text(json.dumps({**kernel, "version": 1, "ipymcp": "0", **changes}))
     file.chmod(0o600)
     return file
 
 
-def test_what_is_the_users_alone_is_believed(folder: Path) -> None:
+@pytest.fixture
+def ended() -> int:
+    """The id of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    return process.pid
+
+
+def test_only_an_announcement_that_is_private_to_the_user_is_trusted(folder: Path) -> None:
     file = write(folder, socket=str(folder / "socket"), more="of a version to come")
-    found = announced(file)
-    assert found is not None and found.pid == os.getpid() and is_guarded(found) and is_alive(found)
+    announcement = announced(file)
+    assert announcement is not None and announcement.pid == os.getpid()
+    assert is_guarded(announcement) and is_alive(announcement)
     file.chmod(0o640)
     assert announced(file) is None
     file.chmod(0o600)
@@ -53,14 +61,14 @@ def test_what_is_the_users_alone_is_believed(folder: Path) -> None:
     link.symlink_to(file)
     assert announced(link) is None
     folder.chmod(0o750)
-    assert not is_guarded(found)
+    assert not is_guarded(announcement)
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}", '{"pid": true}', '{"pid": 1, "started": "x"}', '{"pid": 1, "started": 1, "version": 1}'],
 )
-def test_what_is_none_of_ours_is_neither_believed_nor_removed(folder: Path, text: str) -> None:
+def test_another_programs_file_is_neither_trusted_nor_removed(folder: Path, text: str) -> None:
     file = write(folder)
     file.write_text(text)
     assert announced(file) is None
@@ -68,40 +76,33 @@ def test_what_is_none_of_ours_is_neither_believed_nor_removed(folder: Path, text
     assert file.exists() and folder.exists()
 
 
-def test_what_a_process_that_is_gone_left_is_swept(folder: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        pass
-    file = write(folder, pid=gone.pid, socket=str(folder / "socket"))
+@pytest.mark.parametrize(
+    ("changes", "is_removed"), [({}, True), ({"machine": "another pid:[1]"}, False)], ids=["this machine", "another"]
+)
+def test_only_files_of_an_ended_process_of_this_machine_are_removed(
+    folder: Path, ended: int, changes: dict[str, str], is_removed: bool
+) -> None:
+    file = write(folder, pid=ended, socket=str(folder / "socket"), **changes)
     sweep(file.parent)
-    assert not file.exists() and not folder.exists()
+    assert (file.exists(), folder.exists()) == (not is_removed, not is_removed)
 
 
-def test_what_another_machine_left_in_a_shared_folder_is_its_own_affair(folder: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        pass
-    file = write(folder, pid=gone.pid, socket=str(folder / "socket"), machine="another pid:[1]")
-    sweep(file.parent)
-    assert file.exists() and folder.exists()
-
-
-def test_a_folder_that_is_not_ours_to_remove_stays(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        pass
+def test_a_folder_that_does_not_belong_to_ipymcp_is_not_removed(tmp_path: Path, ended: int) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
-    write(tmp_path / "x", pid=gone.pid, socket=str(precious / "socket"))
+    write(tmp_path / "x", pid=ended, socket=str(precious / "socket"))
     linked = tmp_path / "ipymcp-link"
     linked.symlink_to(precious)
     sweep(tmp_path)
-    file = write(tmp_path / "x", pid=gone.pid, socket=str(linked / "socket"))
+    file = write(tmp_path / "x", pid=ended, socket=str(linked / "socket"))
     sweep(tmp_path)
     assert precious.exists() and not file.exists()
 
 
-def test_a_process_that_came_later_under_that_number_is_another(folder: Path) -> None:
-    long_ago = Announced(os.getpid(), 1.0, 1, "0", str(folder / "nowhere"), machine_id())
-    assert not is_alive(long_ago)
-
-
-def test_a_clock_that_was_set_ends_no_kernel_that_listens(folder: Path) -> None:
-    assert is_alive(Announced(os.getpid(), 1.0, 1, "0", "socket", machine_id()))
+@pytest.mark.parametrize(
+    ("socket_file", "expected"), [("nowhere", False), ("socket", True)], ids=["reused pid", "clock was set"]
+)
+def test_a_process_that_started_at_another_time_is_alive_only_if_it_listens(
+    folder: Path, socket_file: str, expected: bool
+) -> None:
+    assert is_alive(Announced(os.getpid(), 1.0, 1, "0", socket_file, machine_id())) is expected

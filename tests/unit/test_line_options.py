@@ -35,37 +35,29 @@ def test_flags_values_and_names_may_stand_in_any_order() -> None:
     assert parsed.texts("--env") == ["A=1", "B", "C=x y"]
 
 
-def test_what_was_not_given_is_none_or_empty() -> None:
+def test_an_absent_option_is_none_or_empty() -> None:
     parsed = parse(LOAD, "")
     assert (parsed.text("--cwd"), parsed.number("--timeout"), parsed.texts("--env")) == (None, None, [])
 
 
-def test_a_value_with_an_equals_sign_is_one_value() -> None:
+def test_an_option_takes_its_value_after_an_equals_sign_or_a_blank() -> None:
     assert parse(LOAD, "--env=K=V").texts("--env") == ["K=V"]
     assert parse(LOAD, '--env="K=a b"').texts("--env") == ["K=a b"]
     assert parse(LOAD, "--cwd '--odd'").text("--cwd") == "--odd"
+    assert parse(LOGS, "fs -n 20").number("-n") == 20
 
 
-def test_quoted_dashes_negative_numbers_and_arguments_are_no_options() -> None:
+def test_quoted_dashes_negative_numbers_and_arguments_are_not_options() -> None:
     parsed = parse(LOAD, "'--trust' -5 - x=--cwd {--trust}")
     assert [word.text for word in parsed.names] == ["--trust", "-5", "-", "x=--cwd", "{--trust}"]
     assert not parsed.values
-
-
-def test_short_options_take_a_value() -> None:
-    assert parse(LOGS, "fs -n 20").number("-n") == 20
 
 
 @pytest.mark.parametrize(
     ("syntax", "line", "message", "position"),
     [
         (LOAD, "fs --trsut", "there is no option --trsut; did you mean '--trust'?", 3),
-        (
-            LOAD,
-            "--zzz=1",
-            "there is no option --zzz; usage: %mcp load [NAME…] [--trust] [--env K=V]… [--cwd D]",
-            0,
-        ),
+        (LOAD, "--zzz=1", "there is no option --zzz; usage: %mcp load [NAME…] [--trust] [--env K=V]… [--cwd D]", 0),
         (LOAD, "--tru", "there is no option --tru; did you mean '--trust'?", 0),
         (LOAD, "fs --cwd", "--cwd needs a value: --cwd D", 3),
         (LOAD, "--cwd --trust", "--cwd needs a value: --cwd D", 0),
@@ -90,6 +82,6 @@ def test_a_mistyped_option_is_an_error_that_says_what_to_write(
     assert (str(caught.value), caught.value.position) == (message, position)
 
 
-def test_either_names_or_the_flag_that_stands_for_all() -> None:
+def test_either_names_or_the_flag_for_all_are_given() -> None:
     assert parse(STOP, "--all").names == ()
     assert [word.text for word in parse(STOP, "a b").names] == ["a", "b"]

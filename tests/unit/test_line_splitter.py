@@ -1,4 +1,4 @@
-"""Bytes in, lines out."""
+"""The splitter of a byte stream into lines."""
 
 import time
 
@@ -17,7 +17,7 @@ def feed_all(splitter: LineSplitter, data: bytes, size: int) -> list[bytes | Ove
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line)), st.integers(1, 40))
-def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], size: int) -> None:
+def test_the_lines_do_not_depend_on_how_the_stream_is_split(lines: list[bytes], size: int) -> None:
     expected = [stripped for line in lines if (stripped := line.removesuffix(b"\r"))]
     splitter = LineSplitter(100)
     assert feed_all(splitter, b"".join(line + b"\n" for line in lines), size) == expected
@@ -25,7 +25,7 @@ def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], size: int) 
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_what_has_no_end_is_given_at_the_end(size: int) -> None:
+def test_an_unfinished_line_is_returned_at_the_end(size: int) -> None:
     splitter = LineSplitter(100)
     assert feed_all(splitter, b"whole\r\nrest", size) == [b"whole"]
     assert splitter.finish() == b"rest"
@@ -33,7 +33,7 @@ def test_what_has_no_end_is_given_at_the_end(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_a_line_over_the_limit_is_reported_with_its_ends_only(size: int) -> None:
+def test_a_line_over_the_limit_is_reported_with_its_head_and_tail_only(size: int) -> None:
     long = b"HEAD" + b"x" * 20_000 + b"TAIL"
     lines = feed_all(LineSplitter(10_000), b"a\n" + long + b"\nb\n", size)
     assert lines[0] == b"a"
@@ -51,7 +51,7 @@ def test_a_line_of_exactly_the_limit_is_whole() -> None:
     assert isinstance(LineSplitter(5).feed(b"123456\n")[0], Oversized)
 
 
-def test_the_rest_of_an_oversized_line_without_an_end_is_nothing() -> None:
+def test_an_unfinished_oversized_line_is_dropped_at_the_end() -> None:
     splitter = LineSplitter(5)
     splitter.feed(b"1234567890")
     assert splitter.finish() == b""

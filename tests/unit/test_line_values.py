@@ -14,6 +14,7 @@ from ipymcp.errors import ArgumentError
 from ipymcp.notebook.line_syntax import LineError, tokenize
 from ipymcp.notebook.line_values import NotebookObject, TypedText, parse_arguments, parse_body, read_value
 from ipymcp.schema.tool_schema import ToolSchema
+from tests.errors import refused
 
 FRAME = object()
 LOCAL = {"i": 7, "both": "local"}
@@ -31,10 +32,7 @@ def value(line: str) -> TypedText | NotebookObject:
     return read_value(word, NAMES)
 
 
-def failure(line: str) -> ArgumentError:
-    with pytest.raises(ArgumentError) as caught:
-        value(line)
-    return caught.value
+AS_IT_IS = "single quotes send the text as it is"
 
 
 def test_a_dollar_name_is_the_notebooks_object_local_names_first() -> None:
@@ -43,26 +41,15 @@ def test_a_dollar_name_is_the_notebooks_object_local_names_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "text", "quoted"),
+    "text",
     [
-        ("x=1.10", "1.10", False),
-        ("x=$5.00", "$5.00", False),
-        ("x=a$", "a$", False),
-        ('x="^$5$"', "^$5$", True),
-        ('x={"$gt": "$n"}', '{"$gt": "$n"}', False),
-        ("x='$n.x'", "$n.x", True),
-        ("x='${n}'", "${n}", True),
-        ("x='$n'", "$n", True),
-        ("x='{n}'", "{n}", True),
-        ('x={"a": 1}', '{"a": 1}', False),
-        ('x=[{"a": 1}]', '[{"a": 1}]', False),
-        ("x={}", "{}", False),
-        ("x=a}b", "a}b", False),
-        (r"x=C:\data", r"C:\data", False),
+        *("1.10", "$5.00", "a$", '{"$gt": "$n"}', '{"a": 1}', '[{"a": 1}]', "{}", "a}b", r"C:\data"),
+        *("'$n.x'", "'${n}'", "'$n'", "'{n}'", '"^$5$"'),
     ],
 )
-def test_text_json_and_quoted_text_stay_as_typed(line: str, text: str, quoted: bool) -> None:
-    assert value(line) == TypedText(text, quoted=quoted)
+def test_text_json_and_quoted_text_stay_as_typed(text: str) -> None:
+    quoted = text[0] in "'\""
+    assert value(f"x={text}") == TypedText(text[1:-1] if quoted else text, quoted=quoted)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +64,13 @@ def test_text_json_and_quoted_text_stay_as_typed(line: str, text: str, quoted: b
         ("x={'+'.join(str(k + i) for k in row['k'])}", "8+9"),
         ("x={n if i else {1: 2}[1]}", "5"),
         ("x={both!r}", "'local'"),
+        # what the hints of refused lines advise to write
+        ("x={n}/{i}", "5/7"),
+        ("x={row['k']}$", "[1, 2]$"),
     ],
 )
 def test_braces_are_filled_like_an_f_string(line: str, text: str) -> None:
-    filled = value(line)
-    assert isinstance(filled, TypedText)
-    assert filled.text == text
+    assert value(line) == TypedText(text, quoted='"' in line)
 
 
 def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_string() -> None:
@@ -93,101 +81,68 @@ def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_stri
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        (
-            "limit=$limit_row",
-            "limit: the notebook has no name 'limit_row'",
-            "did you mean 'limit_rows'? single quotes send the text as it is",
-        ),
-        (
-            "x={zzz}",
-            "x: the notebook has no name 'zzz'",
-            "single quotes send the text as it is",
-        ),
-        (
-            "x={row['c']}",
-            "x: {row['c']} raised KeyError: 'c'",
-            "single quotes send the text as it is",
-        ),
+        ("limit=$limit_row", "the notebook has no name 'limit_row'", f"did you mean 'limit_rows'? {AS_IT_IS}"),
+        ("x={zzz}", "the notebook has no name 'zzz'", AS_IT_IS),
+        ("x={row['c']}", "{row['c']} raised KeyError: 'c'", AS_IT_IS),
         (
             "x=a{row:>3}",
-            "x: cannot fill a{row:>3}: at character 2, TypeError: unsupported format string passed to dict.__format__",
-            "single quotes send the text as it is",
+            "cannot fill a{row:>3}: at character 2, TypeError: unsupported format string passed to dict.__format__",
+            AS_IT_IS,
         ),
         (
             "x=[{'a':n}]",
-            "x: cannot fill [{'a':n}]: at character 2, a string needs no braces: "
-            "build the value in a cell and pass $name",
-            "single quotes send the text as it is",
+            "cannot fill [{'a':n}]: at character 2, a string needs no braces: build the value in a cell and pass $name",
+            AS_IT_IS,
         ),
-        (
-            "x={i}}",
-            "x: cannot fill {i}}: at character 4, a single } (write }} for one)",
-            "single quotes send the text as it is",
-        ),
-        (
-            'x="{i"',
-            "x: cannot fill {i: at character 1, this { is not closed",
-            "single quotes send the text as it is",
-        ),
-        (
-            "x=a{}",
-            "x: cannot fill a{}: at character 2, no expression between the braces",
-            "single quotes send the text as it is",
-        ),
-        (
-            "x={i!x}",
-            "x: cannot fill {i!x}: at character 3, after ! only r, s or a is allowed",
-            "single quotes send the text as it is",
+        ("x={i}}", "cannot fill {i}}: at character 4, a single } (write }} for one)", AS_IT_IS),
+        ('x="{i"', "cannot fill {i: at character 1, this { is not closed", AS_IT_IS),
+        ("x=a{}", "cannot fill a{}: at character 2, no expression between the braces", AS_IT_IS),
+        ("x={i!x}", "cannot fill {i!x}: at character 3, after ! only r, s or a is allowed", AS_IT_IS),
+        *(
+            (
+                line,
+                f"{name} stands for a variable only as the whole value, unquoted",
+                f"within a value it is {instead} · {AS_IT_IS}",
+            )
+            for line, name, instead in [
+                ("x=$n/a.txt", "$n", "{n}: x={n}/a.txt"),
+                ("x=$n.x", "$n", "{n}: x={n}.x"),
+                ('x="$n"', "$n", '{n}: x="{n}"'),
+                ("x=a$n", "$n", "{n}: x=a{n}"),
+                ("x=$nowhere/x", "$nowhere", "{nowhere}: x={nowhere}/x"),
+                ("x={n}/$i", "$i", "{i}: x={n}/{i}"),
+                ("x=${n}", "${n}", "{n}: x={n}"),
+                ("x=$größe.x", "$größe", "{größe}: x={größe}.x"),
+            ]
         ),
     ],
 )
-def test_what_cannot_be_read_is_an_error_and_never_sent_as_text(line: str, message: str, hint: str) -> None:
-    error = failure(line)
-    assert (str(error), error.hint, error.argument) == (message, hint, line.partition("=")[0])
+def test_a_value_that_cannot_be_read_is_an_error_and_never_sent_as_text(line: str, message: str, hint: str) -> None:
+    argument = line.partition("=")[0]
+    with pytest.raises(ArgumentError) as caught:
+        value(line)
+    assert (str(caught.value), caught.value.hint) == (f"{argument}: {message}", hint)
+    assert caught.value.argument == argument
 
 
 def test_the_users_own_error_is_the_cause() -> None:
-    assert isinstance(failure("x={1 / 0}").__cause__, ZeroDivisionError)
+    with pytest.raises(ArgumentError) as caught:
+        value("x={1 / 0}")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_a_name_missing_deep_in_the_users_own_function_is_not_called_a_name_of_the_line() -> None:
+def test_a_name_missing_in_the_users_own_function_is_not_reported_as_a_name_of_the_line() -> None:
     def broken() -> object:
         return undefined_there  # type: ignore[name-defined]  # noqa: F821
 
     (word,) = tokenize("x={broken()}").words
-    with pytest.raises(ArgumentError) as caught:
-        read_value(word, ({"broken": broken},))
-    assert str(caught.value) == "x: {broken()} raised NameError: name 'undefined_there' is not defined"
+    message, _ = refused(ArgumentError, read_value, word, ({"broken": broken},))
+    assert message == "x: {broken()} raised NameError: name 'undefined_there' is not defined"
 
 
 def test_arguments_keep_their_order_and_keys() -> None:
     words = tokenize("max-results=5 frame=$frame").words
     assert parse_arguments(words, NAMES) == {"max-results": "5", "frame": FRAME}
-
-
-@pytest.mark.parametrize(
-    ("line", "found", "instead"),
-    [
-        ("x=$n/a.txt", "$n", "within a value it is {n}: x={n}/a.txt"),
-        ("x=$n.x", "$n", "within a value it is {n}: x={n}.x"),
-        ('x="$n"', "$n", 'within a value it is {n}: x="{n}"'),
-        ("x=a$n", "$n", "within a value it is {n}: x=a{n}"),
-        ("x=$nowhere/x", "$nowhere", "within a value it is {nowhere}: x={nowhere}/x"),
-        ("x={n}/$i", "$i", "within a value it is {i}: x={n}/{i}"),
-        ("x=${n}", "${n}", "within a value it is {n}: x={n}"),
-        ("x=$größe.x", "$größe", "within a value it is {größe}: x={größe}.x"),
-    ],
-)
-def test_a_dollar_name_within_a_value_is_never_sent_as_text(line: str, found: str, instead: str) -> None:
-    error = failure(line)
-    assert str(error) == f"x: {found} stands for a variable only as the whole value, unquoted"
-    assert error.hint == f"{instead} · single quotes send the text as it is"
-
-
-def test_what_a_refused_dollar_name_is_said_to_be_written_as_works() -> None:
-    assert value("x={n}/{i}") == TypedText("5/7")
-    assert value('x="{n}"') == TypedText("5", quoted=True)
-    assert value("x={row['k']}$") == TypedText("[1, 2]$")
 
 
 @pytest.mark.parametrize(
@@ -248,13 +203,11 @@ def test_a_body_is_json_a_python_dict_or_json5(body: str, expected: dict[str, ob
         ("\x00", "line 1, column 1: expecting value"),
     ],
 )
-def test_a_body_that_cannot_be_read_says_where(body: str, message: str) -> None:
-    with pytest.raises(ArgumentError) as caught:
-        parse_body(body, NAMES)
-    assert str(caught.value) == message
+def test_a_body_that_cannot_be_read_is_an_error_with_its_place(body: str, message: str) -> None:
+    assert refused(ArgumentError, parse_body, body, NAMES)[0] == message
 
 
-def test_a_long_body_with_comments_is_read_and_costs_no_json5() -> None:
+def test_a_long_body_with_comments_is_read_without_importing_json5() -> None:
     long = "y" * JSON5_MAX_BYTES
     script = "import sys; from ipymcp.notebook.line_values import parse_body; body = sys.stdin.read()"
     script += "; print(len(parse_body(body, ({},))['x']), 'json5' in sys.modules)"
@@ -264,11 +217,10 @@ def test_a_long_body_with_comments_is_read_and_costs_no_json5() -> None:
 
 
 def test_a_long_body_is_not_tried_as_json5() -> None:
-    with pytest.raises(ArgumentError) as caught:
-        parse_body("{x: 'a',\n y: true: '" + "y" * JSON5_MAX_BYTES + "'}", NAMES)
-    assert str(caught.value) == "line 2, column 9: invalid syntax"
-    assert caught.value.hint == (
-        "the body is JSON, or a Python dict with the notebook's names; JSON5 only up to 40,000 characters"
+    body = "{x: 'a',\n y: true: '" + "y" * JSON5_MAX_BYTES + "'}"
+    assert refused(ArgumentError, parse_body, body, NAMES) == (
+        "line 2, column 9: invalid syntax",
+        "the body is JSON, or a Python dict with the notebook's names; JSON5 only up to 40,000 characters",
     )
 
 

@@ -1,4 +1,4 @@
-"""A server's log: what is kept, counted and mirrored."""
+"""A server's log: lines are kept up to a limit, counted, and mirrored to loggers."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ def texts(log: RollingLog) -> list[str]:
     return [line.text for line in log.tail()]
 
 
-def test_of_a_flood_the_last_lines_are_kept_and_all_are_counted() -> None:
+def test_the_last_lines_are_kept_and_all_are_counted() -> None:
     log = RollingLog("a", 10)
     for chunk in range(100):
         log.add_stderr([f"{chunk}.{line}" for line in range(7)])
@@ -24,7 +24,7 @@ def test_of_a_flood_the_last_lines_are_kept_and_all_are_counted() -> None:
     assert texts(log) == [str(line) for line in range(15, 25)]
 
 
-def test_lines_of_all_sources_stand_in_the_order_in_which_they_came() -> None:
+def test_lines_of_all_sources_are_kept_in_order_of_arrival() -> None:
     log = RollingLog("a", 10)
     log.add_stderr(["1", "2"])
     log.add("server", "warning", "3")
@@ -54,16 +54,16 @@ def test_lines_are_mirrored_to_loggers_with_a_listener(caplog: pytest.LogCapture
         assert caplog.messages == ["stderr: one", "stderr: two"]
 
 
-def test_it_may_be_looked_at_from_any_thread() -> None:
+def test_a_log_can_be_read_from_any_thread() -> None:
     log = RollingLog("a", 100)
     over = threading.Event()
     counts: list[int] = []
 
-    def look() -> None:
+    def read() -> None:
         while not over.is_set():
             counts.append(len(log.tail()))
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=read)
     thread.start()
     for _ in range(2_000):
         log.add_stderr(["a", "b", "c"])
