@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from ipymcp.protocol.apps import (
-    PageNeeds,
-    ToolApp,
-    content_policy,
-    frame_document,
-    origin,
-    read_page,
-    read_tool_app,
-)
+from ipymcp.protocol.apps import PageNeeds, ToolApp, content_policy, frame_document, origin, read_page, read_tool_app
 
 URI = "ui://server/page"
 

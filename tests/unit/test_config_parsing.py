@@ -160,11 +160,7 @@ def test_a_timeout_beyond_ten_minutes_raises_the_longest_a_call_may_take() -> No
             'inherit_env: expected a list of strings, got "PATH"',
             'write true, false, or the names, such as ["AWS_PROFILE"]',
         ),
-        (
-            {"era": "2025"},
-            'era: expected one of auto, legacy, modern, got "2025"',
-            'leave "era" out for the default',
-        ),
+        ({"era": "2025"}, 'era: expected one of auto, legacy, modern, got "2025"', 'leave "era" out for the default'),
         (
             {"type": "websocket"},
             'type: expected one of stdio, http, sse, got "websocket"',
@@ -195,11 +191,7 @@ def test_a_wrong_value_is_named_with_its_document_and_key(values: dict[str, Any]
     ("values", "message", "hint"),
     [
         ({}, 'expected "command" or "url", found neither', SHAPE),
-        (
-            {"args": [], "comand": "npx"},
-            'expected "command" or "url", found neither',
-            "did you mean 'command'?",
-        ),
+        ({"args": [], "comand": "npx"}, 'expected "command" or "url", found neither', "did you mean 'command'?"),
         (
             {"command": "npx", "url": "https://h"},
             'expected "command" or "url", found both',

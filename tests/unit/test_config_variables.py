@@ -123,11 +123,7 @@ ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default
             "command[2]: ${NONE} is not set in this kernel",
             "os.environ['NONE'] = …, or write ${NONE:-default}",
         ),
-        (
-            {"args": ["${secret:none}"]},
-            "args[0]: ${secret:none} has no value",
-            "%mcp secret set none asks for it",
-        ),
+        ({"args": ["${secret:none}"]}, "args[0]: ${secret:none} has no value", "%mcp secret set none asks for it"),
         (
             {"args": ["${input:mode}"]},
             "args[0]: ${input:mode} has no value",
@@ -142,11 +138,7 @@ ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default
         ({"args": ["${command:pick}"]}, "args[0]: ${command:pick} is not a known variable", ESCAPE),
         ({"args": ["${x[@]}"]}, "args[0]: ${x[@]} is not a known variable", ESCAPE),
         ({"args": ["${TOKEN"]}, "args[0]: ${TOKEN is not a known variable", ESCAPE),
-        (
-            {"args": ["${x:-" * 50 + "}" * 50]},
-            f"args[0]: {('${x:-' * 50)[:40]} is not a known variable",
-            ESCAPE,
-        ),
+        ({"args": ["${x:-" * 50 + "}" * 50]}, f"args[0]: {('${x:-' * 50)[:40]} is not a known variable", ESCAPE),
     ],
 )
 def test_a_variable_without_a_value_is_named_with_its_file_and_key(

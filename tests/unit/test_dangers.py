@@ -177,10 +177,7 @@ def definition(**values: Any) -> ServerDefinition:
             ({"env": {name: "x"}}, f"{name}: decides where its traffic goes, and who can read it")
             for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "AWS_ENDPOINT_URL_S3", "OLLAMA_HOST", "all_proxy")
         ),
-        (
-            {"inherit_env": ("GH_TOKEN",)},
-            "inherit_env: it gets this kernel's GH_TOKEN, which looks like a secret",
-        ),
+        ({"inherit_env": ("GH_TOKEN",)}, "inherit_env: it gets this kernel's GH_TOKEN, which looks like a secret"),
         *(
             ({"command": None, "args": (), "url": url}, expected)
             for url, expected in [

@@ -8,13 +8,7 @@ import zlib
 import jsonschema_rs
 import pytest
 
-from tests.demo_peer import (
-    HANDSHAKE_VERSIONS,
-    META,
-    STATELESS,
-    both_eras,
-    newest_of_each_era,
-)
+from tests.demo_peer import HANDSHAKE_VERSIONS, META, STATELESS, both_eras, newest_of_each_era
 
 
 @pytest.mark.parametrize(("asked", "answered"), [*((v, v) for v in HANDSHAKE_VERSIONS), (STATELESS, "2025-11-25")])

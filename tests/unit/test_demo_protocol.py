@@ -7,13 +7,7 @@ import sys
 
 import pytest
 
-from tests.demo_peer import (
-    META,
-    PACKAGE,
-    STATELESS,
-    both_eras,
-    newest_of_each_era,
-)
+from tests.demo_peer import META, PACKAGE, STATELESS, both_eras, newest_of_each_era
 
 
 def test_in_the_handshake_era_calls_are_logged_from_info_up_until_told_otherwise(connect):

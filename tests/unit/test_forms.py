@@ -60,11 +60,7 @@ def test_what_is_typed_is_read_as_the_field_wants(schema: dict[str, Any], typed:
         ({"type": "string", "format": "date-time"}, "2026-07-28", "expected a timestamp, such as 2026-07-28T09:30:00Z"),
         ({"type": "boolean"}, "perhaps", "expected y or n"),
         ({"type": "string", "enum": ["a", "b"]}, "3", "expected a number from 1 to 2, or one of the names"),
-        (
-            {"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": ["a", "b"]}},
-            "a,b",
-            "expected 1 of them",
-        ),
+        ({"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": ["a", "b"]}}, "a,b", "expected 1 of them"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_would(schema: dict[str, Any], typed: str, complaint: str) -> None:

@@ -46,11 +46,7 @@ def text(header: str = "Region", **more: Any) -> dict[str, Any]:
             MODERN,
             "prompts/get",
             '{"name":"größe"}'.encode(),
-            {
-                "MCP-Protocol-Version": "2026-07-28",
-                "Mcp-Method": "prompts/get",
-                "Mcp-Name": "=?base64?Z3LDtsOfZQ==?=",
-            },
+            {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "prompts/get", "Mcp-Name": "=?base64?Z3LDtsOfZQ==?="},
         ),
     ],
 )

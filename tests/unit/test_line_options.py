@@ -60,12 +60,7 @@ def test_short_options_take_a_value() -> None:
     ("syntax", "line", "message", "position"),
     [
         (LOAD, "fs --trsut", "there is no option --trsut; did you mean '--trust'?", 3),
-        (
-            LOAD,
-            "--zzz=1",
-            "there is no option --zzz; usage: %mcp load [NAME…] [--trust] [--env K=V]… [--cwd D]",
-            0,
-        ),
+        (LOAD, "--zzz=1", "there is no option --zzz; usage: %mcp load [NAME…] [--trust] [--env K=V]… [--cwd D]", 0),
         (LOAD, "--tru", "there is no option --tru; did you mean '--trust'?", 0),
         (LOAD, "fs --cwd", "--cwd needs a value: --cwd D", 3),
         (LOAD, "--cwd --trust", "--cwd needs a value: --cwd D", 0),

@@ -123,11 +123,7 @@ def test_a_quoted_double_dash_cuts_nothing_and_an_empty_command_is_seen() -> Non
             2,
         ),
         ('{"a: 1}', 'the quote opened at column 2 is not closed: "a: 1}', 1),
-        (
-            "where='it's' x",
-            "text touches the closing quote at column 10: 'it's' x (inside quotes, write ' twice)",
-            9,
-        ),
+        ("where='it's' x", "text touches the closing quote at column 10: 'it's' x (inside quotes, write ' twice)", 9),
     ],
 )
 def test_unbalanced_brackets_are_an_error_with_the_position(line: str, message: str, position: int) -> None:

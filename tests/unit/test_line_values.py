@@ -98,16 +98,8 @@ def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_stri
             "limit: the notebook has no name 'limit_row'",
             "did you mean 'limit_rows'? single quotes send the text as it is",
         ),
-        (
-            "x={zzz}",
-            "x: the notebook has no name 'zzz'",
-            "single quotes send the text as it is",
-        ),
-        (
-            "x={row['c']}",
-            "x: {row['c']} raised KeyError: 'c'",
-            "single quotes send the text as it is",
-        ),
+        ("x={zzz}", "x: the notebook has no name 'zzz'", "single quotes send the text as it is"),
+        ("x={row['c']}", "x: {row['c']} raised KeyError: 'c'", "single quotes send the text as it is"),
         (
             "x=a{row:>3}",
             "x: cannot fill a{row:>3}: at character 2, TypeError: unsupported format string passed to dict.__format__",
@@ -124,11 +116,7 @@ def test_an_unquoted_dict_with_string_keys_is_that_dict_and_not_a_formatted_stri
             "x: cannot fill {i}}: at character 4, a single } (write }} for one)",
             "single quotes send the text as it is",
         ),
-        (
-            'x="{i"',
-            "x: cannot fill {i: at character 1, this { is not closed",
-            "single quotes send the text as it is",
-        ),
+        ('x="{i"', "x: cannot fill {i: at character 1, this { is not closed", "single quotes send the text as it is"),
         (
             "x=a{}",
             "x: cannot fill a{}: at character 2, no expression between the braces",
