@@ -140,7 +140,7 @@ def test_the_secrets_of_a_definition_are_found() -> None:
         env={"API_KEY": "env-key", "DATABASE_URL": "postgres://u:p%40ss-word@host/db", "LEVEL": "debug", "KEY": "/"},
     )
     assert set(sensitive(local)) == {
-        *("argument-key", "argument-token", "db-password", "env-key", "p%40ss-word", "p@ss-word"),
+        *("argument-key", "argument-token", "db-password", "env-key", "p%40ss-word", "p@ss-word")
     }
     bridge = ServerDefinition(
         name="x",
@@ -165,7 +165,7 @@ def test_the_secrets_of_a_definition_are_found() -> None:
             "Bearer env-token",
             "env-token",
             "ghp_abcdefgh01234567",
-        ),
+        )
     }
 
 

@@ -19,10 +19,7 @@ class Refusal(Exception):
         ({"message": "too long", "type": "some", "code": 400}, "too long"),
         ({"type": "error", "error": {"type": "some", "message": "too long"}}, "too long"),
         ({"error": "too long"}, "too long"),
-        (
-            "<p>\n  bad \x1b[31mgateway\u202e\n</p>",
-            "<p> bad ␛[31mgateway⟨U+202E⟩ </p>",
-        ),
+        ("<p>\n  bad \x1b[31mgateway\u202e\n</p>", "<p> bad ␛[31mgateway⟨U+202E⟩ </p>"),
         (["odd"], "['odd']"),
         (None, "no message"),
     ],

@@ -52,7 +52,6 @@ def price(symbol: str, days: int = 7, *, kind: Literal["open", "close"] = "open"
 
 def test_a_model_is_told_what_the_signature_and_the_docstring_say() -> None:
     tool = FunctionTool(price)
-
     assert (tool.name, tool.description) == ("price", "What a share costs.\n\nOf all exchanges.")
     assert tool.input_schema == {
         "type": "object",
@@ -72,7 +71,6 @@ def test_arguments_become_what_is_annotated() -> None:
     bound = FunctionTool(draw).bind(
         {"place": {"x": 1}, "window": {"start": "now"}, "colour": "blue", "many": [{"x": 2, "y": 3}]}
     )
-
     assert bound == {"place": Place(1.0), "window": {"start": "now"}, "colour": Colour.BLUE, "many": [Place(2.0, 3.0)]}
     assert set(FunctionTool(draw).input_schema["$defs"]) == {"Place", "Window", "Colour"}
 
@@ -85,7 +83,6 @@ def test_a_type_that_json_cannot_say_takes_anything() -> None:
     def show(frame: Callable[[], int], other: NotThere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     tool = FunctionTool(show)
-
     assert tool.input_schema["properties"] == {"frame": {}, "other": {}}
     assert tool.bind({"frame": [1], "other": "x"}) == {"frame": [1], "other": "x"}
 
@@ -149,7 +146,6 @@ def test_what_does_not_fit_is_refused_in_words_for_a_model(
 ) -> None:
     with pytest.raises(ArgumentError) as caught:
         FunctionTool(price).bind(arguments)
-
     assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
@@ -157,7 +153,6 @@ def test_a_function_of_any_keywords_takes_them() -> None:
     def note(title: str, **more: object) -> None: ...
 
     tool = FunctionTool(note)
-
     assert "additionalProperties" not in tool.input_schema
     assert tool.bind({"title": "a", "b": 1}) == {"title": "a", "b": 1}
 

@@ -42,7 +42,6 @@ def test_what_changed_is_said(tmp_path: Path, key: AnswerKey, changed: str) -> N
     recorded = Recording(tmp_path / "answers.json")
     assert recorded.find(KEY) == "nothing is recorded yet"
     recorded.add(ANSWER)
-
     assert recorded.find(KEY) == ANSWER
     assert recorded.find(key) == changed
 
@@ -52,13 +51,11 @@ def test_a_new_answer_takes_the_place_of_that_with_the_same_key(
 ) -> None:
     monkeypatch.setattr(recording, "_MAX_ANSWERS", 2)
     recorded = Recording(tmp_path / "answers.json")
-
     for text, prompt in (("one", "p"), ("two", "p"), ("three", "q")):
         recorded.add(replace(ANSWER, text=text, key=replace(KEY, prompt=prompt)))
     found = recorded.find(KEY)
     assert isinstance(found, RecordedAnswer) and found.text == "two"
     recorded.add(replace(ANSWER, key=replace(KEY, prompt="r")))
-
     kept = msgspec.json.decode((tmp_path / "answers.json").read_bytes())["answers"]
     assert [one["key"]["prompt"] for one in kept] == ["q", "r"], "the latest"
 
@@ -71,10 +68,8 @@ def test_a_recording_has_no_secrets_and_digests_are_those_of_masked_text(
     before = digest("say [secret]")
     masks.add("hunter2hunter2")
     file = tmp_path / "answers.json"
-
     call = RecordedCall("a__x", "a", "x", {"token": "hunter2hunter2"}, "it is hunter2hunter2")
     Recording(file).add(replace(ANSWER, text="hunter2hunter2", events=[call], messages=["hunter2hunter2"]))
-
     assert "hunter2" not in file.read_text()
     assert digest("say hunter2hunter2") == before
 
@@ -82,7 +77,6 @@ def test_a_recording_has_no_secrets_and_digests_are_those_of_masked_text(
 def test_results_are_the_same_whatever_number_they_were_stored_by() -> None:
     text = "Stored as result {0}: call read_result with handle={0}. The user has it as mcp.results[{0}].]\nx"
     call = RecordedCall("a__x", "a", "x", {}, text.format(7))
-
     assert call.is_answered_by(text.format(12))
     assert not call.is_answered_by(text.format(7) + "y")
 
@@ -100,7 +94,6 @@ def test_a_conversation_is_the_same_at_another_time() -> None:
 def test_a_file_that_is_no_recording_is_named(tmp_path: Path, content: str) -> None:
     file = tmp_path / "answers.json"
     file.write_text(content)
-
     with pytest.raises(McpError, match=r"^answers\.json cannot be read: ") as caught:
         Recording(file).find(KEY)
     assert caught.value.hint == "restore it, or delete it and record again"
@@ -110,7 +103,6 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path, content: str) -> N
 def test_a_recording_that_is_a_link_to_a_device_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "answers.json"
     file.symlink_to("/dev/zero")
-
     with pytest.raises(McpError) as caught:
         Recording(file).find(KEY)
     assert caught.value._render_traceback_() == [

@@ -77,7 +77,6 @@ def test_a_message_may_be_put_together_of_a_librarys_objects(response: object, d
 )
 def test_a_malformed_call_is_a_call_since_it_needs_an_answer(item: object, name: str) -> None:
     broken = ToolCallRequest("c1", name, None)
-
     assert read_response({"role": "assistant", "tool_calls": [item, None, CHAT]}) == ("openai", [broken, TEXT])
     assert read_response([item]) == ("openai", [broken])
 
@@ -100,7 +99,6 @@ def test_a_malformed_call_is_a_call_since_it_needs_an_answer(item: object, name:
 )
 def test_an_answer_without_calls_has_none(response: object) -> None:
     dialect, calls = read_response(response)
-
     assert calls == []
     assert messages(dialect, []) == []
 
@@ -118,7 +116,6 @@ def test_an_answer_without_calls_has_none(response: object) -> None:
 def test_what_is_no_answer_is_refused(value: object, message: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         read_response(value)
-
     assert (caught.value.message, caught.value.hint) == (
         message,
         "give the provider's response, one of its messages, or a list of its tool calls",
@@ -142,7 +139,6 @@ def test_responses_takes_images() -> None:
         {"type": "input_text", "text": "a chart"},
         {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
     ]
-
     assert messages("openai_responses", [SHOWN, FAILED]) == [
         {"type": "function_call_output", "call_id": "c1", "output": shown},
         {"type": "function_call_output", "call_id": "c2", "output": "no room"},
@@ -158,7 +154,6 @@ def test_anthropic_takes_all_results_in_one_message_and_is_told_what_failed() ->
         "content": [{"type": "text", "text": "no room"}],
         "is_error": True,
     }
-
     assert messages("anthropic", [SHOWN, FAILED]) == [
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": blocks}, failed]}
     ]
@@ -168,7 +163,6 @@ def test_gemini_takes_all_results_in_one_message_by_name() -> None:
     shown = {"name": "fs__read", "response": {"output": "a chart"}, "id": "c1"}
     shown |= {"parts": [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]}
     failed = {"name": "fs__write", "response": {"error": "no room"}, "id": "c2"}
-
     assert messages("gemini", [SHOWN, FAILED]) == [
         {"role": "user", "parts": [{"functionResponse": shown}, {"functionResponse": failed}]}
     ]
@@ -183,7 +177,6 @@ MOVING = Image("R0lGODlhAQABAAAAACw=", "image/gif")
 @pytest.mark.parametrize("image", [FAKE, LARGE])
 def test_what_is_no_picture_or_too_large_is_named_and_not_sent(dialect: Dialect, image: Image) -> None:
     (message,) = messages(dialect, [ToolCallOutcome(MAPPING, "so", (IMAGE, image))])
-
     text = str(message)
     assert image.base64 not in text
     assert f"so\\n{IMAGE}\\n{image}" in text if dialect == "openai" else f"so\\n{image}'" in text
@@ -216,7 +209,6 @@ def test_arguments_that_are_no_object_are_refused(given: object) -> None:
 
 def test_every_call_of_a_message_is_answered_even_if_it_names_nothing() -> None:
     message = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}, {"id": "2", "function": None}]}
-
     for response in (message, {"choices": [{"message": message}]}):
         dialect, calls = read_response(response)
         assert (dialect, [one.id for one in calls]) == ("openai", ["1", "2"])
@@ -224,18 +216,14 @@ def test_every_call_of_a_message_is_answered_even_if_it_names_nothing() -> None:
 
 def test_a_message_of_ollama_alone_is_answered_by_the_tools_name() -> None:
     call = {"function": {"name": "fs__read", "arguments": {"path": "a"}}}
-
     dialect, calls = read_response({"role": "assistant", "content": "", "tool_calls": [call]})
-
     assert (dialect, calls) == ("ollama", [ToolCallRequest("", "fs__read", {"path": "a"})])
 
 
 def test_ollama_answers_with_one_message_and_is_answered_by_the_tools_name() -> None:
     call = {"function": {"name": "fs__read", "arguments": {"path": "a"}}}
     response = {"model": "m", "done": True, "message": {"role": "assistant", "content": "", "tool_calls": [call]}}
-
     dialect, (given,) = read_response(response)
-
     assert (dialect, given) == ("ollama", ToolCallRequest("", "fs__read", {"path": "a"}))
     assert messages(dialect, [ToolCallOutcome(given, "text")]) == [
         {"role": "tool", "tool_name": "fs__read", "content": "text"}

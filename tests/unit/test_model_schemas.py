@@ -34,7 +34,6 @@ def it(member: object, profile: Profile, **more: Any) -> Json:
 @pytest.mark.parametrize("profile", EVERY)
 def test_a_plain_schema_is_left_as_it_is(profile: Profile) -> None:
     schema = one({"type": "string", "description": "What.", "enum": ["a", "b"]}, required=["it"])
-
     assert compile_schema(schema, profile) == compile_schema(
         {**schema, "$schema": "x", "$id": "y", "x-order": 1}, profile
     )
@@ -55,14 +54,12 @@ def test_whatever_a_schema_is_it_becomes_an_objects(schema: object, profile: Pro
 def test_references_are_followed(profile: Profile) -> None:
     point = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
     found = it({"$ref": "#/$defs/P", "description": "Where."}, profile, **{"$defs": {"P": point}})
-
     assert found == {**point, "description": "Where."}
 
 
 def test_what_refers_to_itself_stays_where_it_may_and_is_cut_elsewhere() -> None:
     tree = {"type": "object", "properties": {"left": {"$ref": "#/$defs/T"}}}
     schema = one({"$ref": "#/$defs/T"}, **{"$defs": {"T": tree}})
-
     for profile in (PLAIN, OPENAI, ANTHROPIC):
         kept = compile_schema(schema, profile)
         assert kept.parameters == {**one({"$ref": "#/$defs/T"}), "$defs": {"T": tree}}
@@ -113,9 +110,7 @@ def test_what_is_used_twice_is_said_once(profile: Profile, where: str) -> None:
 
 def test_members_beside_a_reference_are_merged_with_it() -> None:
     member = {"$ref": "#/$defs/P", "properties": {"z": {"type": "number"}}, "required": ["z"]}
-
     found = it(member, OPENAI, **{"$defs": {"P": POINT}})
-
     assert found["properties"].keys() == {"x", "y", "z"}
     assert sorted(found["required"]) == ["x", "y", "z"]
 
@@ -123,7 +118,6 @@ def test_members_beside_a_reference_are_merged_with_it() -> None:
 def test_a_property_may_be_called_as_a_keyword_is() -> None:
     tree = {"type": "object", "properties": {"default": {"$ref": "#/$defs/T"}, "examples": {"$ref": "#/$defs/T"}}}
     schema = {"properties": {"$id": {"$ref": "#/$defs/T"}, "definitions": {"$ref": "#/$defs/T"}}, "$defs": {"T": tree}}
-
     assert compile_schema(schema, OPENAI).parameters == {"type": "object", **schema}
     assert "$ref" not in json.dumps(compile_schema(schema, GEMINI).parameters)
 
@@ -131,7 +125,6 @@ def test_a_property_may_be_called_as_a_keyword_is() -> None:
 @pytest.mark.parametrize("profile", EVERY)
 def test_a_reference_to_nothing_is_anything(profile: Profile) -> None:
     made = compile_schema(one({"$ref": "https://example.org/schema"}), profile)
-
     assert made.parameters == one({})
     assert made.lost == (Loss("it", "unresolved reference: https://example.org/schema"),)
 
@@ -142,9 +135,7 @@ def test_all_of_is_one(profile: Profile) -> None:
         {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
         {"properties": {"b": {"type": "integer"}}, "required": ["b"]},
     ]
-
     found = it({"allOf": parts}, profile)
-
     assert found["properties"] == {"a": {"type": "string"}, "b": {"type": "integer"}}
     assert sorted(found["required"]) == ["a", "b"]
 
@@ -209,7 +200,6 @@ WHOLES = [
 @pytest.mark.parametrize("schema", WHOLES)
 def test_all_variants_of_a_tool_can_be_called(schema: Json, profile: Profile) -> None:
     made = compile_schema(schema, profile)
-
     assert made.parameters["properties"]["action"] == {"type": "string", "enum": ["create", "update", "delete"]}
     assert made.parameters["properties"]["id"] == {"type": "integer", "description": "Which."}
     names = made.parameters["properties"]["name"]["anyOf"]
@@ -221,7 +211,6 @@ def test_all_variants_of_a_tool_can_be_called(schema: Json, profile: Profile) ->
 
 def test_the_variants_of_a_tool_are_told_in_words() -> None:
     made = compile_schema({"description": "Does it.", "anyOf": ACTIONS}, OPENAI)
-
     assert made.parameters["description"] == (
         'Does it. One of: {action: "create", name, size?} (Makes one.) | {action: "update", id, name?}'
         ' | {action: "delete", id}'
@@ -232,9 +221,7 @@ def test_a_hundred_variants_keep_all_their_arguments() -> None:
     variants = [
         {"properties": {"do": {"const": n}, f"only_{n}": {"type": "string"}}, "required": ["do"]} for n in range(100)
     ]
-
     made = compile_schema({"type": "object", "oneOf": variants}, OPENAI)
-
     assert made.parameters["properties"]["do"]["enum"] == list(range(100))
     assert len(made.parameters["properties"]) == 101
     assert len(made.parameters["description"]) <= 1_500
@@ -247,7 +234,6 @@ def test_of_two_limits_the_tighter_holds_and_what_cannot_be_said_is_listed(profi
         {"type": ["integer", "null"], "minimum": 2, "maximum": 20, "enum": [2, 3, 4]},
     ]
     assert it({"allOf": parts}, profile) == {"type": "integer", "minimum": 2, "maximum": 9, "enum": [2, 3]}
-
     made = compile_schema(one({"type": "string", "format": "date", "allOf": [{"format": "uri"}, False]}), profile)
     assert made.parameters["properties"]["it"]["format"] == "date"
     assert made.lost[:2] == (
@@ -260,7 +246,6 @@ def test_of_two_limits_the_tighter_holds_and_what_cannot_be_said_is_listed(profi
 def test_alternatives_within_all_of_and_beside_others_are_kept(profile: Profile) -> None:
     either = [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, {"type": "string"}]
     other = [{"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}, {"type": "string"}]
-
     assert it({"allOf": [{"anyOf": either}]}, profile) == {"anyOf": either}
     found = it({"anyOf": either, "oneOf": other}, profile)
     assert found["anyOf"][0]["properties"].keys() == {"a", "b"}
@@ -281,7 +266,6 @@ def test_what_is_silently_dropped_elsewhere_is_listed(profile: Profile) -> None:
 @pytest.mark.parametrize("profile", EVERY)
 def test_what_is_required_and_not_declared_is_declared(profile: Profile) -> None:
     schema = {"type": "object", "properties": {"it": {"required": ["a"]}}, "required": ["b"]}
-
     assert compile_schema(schema, profile).parameters == {
         "type": "object",
         "properties": {"it": {"type": "object", "properties": {"a": {}}, "required": ["a"]}, "b": {}},
@@ -292,15 +276,12 @@ def test_what_is_required_and_not_declared_is_declared(profile: Profile) -> None
 @pytest.mark.parametrize("profile", EVERY)
 def test_what_a_pattern_allows_is_not_refused(profile: Profile) -> None:
     patterns = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
-
     found = it({"type": "object", **patterns}, profile)
-
     assert found["additionalProperties"] == {"type": "string"}
 
 
 def test_a_list_of_types_is_alternatives_where_it_may_not_be() -> None:
     listed = {"type": ["array", "null"], "items": {"type": "string"}, "maxItems": 3, "description": "Which."}
-
     assert it(listed, ANTHROPIC) == listed
     assert it(listed, GEMINI) == {
         "description": "Which.",
@@ -311,7 +292,6 @@ def test_a_list_of_types_is_alternatives_where_it_may_not_be() -> None:
 @pytest.mark.parametrize("profile", EVERY)
 def test_nullable_is_a_type(profile: Profile) -> None:
     found = it({"type": "string", "enum": ["a"], "nullable": True}, profile)
-
     if profile is GEMINI:
         assert found == {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}
     else:
@@ -344,7 +324,6 @@ def test_gemini_chooses_among_texts_and_numbers_by_type_and_is_told_of_others_in
 )  # fmt: skip
 def test_a_word_that_means_nothing_is_left_out_and_said(word: str, value: object, profile: Profile) -> None:
     made = compile_schema(one({"type": "string", word: value}), profile)
-
     assert made.parameters == one({"type": "string"})
     assert made.lost == (Loss("it", f"{word}: {json.dumps(value)} is invalid"),)
 
@@ -352,7 +331,6 @@ def test_a_word_that_means_nothing_is_left_out_and_said(word: str, value: object
 @pytest.mark.parametrize("profile", EVERY)
 def test_an_unknown_type_is_described_in_words(profile: Profile) -> None:
     made = compile_schema(one({"type": "int"}), profile)
-
     assert made.parameters == one({"description": '(type: "int")'})
     assert made.lost == (Loss("it", "type: described in words"),)
     assert it({"type": ["string", "file"]}, profile)["type"] == "string"
@@ -364,9 +342,7 @@ def test_definitions_have_names_of_their_own_that_a_reference_can_say() -> None:
         "definitions": {"N_T": {"properties": {"z": {"$ref": "#/definitions/N_T"}}}},
     })  # fmt: skip
     schema["properties"]["whole"] = {"$ref": "#"}
-
     made = compile_schema(schema, OPENAI).parameters
-
     assert made["$defs"].keys() == {"N_T", "N_T_2", "root"}
     assert made["$defs"]["N_T"]["properties"]["x"] == {"$ref": "#/$defs/N_T"}
     assert made["$defs"]["N_T_2"]["properties"]["z"] == {"$ref": "#/$defs/N_T_2"}
@@ -376,7 +352,6 @@ def test_definitions_have_names_of_their_own_that_a_reference_can_say() -> None:
 @pytest.mark.parametrize("profile", EVERY)
 def test_one_of_is_any_of_and_const_stays_a_single_value(profile: Profile) -> None:
     found = it({"oneOf": [{"const": "a"}, {"type": "integer"}]}, profile)
-
     first, second = found["anyOf"]
     assert first in (
         {"const": "a"},
@@ -389,14 +364,12 @@ def test_one_of_is_any_of_and_const_stays_a_single_value(profile: Profile) -> No
 
 def test_keywords_that_gemini_lacks_are_described_in_words() -> None:
     made = compile_schema(one({"type": "string", "pattern": "^a", "format": "uuid", "default": "ab"}), GEMINI)
-
     assert made.parameters == one({"type": "string", "description": '(pattern: "^a"; format: "uuid"; default: "ab")'})
     assert made.lost == (Loss("it", "pattern: described in words"), Loss("it", "format: described in words"))
 
 
 def test_what_cannot_even_be_told_is_lost() -> None:
     made = compile_schema(one({"type": "string", "pattern": "a" * 500}), GEMINI)
-
     assert made.parameters == one({"type": "string"})
     assert made.lost == (Loss("it", "pattern"),)
 
@@ -424,7 +397,6 @@ def test_names_that_a_provider_refuses_are_others_and_found_again() -> None:
 @pytest.mark.parametrize("profile", EVERY)
 def test_places_of_items_are_alternatives(profile: Profile) -> None:
     made = compile_schema(one({"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}]}), profile)
-
     assert made.parameters["properties"]["it"]["items"] == {"anyOf": [{"type": "number"}, {"type": "string"}]}
     assert made.lost == (Loss("it", "the positions of its items: any item anywhere"),)
 
@@ -438,9 +410,7 @@ def test_what_is_too_deep_is_anything() -> None:
     schema: Json = {"type": "string"}
     for _ in range(40):
         schema = one(schema)
-
     made = compile_schema(schema, GEMINI)
-
     assert made.lost == (Loss(".".join(["it"] * 11), "nested too deeply: any JSON"),)
 
 
@@ -450,11 +420,9 @@ def test_a_schema_that_multiplies_itself_is_cut_where_it_is_deepest(profile: Pro
     for number in range(1, 30):
         part = {"$ref": f"#/$defs/d{number - 1}"}
         definitions[f"d{number}"] = {"anyOf": [part, part]}
-
     schema = one({"$ref": "#/$defs/d29"}, **{"$defs": definitions})
     schema["properties"] |= {"b": {"type": "string"}, "c": {"type": "integer"}}
     made = compile_schema(schema, profile)
-
     assert made.parameters["properties"].keys() == {"it", "b", "c"}
     assert made.parameters["properties"]["c"] == {"type": "integer"}
     assert "anyOf" in made.parameters["properties"]["it"]
@@ -497,9 +465,7 @@ def test_secrets_do_not_go_to_a_provider(profile: Profile) -> None:
     }
     schema = one(secret, **{"$defs": {"S": {"const": "hunter2-in-a-schema"}}})
     schema["properties"] |= {"other": {"$ref": "#/$defs/S"}, "hunter2-in-a-schema": {"default": "hunter2-in-a-schema"}}
-
     made = compile_schema(schema, profile)
-
     assert "hunter2" not in json.dumps(made.parameters)
     assert made.parameters["properties"]["it"]["enum"] == ["a", "[secret]"]
     assert Loss("", "secrets in the schema: masked") in made.lost
@@ -507,7 +473,6 @@ def test_secrets_do_not_go_to_a_provider(profile: Profile) -> None:
 
 def test_invisible_characters_are_not_in_texts_for_models() -> None:
     hidden = "Fine.\u200b\u202e\U000e0041"
-
     assert it({"type": "string", "description": hidden, "default": hidden}, OPENAI) == {
         "type": "string",
         "description": "Fine.",
@@ -588,7 +553,6 @@ def refusals(parameters: Json, profile: Profile) -> list[str]:
 @given(_TREES, st.sampled_from([PLAIN, OPENAI, ANTHROPIC, GEMINI]))
 def test_nothing_is_declared_that_a_provider_refuses(schema: object, profile: Profile) -> None:
     made = compile_schema(schema, profile)
-
     assert not refusals(made.parameters, profile)
     json.dumps(made.parameters, allow_nan=False)
     jsonschema_rs.meta.validate(made.parameters)
@@ -601,7 +565,6 @@ def test_a_schema_of_very_many_variants_keeps_its_arguments(profile: Profile) ->
         {"type": "object", "properties": {name: {"type": "string", "maxLength": n} for name in names}}
         for n in range(1, 500)
     ]
-
     made = compile_schema({"type": "object", "anyOf": variants}, profile)
     assert made.parameters["properties"].keys() == set(names)
     nested = compile_schema(one({"oneOf": variants}), profile)
@@ -611,9 +574,7 @@ def test_a_schema_of_very_many_variants_keeps_its_arguments(profile: Profile) ->
 def test_where_references_are_not_accepted_each_use_has_the_whole_definition() -> None:
     point = {"type": "object", "properties": {name: {"type": "number", "description": name * 40} for name in "xyz"}}
     schema = {"$defs": {"point": point}, "properties": {name: {"$ref": "#/$defs/point"} for name in ("from", "to")}}
-
     shared, inline = (compile_schema(schema, profile).parameters for profile in (PLAIN, INLINE))
-
     assert "$defs" in shared
     assert "$defs" not in inline and "$ref" not in str(inline)
     assert [*inline["properties"]["to"]["properties"]] == ["x", "y", "z"]
@@ -629,9 +590,7 @@ def test_where_references_are_not_accepted_a_schema_hardly_grows() -> None:
     definitions = {kind: folder(after) for kind, after in itertools.pairwise(kinds)}
     definitions[kinds[-1]] = {"type": "object", "properties": {"size": {"type": "integer"}}}
     schema = {"type": "object", **folder(kinds[0]), "$defs": definitions}
-
     made = compile_schema(schema, INLINE)
-
     assert len(json.dumps(made.parameters)) <= 1.2 * len(json.dumps(schema))
     assert made.parameters["properties"].keys() == {"name", "owner", *kinds}
     assert made.parameters["properties"]["kind1"]["type"] == "object"
@@ -642,7 +601,6 @@ def test_a_property_that_a_part_of_all_of_forbids_is_kept_and_reported() -> None
     closed = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
     opened = {"type": "object", "properties": {"b": {"type": "string"}}}
     loss = "another part of the schema forbids it"
-
     for parts in ([closed, opened], [opened, closed]):
         assert Loss("b", loss) in compile_schema({"type": "object", "allOf": parts}, PLAIN).lost
         assert Loss("it.b", loss) in compile_schema(one({"allOf": parts}), PLAIN).lost
@@ -653,16 +611,13 @@ def test_a_property_that_a_part_of_all_of_forbids_is_kept_and_reported() -> None
 
 def test_a_pattern_that_only_javascript_has_is_described() -> None:
     made = compile_schema(one({"type": "string", "pattern": r"^\p{L}+$"}), PLAIN)
-
     assert made.parameters["properties"]["it"] == {"type": "string", "description": r'(pattern: "^\\p{L}+$")'}
     assert made.lost == (Loss("it", "pattern: described in words"),)
 
 
 def test_alternatives_of_one_shape_add_no_description() -> None:
     variant = {"type": "object", "properties": {"a": {"type": "string"}}}
-
     made = compile_schema({"type": "object", "anyOf": [variant, variant]}, PLAIN)
-
     assert "description" not in made.parameters
 
 
@@ -670,9 +625,7 @@ def test_a_value_at_the_greatest_depth_keeps_its_keywords() -> None:
     schema: Json = {"type": "string", "enum": ["a", "b"], "description": "One."}
     for _ in range(11):
         schema = {"type": "object", "properties": {"it": schema}}
-
     made = compile_schema(schema, PLAIN)
-
     deepest: Any = made.parameters
     for _ in range(11):
         deepest = deepest["properties"]["it"]

@@ -43,14 +43,12 @@ def settled(server: Server, choice: EraChoice = "auto") -> NegotiationResult:
 
 def test_a_version_that_was_refused_and_is_offered_all_the_same_is_asked_for_once_more() -> None:
     server = Server(REFUSED, DISCOVERED)
-
     assert settled(server).era.version == "2026-07-28"
     assert server.asked == ["server/discover", "server/discover"]
 
 
 def test_a_version_that_is_refused_twice_is_given_up() -> None:
     server = Server(REFUSED, REFUSED)
-
     with pytest.raises(ProtocolError, match="the server supports only 2026-07-28"):
         settled(server)
     assert server.asked == ["server/discover", "server/discover"]
@@ -59,7 +57,6 @@ def test_a_version_that_is_refused_twice_is_given_up() -> None:
 def test_a_refusal_that_offers_a_version_of_the_handshake_leads_to_it() -> None:
     offer = RpcError("Unsupported protocol version", code=-32022, data={"supported": ["2025-11-25"]})
     server = Server(offer, INITIALIZED)
-
     assert settled(server).era.version == "2025-11-25"
     assert server.asked == ["server/discover", "initialize"]
 
@@ -67,7 +64,6 @@ def test_a_refusal_that_offers_a_version_of_the_handshake_leads_to_it() -> None:
 @pytest.mark.parametrize("answer", [{}, {"tools": []}, {"supportedVersions": 3}])
 def test_a_server_that_answers_anything_with_some_result_gets_the_handshake(answer: dict[str, Any]) -> None:
     server = Server(answer, INITIALIZED)
-
     assert settled(server).era.version == "2025-11-25"
     assert server.asked == ["server/discover", "initialize"]
 

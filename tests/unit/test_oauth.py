@@ -133,10 +133,7 @@ CALLBACK = "http://127.0.0.1:1/callback"
         ),
         ("?code=c&state=s&iss=https://auth.example/", "the answer to the login at auth.example names another issuer"),
         ("?code=c&state=s", "the answer lacks the issuer (iss) that auth.example always sends"),
-        (
-            "?code=c&state=t&iss=https://auth.example",
-            "the answer belongs to another login at auth.example",
-        ),
+        ("?code=c&state=t&iss=https://auth.example", "the answer belongs to another login at auth.example"),
         ("?code=c&iss=https://auth.example", "the answer belongs to another login at auth.example"),
         ("?state=s&iss=https://auth.example", "the answer of auth.example contains no code"),
         ("?code=c&code=d&state=s&iss=https://auth.example", "the answer of auth.example repeats a parameter"),
@@ -258,10 +255,7 @@ def test_what_is_no_answer_of_a_token_endpoint_is_said(answer: Any) -> None:
         ({}, "auth.example returned no usable token"),
         ({"access_token": "two\nlines"}, "auth.example returned no usable token"),
         ({"access_token": ""}, "auth.example returned no usable token"),
-        (
-            {"access_token": "t", "token_type": "DPoP"},
-            "auth.example returned a token of the unknown type 'DPoP'",
-        ),
+        ({"access_token": "t", "token_type": "DPoP"}, "auth.example returned a token of the unknown type 'DPoP'"),
     ],
 )
 def test_tokens_that_are_of_no_use_are_refused(answer: dict[str, Any], message: str) -> None:

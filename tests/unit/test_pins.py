@@ -109,7 +109,6 @@ def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(dat
 def test_what_was_allowed_of_one_tool_is_no_allowance_for_another_that_is_typed_as_it_was() -> None:
     policy = Policy()
     policy.add_rule(Rule("read_file", "allow", "always", "d1", "model"))
-
     other = ToolEntry("fs", "read-file", "read_file", tool("read-file"))
     assert policy.verdict(other, ServerGrants("d1"), "model").decision == "ask"
     assert policy.verdict(entry_of(tool("read_file")), ServerGrants("d1"), "model").decision == "allow"

@@ -50,7 +50,6 @@ def test_it_is_bounded_in_messages_and_bytes_and_cuts_long_ones(
         recorder.received(b'{"jsonrpc":"2.0","method":"x"}')
     assert [one.number for one in recorder.tail(100)] == [*range(21, 31)]
     assert recorder.total == 30
-
     long = b'{"jsonrpc":"2.0","id":5,"result":"%s"}' % (b"x" * 3_000_000)
     recorder.sent(b'{"jsonrpc":"2.0","id":5,"method":"m"}', "request", 5, "m")
     for _ in range(4):

@@ -92,11 +92,7 @@ def test_every_package_is_run_in_one_fixed_version(name: str, index: int, previe
 @pytest.mark.parametrize(
     ("name", "index", "problem"),
     [
-        (
-            "io.github.domdomegg/airtable-mcp-server",
-            2,
-            "an MCPB bundle is unpacked and run by a desktop application",
-        ),
+        ("io.github.domdomegg/airtable-mcp-server", 2, "an MCPB bundle is unpacked and run by a desktop application"),
         (
             "io.github.username/widget-mcp",
             0,

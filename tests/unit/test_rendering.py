@@ -242,10 +242,7 @@ def test_a_table_shows_twenty_rows_and_columns_and_counts_the_rest() -> None:
 
 
 def test_one_image_is_an_image() -> None:
-    assert show(image(PNG)) == {
-        "image/png": PNG,
-        "text/plain": "ToolResult fs.read: [image: image/png, 28 bytes]",
-    }
+    assert show(image(PNG)) == {"image/png": PNG, "text/plain": "ToolResult fs.read: [image: image/png, 28 bytes]"}
     assert set(show(image(SVG, "image/svg+xml"))) == {"text/html", "text/plain"}
     embedded = {"type": "resource", "resource": {"uri": "a:b", "mimeType": "image/png", "blob": PNG}}
     assert show(embedded)["image/png"] == PNG

@@ -154,8 +154,6 @@ def test_what_branches_in_a_part_that_no_keyword_names_is_counted_all_the_same(p
     schema = ToolSchema(
         {"type": "object", "properties": {"x": {"$ref": f"{at}/top"}}, place: [[chain]]}, server="s", tool="t"
     )
-
     started = time.process_time()
     schema.check({"x": {"y": "no"}})
-
     assert time.process_time() - started < 2

@@ -137,11 +137,7 @@ GOOD["probe-refused"] = [
     *opened("2025-11-25"),
     out(call(2)),
 ]
-GOOD["probe-silent"] = [
-    out(enveloped(0, "server/discover")),
-    *opened("2025-06-18"),
-    out(request(2, "tools/list")),
-]
+GOOD["probe-silent"] = [out(enveloped(0, "server/discover")), *opened("2025-06-18"), out(request(2, "tools/list"))]
 GOOD["initialize-beside-the-probe"] = [
     out(enveloped(1, "server/discover")),
     out(initialize("2025-11-25", 2)),
