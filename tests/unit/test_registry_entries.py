@@ -171,58 +171,43 @@ def test_an_input_that_may_be_repeated_takes_several_values() -> None:
 FOLDER = {"variables": {"folder": {"isRequired": True, "format": "filepath", "default": "/"}}}
 
 
+FOR_ANY_RUNNER = [
+    positional("evil@latest"), positional("evil:latest"), positional(valueHint="package", default="evil"),
+    positional("{x}", variables={"x": {"value": "evil"}}), named("--package", ""), named("--package", "evil"),
+    named("--entrypoint", ""), named("--registry", "https://evil.example"),
+    named("--@good:registry", "https://evil.example"), named("--from", "evil"), named("-y", "evil"), named("-c", "id"),
+    named("--init=x", ""), named(""),
+]  # fmt: skip
+FOR_DOCKER = [
+    named("-iv", "/:/h"),
+    named("--entrypoint", "sh"),
+    named("--network", "host"),
+    named("--privileged", ""),
+    named("-v", "/:/h"),
+    named("-v", "{folder}:/h", variables={"folder": {"value": "/"}}),
+    named("-v", "{folder}/../..:/h", **FOLDER),
+    named("-v", "{folder}:/h:shared", **FOLDER),
+    named("-v", "{folder}:{to}", variables={**FOLDER["variables"], "to": {"default": "/a:/b,x"}}),
+    named("-v", "data:/h"),
+    named("--mount", "type=bind,src=/,dst=/h"),
+    named("--mount", "type=bind,src={folder},src=/,dst=/h", **FOLDER),
+    named("--mount", "type=bind,src={folder},source=/,dst=/h", **FOLDER),
+    named("--mount", "type=volume,dst=/h,volume-opt=type=none,volume-opt=o=bind,volume-opt=device=/"),
+    named("--mount", "type=volume,src={folder},dst=/h", **FOLDER),
+    named("--mount", "type=bind,src={folder},dst={to}",
+          variables={**FOLDER["variables"], "to": {"default": "/h,volume-opt=device=/"}}),
+    named("-e", "AWS_SECRET_ACCESS_KEY"),
+    named("-e", "LD_PRELOAD=/evil.so"),
+    named("-e", "{name}=x", variables={"name": {}}),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("kind", "option"),
     [
-        *(
-            (kind, option)
-            for kind in ("npm", "pypi", "nuget", "oci")
-            for option in [
-                positional("evil@latest"),
-                positional("evil:latest"),
-                positional(valueHint="package", default="evil"),
-                positional("{x}", variables={"x": {"value": "evil"}}),
-                named("--package", ""),
-                named("--package", "evil"),
-                named("--entrypoint", ""),
-                named("--registry", "https://evil.example"),
-                named("--@good:registry", "https://evil.example"),
-                named("--from", "evil"),
-                named("-y", "evil"),
-                named("-c", "id"),
-                named("--init=x", ""),
-                named(""),
-            ]
-        ),
+        *((kind, option) for kind in ("npm", "pypi", "nuget", "oci") for option in FOR_ANY_RUNNER),
         *(("pypi", named("--python", value)) for value in ("/tmp/evil", "3", "{x}", "3.11 x", "")),
-        *(
-            ("oci", option)
-            for option in [
-                named("-iv", "/:/h"),
-                named("--entrypoint", "sh"),
-                named("--network", "host"),
-                named("--privileged", ""),
-                named("-v", "/:/h"),
-                named("-v", "{folder}:/h", variables={"folder": {"value": "/"}}),
-                named("-v", "{folder}/../..:/h", **FOLDER),
-                named("-v", "{folder}:/h:shared", **FOLDER),
-                named("-v", "{folder}:{to}", variables={**FOLDER["variables"], "to": {"default": "/a:/b,x"}}),
-                named("-v", "data:/h"),
-                named("--mount", "type=bind,src=/,dst=/h"),
-                named("--mount", "type=bind,src={folder},src=/,dst=/h", **FOLDER),
-                named("--mount", "type=bind,src={folder},source=/,dst=/h", **FOLDER),
-                named("--mount", "type=volume,dst=/h,volume-opt=type=none,volume-opt=o=bind,volume-opt=device=/"),
-                named("--mount", "type=volume,src={folder},dst=/h", **FOLDER),
-                named(
-                    "--mount",
-                    "type=bind,src={folder},dst={to}",
-                    variables={**FOLDER["variables"], "to": {"default": "/h,volume-opt=device=/"}},
-                ),
-                named("-e", "AWS_SECRET_ACCESS_KEY"),
-                named("-e", "LD_PRELOAD=/evil.so"),
-                named("-e", "{name}=x", variables={"name": {}}),
-            ]
-        ),
+        *(("oci", option) for option in FOR_DOCKER),
     ],
     ids=str,
 )
