@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,16 @@ FAULT = re.compile(r"(VIOLATION|server's) (\S+)#1 \(log\) frame (\d+) (?:out|in)
 Entry = dict[str, Any]
 
 
-def out(message: Any, at: float = 0.0) -> Entry:
-    return {"direction": "out", "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
+def out(message: Any, at: float = 0.0, direction: str = "out") -> Entry:
+    return {"direction": direction, "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
 
 
 def came(message: Any, at: float = 0.0) -> Entry:
-    return {"direction": "in", "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
+    return out(message, at, "in")
 
 
 def request(identifier: Any, method: str, params: Any = None) -> dict[str, Any]:
-    message = {"jsonrpc": "2.0", "id": identifier, "method": method}
-    return message if params is None else {**message, "params": params}
+    return {**note(method, params), "id": identifier}
 
 
 def note(method: str, params: Any = None) -> dict[str, Any]:
@@ -207,7 +205,7 @@ GOOD["a-round-of-input"] = [
     *rounds(inputResponses=ADA, requestState="sealed"),
     came(result(3, {"resultType": "complete", "content": []})),
 ]
-GOOD["a-question-asked-anew"] = rounds()
+GOOD["a-question-asked-again"] = rounds()
 
 BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
     "no-json": ([*opened("2025-11-25"), out("{nope")], [(4, "json")]),
@@ -268,7 +266,7 @@ BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
     ),
     "a-token-in-use": ([*opened("2025-11-25"), out(call(2, token=7)), out(call(3, token=7))], [(5, "progress")]),
     "a-float-token": ([*opened("2025-11-25"), out(call(2, token=1.5))], [(4, "progress"), (4, "message")]),
-    "progress-nobody-asked-for": (
+    "unrequested-progress": (
         [*opened("2025-06-18"), out(note("notifications/progress", {"progressToken": 1, "progress": 1}))],
         [(4, "progress")],
     ),
@@ -301,7 +299,7 @@ BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
     ),
     "roots-changed-in-2026": ([*discovered(), out(note("notifications/roots/list_changed"))], [(3, "message")]),
     "a-response-in-2026": ([*discovered(), came(request(1, "ping")), out(result(1, {}))], [(4, "response")]),
-    "input-nobody-needs": (
+    "unneeded-input": (
         [*discovered(), out(enveloped(2, "tools/call", name="echo", inputResponses=ADA))], [(3, "rounds")]
     ),
     "another-question-with-the-state": (
@@ -373,89 +371,76 @@ SERVERS: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
     ),
     "input-that-was-not-declared": (rounds(meta=META, inputResponses=ADA, requestState="sealed"), [(4, "rounds")]),
     "input-without-saying-which": (rounds({"resultType": "input_required"}), [(4, "rounds")]),
-    "a-change-nobody-subscribed-to": (
+    "a-change-without-a-subscription": (
         [*discovered(), came(note("notifications/tools/list_changed"))], [(3, "subscription")]
     ),
 }  # fmt: skip
 
-DEMO = {"ours": ([*opened("2025-11-25", server="ipymcp-demo"), came(result(77, {}))], [(4, "response")])}
+DEMO = [*opened("2025-11-25", server="ipymcp-demo"), came(result(77, {}))]
 MISBEHAVING = [*opened("2025-11-25"), came("junk"), came(result(77, {})), out(call(2))]
 
 
-Verdict = tuple[int, str]
+def check(folder: Path, sessions: dict[str, list[Entry]], *, tail: str = "") -> tuple[int, list[str]]:
+    if not checker().exists():
+        pytest.fail(f"{checker()} is missing: `make test` makes it")
+    lines = [json.dumps({"session": f"{name}#1", **entry}) for name, entries in sessions.items() for entry in entries]
+    (folder / "log.jsonl").write_text("".join(f"{line}\n" for line in lines) + tail)
+    done = subprocess.run(check_command(folder), capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
-def run_check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[int, str]]:
-    if not checker().exists():
-        pytest.fail(f"{checker()} is missing: `make test` makes it")
-
-    def run(sessions: dict[str, list[Entry]], *, tail: str = "") -> tuple[int, str]:
-        directory: Path = tmp_path_factory.mktemp("wire")
-        lines = [
-            json.dumps({"session": f"{name}#1", **entry}) for name, entries in sessions.items() for entry in entries
-        ]
-        (directory / "log.jsonl").write_text("".join(f"{line}\n" for line in lines) + tail)
-        done = subprocess.run(check_command(directory), capture_output=True, text=True, check=False, timeout=60)
-        assert done.stderr == ""
-        return done.returncode, done.stdout
-
-    return run
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
+    """The verdict on sessions in which only servers of others are at fault."""
+    sessions = {**GOOD, "misbehaving": MISBEHAVING, **{name: entries for name, (entries, _) in SERVERS.items()}}
+    return check(tmp_path_factory.mktemp("wire"), sessions, tail='{"session": "2025-11-25#1", "dir')
 
 
-def faults(output: str) -> dict[tuple[str, str], list[tuple[int, str]]]:
-    """By who is to blame and session: frame and rule of each fault, in the order printed."""
-    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for line in output.splitlines()[:-1]:
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
+    """The verdict on sessions in which the client or a server of ours is at fault."""
+    sessions = {"ours": DEMO, **{name: entries for name, (entries, _) in BAD.items()}}
+    return check(tmp_path_factory.mktemp("wire"), sessions)
+
+
+def faults(lines: list[str]) -> dict[tuple[str, str], list[tuple[int, str]]]:
+    """Frame and rule of each fault, in the order printed, by the side at fault and the session."""
+    faults: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for line in lines[:-1]:
         match = FAULT.match(line)
         assert match, line
-        found.setdefault((match[1], match[2]), []).append((int(match[3]), match[4]))
-    return found
+        faults.setdefault((match[1], match[2]), []).append((int(match[3]), match[4]))
+    return faults
 
 
-def test_good_sessions_of_every_revision_have_no_fault(run_check: Callable[..., Verdict]) -> None:
-    assert run_check(GOOD) == (
-        0,
-        "12 sessions (2024-11-05: 1, 2025-03-26: 2, 2025-06-18: 2, 2025-11-25: 3, 2026-07-28: 4), "
-        "78 frames out, 55 in; 0 violations, 0 by servers\n",
-    )
-
-
-def test_exactly_the_planted_faults_of_the_client_are_violations(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({name: entries for name, (entries, _) in BAD.items()})
-    blamed = {session: where for (who, session), where in faults(output).items() if who == "VIOLATION"}
-    assert blamed == {name: planted for name, (_, planted) in BAD.items()}
-    assert code == 1
-
-
-def test_faults_of_third_party_servers_are_reported_but_are_no_violation(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({name: entries for name, (entries, _) in SERVERS.items()})
-    assert faults(output) == {("server's", name): planted for name, (_, planted) in SERVERS.items()}
+def test_faults_of_third_party_servers_are_reported_but_are_not_violations(accepted: tuple[int, list[str]]) -> None:
+    code, lines = accepted
+    assert faults(lines) == {("server's", name): planted for name, (_, planted) in SERVERS.items()}
     assert code == 0
 
 
-def test_our_own_servers_frames_are_held_to_the_rules(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({name: entries for name, (entries, _) in DEMO.items()})
-    assert faults(output) == {("VIOLATION", "ours"): DEMO["ours"][1]}
+def test_good_sessions_of_every_revision_a_misbehaving_server_and_a_half_written_line_have_no_fault(
+    accepted: tuple[int, list[str]],
+) -> None:
+    assert accepted[1][-1] == (
+        "30 sessions (2024-11-05: 1, 2025-03-26: 2, 2025-06-18: 3, 2025-11-25: 15, 2026-07-28: 9), "
+        "120 frames out, 94 in; 0 violations, 18 by servers"
+    )
+
+
+def test_exactly_the_planted_faults_of_the_client_and_of_our_own_server_are_violations(
+    refused: tuple[int, list[str]],
+) -> None:
+    code, lines = refused
+    violations = {session: planted for (side, session), planted in faults(lines).items() if side == "VIOLATION"}
+    assert violations == {"ours": [(4, "response")], **{name: planted for name, (_, planted) in BAD.items()}}
     assert code == 1
 
 
-def test_of_the_misbehaving_server_only_our_own_frames_are_judged(run_check: Callable[..., Verdict]) -> None:
-    assert run_check({"misbehaving": MISBEHAVING}) == (
-        0, "1 sessions (2025-11-25: 1), 3 frames out, 3 in; 0 violations, 0 by servers\n"
-    )  # fmt: skip
-
-
-def test_a_violation_names_session_frame_rule_and_what_was_sent(run_check: Callable[..., Verdict]) -> None:
-    _, output = run_check(
-        {"demo": [*opened("2025-11-25"), out(call(2)), out(note("notifications/cancelled", {"requestId": 9}))]}
-    )
-    assert output.splitlines()[0] == (
-        "VIOLATION demo#1 (log) frame 5 out [cancel] cancels 9, which was never asked | "
+def test_a_violation_names_session_frame_rule_and_what_was_sent(refused: tuple[int, list[str]]) -> None:
+    [line] = [line for line in refused[1] if line.startswith("VIOLATION cancels-what-was-not-asked#1 ")]
+    assert line == (
+        "VIOLATION cancels-what-was-not-asked#1 (log) frame 4 out [cancel] cancels 9, which was never asked | "
         """'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}'"""
     )
-
-
-def test_the_line_a_killed_process_left_half_written_is_passed_over(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({"demo": opened("2025-11-25")}, tail='{"session": "demo#1", "dir')
-    assert (code, output.split(";")[0]) == (0, "1 sessions (2025-11-25: 1), 2 frames out, 1 in")
