@@ -12,6 +12,11 @@ settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def judge() -> Iterator[Judge]:
     judge = Judge()
     yield judge
