@@ -1,6 +1,6 @@
 """The search over tools, on the tools of real servers; `tests/fixtures/tools.json` has their names and descriptions.
 
-Every second query was left out when the weights were chosen, except for the last threshold; the two halves are told
+Every second query was left out when the weights were chosen, except for the last threshold; the two halves are tested
 apart, so that a ranking that fits only the first shows.
 """
 
@@ -318,9 +318,9 @@ def test_a_tool_that_appears_is_found() -> None:
 
 
 def test_the_model_learns_which_servers_there_are() -> None:
-    tools = [tool("git.log"), tool("nobody.x"), tool("git.show")]
+    tools = [tool("git.log"), tool("other.x"), tool("git.show")]
     assert finder(tools).description() == (
-        "Find tools by what they do; what is found can be called from then on. Servers: git (mcp-git), nobody."
+        "Find tools by what they do; what is found can be called from then on. Servers: git (mcp-git), other."
     )
 
 
@@ -334,8 +334,8 @@ def test_two_thousand_tools_are_searched_in_ten_milliseconds() -> None:
     search = finder(tools)
     search.find(["file"])  # makes the index
     asked = [query for half in (0, 1) for query, _ in queries(OTHER_WORDS, half)]
-    began = time.perf_counter()
+    began = time.process_time()
     for query in asked:
         search.find([query])
     assert len(tools) > 2_000
-    assert (time.perf_counter() - began) / len(asked) < 0.010
+    assert (time.process_time() - began) / len(asked) < 0.010
