@@ -14,7 +14,7 @@ class Refusal(Exception):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({"message": "too long", "type": "some", "code": 400}, "too long"),
         ({"type": "error", "error": {"type": "some", "message": "too long"}}, "too long"),
@@ -25,8 +25,8 @@ class Refusal(Exception):
     ],
     ids=["openai", "anthropic", "a word", "a page", "a list", "nothing"],
 )
-def test_a_refusal_is_the_providers_message_on_one_line(body: object, said: str) -> None:
-    assert str(as_mcp_error(Refusal(body))).splitlines()[0] == f"the provider answered 400: {said}"
+def test_a_refusal_is_the_providers_message_on_one_line(body: object, message: str) -> None:
+    assert str(as_mcp_error(Refusal(body))).splitlines()[0] == f"the provider answered 400: {message}"
 
 
 @pytest.mark.parametrize(

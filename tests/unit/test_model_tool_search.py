@@ -189,7 +189,7 @@ def recall(asked: list[tuple[str, set[str]]]) -> float:
     return sum(not wanted.isdisjoint(INDEX.search(query)) for query, wanted in asked) / len(asked)
 
 
-def test_the_queries_are_about_tools_that_there_are_and_paraphrases_have_no_word_of_their_names() -> None:
+def test_the_queries_name_existing_tools_and_paraphrases_avoid_their_words() -> None:
     names = {one.name for one in TOOLS}
     assert len(TOOLS) > 200
     for half in (0, 1):
@@ -292,7 +292,7 @@ def test_words_of_any_script_are_found() -> None:
     assert index.search("погода") == ["w__now"]
 
 
-def test_what_has_none_of_the_words_is_not_found() -> None:
+def test_a_tool_with_none_of_the_words_is_not_found() -> None:
     for query in ("", "   ", "zxqj", "the of", "?" * 10_000):
         assert INDEX.search(query) == []
     assert ToolIndex([], {}).search("file") == []
@@ -309,7 +309,7 @@ def test_several_queries_share_the_places() -> None:
     assert len(found) == len(set(found)) == MAX_FOUND
 
 
-def test_a_tool_that_appears_is_found() -> None:
+def test_a_new_tool_is_found() -> None:
     tools = [tool("a.one", "A file.")]
     search = finder(tools)
     assert search.find(["weather"]) == []
@@ -317,7 +317,7 @@ def test_a_tool_that_appears_is_found() -> None:
     assert search.find(["weather"]) == ["a__weather"]
 
 
-def test_the_model_learns_which_servers_there_are() -> None:
+def test_the_description_names_the_servers() -> None:
     tools = [tool("git.log"), tool("other.x"), tool("git.show")]
     assert finder(tools).description() == (
         "Find tools by what they do; what is found can be called from then on. Servers: git (mcp-git), other."
