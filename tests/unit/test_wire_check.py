@@ -381,7 +381,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
+def rejected(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
     """The verdict on sessions in which the client or a server of ours is at fault."""
     sessions = {"ours": DEMO, **{name: entries for name, (entries, _) in BAD.items()}}
     return check(tmp_path_factory.mktemp("wire"), sessions)
@@ -413,16 +413,16 @@ def test_good_sessions_of_every_revision_a_misbehaving_server_and_a_half_written
 
 
 def test_exactly_the_planted_faults_of_the_client_and_of_our_own_server_are_violations(
-    refused: tuple[int, list[str]],
+    rejected: tuple[int, list[str]],
 ) -> None:
-    code, lines = refused
+    code, lines = rejected
     violations = {session: planted for (side, session), planted in faults(lines).items() if side == "VIOLATION"}
     assert violations == {"ours": [(4, "response")], **{name: planted for name, (_, planted) in BAD.items()}}
     assert code == 1
 
 
-def test_a_violation_names_session_frame_rule_and_what_was_sent(refused: tuple[int, list[str]]) -> None:
-    [line] = [line for line in refused[1] if line.startswith("VIOLATION cancels-what-was-not-asked#1 ")]
+def test_a_violation_names_session_frame_rule_and_what_was_sent(rejected: tuple[int, list[str]]) -> None:
+    [line] = [line for line in rejected[1] if line.startswith("VIOLATION cancels-what-was-not-asked#1 ")]
     assert line == (
         "VIOLATION cancels-what-was-not-asked#1 (log) frame 4 out [cancel] cancels 9, which was never asked | "
         """'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}'"""
