@@ -138,6 +138,7 @@ def run_pytest(product: Path, body: str, **env: str) -> tuple[int, str]:
     (product / "test_it.py").write_text(f"def test_it():\n    {body}\n")
     environment = {name: value for name, value in os.environ.items() if name != "IPYMCP_TEST_WIRE"}
     environment["PYTHONPATH"] = os.pathsep.join([str(product), str(ROOT)])
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # it needs none, and they take most of its time
     environment["TMPDIR"] = str(product)  # the frames of a failed run stay
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.wire.plugin", "-p", "no:cacheprovider", "test_it.py"],
