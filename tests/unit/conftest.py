@@ -21,6 +21,11 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def judge() -> Iterator[Judge]:
     judge = Judge()
     yield judge

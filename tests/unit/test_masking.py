@@ -1,9 +1,10 @@
-"""Secrets in every form in which text may carry them, and names that sound of them."""
+"""Secrets in every form in which text may contain them, and names of secrets."""
 
 import base64
 import html
 import json
 import re
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -18,9 +19,9 @@ SECRET = "p/a\"s's+ö<&>w\\rd %7"
 
 
 def masks(*values: str) -> Masks:
-    made = Masks()
-    made.add(*values)
-    return made
+    masks = Masks()
+    masks.add(*values)
+    return masks
 
 
 FORMS = {
@@ -53,9 +54,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_secret_is_masked_in_every_form(form: str) -> None:
     shown = masks(SECRET)(f"before {form} after")
-    assert LABEL in shown
-    assert shown.startswith("before ")
-    assert shown.endswith(" after")
+    assert LABEL in shown and shown.startswith("before ") and shown.endswith(" after")
     assert len(shown.replace(LABEL, "")) <= len("before  after") + 20  # quotes, keys, `user:` and base64's odd bits
 
 
@@ -65,21 +64,19 @@ def test_each_line_of_a_secret_is_masked() -> None:
     assert shown == f'it says {LABEL}, and "{LABEL}\\n{LABEL}\\n{LABEL}\\n{LABEL}\\n"'
 
 
-def test_what_is_short_is_not_masked() -> None:
+def test_short_values_are_not_masked() -> None:
     assert masks("1234567", "", "a\nb")("1234567 a b") == "1234567 a b"
 
 
-def test_a_secret_that_holds_another_leaves_nothing_of_it() -> None:
+def test_a_secret_that_contains_another_is_masked_whole() -> None:
     assert masks("password", "my-password-1")("my-password-1 password") == f"{LABEL} {LABEL}"
 
 
 @given(st.integers(1, 15))
 def test_of_a_secret_that_was_cut_only_three_characters_are_left(kept: int) -> None:
     secret = "0123456789abcdef"
-    shown = masks(secret)(f"key {secret[:kept]}… and …{secret[-kept:]} end")
-    assert shown == (
-        f"key {LABEL}… and …{LABEL} end" if kept > 3 else f"key {secret[:kept]}… and …{secret[-kept:]} end"
-    )
+    first, last = (LABEL, LABEL) if kept > 3 else (secret[:kept], secret[-kept:])
+    assert masks(secret)(f"key {secret[:kept]}… and …{secret[-kept:]} end") == f"key {first}… and …{last} end"
 
 
 @given(st.integers(0, 40))
@@ -105,68 +102,51 @@ TOKEN_FILE HOME keyboard passenger
 """
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES.split())
-def test_a_name_sounds_of_a_secret(name: str) -> None:
-    assert looks_secret(name)
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [*((name, True) for name in SECRET_NAMES.split()), *((name, False) for name in OTHER_NAMES.split())],
+)
+def test_a_secret_is_recognised_by_its_name(name: str, expected: bool) -> None:
+    assert looks_secret(name) is expected
 
 
-@pytest.mark.parametrize("name", OTHER_NAMES.split())
-def test_a_name_sounds_of_none(name: str) -> None:
-    assert not looks_secret(name)
+BASIC = base64.b64encode(b"me:basic-password").decode()
+DEFINITIONS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "remote": (
+        {
+            "url": "https://me:url-password@host/mcp?api_key=query-key&page=1",
+            "headers": {"Authorization": "Bearer bearer-token", "Proxy-Authorization": f"Basic {BASIC}", "Accept": "*"},
+            "auth": {"type": "oauth", "client_id": "public", "client_secret": "client-secret", "scopes": ["a"]},
+        },
+        {"Bearer bearer-token", "bearer-token", f"Basic {BASIC}", BASIC, "basic-password", "url-password", "query-key",
+         "client-secret"},
+    ),
+    "local": (
+        {
+            "command": "run",
+            "args": ("--api-key", "argument-key", "--token=argument-token", "--name", "x",
+                     "postgres://u:db-password@host/db"),
+            "env": {"API_KEY": "env-key", "DATABASE_URL": "postgres://u:p%40ss-word@host/db", "LEVEL": "debug",
+                    "KEY": "/"},
+        },
+        {"argument-key", "argument-token", "db-password", "env-key", "p%40ss-word", "p@ss-word"},
+    ),
+    "bridge": (
+        {
+            "command": "npx",
+            "args": ("mcp-remote", "https://host/mcp", "--header", "Authorization: Bearer header-token",
+                     "--header=X-Api-Key:k", "--api-key", "-a1b2c3=="),
+            "env": {"AUTH_HEADER": "Bearer env-token", "PLAIN": "ghp_abcdefgh01234567"},
+        },
+        {"Bearer header-token", "header-token", "k", "-a1b2c3==", "Bearer env-token", "env-token",
+         "ghp_abcdefgh01234567"},
+    ),
+}  # fmt: skip
 
 
-def test_the_secrets_of_a_definition_are_found() -> None:
-    basic = base64.b64encode(b"me:basic-password").decode()
-    remote = ServerDefinition(
-        name="x",
-        url="https://me:url-password@host/mcp?api_key=query-key&page=1",
-        headers={"Authorization": "Bearer bearer-token", "Proxy-Authorization": f"Basic {basic}", "Accept": "any"},
-        auth={"type": "oauth", "client_id": "public-client", "client_secret": "client-secret", "scopes": ["a"]},
-    )
-    assert set(sensitive(remote)) == {
-        "Bearer bearer-token",
-        "bearer-token",
-        f"Basic {basic}",
-        basic,
-        "basic-password",
-        "url-password",
-        "query-key",
-        "client-secret",
-    }
-    local = ServerDefinition(
-        name="x",
-        command="run",
-        args=("--api-key", "argument-key", "--token=argument-token", "--name", "x", "postgres://u:db-password@host/db"),
-        env={"API_KEY": "env-key", "DATABASE_URL": "postgres://u:p%40ss-word@host/db", "LEVEL": "debug", "KEY": "/"},
-    )
-    assert set(sensitive(local)) == {
-        *("argument-key", "argument-token", "db-password", "env-key", "p%40ss-word", "p@ss-word"),
-    }
-    bridge = ServerDefinition(
-        name="x",
-        command="npx",
-        args=(
-            "mcp-remote",
-            "https://host/mcp",
-            "--header",
-            "Authorization: Bearer header-token",
-            "--header=X-Api-Key:k",
-            "--api-key",
-            "-a1b2c3==",
-        ),
-        env={"AUTH_HEADER": "Bearer env-token", "PLAIN": "ghp_abcdefgh01234567"},
-    )
-    assert set(sensitive(bridge)) == {
-        *(
-            "Bearer header-token",
-            "header-token",
-            "k",
-            "-a1b2c3==",
-            "Bearer env-token",
-            "env-token",
-            "ghp_abcdefgh01234567",
-        ),
-    }
+@pytest.mark.parametrize(("fields", "secrets"), DEFINITIONS.values(), ids=DEFINITIONS)
+def test_the_secrets_of_a_definition_are_found(fields: dict[str, Any], secrets: set[str]) -> None:
+    assert set(sensitive(ServerDefinition(name="x", **fields))) == secrets
 
 
 @pytest.mark.parametrize(
@@ -188,17 +168,13 @@ def test_a_secret_in_an_argument_with_equals_signs_is_found(args: tuple[str, ...
 
 
 def test_members_whose_masked_names_are_equal_are_all_kept() -> None:
-    masks = Masks()
-    for secret in ("recipients_a", "recipients_b"):
-        masks.add(secret)
-    shown = masks.json({"recipients_a": "attacker@evil", "recipients_b": "boss@corp"})
+    shown = masks("recipients_a", "recipients_b").json({"recipients_a": "attacker@evil", "recipients_b": "boss@corp"})
     assert shown == {"[secret]": "attacker@evil", "[secret]'": "boss@corp"}
 
 
 def test_numbers_that_are_secrets_are_masked_within_json() -> None:
-    masks = Masks()
-    masks.add("1234567890")
-    assert masks.json({"pin": 1234567890, "n": 12, "ok": True}) == {"pin": "[secret]", "n": 12, "ok": True}
+    shown = masks("1234567890").json({"pin": 1234567890, "n": 12, "ok": True})
+    assert shown == {"pin": "[secret]", "n": 12, "ok": True}
 
 
 @pytest.mark.parametrize(
@@ -226,25 +202,7 @@ def test_secrets_in_code_are_masked(code: str, shown: str) -> None:
 @pytest.mark.timeout(30)  # a pattern that reads a run again from each of its characters takes minutes
 @pytest.mark.parametrize("prefix", ["", "a:", 'k="', "Key: "])
 def test_masking_takes_time_in_proportion_to_the_length_of_any_text(prefix: str) -> None:
-    units = (
-        "x",
-        "+",
-        "?",
-        "?a",
-        " ",
-        "\t",
-        "a ",
-        "a:\t",
-        'a="',
-        "a='\"",
-        "://a:",
-        "bearer ",
-        "-----BEGIN ",
-        "{",
-        "${",
-        "\\",
-        "+a1",
-    )
-    for unit in units:
+    letters, openings = ("x", "+", "?", "?a", " ", "\t", "a ", "a:\t", "\\", "+a1"), ('a="', "a='\"", "{", "${")
+    for unit in (*letters, *openings, "://a:", "bearer ", "-----BEGIN "):
         text = prefix + unit * (30_000 // len(unit)) + "\n"
         assert masked(text) and masked_code(text)

@@ -33,7 +33,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_each_state_has_a_mark_and_words_of_its_own(state: str) -> None:
+def test_each_state_has_its_own_mark_and_words(state: str) -> None:
     shown, mark, summary = STATES[state]
     assert (shown.state, shown.summary) == (state, summary)
     line = re.search(r"<summary>(.*?)</summary>", shown.html())
@@ -44,7 +44,7 @@ def test_each_state_has_a_mark_and_words_of_its_own(state: str) -> None:
 
 
 @pytest.mark.parametrize("decision", ["", "not answered"])
-def test_a_call_cancelled_while_the_user_is_asked_is_cancelled_only(decision: str) -> None:
+def test_a_call_cancelled_during_a_question_is_shown_as_cancelled(decision: str) -> None:
     cancelled = call(is_done=True, is_cancelled=True, is_refused=bool(decision), decision=decision)
     assert cancelled.summary == "demo.slow · cancelled"
 

@@ -29,20 +29,18 @@ async def longer(clock: Clock, pauses: int, resumes: int) -> str:
     return "done"
 
 
-def test_an_answer_that_takes_too_long_is_given_up(loop: BackgroundLoop) -> None:
+def test_an_answer_that_takes_too_long_is_an_error(loop: BackgroundLoop) -> None:
     clock = Clock(loop, SHORT)
-
     with pytest.raises(McpError, match=r"(?m)^no answer within 0\.05 s$"):
         asyncio.run(clock.run(longer(clock, 0, 0)))
 
 
-def test_the_clock_stands_still_while_the_user_is_asked(loop: BackgroundLoop) -> None:
+def test_the_clock_pauses_while_the_user_is_asked(loop: BackgroundLoop) -> None:
     clock = Clock(loop, SHORT)
-
     assert asyncio.run(clock.run(longer(clock, 1, 1))) == "done"
 
 
-def test_of_several_questions_the_last_lets_it_go_on(loop: BackgroundLoop) -> None:
+def test_the_clock_resumes_after_the_last_of_several_questions(loop: BackgroundLoop) -> None:
     clock = Clock(loop, SHORT)
 
     async def twice() -> str:

@@ -14,22 +14,19 @@ class Refusal(Exception):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({"message": "too long", "type": "some", "code": 400}, "too long"),
         ({"type": "error", "error": {"type": "some", "message": "too long"}}, "too long"),
         ({"error": "too long"}, "too long"),
-        (
-            "<p>\n  bad \x1b[31mgateway\u202e\n</p>",
-            "<p> bad ␛[31mgateway⟨U+202E⟩ </p>",
-        ),
+        ("<p>\n  bad \x1b[31mgateway\u202e\n</p>", "<p> bad ␛[31mgateway⟨U+202E⟩ </p>"),
         (["odd"], "['odd']"),
         (None, "no message"),
     ],
     ids=["openai", "anthropic", "a word", "a page", "a list", "nothing"],
 )
-def test_a_refusal_is_the_providers_message_on_one_line(body: object, said: str) -> None:
-    assert str(as_mcp_error(Refusal(body))).splitlines()[0] == f"the provider answered 400: {said}"
+def test_a_refusal_is_the_providers_message_on_one_line(body: object, message: str) -> None:
+    assert str(as_mcp_error(Refusal(body))).splitlines()[0] == f"the provider answered 400: {message}"
 
 
 @pytest.mark.parametrize(

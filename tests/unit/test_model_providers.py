@@ -31,12 +31,15 @@ def test_a_model_has_its_providers_limits(model: object, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["llama3.2", "mistral:large", None, Model("fallback:a,b"), Model(5), object()])
-def test_where_it_is_not_known_the_limits_are_the_narrowest(model: object) -> None:
+def test_a_model_of_an_unknown_provider_has_the_narrowest_limits(model: object) -> None:
     assert profile_of(model) is PLAIN
-    assert PLAIN.description == min(one.profile.description for one in PROVIDERS.values())
-    assert PLAIN.functions == min(one.profile.functions for one in PROVIDERS.values())
-    assert all(PLAIN.depth <= one.profile.depth for one in PROVIDERS.values())
+    assert PLAIN.description == min(provider.profile.description for provider in PROVIDERS.values())
+    assert PLAIN.functions == min(provider.profile.functions for provider in PROVIDERS.values())
+    assert all(PLAIN.depth <= provider.profile.depth for provider in PROVIDERS.values())
     for name in ("max_results", "max-results", "a.b", "1st", "@odata.type", "größe", "n" * 65):
-        takes = [one.profile.key is None or bool(one.profile.key.fullmatch(name)) for one in PROVIDERS.values()]
+        takes = [
+            provider.profile.key is None or bool(provider.profile.key.fullmatch(name))
+            for provider in PROVIDERS.values()
+        ]
         assert PLAIN.key is not None and bool(PLAIN.key.fullmatch(name)) <= all(takes)
     assert profile_of(model, "http://localhost:11434/v1") is PROVIDERS["openai"].profile

@@ -2,36 +2,41 @@
 
 import asyncio
 
+import pytest
+
 from ipymcp.llm.tool_calls import ReadWriteLimiter
 
 
-class Road:
-    """Calls that end when they are told to, and who is on the way."""
+class Calls:
+    """Calls to one server that run until a test ends them."""
 
     def __init__(self, limit: int = 1) -> None:
-        self._lane = ReadWriteLimiter(limit)
+        self._limiter = ReadWriteLimiter(limit)
         self._ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        self.going: list[str] = []
+        self.running: list[str] = []
 
-    async def send(self, *names: str) -> None:
-        """Calls by name: those that begin with `r` only read."""
+    async def start(self, *names: str) -> None:
+        """Start calls by name: those that begin with `r` only read."""
         for name in names:
             self._ends[name] = asyncio.Event()
-            self.tasks[name] = asyncio.ensure_future(self._go(name))
+            self.tasks[name] = asyncio.ensure_future(self._run(name))
         await self.settle()
 
-    async def _go(self, name: str) -> None:
-        async with self._lane.entered(writes=not name.startswith("r")):
-            self.going.append(name)
+    async def _run(self, name: str) -> None:
+        async with self._limiter.entered(writes=not name.startswith("r")):
+            self.running.append(name)
             try:
                 await self._ends[name].wait()
             finally:
-                self.going.remove(name)
+                self.running.remove(name)
 
-    async def end(self, *names: str) -> None:
+    def end_soon(self, *names: str) -> None:
         for name in names:
             self._ends[name].set()
+
+    async def end(self, *names: str) -> None:
+        self.end_soon(*names)
         await self.settle()
 
     async def cancel(self, name: str) -> None:
@@ -43,68 +48,34 @@ class Road:
             await asyncio.sleep(0)
 
 
-def test_what_may_change_something_goes_alone_and_in_order() -> None:
-    async def main() -> None:
-        road = Road()
-        await road.send("w1", "w2", "w3")
-        assert road.going == ["w1"]
-        await road.end("w1")
-        assert road.going == ["w2"]
-        await road.end("w3", "w2")
-        assert road.going == []
-
-    asyncio.run(main())
-
-
-def test_what_only_reads_goes_together_but_not_past_a_change() -> None:
-    async def main() -> None:
-        road = Road()
-        await road.send("r1", "r2", "w1", "r3", "r4")
-        assert road.going == ["r1", "r2"]
-        await road.end("r1")
-        assert road.going == ["r2"]
-        await road.end("r2")
-        assert road.going == ["w1"]
-        await road.end("w1")
-        assert road.going == ["r3", "r4"]
-
-    asyncio.run(main())
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("limit", "calls", "steps"),
+    [
+        (1, "w1 w2 w3", [("", "w1"), ("end w1", "w2"), ("end w3 w2", "")]),
+        (1, "r1 r2 w1 r3 r4", [("", "r1 r2"), ("end r1", "r2"), ("end r2", "w1"), ("end w1", "r3 r4")]),
+        (2, "w1 w2 w3", [("", "w1 w2"), ("end w2", "w1 w3")]),
+        (1, "w1 w2 w3 r1", [("", "w1"), ("cancel w2", "w1"), ("cancel w1", "w3"), ("cancel w3", "r1")]),
+    ],
+    ids=["writes run alone and in order", "reads run together but do not pass a write", "more writes at a time",
+         "a cancelled call lets the next run"],
+)  # fmt: skip
+async def test_calls_run_in_order(limit: int, calls: str, steps: list[tuple[str, str]]) -> None:
+    server = Calls(limit)
+    await server.start(*calls.split())
+    for step, running in steps:
+        if step:
+            action, *names = step.split()
+            await getattr(server, action)(*names)
+        assert server.running == running.split(), step
 
 
-def test_more_may_go_at_a_time_where_that_is_said() -> None:
-    async def main() -> None:
-        road = Road(limit=2)
-        await road.send("w1", "w2", "w3")
-        assert road.going == ["w1", "w2"]
-        await road.end("w2")
-        assert road.going == ["w1", "w3"]
-
-    asyncio.run(main())
-
-
-def test_who_is_cancelled_lets_the_next_go() -> None:
-    async def main() -> None:
-        road = Road()
-        await road.send("w1", "w2", "w3", "r1")
-        await road.cancel("w2")
-        assert road.going == ["w1"]
-        await road.cancel("w1")
-        assert road.going == ["w3"]
-        await road.cancel("w3")
-        assert road.going == ["r1"]
-
-    asyncio.run(main())
-
-
-def test_who_is_cancelled_in_the_moment_its_turn_comes_lets_the_next_go() -> None:
-    async def main() -> None:
-        road = Road()
-        await road.send("w1", "w2", "w3")
-        road._ends["w1"].set()
-        while not road.tasks["w1"].done():
-            await asyncio.sleep(0)
-        road.tasks["w2"].cancel()
-        await road.settle()
-        assert road.going == ["w3"]
-
-    asyncio.run(main())
+@pytest.mark.anyio
+async def test_a_call_that_is_cancelled_at_the_moment_of_its_turn_lets_the_next_run() -> None:
+    server = Calls()
+    await server.start("w1", "w2", "w3")
+    server.end_soon("w1")
+    while not server.tasks["w1"].done():
+        await asyncio.sleep(0)
+    await server.cancel("w2")
+    assert server.running == ["w3"]

@@ -1,6 +1,6 @@
 """The search over tools, on the tools of real servers; `tests/fixtures/tools.json` has their names and descriptions.
 
-Every second query was left out when the weights were chosen, except for the last threshold; the two halves are told
+Every second query was left out when the weights were chosen, except for the last threshold; the two halves are tested
 apart, so that a ranking that fits only the first shows.
 """
 
@@ -189,9 +189,8 @@ def recall(asked: list[tuple[str, set[str]]]) -> float:
     return sum(not wanted.isdisjoint(INDEX.search(query)) for query, wanted in asked) / len(asked)
 
 
-def test_the_queries_are_about_tools_that_there_are_and_paraphrases_have_no_word_of_their_names() -> None:
+def test_the_queries_name_existing_tools_and_paraphrases_avoid_their_words() -> None:
     names = {one.name for one in TOOLS}
-
     assert len(TOOLS) > 200
     for half in (0, 1):
         for query, wanted in [*queries(OWN_WORDS, half), *queries(OTHER_WORDS, half)]:
@@ -204,7 +203,6 @@ def test_the_queries_are_about_tools_that_there_are_and_paraphrases_have_no_word
 @pytest.mark.parametrize("half", [0, 1], ids=["tuned on", "held back"])
 def test_tools_are_found_by_their_own_words_and_by_others(half: int) -> None:
     own, other = queries(OWN_WORDS, half), queries(OTHER_WORDS, half)
-
     assert recall(own) >= 0.97
     assert recall(other) >= 0.75
     assert recall([*own, *other]) >= 0.88
@@ -219,7 +217,6 @@ def test_a_tool_is_found_by_its_name_title_arguments_and_server() -> None:
         tool("b.other", "Does it."),
     ]
     index = ToolIndex(tools, {"gcal": ("Google Agenda", ""), "b": ("", "Handles invoices.")})
-
     assert index.search("busy", 1) == ["a__one"]
     assert index.search("weather", 1) == ["a__two"]
     assert index.search("google", 1) == ["gcal__three"]
@@ -229,7 +226,6 @@ def test_a_tool_is_found_by_its_name_title_arguments_and_server() -> None:
 
 def test_words_are_found_in_other_forms_abbreviated_joined_and_misspelled() -> None:
     index = ToolIndex([tool("a.createRepository"), tool("a.get-freebusy"), tool("a.delete_worklog"), tool("a.log")], {})
-
     assert index.search("creating repositories", 1) == ["a__createRepository"]
     assert index.search("repo", 1) == ["a__createRepository"]
     assert index.search("repositroy", 1) == ["a__createRepository"]
@@ -245,7 +241,6 @@ def test_a_word_with_which_a_servers_name_begins_does_not_find_all_of_its_tools(
     ]
     tools += [tool(f"everything.echo{number}", "Echo.") for number in range(9)]
     index = ToolIndex(tools, {})
-
     assert index.search("shares as a circle") == ["chart__pie"]
     assert index.search("circleci job")[0].startswith("circleci__")
     assert index.search("draw everything") == ["chart__pie"]
@@ -262,7 +257,6 @@ def test_everyday_words_find_what_they_mean() -> None:
         "set up a videoconference": "a.create_online_meeting",
     }
     index = ToolIndex([tool(name) for name in means.values()], {})
-
     assert {query: index.search(query, 1) for query in means} == {
         query: [name.replace(".", "__")] for query, name in means.items()
     }
@@ -295,11 +289,10 @@ def test_a_phrase_with_a_word_that_is_ignored_elsewhere_is_one_term() -> None:
 
 def test_words_of_any_script_are_found() -> None:
     index = ToolIndex([*TOOLS, tool("w.now", "Погода в городе.")], {})
-
     assert index.search("погода") == ["w__now"]
 
 
-def test_what_has_none_of_the_words_is_not_found() -> None:
+def test_a_tool_with_none_of_the_words_is_not_found() -> None:
     for query in ("", "   ", "zxqj", "the of", "?" * 10_000):
         assert INDEX.search(query) == []
     assert ToolIndex([], {}).search("file") == []
@@ -311,28 +304,23 @@ def finder(tools: list[Declaration], most: int = 126) -> ToolSearch:
 
 def test_several_queries_share_the_places() -> None:
     search = finder(TOOLS)
-
     found = search.find(["git commit", "pie chart"])
-
     assert found[:2] == ["git__git_commit", "chart__generate_pie_chart"]
     assert len(found) == len(set(found)) == MAX_FOUND
 
 
-def test_a_tool_that_appears_is_found() -> None:
+def test_a_new_tool_is_found() -> None:
     tools = [tool("a.one", "A file.")]
     search = finder(tools)
     assert search.find(["weather"]) == []
-
     tools.append(tool("a.weather"))
-
     assert search.find(["weather"]) == ["a__weather"]
 
 
-def test_the_model_learns_which_servers_there_are() -> None:
-    tools = [tool("git.log"), tool("nobody.x"), tool("git.show")]
-
+def test_the_description_names_the_servers() -> None:
+    tools = [tool("git.log"), tool("other.x"), tool("git.show")]
     assert finder(tools).description() == (
-        "Find tools by what they do; what is found can be called from then on. Servers: git (mcp-git), nobody."
+        "Find tools by what they do; what is found can be called from then on. Servers: git (mcp-git), other."
     )
 
 
@@ -346,10 +334,8 @@ def test_two_thousand_tools_are_searched_in_ten_milliseconds() -> None:
     search = finder(tools)
     search.find(["file"])  # makes the index
     asked = [query for half in (0, 1) for query, _ in queries(OTHER_WORDS, half)]
-
-    began = time.perf_counter()
+    began = time.process_time()
     for query in asked:
         search.find([query])
-
     assert len(tools) > 2_000
-    assert (time.perf_counter() - began) / len(asked) < 0.010
+    assert (time.process_time() - began) / len(asked) < 0.010

@@ -17,61 +17,57 @@ REFUSED = RpcError("Unsupported protocol version", code=-32022, data={"supported
 
 
 class Server:
-    """Gives these answers in turn, and remembers what it was asked."""
+    """Gives these answers in turn, and records the requests."""
 
     def __init__(self, *answers: dict[str, Any] | McpError) -> None:
         self._answers = list(answers)
-        self.asked: list[str] = []
+        self.methods: list[str] = []
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[Raw]:
-        self.asked.append(method)
-        answer = asyncio.get_running_loop().create_future()
-        given = self._answers.pop(0)
-        if isinstance(given, McpError):
-            answer.set_exception(given)
+        self.methods.append(method)
+        future = asyncio.get_running_loop().create_future()
+        answer = self._answers.pop(0)
+        if isinstance(answer, McpError):
+            future.set_exception(answer)
         else:
-            answer.set_result(Raw(json.dumps(given).encode()))
-        return answer
+            future.set_result(Raw(json.dumps(answer).encode()))
+        return future
 
 
-def settled(server: Server, choice: EraChoice = "auto") -> NegotiationResult:
-    async def settle() -> NegotiationResult:
+def negotiated(server: Server, choice: EraChoice = "auto") -> NegotiationResult:
+    async def run() -> NegotiationResult:
         return await negotiate(server.ask, Identity("tests", "1"), {}, choice)
 
-    return asyncio.run(settle())
+    return asyncio.run(run())
 
 
-def test_a_version_that_was_refused_and_is_offered_all_the_same_is_asked_for_once_more() -> None:
-    server = Server(REFUSED, DISCOVERED)
+OFFER = RpcError("Unsupported protocol version", code=-32022, data={"supported": ["2025-11-25"]})
+RETRY, HANDSHAKE = ["server/discover", "server/discover"], ["server/discover", "initialize"]
 
-    assert settled(server).era.version == "2026-07-28"
-    assert server.asked == ["server/discover", "server/discover"]
+
+@pytest.mark.parametrize(
+    ("answers", "version", "methods"),
+    [
+        ([REFUSED, DISCOVERED], "2026-07-28", RETRY),
+        ([OFFER, INITIALIZED], "2025-11-25", HANDSHAKE),
+        *(([answer, INITIALIZED], "2025-11-25", HANDSHAKE)
+          for answer in ({}, {"tools": []}, {"supportedVersions": 3})),
+    ],
+    ids=["refused and offered", "refused with an offer", "empty result", "other result", "malformed result"],
+)  # fmt: skip
+def test_the_era_is_negotiated_with_odd_servers(answers: list[Any], version: str, methods: list[str]) -> None:
+    server = Server(*answers)
+    assert negotiated(server).era.version == version
+    assert server.methods == methods
 
 
 def test_a_version_that_is_refused_twice_is_given_up() -> None:
     server = Server(REFUSED, REFUSED)
-
     with pytest.raises(ProtocolError, match="the server supports only 2026-07-28"):
-        settled(server)
-    assert server.asked == ["server/discover", "server/discover"]
+        negotiated(server)
+    assert server.methods == RETRY
 
 
-def test_a_refusal_that_offers_a_version_of_the_handshake_leads_to_it() -> None:
-    offer = RpcError("Unsupported protocol version", code=-32022, data={"supported": ["2025-11-25"]})
-    server = Server(offer, INITIALIZED)
-
-    assert settled(server).era.version == "2025-11-25"
-    assert server.asked == ["server/discover", "initialize"]
-
-
-@pytest.mark.parametrize("answer", [{}, {"tools": []}, {"supportedVersions": 3}])
-def test_a_server_that_answers_anything_with_some_result_gets_the_handshake(answer: dict[str, Any]) -> None:
-    server = Server(answer, INITIALIZED)
-
-    assert settled(server).era.version == "2025-11-25"
-    assert server.asked == ["server/discover", "initialize"]
-
-
-def test_such_a_server_does_not_speak_the_stateless_era() -> None:
+def test_a_server_that_answers_discover_with_another_result_lacks_the_stateless_era() -> None:
     with pytest.raises(ProtocolError, match="the server does not support the stateless era"):
-        settled(Server({}), "modern")
+        negotiated(Server({}), "modern")

@@ -8,7 +8,6 @@ from ipymcp.llm.notebook_tools import difference
 @pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\r"])
 def test_a_line_break_in_place_of_another_separator_is_a_change(separator: str) -> None:
     before, after = f"x = 1  # keep:{separator}print(x)", "x = 1  # keep:\nprint(x)"
-
     assert difference(before, after).split("\n")[3:] == [f"-{before}", "+x = 1  # keep:", "+print(x)"]
 
 

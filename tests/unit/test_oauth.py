@@ -21,6 +21,7 @@ from ipymcp.protocol.oauth.clients import OAuthSettings, Registration, auth_meth
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
 from ipymcp.protocol.oauth.http import MetadataClient, Refused
 from ipymcp.protocol.oauth.tokens import TokenClient, TokenRequest, Tokens, challenge_of
+from tests.errors import refused
 from tests.oauth_site import ISSUER, Site
 
 SERVER = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", sends_issuer=True)
@@ -48,7 +49,7 @@ CLIENT = Registration("client-1", "none")
         ("", []),
     ],
 )
-def test_challenges_are_read_as_the_grammar_or_common_sense_has_it(value: str, expected: list[Any]) -> None:
+def test_challenges_are_read_also_where_they_break_the_grammar(value: str, expected: list[Any]) -> None:
     assert [(c.scheme, dict(c.parameters)) for c in discovery.parse([value])] == expected
 
 
@@ -57,11 +58,11 @@ def test_no_header_breaks_the_parser(value: str) -> None:
     discovery.scope_request([value, "Bearer scope=x"])
 
 
-def test_a_long_hostile_header_is_read_in_no_time() -> None:
-    started = time.perf_counter()
+def test_a_long_hostile_header_is_read_in_linear_time() -> None:
+    started = time.process_time()
     for hostile in ("Bearer " + 'a="' * 10_000, "Bearer " + "\\" * 20_000, "a " * 20_000, "Bearer a=" + '"\\' * 20_000):
         discovery.parse([hostile])
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_bearer_comes_first_in_what_the_challenges_demand() -> None:
@@ -83,10 +84,10 @@ def test_the_code_challenge_is_that_of_rfc_7636_appendix_b() -> None:
 
 
 def test_every_login_has_its_own_state_and_verifier_of_full_strength() -> None:
-    one, other = TokenRequest("http://127.0.0.1:1/callback", ()), TokenRequest("http://127.0.0.1:1/callback", ())
-    assert one.state != other.state and one.verifier != other.verifier
-    assert 43 <= len(one.verifier) <= 128
-    assert one.state not in repr(one) and one.verifier not in repr(one)
+    first, second = TokenRequest(CALLBACK, ()), TokenRequest(CALLBACK, ())
+    assert first.state != second.state and first.verifier != second.verifier
+    assert 43 <= len(first.verifier) <= 128
+    assert first.state not in repr(first) and first.verifier not in repr(first)
 
 
 def token_client(server: AuthorizationServer = SERVER) -> TokenClient:
@@ -94,15 +95,14 @@ def token_client(server: AuthorizationServer = SERVER) -> TokenClient:
 
 
 def test_the_request_carries_all_that_the_specification_asks_for() -> None:
-    asked = TokenRequest("http://127.0.0.1:1/callback", ("read", "offline_access"), "the-state", "the-verifier")
-    url = token_client().request_url("https://auth.example/authorize?tenant=1", asked, CLIENT)
-    parts = urlsplit(url)
+    login = TokenRequest(CALLBACK, ("read", "offline_access"), "the-state", "the-verifier")
+    parts = urlsplit(token_client().request_url("https://auth.example/authorize?tenant=1", login, CLIENT))
     assert (parts.netloc, parts.path) == ("auth.example", "/authorize")
     assert parse_qs(parts.query) == {
         "tenant": ["1"],
         "response_type": ["code"],
         "client_id": ["client-1"],
-        "redirect_uri": ["http://127.0.0.1:1/callback"],
+        "redirect_uri": [CALLBACK],
         "state": ["the-state"],
         "code_challenge": [challenge_of("the-verifier")],
         "code_challenge_method": ["S256"],
@@ -112,83 +112,74 @@ def test_the_request_carries_all_that_the_specification_asks_for() -> None:
     }
 
 
-def test_no_login_without_pkce_or_without_a_page() -> None:
-    with pytest.raises(AuthError) as caught:
-        token_client(AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False)).login_page()
-    assert caught.value.message == "cannot log in: auth.example does not declare support for PKCE with S256"
-    with pytest.raises(AuthError) as caught:
-        token_client(AuthorizationServer(ISSUER, None, f"{ISSUER}/t")).login_page()
-    assert caught.value.message == "cannot log in: auth.example has no login page"
+def test_a_login_needs_pkce_and_a_page() -> None:
+    for server, problem in {
+        AuthorizationServer(ISSUER, f"{ISSUER}/a", f"{ISSUER}/t", has_pkce=False): (
+            "auth.example does not declare support for PKCE with S256"
+        ),
+        AuthorizationServer(ISSUER, None, f"{ISSUER}/t"): "auth.example has no login page",
+    }.items():
+        assert refused(AuthError, token_client(server).login_page)[0] == f"cannot log in: {problem}"
 
 
 CALLBACK = "http://127.0.0.1:1/callback"
 
 
+ISS = "iss=https://auth.example"
+
+
 @pytest.mark.parametrize(
-    ("address", "message"),
+    ("query", "message"),
     [
-        (
-            "?code=c&state=s&iss=https://evil.example&error=shown",
-            "the answer to the login at auth.example names another issuer",
-        ),
-        ("?code=c&state=s&iss=https://auth.example/", "the answer to the login at auth.example names another issuer"),
-        ("?code=c&state=s", "the answer lacks the issuer (iss) that auth.example always sends"),
-        (
-            "?code=c&state=t&iss=https://auth.example",
-            "the answer belongs to another login at auth.example",
-        ),
-        ("?code=c&iss=https://auth.example", "the answer belongs to another login at auth.example"),
-        ("?state=s&iss=https://auth.example", "the answer of auth.example contains no code"),
-        ("?code=c&code=d&state=s&iss=https://auth.example", "the answer of auth.example repeats a parameter"),
-        (
-            "?error=access_denied&state=s&iss=https://auth.example",
-            "the login at auth.example was refused (access_denied)",
-        ),
-        (
-            "?error=server_error&error_description=try%0Alater&state=s&iss=https://auth.example",
-            "auth.example refused the login (server_error: try later)",
-        ),
+        ("code=c&state=s&iss=https://evil.example&error=shown",
+         "the answer to the login at auth.example names another issuer"),
+        (f"code=c&state=s&{ISS}/", "the answer to the login at auth.example names another issuer"),
+        ("code=c&state=s", "the answer lacks the issuer (iss) that auth.example always sends"),
+        (f"code=c&state=t&{ISS}", "the answer belongs to another login at auth.example"),
+        (f"code=c&{ISS}", "the answer belongs to another login at auth.example"),
+        (f"state=s&{ISS}", "the answer of auth.example contains no code"),
+        (f"code=c&code=d&state=s&{ISS}", "the answer of auth.example repeats a parameter"),
+        (f"error=access_denied&state=s&{ISS}", "the login at auth.example was refused (access_denied)"),
+        (f"error=server_error&error_description=try%0Alater&state=s&{ISS}",
+         "auth.example refused the login (server_error: try later)"),
     ],
-)
-def test_an_answer_that_is_not_to_be_believed_is_refused(address: str, message: str) -> None:
-    with pytest.raises(AuthError) as caught:
-        token_client().code(TokenRequest(CALLBACK, (), "s"), CALLBACK + address)
-    assert caught.value.message == message
-    assert caught.value.hint
+)  # fmt: skip
+def test_an_answer_of_another_login_or_issuer_is_refused(query: str, message: str) -> None:
+    problem, hint = refused(AuthError, token_client().code, TokenRequest(CALLBACK, (), "s"), f"{CALLBACK}?{query}")
+    assert problem == message
+    assert hint
 
 
 @pytest.mark.parametrize(
     "place", ["https://127.0.0.1:1/callback", "http://127.0.0.1:2/callback", "http://127.0.0.1:1/other"]
 )
-def test_an_address_from_elsewhere_is_no_answer(place: str) -> None:
-    with pytest.raises(AuthError) as caught:
-        token_client().code(TokenRequest(CALLBACK, (), "s"), f"{place}?code=c&state=s&iss=https://auth.example")
-    assert caught.value.message == "this is not the address that a login at auth.example ends at"
+def test_an_answer_at_another_address_is_refused(place: str) -> None:
+    login = TokenRequest(CALLBACK, (), "s")
+    problem, _ = refused(AuthError, token_client().code, login, f"{place}?code=c&state=s&{ISS}")
+    assert problem == "this is not the address that a login at auth.example ends at"
 
 
 def test_a_pasted_address_may_have_blanks_around_it() -> None:
-    assert (
-        token_client().code(
-            TokenRequest(CALLBACK, (), "s"), f"  {CALLBACK}?code=c%2B1&state=s&iss=https://auth.example\n"
-        )
-        == "c+1"
-    )
+    pasted = f"  {CALLBACK}?code=c%2B1&state=s&{ISS}\n"
+    assert token_client().code(TokenRequest(CALLBACK, (), "s"), pasted) == "c+1"
 
 
 # -- the token endpoint -----------------------------------------------------------------------------------------------
 
 
-def ask(
-    site: Site, client: Registration, settings: OAuthSettings | None = None, server: AuthorizationServer = SERVER
-) -> Any:
+def ask(site: Site, client: Registration, settings: OAuthSettings | None = None) -> Any:
     fields = {"grant_type": "authorization_code", "code": "the-secret-code"}
-    return asyncio.run(
-        tokens.request(MetadataClient(site, loopback=False), server, client, settings or OAuthSettings(), fields)
-    )
+    http = MetadataClient(site, loopback=False)
+    return asyncio.run(tokens.request(http, SERVER, client, settings or OAuthSettings(), fields))
+
+
+def answering(answer: Any) -> Site:
+    """A site whose token endpoint answers so."""
+    return Site(answers={SERVER.token_endpoint: answer})
 
 
 def test_how_a_client_proves_itself() -> None:
-    site = Site(answers={SERVER.token_endpoint: {"access_token": "t"}})
+    site = answering({"access_token": "t"})
     ask(site, Registration("i d", "client_secret_basic", "p:w"))
     assert base64.b64decode(site.headers[-1]["Authorization"].removeprefix("Basic ")) == b"i%20d:p%3Aw"
     assert "client_secret" not in site.bodies[-1]
@@ -209,75 +200,64 @@ KEYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("algorithm", KEYS)
 def test_a_client_can_prove_itself_by_a_key_of_any_kind(algorithm: str) -> None:
-    key = KEYS[algorithm]()
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    site = Site(answers={SERVER.token_endpoint: {"access_token": "t"}})
+    pem = KEYS[algorithm]().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    site = answering({"access_token": "t"})
     ask(site, Registration("id", "private_key_jwt"), OAuthSettings(private_key=pem))
     body = site.bodies[-1]
     assert body["client_assertion_type"] == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
-    header, claims, _ = (base64.urlsafe_b64decode(part + "==") for part in body["client_assertion"][0].split("."))
+    header, payload, _ = (base64.urlsafe_b64decode(part + "==") for part in body["client_assertion"][0].split("."))
     assert json.loads(header)["alg"] == algorithm
-    told = json.loads(claims)
-    assert (told["iss"], told["sub"], told["aud"]) == ("id", "id", ISSUER)
-    assert told["exp"] - told["iat"] == 300 and told["jti"]
+    claims = json.loads(payload)
+    assert (claims["iss"], claims["sub"], claims["aud"]) == ("id", "id", ISSUER)
+    assert claims["exp"] - claims["iat"] == 300 and claims["jti"]
 
 
-def test_a_key_that_is_none_is_said_without_showing_it() -> None:
-    with pytest.raises(AuthError) as caught:
-        ask(Site(), Registration("id", "private_key_jwt"), OAuthSettings(private_key="not-really-a-key"))
-    assert caught.value.message.startswith("cannot log in: the private key cannot sign (")
-    assert "not-really" not in str(caught.value)
-    assert caught.value.hint == "private_key is a PEM text without a password; signing_algorithm must match it"
+def test_a_key_that_cannot_sign_is_refused_without_showing_it() -> None:
+    settings = OAuthSettings(private_key="not-really-a-key")
+    message, hint = refused(AuthError, ask, Site(), Registration("id", "private_key_jwt"), settings)
+    assert message.startswith("cannot log in: the private key cannot sign (")
+    assert "not-really" not in message
+    assert hint == "private_key is a PEM text without a password; signing_algorithm must match it"
 
 
 def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
-    told = {
-        "error": "invalid_client",
-        "error_description": "bad\n\x1b[31msecret hunter2hunter2 for the-secret-code" + "x" * 500,
-    }
-    site = Site(answers={SERVER.token_endpoint: told})
-    with pytest.raises(Refused) as caught:
-        ask(site, Registration("id", "client_secret_post", "hunter2hunter2"))
-    message = caught.value.message
+    description = "bad\n\x1b[31msecret hunter2hunter2 for the-secret-code" + "x" * 500
+    site = answering({"error": "invalid_client", "error_description": description})
+    message, hint = refused(Refused, ask, site, Registration("id", "client_secret_post", "hunter2hunter2"))
     assert message.startswith("auth.example refused the token request (invalid_client: bad [31msecret *** for ***xxx")
     assert len(message) < 260
-    assert caught.value.hint == "check client_id and client_secret in its auth"
+    assert hint == "check client_id and client_secret in its auth"
 
 
 @pytest.mark.parametrize("answer", [b"<html>", [], 500, 302])
-def test_what_is_no_answer_of_a_token_endpoint_is_said(answer: Any) -> None:
-    with pytest.raises(
-        AuthError, match=r"auth.example answered the token request with HTTP \d+ without a readable reason"
-    ):
-        ask(Site(answers={SERVER.token_endpoint: answer}), CLIENT)
+def test_an_unreadable_answer_of_a_token_endpoint_is_an_error(answer: Any) -> None:
+    pattern = r"auth.example answered the token request with HTTP \d+ without a readable reason"
+    with pytest.raises(AuthError, match=pattern):
+        ask(answering(answer), CLIENT)
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("answer", "problem"),
     [
-        ({}, "auth.example returned no usable token"),
-        ({"access_token": "two\nlines"}, "auth.example returned no usable token"),
-        ({"access_token": ""}, "auth.example returned no usable token"),
-        (
-            {"access_token": "t", "token_type": "DPoP"},
-            "auth.example returned a token of the unknown type 'DPoP'",
-        ),
+        ({}, "no usable token"),
+        ({"access_token": "two\nlines"}, "no usable token"),
+        ({"access_token": ""}, "no usable token"),
+        ({"access_token": "t", "token_type": "DPoP"}, "a token of the unknown type 'DPoP'"),
     ],
 )
-def test_tokens_that_are_of_no_use_are_refused(answer: dict[str, Any], message: str) -> None:
-    with pytest.raises(AuthError) as caught:
-        tokens.tokens(answer, CLIENT, (), "auth.example")
-    assert caught.value.message == message
+def test_a_token_that_cannot_be_used_is_refused(answer: dict[str, Any], problem: str) -> None:
+    message, _ = refused(AuthError, tokens.tokens, answer, CLIENT, (), "auth.example")
+    assert message == f"auth.example returned {problem}"
 
 
-def test_what_a_token_answer_leaves_out_stays_as_it_was() -> None:
+def test_a_token_answer_keeps_the_values_that_it_leaves_out() -> None:
     held = tokens.tokens({"access_token": "t", "expires_in": "60"}, CLIENT, ("a",), "auth.example", "old-refresh")
     assert (held.refresh_token, held.granted, held.lifetime) == ("old-refresh", ("a",), 60.0)
     held = tokens.tokens({"access_token": "t", "expires_in": 0, "scope": "b c"}, CLIENT, ("a",), "auth.example")
     assert (held.refresh_token, held.granted, held.requested, held.lifetime) == (None, ("b", "c"), ("a",), None)
 
 
-def test_which_way_of_proof_is_chosen() -> None:
+def test_the_authentication_method_is_one_that_the_server_offers() -> None:
     def chosen(offered: tuple[str, ...] | None, *, has_secret: bool = True, **settings: Any) -> str:
         server = AuthorizationServer(ISSUER, None, ISSUER, auth_methods=offered)
         return auth_method(OAuthSettings(**settings), server, has_secret=has_secret)
@@ -309,7 +289,7 @@ def test_a_token_ends_a_little_before_it_expires() -> None:
     assert not is_ending(10, 7) and is_ending(10, 8.5)
 
 
-def test_secrets_are_in_no_repr() -> None:
+def test_no_repr_contains_a_secret() -> None:
     secret = "the-secret-itself"
     held = Tokens(secret, Registration("id", "none", secret), secret)
     settings = OAuthSettings(client_secret=secret, private_key=secret, idp_token=secret, idp_client_secret=secret)

@@ -10,6 +10,7 @@ from ipymcp.protocol.oauth import discovery
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
 from ipymcp.protocol.oauth.http import MAX_BODY, MetadataClient
 from ipymcp.protocol.transports import addresses
+from tests.errors import refused
 from tests.oauth_site import ISSUER, Site
 
 # -- addresses --------------------------------------------------------------------------------------------------------
@@ -29,44 +30,34 @@ def test_the_canonical_address_of_a_server(url: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "is_covered"),
+    ("is_covered", "resources"),
     [
-        ("https://h.example/a/mcp", True),
-        ("https://h.example/a/mcp/", True),
-        ("https://h.example/a", True),
-        ("https://H.example:443", True),
-        ("https://h.example/a/mc", False),
-        ("https://h.example/a/mcp/b", False),
-        ("https://other.example/a/mcp", False),
-        ("http://h.example/a/mcp", False),
-        ("https://h.example:8443/a/mcp", False),
-        ("https://h.example/a/mcp?tenant=1", False),
-        ("nonsense", False),
+        (True, "https://h.example/a/mcp https://h.example/a/mcp/ https://h.example/a https://H.example:443"),
+        (False, "https://h.example/a/mc https://h.example/a/mcp/b https://other.example/a/mcp http://h.example/a/mcp"),
+        (False, "https://h.example:8443/a/mcp https://h.example/a/mcp?tenant=1 nonsense"),
     ],
 )
-def test_metadata_is_believed_only_of_the_server_itself(resource: str, is_covered: bool) -> None:
-    assert addresses.covers(resource, "https://h.example/a/mcp") is is_covered
+def test_metadata_is_believed_only_of_the_server_itself(is_covered: bool, resources: str) -> None:
+    for resource in resources.split():
+        assert addresses.covers(resource, "https://h.example/a/mcp") is is_covered, resource
 
 
 @pytest.mark.parametrize(
-    ("url", "loopback", "message"),
+    ("url", "loopback", "problem"),
     [
-        ("http://auth.example/x", True, "cannot log in: it on auth.example is not https"),
-        ("http://127.0.0.1:1/x", False, "cannot log in: it is on this machine (127.0.0.1:1), but the server is not"),
-        ("https://user@auth.example/", True, "cannot log in: it on auth.example contains a user name or a fragment"),
-        ("https://auth.example/#f", True, "cannot log in: it on auth.example contains a user name or a fragment"),
-        ("javascript:alert(1)", True, "cannot log in: it is not a web address: 'javascript:alert(1)'"),
-        ("file:///etc/passwd", True, "cannot log in: it is not a web address: 'file:///etc/passwd'"),
-        ("https://\u0430uth.example/", True, r"cannot log in: it is not a web address: 'https://\u0430uth.example/'"),
-        ("https://h.example:99999/", True, "cannot log in: it is not a web address: 'https://h.example:99999/'"),
-        ("", True, "cannot log in: it is not a web address: ''"),
+        ("http://auth.example/x", True, "it on auth.example is not https"),
+        ("http://127.0.0.1:1/x", False, "it is on this machine (127.0.0.1:1), but the server is not"),
+        ("https://user@auth.example/", True, "it on auth.example contains a user name or a fragment"),
+        ("https://auth.example/#f", True, "it on auth.example contains a user name or a fragment"),
+        *((url, True, f"it is not a web address: {url!a}")
+          for url in ("javascript:alert(1)", "file:///etc/passwd", "https://h.example:99999/", "")),
+        ("https://\u0430uth.example/", True, r"it is not a web address: 'https://\u0430uth.example/'"),
     ],
-)
-def test_addresses_that_secrets_must_not_go_to(url: str, loopback: bool, message: str) -> None:
-    with pytest.raises(AuthError) as caught:
-        addresses.secure(url, "it", loopback=loopback)
-    assert caught.value.message == message
-    assert caught.value.hint
+)  # fmt: skip
+def test_an_address_that_secrets_must_not_go_to_is_refused(url: str, loopback: bool, problem: str) -> None:
+    message, hint = refused(AuthError, addresses.secure, url, "it", loopback=loopback)
+    assert message == f"cannot log in: {problem}"
+    assert hint
 
 
 @pytest.mark.parametrize("url", ["http://localhost:80/", "http://127.1.2.3/", "http://[::1]:5/", "https://a.example/"])
@@ -111,21 +102,25 @@ def find_server(site: Site, issuer: str = ISSUER, server_url: str = "https://h.e
     return asyncio.run(discovery.authorization_server(MetadataClient(site, loopback=False), issuer, server_url))
 
 
+def find_resource(
+    site: Site, server_url: str = "https://h.example/mcp", address: str | None = None
+) -> discovery.ProtectedResource:
+    return asyncio.run(discovery.resource(MetadataClient(site, loopback=False), server_url, address))
+
+
 def test_metadata_of_another_issuer_is_not_used_and_the_next_place_is_tried() -> None:
     known = f"{ISSUER}/.well-known"
     evil = metadata("https://evil.example")
     site = Site(answers={f"{known}/oauth-authorization-server": evil, f"{known}/openid-configuration": metadata()})
     assert find_server(site).issuer == ISSUER
-    site = Site(answers={f"{known}/oauth-authorization-server": evil})
-    with pytest.raises(AuthError) as caught:
-        find_server(site)
-    assert caught.value.message == (
+    message, _ = refused(AuthError, find_server, Site(answers={f"{known}/oauth-authorization-server": evil}))
+    assert message == (
         "cannot log in: https://auth.example/.well-known/oauth-authorization-server gives the issuer as "
         "'https://evil.example', not 'https://auth.example'"
     )
 
 
-def test_a_bare_slash_after_a_root_issuer_is_no_other_issuer() -> None:
+def test_a_slash_after_a_root_issuer_is_ignored() -> None:
     site = Site(answers={f"{ISSUER}/.well-known/oauth-authorization-server": metadata()})
     assert find_server(site, f"{ISSUER}/").issuer == ISSUER
     site = Site(answers={f"{ISSUER}/.well-known/oauth-authorization-server/t": metadata(f"{ISSUER}/t/")})
@@ -134,19 +129,16 @@ def test_a_bare_slash_after_a_root_issuer_is_no_other_issuer() -> None:
 
 
 def test_default_addresses_are_only_for_a_server_that_is_its_own_authorization_server() -> None:
-    found = find_server(Site(), "https://h.example", "https://h.example/v1/mcp")
-    assert found.is_assumed
-    assert (found.authorization_endpoint, found.token_endpoint) == (
-        "https://h.example/authorize",
-        "https://h.example/token",
-    )
-    with pytest.raises(AuthError) as caught:
-        find_server(Site())
-    assert caught.value.message == "cannot log in: the authorization server auth.example publishes no metadata"
+    server = find_server(Site(), "https://h.example", "https://h.example/v1/mcp")
+    assert server.is_assumed
+    assert server.authorization_endpoint == "https://h.example/authorize"
+    assert server.token_endpoint == "https://h.example/token"
+    message, _ = refused(AuthError, find_server, Site())
+    assert message == "cannot log in: the authorization server auth.example publishes no metadata"
 
 
 @pytest.mark.parametrize(
-    ("answer", "trouble"),
+    ("answer", "problem"),
     [
         ("https://evil.example/", "redirects to another site (evil.example)"),
         ("/.well-known/oauth-protected-resource/mcp", "redirects too often (3 redirects were followed)"),
@@ -154,32 +146,22 @@ def test_default_addresses_are_only_for_a_server_that_is_its_own_authorization_s
         (b" " * (MAX_BODY + 1), f"is larger than {MAX_BODY:,} bytes"),
     ],
 )
-def test_metadata_that_cannot_be_had_is_named_with_the_reason(answer: Any, trouble: str) -> None:
+def test_metadata_that_cannot_be_fetched_is_named_with_the_reason(answer: Any, problem: str) -> None:
     url = "https://h.example/.well-known/oauth-protected-resource/mcp"
-    with pytest.raises(AuthError) as caught:
-        asyncio.run(
-            discovery.resource(
-                MetadataClient(Site(answers={url: answer}), loopback=False), "https://h.example/mcp", None
-            )
-        )
-    assert caught.value.message == f"cannot log in: {url} {trouble}"
+    assert refused(AuthError, find_resource, Site(answers={url: answer}))[0] == f"cannot log in: {url} {problem}"
 
 
-def test_a_page_for_people_where_metadata_would_be_is_no_metadata() -> None:
+def test_a_web_page_in_the_place_of_metadata_is_passed_over() -> None:
     url = "https://h.example/.well-known/oauth-protected-resource/mcp"
     site = Site(answers={url: b"<html>", f"{url.removesuffix('/mcp')}": {"resource": "https://h.example"}})
-    found = asyncio.run(discovery.resource(MetadataClient(site, loopback=False), "https://h.example/mcp", None))
-    assert found == discovery.ProtectedResource("https://h.example", ("https://h.example",), ())
+    expected = discovery.ProtectedResource("https://h.example", ("https://h.example",), ())
+    assert find_resource(site) == expected
 
 
 def test_a_remote_servers_metadata_may_not_point_at_this_machine() -> None:
     site = Site()
     with pytest.raises(AuthError, match="is on this machine"):
-        asyncio.run(
-            discovery.resource(
-                MetadataClient(site, loopback=False), "https://h.example/mcp", "http://127.0.0.1:8888/api"
-            )
-        )
+        find_resource(site, address="http://127.0.0.1:8888/api")
     assert site.asked == []
 
 
@@ -188,7 +170,7 @@ KNOWN = f"{SHARED}/.well-known/oauth-protected-resource"
 
 
 @pytest.mark.parametrize(
-    ("where", "told", "resource", "expected"),
+    ("place", "address", "resource", "expected"),
     [
         (f"{KNOWN}/tenant/mcp", None, f"{SHARED}/tenant/mcp", f"{SHARED}/tenant/mcp"),
         (f"{KNOWN}/tenant/mcp", None, f"{SHARED}/", f"{SHARED}/tenant/mcp"),
@@ -199,20 +181,14 @@ KNOWN = f"{SHARED}/.well-known/oauth-protected-resource"
         (f"{KNOWN}/tenant", f"{KNOWN}/tenant", f"{SHARED}/tenant", f"{SHARED}/tenant"),
     ],
 )
-def test_a_folder_is_believed_only_by_its_own_metadata(
-    where: str, told: str | None, resource: str, expected: str
+def test_a_tenant_of_a_shared_host_gets_no_tokens_that_are_good_for_the_others(
+    place: str, address: str | None, resource: str, expected: str
 ) -> None:
-    """A tenant of a shared host gets no tokens that are good for the others."""
-    site = Site(answers={where: {"resource": resource, "authorization_servers": [ISSUER]}})
-    found = asyncio.run(discovery.resource(MetadataClient(site, loopback=False), f"{SHARED}/tenant/mcp", told))
-    assert found.uri == expected
+    site = Site(answers={place: {"resource": resource, "authorization_servers": [ISSUER]}})
+    assert find_resource(site, f"{SHARED}/tenant/mcp", address).uri == expected
 
 
-def test_scopes_that_are_none_are_left_out() -> None:
-    document = {
-        "resource": f"{SHARED}/mcp",
-        "scopes_supported": ["read", "a\nb wants you to log in", "w:x/*", "ü", '"'],
-    }
-    site = Site(answers={f"{KNOWN}/mcp": document})
-    found = asyncio.run(discovery.resource(MetadataClient(site, loopback=False), f"{SHARED}/mcp", None))
-    assert found.scopes == ("read", "w:x/*")
+def test_invalid_scopes_are_left_out() -> None:
+    scopes = ["read", "a\nb wants you to log in", "w:x/*", "ü", '"']
+    site = Site(answers={f"{KNOWN}/mcp": {"resource": f"{SHARED}/mcp", "scopes_supported": scopes}})
+    assert find_resource(site, f"{SHARED}/mcp").scopes == ("read", "w:x/*")

@@ -15,10 +15,13 @@ from ipymcp.security.pins import Pinning, canonical, diff, fingerprint, read_loc
 from ipymcp.security.policy import Policy
 from ipymcp.security.rules import Rule, ServerGrants
 from ipymcp.storage.database import Database
+from tests.errors import refused
 
 
-def tool(name: str = "read", description: str = "Reads.", schema: bytes = b'{"type": "object"}') -> ToolDefinition:
-    return ToolDefinition(name, description=description, inputSchema=msgspec.Raw(schema))
+def tool(
+    name: str = "read", description: str = "Reads.", schema: bytes = b'{"type": "object"}', **fields: Any
+) -> ToolDefinition:
+    return ToolDefinition(name, description=description, inputSchema=msgspec.Raw(schema), **fields)
 
 
 def entry_of(definition: ToolDefinition) -> ToolEntry:
@@ -37,11 +40,11 @@ def compare(pinning: Pinning, *tools: ToolDefinition, digest: str = "d1", starti
     return [*changed, *(f"new {name}" for name in new)]
 
 
-def test_a_definition_has_one_spelling() -> None:
-    one = tool(schema=b'{"type": "object", "properties": {"a": {}, "b": {}}}')
-    other = tool(schema=b'{"properties":{"b":{},"a":{}},"type":"object"}')
-    assert canonical(one) == canonical(other)
-    assert fingerprint(canonical(one)) == fingerprint(canonical(other))
+def test_a_definition_has_one_canonical_form() -> None:
+    first = canonical(tool(schema=b'{"type": "object", "properties": {"a": {}, "b": {}}}'))
+    second = canonical(tool(schema=b'{"properties":{"b":{},"a":{}},"type":"object"}'))
+    assert first == second
+    assert fingerprint(first) == fingerprint(second)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +52,8 @@ def test_a_definition_has_one_spelling() -> None:
     [
         tool(description="Reads, and sends it on."),
         tool(schema=b'{"type": "object", "properties": {"a": {}}}'),
-        ToolDefinition("read", description="Reads.", inputSchema=msgspec.Raw(b'{"type":"object"}'), title="Other"),
-        ToolDefinition(
-            "read",
-            description="Reads.",
-            inputSchema=msgspec.Raw(b'{"type":"object"}'),
-            annotations=msgspec.Raw(b'{"readOnlyHint":true}'),
-        ),
+        tool(title="Other"),
+        tool(annotations=msgspec.Raw(b'{"readOnlyHint":true}')),
     ],
     ids=["description", "schema", "title", "annotations"],
 )
@@ -87,7 +85,7 @@ def test_a_tool_that_comes_after_the_others_were_pinned_is_new_until_it_is_accep
 
 
 @pytest.mark.parametrize("pattern", ["*", "read", "read*"])
-def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(database: Any, pattern: str) -> None:
+def test_a_new_tool_is_kept_from_models_although_a_rule_matches_it(database: Any, pattern: str) -> None:
     policy = Policy()
     pinning = Pinning(policy, database)
     compare(pinning, tool())
@@ -106,16 +104,15 @@ def test_where_a_server_was_allowed_something_a_new_tool_is_kept_from_models(dat
     assert policy.verdict(entry, rights, "model").decision == ("ask" if pattern == "read" else "allow")
 
 
-def test_what_was_allowed_of_one_tool_is_no_allowance_for_another_that_is_typed_as_it_was() -> None:
+def test_a_rule_for_a_tool_does_not_allow_another_tool_with_its_alias() -> None:
     policy = Policy()
     policy.add_rule(Rule("read_file", "allow", "always", "d1", "model"))
-
     other = ToolEntry("fs", "read-file", "read_file", tool("read-file"))
     assert policy.verdict(other, ServerGrants("d1"), "model").decision == "ask"
     assert policy.verdict(entry_of(tool("read_file")), ServerGrants("d1"), "model").decision == "allow"
 
 
-def test_what_another_kernel_accepts_is_accepted_here(database: Any) -> None:
+def test_a_change_that_another_kernel_accepts_is_accepted_here(database: Any) -> None:
     policy, changed = Policy(), tool(description="Other.")
     pinning = Pinning(policy, database)
     compare(pinning, tool(), tool("write"))
@@ -160,35 +157,30 @@ def test_a_diff_can_be_read_line_by_line() -> None:
         ("Read", "R\u0435ad", ["-description: Read", "+description: R\\u0435ad"]),
         ("Read", "Rea\u200bd", ["-description: Read", "+description: Rea\\u200bd"]),
         ("\u6587\u4ef6", "\u6587\u6863", ["-description: \u6587\u4ef6", "+description: \u6587\u6863"]),
-        (
-            f"{'a' * 99} {'b' * 99}",
-            f"{'a' * 99} not {'b' * 99}",
-            [f"-\u2026{'a' * 49} {'b' * 50}\u2026", f"+\u2026{'a' * 49} not {'b' * 50}\u2026"],
-        ),
+        (f"{'a' * 99} {'b' * 99}", f"{'a' * 99} not {'b' * 99}",
+         [f"-\u2026{'a' * 49} {'b' * 50}\u2026", f"+\u2026{'a' * 49} not {'b' * 50}\u2026"]),
     ],
-)
-def test_nothing_that_differs_looks_the_same_in_a_diff(old: str | None, new: str, expected: list[str]) -> None:
+)  # fmt: skip
+def test_different_texts_never_look_the_same_in_a_diff(old: str | None, new: str, expected: list[str]) -> None:
     before, after = (canonical(ToolDefinition("read", description=text)) for text in (old, new))
     assert [line for line in diff(before, after) if line[0] in "+-" and line[1:3] not in ("--", "++")] == expected
 
 
-def test_a_server_that_is_not_what_the_lock_file_says_does_not_start(database: Any, tmp_path: Path) -> None:
-    file = tmp_path / "mcp.lock"
-    write_lock(file, {"fs": [tool(), tool("gone")]})
+def test_a_server_that_differs_from_the_lock_file_does_not_start(database: Any, tmp_path: Path) -> None:
+    write_lock(tmp_path / "mcp.lock", {"fs": [tool(), tool("gone")]})
     pinning = Pinning(Policy(), database)
     pinning.lock_servers(["fs"], read_lock(str(tmp_path)))
-    with pytest.raises(PolicyError) as caught:
-        compare(pinning, tool(description="Other."), tool("new"), starting=True)
-    assert caught.value._two_lines() == [
-        "PolicyError: fs: differs from mcp.lock: read has changed, new is new, gone is gone",
-        "  %mcp load fs runs it unlocked; then %mcp pins export updates the file",
-    ]
+    changed = tool(description="Other.")
+    assert refused(PolicyError, compare, pinning, changed, tool("new"), starting=True) == (
+        "fs: differs from mcp.lock: read has changed, new is new, gone is gone",
+        "%mcp load fs runs it unlocked; then %mcp pins export updates the file",
+    )
     assert compare(pinning, tool(), tool("gone"), starting=True) == []
 
 
 def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: Any, tmp_path: Path) -> None:
-    file, policy = tmp_path / "mcp.lock", Policy()
-    write_lock(file, {"fs": [tool()]})
+    write_lock(tmp_path / "mcp.lock", {"fs": [tool()]})
+    policy = Policy()
     pinning = Pinning(policy, database)
     pinning.lock_servers(["fs"], read_lock(str(tmp_path)))
     compare(pinning, changed := tool(description="Other."))
@@ -199,13 +191,13 @@ def test_a_locked_tool_that_changes_while_the_server_runs_is_refused(database: A
     policy.check(entry_of(changed), ServerGrants("d1"))
 
 
-def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:
+def test_a_server_that_the_lock_file_lacks_is_refused(database: Any) -> None:
     with pytest.raises(PolicyError, match=r"git: is not in mcp\.lock"):
         Pinning(Policy(), database).lock_servers(["git"], {"fs": {}})
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "problem"),
     [
         (None, "no such file"),
         ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
@@ -216,24 +208,20 @@ def test_a_server_the_lock_file_does_not_have_is_refused(database: Any) -> None:
         ('{"version": 1, "servers": {"fs": 1}}', "not a lock file of version 1"),
     ],
 )
-def test_what_is_no_lock_file_is_said_to_be_none(tmp_path: Path, text: str | None, expected: str) -> None:
+def test_a_file_that_is_not_a_lock_file_is_refused(tmp_path: Path, text: str | None, problem: str) -> None:
     file = tmp_path / "mcp.lock"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        read_lock(str(tmp_path))
-    assert caught.value.message == f"{file}: {expected}"
+    assert refused(ConfigError, read_lock, str(tmp_path))[0] == f"{file}: {problem}"
 
 
 @pytest.mark.posix
 def test_a_lock_file_that_is_a_link_to_a_device_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "mcp.lock").symlink_to("/dev/zero")
-    with pytest.raises(ConfigError) as caught:
-        read_lock(str(tmp_path))
-    assert caught.value._render_traceback_() == [
-        f"ConfigError: {tmp_path}/mcp.lock: is not a regular file",
-        "  delete it; %mcp pins export writes one from the servers that are loaded",
-    ]
+    assert refused(ConfigError, read_lock, str(tmp_path)) == (
+        f"{tmp_path}/mcp.lock: is not a regular file",
+        "delete it; %mcp pins export writes one from the servers that are loaded",
+    )
 
 
 @pytest.mark.parametrize("name", ["app ui://page", "ui://page"])

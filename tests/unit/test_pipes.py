@@ -1,4 +1,4 @@
-"""Our ends of a child's pipes: whole frames in order, whoever sends, however slowly they are read."""
+"""Our ends of a child's pipes: whole frames in order from any number of senders to a slow reader."""
 
 import asyncio
 import contextlib
@@ -112,18 +112,18 @@ def test_a_closed_writer_refuses_and_its_pipe_is_closed(kind: type, loop: asynci
 
 @WRITERS
 @pytest.mark.parametrize("size", [10, 1_000_000])
-def test_a_reader_that_is_gone_is_told_once_and_what_follows_is_dropped(
+def test_a_closed_read_end_is_reported_once_and_later_frames_are_dropped(
     kind: type, size: int, loop: asyncio.AbstractEventLoop
 ) -> None:
-    told = threading.Event()
-    with writing(kind, loop, told.set) as (writer, fd):
+    broken = threading.Event()
+    with writing(kind, loop, broken.set) as (writer, fd):
         os.close(fd)
         writer.send(b"x" * size)
-        assert told.wait(PATIENCE)
-        told.clear()
+        assert broken.wait(PATIENCE)
+        broken.clear()
         writer.send(b"more")
         on(loop, lambda: None)
-        assert not told.is_set()
+        assert not broken.is_set()
         assert writer.queued == 0
 
 
@@ -151,12 +151,12 @@ def reading(
     chunks: list[bytes] = []
     ended = threading.Event()
 
-    def hear(chunk: bytes) -> None:
+    def deliver(chunk: bytes) -> None:
         chunks.append(chunk)
         if not chunk:
             ended.set()
 
-    reader = on(loop, lambda: kind(loop, read, hear))
+    reader = on(loop, lambda: kind(loop, read, deliver))
     try:
         yield reader, write, chunks, ended
     finally:
@@ -166,7 +166,7 @@ def reading(
 
 
 @READERS
-def test_all_that_is_written_is_heard_and_then_the_end(kind: type, loop: asyncio.AbstractEventLoop) -> None:
+def test_a_reader_delivers_all_bytes_and_then_the_end(kind: type, loop: asyncio.AbstractEventLoop) -> None:
     data = os.urandom(3_000_000)
     with reading(kind, loop) as (_, fd, chunks, ended):
         view = memoryview(data)
@@ -179,7 +179,7 @@ def test_all_that_is_written_is_heard_and_then_the_end(kind: type, loop: asyncio
 
 
 @READERS
-def test_a_closed_reader_hears_nothing_more(kind: type, loop: asyncio.AbstractEventLoop) -> None:
+def test_a_closed_reader_delivers_nothing_more(kind: type, loop: asyncio.AbstractEventLoop) -> None:
     with reading(kind, loop) as (reader, fd, chunks, ended):
         on(loop, reader.close)
         on(loop, reader.close)

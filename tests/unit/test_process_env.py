@@ -30,11 +30,9 @@ def test_python_typed_in_a_notebook_or_script_is_its_own_interpreter(
     definition = ServerDefinition(
         name="time", command="python", args=("-m", "mcp_server_time"), source=Source(scope=scope)
     )
-
     assert launch(definition, str(tmp_path)).argv == [sys.executable, "-m", "mcp_server_time"]
 
 
 def test_python_in_a_file_shared_with_other_hosts_is_that_of_the_path(other_python: str, tmp_path: Path) -> None:
     definition = ServerDefinition(name="time", command="python", source=Source(scope="named"))
-
     assert launch(definition, str(tmp_path)).argv == [other_python]

@@ -22,7 +22,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_values_survive_there_and_back(value: object) -> None:
+def test_values_survive_encoding_and_decoding(value: object) -> None:
     assert types.loads(types.encode(value)) == value
     assert types.loads(json.dumps(value).encode()) == value
 
@@ -43,7 +43,7 @@ def test_nan_and_infinities_are_floats() -> None:
         (b"\xef\xbb\xbf[1]", [1]),
     ],
 )
-def test_broken_text_is_mended(data: bytes, value: object) -> None:
+def test_broken_text_is_repaired(data: bytes, value: object) -> None:
     assert types.loads(data) == value
 
 
@@ -64,7 +64,7 @@ def test_invalid_json_names_the_position(data: bytes, message: str) -> None:
         types.decode(data, types.CallToolResult)
 
 
-def test_raw_members_survive_the_lenient_way() -> None:
+def test_raw_members_survive_lenient_decoding() -> None:
     result = types.decode(
         b'{"content": [{"type": "x", "n": NaN}], "structuredContent": {"a": NaN}}', types.CallToolResult
     )
@@ -81,13 +81,13 @@ def test_unknown_members_are_ignored_cheaply() -> None:
     assert types.loads(result.content) == [{"type": "hologram"}]
 
 
-def test_a_shape_that_does_not_fit_is_an_error_both_ways() -> None:
+def test_a_wrong_shape_is_an_error_in_strict_and_lenient_decoding() -> None:
     for data in (b'{"tools": 5}', b'{"tools": 5, "x": NaN}'):
         with pytest.raises(msgspec.ValidationError):
             types.decode(data, types.ListToolsResult)
 
 
-def test_an_envelope_leaves_what_is_large_undecoded() -> None:
+def test_an_envelope_leaves_the_result_undecoded() -> None:
     envelope = types.read_envelope(b'{"jsonrpc":"2.0","id":1,"result":{"a":[1,2]}}')
     assert isinstance(envelope, types.Envelope)
     assert (envelope.id, bytes(envelope.result), envelope.method) == (1, b'{"a":[1,2]}', None)

@@ -29,23 +29,26 @@ def router(loop: BackgroundLoop) -> QuestionRouter:
 
 
 class Waiting:
-    """A thread that waits until it is released."""
+    """A thread that waits until the end of the context."""
 
     def __init__(self, loop: BackgroundLoop, subject: object = None) -> None:
         self._waiter = Waiter()
         self._entered = threading.Event()
         self.thread = threading.Thread(target=self._run, args=(loop, subject))
+
+    def __enter__(self) -> threading.Thread:
         self.thread.start()
         self._entered.wait()
+        return self.thread
+
+    def __exit__(self, *_: object) -> None:
+        self._waiter.put(Waiter.DONE)
+        self.thread.join()
 
     def _run(self, loop: BackgroundLoop, subject: object) -> None:
         with loop.callers.blocked(self._waiter, subject):
             self._entered.set()
             self._waiter.wait()
-
-    def release(self) -> None:
-        self._waiter.put(Waiter.DONE)
-        self.thread.join()
 
 
 class Run(Question[Any], frozen=True):
@@ -75,30 +78,20 @@ def test_no_one_is_asked_if_no_one_can_answer(loop: BackgroundLoop, router: Ques
 
 def test_a_call_is_asked_where_it_waits(loop: BackgroundLoop, router: QuestionRouter) -> None:
     call = object()
-    first, own = Waiting(loop), Waiting(loop, call)
-    try:
-        assert loop.run(router.ask(HERE, call)) is own.thread
-    finally:
-        first.release()
-        own.release()
+    with Waiting(loop), Waiting(loop, call) as own:
+        assert loop.run(router.ask(HERE, call)) is own
 
 
-def test_a_question_of_no_call_goes_to_the_main_thread_first_then_to_the_longest_waiting(
+def test_a_question_without_a_call_goes_to_the_main_thread_or_else_to_the_longest_waiting(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
-    first, second = Waiting(loop), Waiting(loop)
-    try:
+    with Waiting(loop) as first, Waiting(loop):
         assert loop.run(router.ask(HERE)) is threading.main_thread()
         future = asyncio.run_coroutine_threadsafe(router.ask(HERE, object()), loop.loop)
-        assert future.result(10) is first.thread
-    finally:
-        first.release()
-        second.release()
+        assert future.result(10) is first
 
 
-def test_a_thread_that_waits_while_it_waits_is_asked_where_it_listens(
-    loop: BackgroundLoop, router: QuestionRouter
-) -> None:
+def test_a_thread_with_nested_waits_is_asked_in_the_inner_one(loop: BackgroundLoop, router: QuestionRouter) -> None:
     with loop.callers.blocked(Waiter()):  # in the midst of which it runs something that asks
         assert loop.run(router.ask(HERE)) is threading.main_thread()
 
@@ -115,7 +108,6 @@ def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(
 
 
 def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, router: QuestionRouter) -> None:
-    threads = [Waiting(loop) for _ in range(3)]
     busy = threading.Lock()
 
     def alone() -> bool:
@@ -128,12 +120,8 @@ def test_one_question_is_asked_at_a_time(loop: BackgroundLoop, router: QuestionR
     async def all_at_once() -> list[bool | None]:
         return await asyncio.gather(*(router.ask(Run(alone), object()) for _ in range(6)))
 
-    try:
-        future = asyncio.run_coroutine_threadsafe(all_at_once(), loop.loop)
-        assert future.result(10) == [True] * 6
-    finally:
-        for thread in threads:
-            thread.release()
+    with Waiting(loop), Waiting(loop), Waiting(loop):
+        assert asyncio.run_coroutine_threadsafe(all_at_once(), loop.loop).result(10) == [True] * 6
 
 
 def test_a_question_that_is_no_longer_needed_is_not_asked(loop: BackgroundLoop, router: QuestionRouter) -> None:
@@ -147,14 +135,14 @@ class Interrupted:
         raise CallerGone
 
 
-def test_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(
+def test_a_user_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
     router.cell_forms = Interrupted()
     assert loop.run(router.ask(HERE)) is None
 
 
-def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, router: QuestionRouter) -> None:
+def test_an_error_while_asking_reaches_the_caller(loop: BackgroundLoop, router: QuestionRouter) -> None:
     def fail() -> None:
         raise KeyError("no such widget")
 
@@ -162,17 +150,12 @@ def test_what_the_asking_raises_reaches_who_asked(loop: BackgroundLoop, router: 
         loop.run(router.ask(Run(fail)))
 
 
-async def _asked_while_awaiting(loop: BackgroundLoop, router: QuestionRouter) -> tuple[threading.Thread | None, bool]:
-    mine = asyncio.get_running_loop()
-
-    def where() -> tuple[threading.Thread, bool]:
-        return threading.current_thread(), asyncio.get_running_loop() is mine
-
-    return await loop.arun(router.ask(Run(where)))
-
-
 def test_a_task_that_awaits_is_asked_on_its_own_loop(loop: BackgroundLoop, router: QuestionRouter) -> None:
-    assert asyncio.run(_asked_while_awaiting(loop, router)) == (threading.main_thread(), True)
+    async def cell() -> tuple[threading.Thread | None, bool]:
+        own = asyncio.get_running_loop()
+        return await loop.arun(router.ask(Run(lambda: (threading.current_thread(), asyncio.get_running_loop() is own))))
+
+    assert asyncio.run(cell()) == (threading.main_thread(), True)
 
 
 def test_an_interrupt_of_a_question_in_an_awaiting_task_cancels_the_task_and_not_the_loop(

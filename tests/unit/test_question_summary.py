@@ -5,7 +5,7 @@ from ipymcp.interaction.questions import Candidate, LoginQuestion, PageReply, Qu
 from ipymcp.masking import masks
 
 
-def test_no_secret_is_in_the_line_of_a_form() -> None:
+def test_the_line_of_a_form_contains_no_secret() -> None:
     fields = {"user": {}, "pin": {"type": "string", "format": "password"}, "api_key": {"type": "string"}, "note": {}}
     question = FormQuestion("crm", "sync", "Log\nin, \u202eplease", {"type": "object", "properties": fields})
     masks.add("known-secret-value")
@@ -15,7 +15,7 @@ def test_no_secret_is_in_the_line_of_a_form() -> None:
     assert line == f"crm.sync asked: Log in, ⟨U+202E⟩please · {given}"
 
 
-def test_a_form_without_values_was_answered_all_the_same() -> None:
+def test_a_form_without_values_counts_as_answered() -> None:
     question = FormQuestion("crm", None, "Go on?", {"type": "object"})
     assert question.summary(ElicitationAnswer("accept", {})) == "crm asked: Go on? · answered"
 
@@ -25,7 +25,7 @@ def test_a_line_is_short() -> None:
     assert len(question.summary(ElicitationAnswer("accept", {"a": "y" * 10_000}))) < 700
 
 
-def test_a_login_is_told_without_its_address() -> None:
+def test_the_line_of_a_login_lacks_its_address() -> None:
     question = LoginQuestion(
         "crm", "https://a.example/login?state=s", "a.example", (), None, site="crm.example", answer_to="a.example"
     )
@@ -46,7 +46,7 @@ def test_a_scope_cannot_add_a_line_to_the_question_of_a_login() -> None:
     assert pages[0].message.splitlines()[1:] == ["", "It may then: files:read␊crm wants you to log in at good.example:"]
 
 
-def test_trust_names_what_may_run_and_what_may_not() -> None:
+def test_the_line_of_a_trust_question_names_allowed_and_refused_servers() -> None:
     candidates = tuple(Candidate(name, (), (), ()) for name in ("a", "b", "c"))
     question = TrustQuestion(".mcp.json", "is new", candidates)
     assert question.summary(TrustAnswer(frozenset({"c", "a"}))) == "May servers of .mcp.json run? · yes: a, c · no: b"

@@ -1,4 +1,4 @@
-"""A pipe with two readers: what the thread that waits reads, what the loop reads, and that nothing is lost between."""
+"""A pipe with two readers, a waiting thread and the loop: who reads what, and that nothing is lost in between."""
 
 import asyncio
 import contextlib
@@ -17,17 +17,17 @@ pytestmark = pytest.mark.skipif(not CAN_LEASE_READS, reason="needs epoll")
 
 
 class Pipe:
-    """A pipe, its reader, and what the loop heard of it."""
+    """A pipe, its reader, and the chunks that its loop delivered."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.heard: list[bytes] = []
+        self.delivered: list[bytes] = []
         self.changed = threading.Event()
         self.read_end, self.end = os.pipe()
-        self.reader: LeasedReader = on(loop, lambda: LeasedReader(loop, self.read_end, self._hear))  # type: ignore[assignment]
+        self.reader: LeasedReader = on(loop, lambda: LeasedReader(loop, self.read_end, self._deliver))  # type: ignore[assignment]
 
-    def _hear(self, chunk: bytes) -> None:
-        self.heard.append(chunk)
+    def _deliver(self, chunk: bytes) -> None:
+        self.delivered.append(chunk)
         self.changed.set()
 
     def wait(self) -> None:
@@ -55,13 +55,13 @@ def test_the_lease_holder_reads_its_answer_and_the_loop_the_rest(pipe: Pipe) -> 
     pipe.reader.read(mine.append, lambda: bool(mine), 5)
     os.write(pipe.end, b"later")
     on(pipe.loop, lambda: None)
-    assert (mine, pipe.heard) == ([b"answer"], [])
+    assert (mine, pipe.delivered) == ([b"answer"], [])
     pipe.reader.give_back()
     pipe.wait()
-    assert pipe.heard == [b"later"]
+    assert pipe.delivered == [b"later"]
 
 
-def test_there_is_one_turn(pipe: Pipe) -> None:
+def test_there_is_one_lease(pipe: Pipe) -> None:
     assert pipe.reader.take()
     assert not pipe.reader.take()
     pipe.reader.give_back()
@@ -72,10 +72,10 @@ def test_there_is_one_turn(pipe: Pipe) -> None:
 def test_reading_ends_when_its_time_has_passed(pipe: Pipe) -> None:
     assert pipe.reader.take()
     begun = time.monotonic()
-    pipe.reader.read(pipe.heard.append, never, 0.05)
+    pipe.reader.read(pipe.delivered.append, never, 0.05)
     pipe.reader.give_back()
     assert 0.05 <= time.monotonic() - begun < PATIENCE
-    assert pipe.heard == []
+    assert pipe.delivered == []
 
 
 def test_reading_does_not_begin_when_all_is_done(pipe: Pipe) -> None:
@@ -84,19 +84,19 @@ def test_reading_does_not_begin_when_all_is_done(pipe: Pipe) -> None:
     pipe.reader.read(pytest.fail, lambda: True, PATIENCE)
     pipe.reader.give_back()
     pipe.wait()
-    assert pipe.heard == [b"not mine"]
+    assert pipe.delivered == [b"not mine"]
 
 
-def test_the_end_is_the_loops_to_hear(pipe: Pipe) -> None:
+def test_the_loop_delivers_the_end(pipe: Pipe) -> None:
     mine: list[bytes] = []
     assert pipe.reader.take()
     os.write(pipe.end, b"last words")
     os.close(pipe.end)
     pipe.reader.read(mine.append, never, PATIENCE)
-    assert (mine, pipe.heard) == ([b"last words"], [])
+    assert (mine, pipe.delivered) == ([b"last words"], [])
     pipe.reader.give_back()
     pipe.wait()
-    assert pipe.heard == [b""]
+    assert pipe.delivered == [b""]
     assert not pipe.reader.take()
 
 
@@ -137,19 +137,19 @@ def test_nothing_is_lost_or_reordered_between_a_thread_and_the_loop(pipe: Pipe) 
         for number in range(count):
             os.write(pipe.end, b"%d\n" % number)
 
-    def hear(chunk: bytes) -> None:  # both readers hold the turn here: one list takes all
+    def deliver(chunk: bytes) -> None:  # both readers hold the turn here: one list takes all
         read.append(chunk)
         if chunk.endswith(b"%d\n" % (count - 1)):
             done.set()
 
-    pipe.reader._on_chunk = hear
+    pipe.reader._on_chunk = deliver
     writer = threading.Thread(target=write)
     writer.start()
     taken = 0
     while not done.is_set():
         if pipe.reader.take():
             taken += 1
-            pipe.reader.read(hear, done.is_set, 0.001)
+            pipe.reader.read(deliver, done.is_set, 0.001)
             pipe.reader.give_back()
     writer.join()
     assert taken > 0

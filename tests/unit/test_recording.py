@@ -1,4 +1,4 @@
-"""A recording of the messages of one server: what it says of each, its bounds, and its masks."""
+"""A recording of the messages of one server: kinds and methods, bounds, and masks."""
 
 import json
 import time
@@ -16,7 +16,7 @@ def recorder() -> MessageRecorder:
     return MessageRecorder()
 
 
-def test_requests_responses_and_notifications_are_told_apart_and_paired(recorder: MessageRecorder) -> None:
+def test_requests_responses_and_notifications_are_distinguished_and_paired(recorder: MessageRecorder) -> None:
     recorder.sent(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', "request", 1, "tools/call")
     recorder.received(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}')
     recorder.received(b'{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}')
@@ -26,7 +26,7 @@ def test_requests_responses_and_notifications_are_told_apart_and_paired(recorder
     recorder.received(b"not JSON")
     recorder.sent(b'{"jsonrpc":"2.0","id":8,"error":{"code":-1,"message":"no"}}', "response", 8, "")
     messages = recorder.tail(100)
-    assert [(one.is_sent, one.kind, one.method) for one in messages] == [
+    assert [(message.is_sent, message.kind, message.method) for message in messages] == [
         (True, "request", "tools/call"),
         (False, "notification", "notifications/progress"),
         (False, "request", "elicitation/create"),
@@ -36,27 +36,26 @@ def test_requests_responses_and_notifications_are_told_apart_and_paired(recorder
         (False, "malformed", ""),
         (True, "error", ""),
     ]
-    assert [one.number for one in messages] == [*range(1, 9)]
-    assert [one.duration is not None for one in messages] == [False] * 3 + [True, True] + [False] * 3
+    assert [message.number for message in messages] == [*range(1, 9)]
+    assert [message.duration is not None for message in messages] == [False] * 3 + [True, True] + [False] * 3
     assert recorder.tail(2) == messages[-2:] and recorder.tail(0) == []
 
 
-def test_it_is_bounded_in_messages_and_bytes_and_cuts_long_ones(
+def test_a_recording_is_bounded_in_messages_and_bytes_and_cuts_long_ones(
     recorder: MessageRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "MAX_MESSAGES", 10)
     monkeypatch.setattr(recording, "MAX_BYTES", 50_000)
     for _ in range(30):
         recorder.received(b'{"jsonrpc":"2.0","method":"x"}')
-    assert [one.number for one in recorder.tail(100)] == [*range(21, 31)]
+    assert [message.number for message in recorder.tail(100)] == [*range(21, 31)]
     assert recorder.total == 30
-
     long = b'{"jsonrpc":"2.0","id":5,"result":"%s"}' % (b"x" * 3_000_000)
     recorder.sent(b'{"jsonrpc":"2.0","id":5,"method":"m"}', "request", 5, "m")
     for _ in range(4):
         recorder.received(long)
     messages = recorder.tail(100)
-    assert sum(len(one.head) for one in messages) <= 50_000
+    assert sum(len(message.head) for message in messages) <= 50_000
     assert (messages[-1].size, len(messages[-1].head)) == (len(long), MAX_MESSAGE_BYTES)
     assert messages[-1].text.endswith("x…")
 
@@ -67,14 +66,14 @@ def test_requests_without_a_response_are_forgotten(recorder: MessageRecorder, mo
         recorder.sent(b"{}", "request", number, "m")
     for number in range(5):
         recorder.received(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % number)
-    assert [one.method for one in recorder.tail(5)] == ["", "", "m", "m", "m"]
+    assert [message.method for message in recorder.tail(5)] == ["", "", "m", "m", "m"]
 
 
 def test_secrets_are_masked_by_their_value_and_by_the_name_of_the_member(
     recorder: MessageRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = Masks()
-    monkeypatch.setattr(recording, "masks", known)
+    own_masks = Masks()
+    monkeypatch.setattr(recording, "masks", own_masks)
     message = {
         "method": "tools/call",
         "params": {
@@ -86,7 +85,7 @@ def test_secrets_are_masked_by_their_value_and_by_the_name_of_the_member(
     recorder.received(msgspec.json.encode(message))
     recorder.received(b'{"result":"%s hunter2-hunter2' % (b"x" * (MAX_MESSAGE_BYTES - 18)))
     recorder.received(b'{"result":{"padding":"%s","password":"secret word"}}' % (b"x" * (MAX_MESSAGE_BYTES - 45)))
-    known.add("hunter2-hunter2")  # learned later
+    own_masks.add("hunter2-hunter2")  # learned later
     whole, cut, named = (one.text for one in recorder.tail(3))
     assert msgspec.json.decode(whole) == {
         "method": "tools/call",

@@ -16,6 +16,9 @@ PRE = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal
 SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'/>").decode()
 
 
+LINES = "line one\n  line two\n"
+
+
 def show(*content: Any, schema: bytes | None = None, **fields: Any) -> dict[str, Any]:
     raw = json.dumps({"content": list(content), **fields}).encode()
     result = ToolResult(raw, server="fs", tool="read", output_schema=schema)
@@ -32,16 +35,13 @@ def image(data: str, kind: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "data": data, "mimeType": kind}
 
 
-def test_plain_text_stays_plain() -> None:
+def test_plain_text_stays_plain_and_breaks_between_words() -> None:
     assert show(text("hello")) == {
         "text/html": f'<div class="tex2jax_ignore mathjax_ignore">{PRE}hello</pre></div>',
         "text/plain": "ToolResult fs.read: hello",
     }
     assert show(text("a\nb * c"))["text/plain"] == "ToolResult fs.read:\na\nb * c"
-    assert show(text("")) == {"text/plain": "ToolResult fs.read: "}
-
-
-def test_lines_break_between_words() -> None:
+    assert show(text(""))["text/plain"] == "ToolResult fs.read: "
     assert "word-break:normal" in PRE
     assert PRE in show(text("Gentoo 5050.0 " * 20))["text/html"]
 
@@ -49,22 +49,13 @@ def test_lines_break_between_words() -> None:
 @pytest.mark.parametrize(
     "plain",
     [
-        "- a\n- b",
-        "1. a\n2. b",
-        "Items:\n- a\n- b",
-        '{\n  "a": [\n    1\n  ],\n  "b": "`x`"\n}\nand more',
-        "# a comment\nimport os\nx = 1",
-        "# one comment\n# another\nx = 1",
-        "name: `x`\nsize: 3",
-        "**Name**: Ada\n**Born**: 1815",
-        "## targets\nall:\n\tmake x",
-        "x = a[i](y) ** 2 ** 3",
-        "src/**/*.py and lib/**/*.py",
-        "[INFO](main) started",
-        "```\nnever closed",
+        "- a\n- b", "1. a\n2. b", "Items:\n- a\n- b", '{\n  "a": [\n    1\n  ],\n  "b": "`x`"\n}\nand more',
+        "# a comment\nimport os\nx = 1", "# one comment\n# another\nx = 1", "name: `x`\nsize: 3",
+        "**Name**: Ada\n**Born**: 1815", "## targets\nall:\n\tmake x", "x = a[i](y) ** 2 ** 3",
+        "src/**/*.py and lib/**/*.py", "[INFO](main) started", "```\nnever closed",
     ],
-)
-def test_what_drawing_as_markdown_would_reflow_or_misread_stays_plain(plain: str) -> None:
+)  # fmt: skip
+def test_text_that_markdown_would_reflow_or_misread_stays_plain(plain: str) -> None:
     shown = show(text(plain))
     assert set(shown) == {"text/html", "text/plain"}
     assert shown["text/plain"].endswith(plain)
@@ -73,16 +64,11 @@ def test_what_drawing_as_markdown_would_reflow_or_misread_stays_plain(plain: str
 @pytest.mark.parametrize(
     "markdown",
     [
-        "# Title",
-        "a **bold** word",
+        "# Title", "a **bold** word", "```py\nx\n```", "[a](https://e.example)", "|a|\n|--|", "`x`",
         "## Title\n\n- **a**: x\n- b\n\nwords that are wrapped after some sixty characters, as is done\nin editors",
-        "```py\nx\n```",
-        "[a](https://e.example)",
-        "|a|\n|--|",
-        "`x`",
     ],
-)
-def test_what_looks_like_markdown_is_shown_as_markdown(markdown: str) -> None:
+)  # fmt: skip
+def test_text_that_looks_like_markdown_is_shown_as_markdown(markdown: str) -> None:
     assert set(show(text(markdown))) == {"text/markdown", "text/plain"}
 
 
@@ -121,7 +107,7 @@ def test_a_flat_object_is_a_table_with_two_columns() -> None:
 
 
 @pytest.mark.parametrize("data", [{}, {"a": {}}, {"a": [[1]]}, {"a": ["x" * 300]}, dict.fromkeys(map(str, range(101)))])
-def test_what_two_columns_cannot_show_is_a_tree(data: Any) -> None:
+def test_data_that_two_columns_cannot_show_is_a_tree(data: Any) -> None:
     assert show(structuredContent=data)["application/json"] == data
 
 
@@ -144,30 +130,24 @@ def test_a_long_cell_is_folded_and_whole_when_opened() -> None:
 
 @pytest.mark.parametrize(
     "wrapped",
-    [
-        {"content": "line one\n  line two\n"},
-        {"result": {"content": ["line one\n  line two\n"]}},
-        ["line one\n  line two"],
-    ],
+    [{"content": LINES}, {"result": {"content": [LINES]}}, [LINES.rstrip()]],
 )
 def test_data_that_only_repeats_the_text_is_shown_as_the_text(wrapped: Any) -> None:
-    content = text("line one\n  line two\n")
-    shown = show(content, structuredContent=wrapped)
-    assert shown == show(content)
+    shown = show(text(LINES), structuredContent=wrapped)
+    assert shown == show(text(LINES))
     assert "application/json" not in shown
-    assert shown["text/plain"] == "ToolResult fs.read:\nline one\n  line two\n"
+    assert shown["text/plain"] == f"ToolResult fs.read:\n{LINES}"
 
 
 def test_the_panel_shows_as_text_what_a_cell_shows_as_text() -> None:
-    def shown_in_panel(**fields: Any) -> Any:
-        raw = json.dumps({"content": [text("one\n  two")], **fields}).encode()
+    def in_panel(structured: Any) -> Any:
+        raw = json.dumps({"content": [text("one\n  two")], "structuredContent": structured}).encode()
         return preview(ToolResult(raw, server="fs", tool="read"), None)
 
-    repeated = shown_in_panel(structuredContent={"content": "one\n  two"})
-    assert (repeated.text, repeated.html, repeated.json) == ("one\n  two", None, None)
-    assert not repeated.truncated
-    assert shown_in_panel(structuredContent={"content": "another"}).json == {"content": "another"}
-    assert shown_in_panel(structuredContent=[{"a": 1}]).html is not None
+    repeated = in_panel({"content": "one\n  two"})
+    assert (repeated.text, repeated.html, repeated.json, repeated.truncated) == ("one\n  two", None, None, False)
+    assert in_panel({"content": "another"}).json == {"content": "another"}
+    assert in_panel([{"a": 1}]).html is not None
 
 
 @pytest.mark.parametrize(
@@ -184,19 +164,13 @@ def test_numbers_are_right_aligned_and_fractions_as_short_as_pandas_shows_them()
         {"n": None, "mean": 2, "tiny": 1.0, "name": 2, "mixed": "x"},
     ]
     html = show(structuredContent=rows)["text/html"]
-    right = "text-align:right;vertical-align:top"
-    assert [html.count(f'<th style="{right}">{name}</th>') for name in ("n", "mean", "tiny", "name", "mixed")] == [
-        *(1, 1, 1),
-        *(0, 0),
-    ]
+    right = '<th style="text-align:right;vertical-align:top">'
+    assert [name for name in rows[0] if f"{right}{name}</th>" in html] == ["n", "mean", "tiny"]
     for shown in ("4207.433735", "2.000000", "1.23457e-09", "0.333333"):
         assert f">{shown}</td>" in html
     assert "4207.433735  1.23457e-09" in show(structuredContent=rows)["text/plain"]
-
-
-def test_whole_fractions_keep_one_decimal_as_in_pandas() -> None:
     html = show(structuredContent=[{"a": 2.0}, {"a": 3.0}])["text/html"]
-    assert ">2.0</td>" in html and ">3.0</td>" in html
+    assert ">2.0</td>" in html and ">3.0</td>" in html, "whole fractions keep one decimal"
 
 
 def test_larger_data_is_json_with_an_indent() -> None:
@@ -211,7 +185,7 @@ def test_big_data_shows_its_head_and_says_how_much_there_is() -> None:
     assert shown["text/plain"].count("\n") == 201
 
 
-def test_data_that_is_no_strict_json_is_left_to_the_text() -> None:
+def test_data_that_is_not_strict_json_is_left_to_the_text() -> None:
     result = ToolResult(b'{"structuredContent":{"a":{"b":NaN}}}', server="fs", tool="read")
     assert bundle(result, result._head) == {"text/plain": 'ToolResult fs.read: {"a": {"b": NaN}}'}
 
@@ -242,10 +216,7 @@ def test_a_table_shows_twenty_rows_and_columns_and_counts_the_rest() -> None:
 
 
 def test_one_image_is_an_image() -> None:
-    assert show(image(PNG)) == {
-        "image/png": PNG,
-        "text/plain": "ToolResult fs.read: [image: image/png, 28 bytes]",
-    }
+    assert show(image(PNG)) == {"image/png": PNG, "text/plain": "ToolResult fs.read: [image: image/png, 28 bytes]"}
     assert set(show(image(SVG, "image/svg+xml"))) == {"text/html", "text/plain"}
     embedded = {"type": "resource", "resource": {"uri": "a:b", "mimeType": "image/png", "blob": PNG}}
     assert show(embedded)["image/png"] == PNG
@@ -262,14 +233,13 @@ def test_several_parts_are_one_html() -> None:
         {"type": "resource", "resource": {"uri": "a:c", "blob": "AAAA"}},
         {"type": "new"},
     )["text/html"]
-    pre = PRE
     assert html == (
-        f'<div class="tex2jax_ignore mathjax_ignore">{pre}&lt;b&gt;</pre>'
+        f'<div class="tex2jax_ignore mathjax_ignore">{PRE}&lt;b&gt;</pre>'
         f'<img src="data:image/png;base64,{PNG}" style="max-width:100%">'
-        f"{pre}[image: image/png, 8 bytes]</pre>{pre}[image: image/png, 1 bytes]</pre>"
+        f"{PRE}[image: image/png, 8 bytes]</pre>{PRE}[image: image/png, 1 bytes]</pre>"
         '<audio controls src="data:audio/wav;base64,AAAA"></audio>'
-        f"<div>a:&lt;i&gt;</div>{pre}&lt;script&gt;</pre><div>a:c</div>"
-        f"{pre}[blob: a:c, 3 bytes]</pre>{pre}[new]</pre></div>"
+        f"<div>a:&lt;i&gt;</div>{PRE}&lt;script&gt;</pre><div>a:c</div>"
+        f"{PRE}[blob: a:c, 3 bytes]</pre>{PRE}[new]</pre></div>"
     )
 
 

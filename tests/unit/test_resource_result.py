@@ -14,6 +14,7 @@ from ipymcp.protocol.types import PromptArgument, PromptDefinition, TemplateDefi
 from ipymcp.results.content import Embedded, Text
 from ipymcp.runtime.catalog import EMPTY
 from ipymcp.runtime.host import Host
+from tests.errors import refused
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -85,13 +86,10 @@ def test_several_contents_keep_their_uris_and_have_no_bytes_of_their_own() -> No
     result = reading({"text": "one"}, {"text": "two"}, {"blob": "AAAA"})
     assert result.text == "one\ntwo\n[blob: x:y, 3 bytes]"
     assert [type(part) for part in result.content] == [Embedded] * 3
-    with pytest.raises(McpError) as caught:
-        _ = result.bytes
-    assert str(caught.value) == "fs: x:y has 3 contents"
-    assert caught.value.hint == "r.contents[0].data, and so on"
+    assert refused(McpError, getattr, result, "bytes") == ("fs: x:y has 3 contents", "r.contents[0].data, and so on")
 
 
-def test_base64_that_is_none_is_said(tmp_path: Any) -> None:
+def test_invalid_base64_is_an_error(tmp_path: Any) -> None:
     with pytest.raises(McpError, match="x:y is not base64"):
         reading({"blob": "!"}).save(tmp_path / "file")
 
@@ -114,10 +112,8 @@ def messages(*pairs: tuple[str, Any]) -> PromptResult:
 
 def test_a_prompt_is_its_messages() -> None:
     result = messages(("user", {"type": "text", "text": "Hi <b>"}), ("assistant", {"type": "text", "text": "Yes?"}))
-    assert [(message.role, message.content) for message in result] == [
-        ("user", Text("Hi <b>")),
-        ("assistant", Text("Yes?")),
-    ]
+    assert [message.role for message in result] == ["user", "assistant"]
+    assert [message.content for message in result] == [Text("Hi <b>"), Text("Yes?")]
     assert result.text == str(result) == "user: Hi <b>\n\nassistant: Yes?"
     assert repr(result) == "PromptResult fs.ask:\nuser: Hi <b>\nassistant: Yes?"
     assert "Hi &lt;b&gt;" in result._repr_mimebundle_()["text/html"]
@@ -132,7 +128,7 @@ def test_messages_of_one_role_are_text_without_it() -> None:
     assert messages().text == ""
 
 
-def test_what_is_no_content_is_shown_rather_than_refused() -> None:
+def test_malformed_content_is_shown_rather_than_refused() -> None:
     assert messages(("user", "plain text")).text == "[unknown]"
 
 
@@ -164,7 +160,7 @@ def test_a_template_is_filled_by_rfc_6570(
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs", "message"),
+    ("args", "kwargs", "problem"),
     [
         ((), {}, "missing arguments 'table', 'id'"),
         (("a",), {"id": object()}, "id: "),
@@ -172,13 +168,9 @@ def test_a_template_is_filled_by_rfc_6570(
         (("a", "b"), {"tabel": 1}, "no argument 'tabel'; did you mean 'table'?"),
     ],
 )
-def test_a_template_checks_its_parameters(
-    host: Host, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
-) -> None:
-    made = template(host, "db", TemplateDefinition(uriTemplate="db://{table}/{id}{?limit}"))
-    with pytest.raises(ArgumentError) as caught:
-        made(*args, **kwargs)
-    assert message in str(caught.value)
+def test_a_template_checks_its_parameters(host: Host, args: tuple[Any, ...], kwargs: Any, problem: str) -> None:
+    rows = template(host, "db", TemplateDefinition(uriTemplate="db://{table}/{id}{?limit}"))
+    assert problem in refused(ArgumentError, rows, *args, **kwargs)[0]
 
 
 def test_a_prompt_has_the_signature_of_its_arguments(host: Host) -> None:
@@ -189,7 +181,7 @@ def test_a_prompt_has_the_signature_of_its_arguments(host: Host) -> None:
     assert "Prompt 'args-prompt' of the MCP server 'fs'." in (type(prompt(host, entry)).__doc__ or "")
 
 
-def test_prompts_named_like_the_words_of_the_listing_get_an_underscore() -> None:
+def test_prompts_named_like_attributes_of_the_listing_get_an_underscore() -> None:
     definitions = [PromptDefinition(name=name) for name in ("df", "table", "a-b", "df")]
     said: list[str] = []
     catalog = EMPTY.with_prompts("fs", definitions, said.append)

@@ -1,4 +1,4 @@
-"""The folders that servers are told of, as a user names them."""
+"""The folders that servers get as roots, as a user names them."""
 
 import os
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import pytest
 import ipymcp
 from ipymcp import ArgumentError
 from ipymcp.runtime.client_handlers import as_roots
+from tests.errors import refused
 
 pytestmark = pytest.mark.posix
 
@@ -25,17 +26,17 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_folder_may_be_a_path_a_uri_or_a_mapping_alone_or_in_any_collection(data: Path) -> None:
     root = {"uri": data.as_uri(), "name": "my data"}
-    for given in (str(data), data, "my data", "./my data", f"{data}/", data.as_uri(), root):
-        for wrapped in (given, [given], (given,), iter([given])):
-            [one] = as_roots(wrapped)
-            assert (one["uri"].rstrip("/"), one["name"]) == (root["uri"], "my data"), given
+    for named in (str(data), data, "my data", "./my data", f"{data}/", data.as_uri(), root):
+        for wrapped in (named, [named], (named,), iter([named])):
+            [folder] = as_roots(wrapped)
+            assert (folder["uri"].rstrip("/"), folder["name"]) == (root["uri"], "my data"), named
     assert as_roots({"uri": data.as_uri()}) == [{"uri": data.as_uri()}]
     assert as_roots([data, "/"]) == [root, {"uri": "file:///", "name": "/"}]
     assert as_roots([]) == []
     assert as_roots(f"file://localhost{data.as_uri().removeprefix('file://')}")[0]["name"] == "my data"
 
 
-def test_home_is_known_by_its_tilde(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_is_the_home_folder(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(data.parent))
     assert as_roots("~/my data") == [{"uri": data.as_uri(), "name": "my data"}]
 
@@ -44,7 +45,7 @@ def test_anything_but_a_folder_is_refused_with_the_reason(data: Path) -> None:
     cwd = os.getcwd()
     shape = "give a path, {'uri': 'file:///…', 'name': '…'}, or a list of them; None for the usual folders"
     there = f"a relative path starts at {cwd}"
-    refused: list[tuple[Any, str, str]] = [
+    cases: list[tuple[Any, str, str]] = [
         ("/nowhere/data", "'/nowhere/data' does not exist", there),
         ("\0", "'\\x00' does not exist", there),
         ("\ud800", "'\\ud800' does not exist", there),
@@ -59,21 +60,18 @@ def test_anything_but_a_folder_is_refused_with_the_reason(data: Path) -> None:
         ({"url": "file:///tmp"}, "expected folders, got {'url': 'file:///tmp'}", shape),
         ({"uri": "file:///tmp", "name": 5}, "expected folders, got {'name': 5, 'uri': 'file:///tmp'}", shape),
     ]
-    for given, problem, hint in refused:
-        for wrapped in (given, [data, given]) if not isinstance(given, list | Mapping) else (given,):
-            with pytest.raises(ArgumentError) as caught:
-                as_roots(wrapped)
-            assert (caught.value.message, caught.value.hint) == (f"mcp.roots: {problem}", hint), given
+    for named, problem, hint in cases:
+        for wrapped in (named, [data, named]) if not isinstance(named, list | Mapping) else (named,):
+            assert refused(ArgumentError, as_roots, wrapped) == (f"mcp.roots: {problem}", hint), named
 
 
 @pytest.mark.parametrize(
     "uri", ["http://host/data", "file:data", "file://host/data", "file:///tmp?x", "file:///tmp#x", "file://[", "data:,"]
 )
-def test_only_the_uri_of_a_folder_of_this_machine_is_one(data: Path, uri: str) -> None:
-    for given in (uri, {"uri": uri}):
-        with pytest.raises(ArgumentError) as caught:
-            as_roots(given)
-        assert caught.value.message == f"mcp.roots: {uri!r} is not the URI of a folder on this machine"
+def test_the_uri_of_another_machine_or_scheme_is_refused(data: Path, uri: str) -> None:
+    for named in (uri, {"uri": uri}):
+        message, _ = refused(ArgumentError, as_roots, named)
+        assert message == f"mcp.roots: {uri!r} is not the URI of a folder on this machine"
 
 
 def test_a_folder_is_added_as_a_whole_and_a_change_of_the_copy_is_refused(data: Path) -> None:
@@ -90,7 +88,7 @@ def test_a_folder_is_added_as_a_whole_and_a_change_of_the_copy_is_refused(data: 
             lambda: mcp.roots.remove(mcp.roots[0]),
             lambda: mcp.roots.clear(),
         ):
-            with pytest.raises(ArgumentError) as caught:
-                change()
-            assert caught.value.message == "mcp.roots: this list is a copy, and a change of it would be lost"
-            assert caught.value.hint == "add a folder by: mcp.roots += 'data'"
+            assert refused(ArgumentError, change) == (
+                "mcp.roots: this list is a copy, and a change of it would be lost",
+                "add a folder by: mcp.roots += 'data'",
+            )

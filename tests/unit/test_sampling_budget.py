@@ -36,7 +36,7 @@ class Model:
         return {"content": {"type": "text", "text": "so"}}, Usage(1, 10, request.max_tokens)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mcp() -> Iterator[Mcp]:
     with ipymcp.connect({"mail": MAIL}) as mcp:
         yield mcp
@@ -58,11 +58,9 @@ def answered(mcp: Mcp, model: Model, budget: int, *requests: SamplingRequest) ->
     return mcp._host.loop.run(ask())
 
 
-def test_requests_at_once_get_no_more_than_there_is(mcp: Mcp) -> None:
+def test_concurrent_requests_get_no_more_than_the_budget(mcp: Mcp) -> None:
     model = Model()
-
     answers = answered(mcp, model, 10_000, *[request(4_000) for _ in range(30)])
-
     assert sum(model.allowed) <= 10_000
     assert model.allowed[:2] == [4_000, 4_000]
     assert sum(isinstance(answer, dict) for answer in answers) == len(model.allowed) == 3
@@ -70,19 +68,15 @@ def test_requests_at_once_get_no_more_than_there_is(mcp: Mcp) -> None:
 
 
 @pytest.mark.parametrize("tokens", [None, 10**9, -5, "many", True])
-def test_a_request_is_capped_whatever_it_asks_for(mcp: Mcp, tokens: object) -> None:
+def test_a_request_is_capped_by_the_budget(mcp: Mcp, tokens: object) -> None:
     model = Model()
-
     answered(mcp, model, 5_000, request(tokens))
-
     assert 0 < model.allowed[0] <= 5_000
 
 
-def test_what_does_not_fit_is_not_sent(mcp: Mcp) -> None:
+def test_a_request_that_exceeds_the_budget_is_not_sent(mcp: Mcp) -> None:
     model = Model()
-
     [refused] = answered(mcp, model, 1_000, request(10, "x" * 100_000))
-
     assert isinstance(refused, RpcError) and model.allowed == []
     assert "this request needs about 25," in str(mcp.servers["mail"].logs(5))
 
@@ -98,9 +92,7 @@ def test_the_question_shows_the_tools_and_the_tokens(mcp: Mcp, monkeypatch: pyte
     wanted = request(700)
     wanted.params["tools"] = [{"name": "rm", "inputSchema": {"type": "object"}}]
     sampler = Sampler(mcp._host, Model(), lambda: 10_000)  # type: ignore[arg-type]
-
     assert mcp._host.loop.run(sampler._answer(wanted)) is None
-
     [[call]] = [question.calls for question in shown]
     arguments = call.arguments
     assert call.why == "it uses your tokens of a model: about 28 in, at most 700 out, at most about $0.73"

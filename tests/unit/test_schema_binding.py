@@ -41,73 +41,54 @@ def make(schema: Any = SEARCH) -> ToolSchema:
     return ToolSchema(schema, server="files", tool="search")
 
 
-def argument(schema: Any, value: Any) -> Any:
-    """The value sent for one argument of this schema."""
-    return make({"properties": {"x": schema}}).bind((), {"x": value})["x"]
-
-
 def refusal(*args: Any, schema: Any = SEARCH, **kwargs: Any) -> ArgumentError:
     with pytest.raises(ArgumentError) as caught:
         make(schema).bind(args, kwargs)
     return caught.value
 
 
-def test_required_arguments_bind_by_position_and_optional_ones_by_name() -> None:
-    assert make().bind(("a.txt",), {"limit": 3}) == {"path": "a.txt", "limit": 3}
+NAMES = {"properties": {"a": {"type": "string"}, "b": {}, "c": {}}, "required": ["a", "b"]}
+LONG_ENUM = {"properties": {"x": {"enum": [f"v{number}" for number in range(20)]}}}
+ALTERNATIVES = {"properties": {"x": {"anyOf": [{"type": "integer"}, SEARCH["$defs"]["Filter"]]}}}
+ONE = {"properties": {"a": {}}}
+CLOSED = {**ONE, "additionalProperties": False}
 
 
-def test_an_argument_is_taken_by_its_alias_and_by_its_exact_name() -> None:
-    assert make().bind(("a",), {"max_results": 1, "from_": "b"}) == {"path": "a", "max-results": 1, "from": "b"}
-    assert make().bind(("a",), {"max-results": 1, "from": "b"}) == {"path": "a", "max-results": 1, "from": "b"}
+@pytest.mark.parametrize(
+    ("schema", "args", "kwargs", "message", "hint"),
+    [
+        (NAMES, (), {"b": 1}, "missing argument 'a'", "search(a: str, b: Any, *, c)"),
+        (SEARCH, ("a",), {"limt": 3}, "no argument 'limt'; did you mean 'limit'?", ...),
+        (SEARCH, ("a", 3), {}, "2 arguments given by position; it takes 1 by position ('path'), others by name", ...),
+        (SEARCH, ("a",), {"path": "b"}, "path: is given twice", ...),
+        (SEARCH, ("a",), {"max_results": 1, "max-results": 2}, "max-results: is given twice", ...),
+        (SEARCH, ("a",), {"limit": "abc"}, "limit: expected integer, got 'abc'",
+         "limit: int | None · How many at most."),
+        (SEARCH, ("a",), {"limit": 0}, "limit: 0 is less than 1", ...),
+        (SEARCH, (2139,), {}, "path: expected string, got 2139", "quote it: '2139'"),
+        (SEARCH, (None,), {}, "path: expected string, got None", ...),
+        (SEARCH, ("a",), {"mode": "fst"}, "mode: 'fst' is not one of 'fast', 'full'", "did you mean 'fast'?"),
+        (LONG_ENUM, (), {"x": "zzz"},
+         "x: 'zzz' is not one of 'v0', 'v1', 'v2', 'v3', 'v4', 'v5', 'v6', 'v7' … (20 in all)", ...),
+        (ALTERNATIVES, (), {"x": {"op": "eq", "value": "z"}}, "x.value: expected number, got 'z'", ...),
+        (ALTERNATIVES, (), {"x": "z"}, "x: expected integer or object, got 'z'", ...),
+        (ONE, (), {"b": 5}, "no argument 'b'", ...),
+        (CLOSED, (), {"b": 5}, "no argument 'b'", ...),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused_by_name(
+    schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], message: str, hint: Any
+) -> None:
+    error = refusal(*args, schema=schema, **kwargs)
+    assert error.message == message
+    assert hint in (..., error.hint)
 
 
-def test_check_takes_a_ready_mapping() -> None:
-    assert make().check({"path": "a", "max_results": "7"}) == {"path": "a", "max-results": 7}
-
-
-def test_a_missing_argument_is_named_and_the_signature_shown() -> None:
-    error = refusal(schema={"properties": {"a": {"type": "string"}, "b": {}, "c": {}}, "required": ["a", "b"]}, b=1)
+def test_the_error_of_an_argument_names_server_tool_and_argument() -> None:
+    error = refusal(schema=NAMES, b=1)
     assert str(error) == "files.search: missing argument 'a'"
-    assert error.hint == "search(a: str, b: Any, *, c)"
     assert (error.server, error.tool, error.argument) == ("files", "search", "a")
-
-
-def test_a_surplus_argument_is_refused_with_the_nearest_name() -> None:
-    error = refusal("a", limt=3)
-    assert str(error) == "files.search: no argument 'limt'; did you mean 'limit'?"
-    assert error.argument == "limt"
-
-
-def test_too_many_positional_arguments_are_refused() -> None:
-    assert refusal("a", 3).message == "2 arguments given by position; it takes 1 by position ('path'), others by name"
-
-
-def test_an_argument_given_twice_is_refused() -> None:
-    assert refusal("a", path="b").message == "path: is given twice"
-    assert refusal("a", **{"max_results": 1, "max-results": 2}).message == "max-results: is given twice"
-
-
-def test_a_mistyped_argument_is_named_with_what_was_expected() -> None:
-    error = refusal("a", limit="abc")
-    assert str(error) == "files.search: limit: expected integer, got 'abc'"
-    assert error.hint == "limit: int | None · How many at most."
-
-
-def test_a_number_where_text_is_wanted_is_refused_rather_than_guessed() -> None:
-    error = refusal(2139)
-    assert (error.message, error.hint) == ("path: expected string, got 2139", "quote it: '2139'")
-
-
-def test_a_value_outside_an_enum_is_refused_with_the_nearest() -> None:
-    error = refusal("a", mode="fst")
-    assert (error.message, error.hint) == ("mode: 'fst' is not one of 'fast', 'full'", "did you mean 'fast'?")
-
-
-def test_a_long_enum_is_listed_in_part() -> None:
-    schema = {"properties": {"x": {"enum": [f"v{number}" for number in range(20)]}}}
-    assert refusal(schema=schema, x="zzz").message == (
-        "x: 'zzz' is not one of 'v0', 'v1', 'v2', 'v3', 'v4', 'v5', 'v6', 'v7' … (20 in all)"
-    )
+    assert refusal("a", limt=3).argument == "limt"
 
 
 @pytest.mark.parametrize(
@@ -120,49 +101,38 @@ def test_a_long_enum_is_listed_in_part() -> None:
         ("eq", "filters: expected array, got 'eq'"),
     ],
 )
-def test_what_is_wrong_inside_an_argument_is_named_by_its_path(filters: Any, message: str) -> None:
+def test_an_error_within_an_argument_is_named_by_its_path(filters: Any, message: str) -> None:
     error = refusal("a", filters=filters)
     assert error.message == message
     assert error.argument == "filters"
-
-
-def test_of_several_alternatives_the_nearest_is_complained_about() -> None:
-    schema = {"properties": {"x": {"anyOf": [{"type": "integer"}, SEARCH["$defs"]["Filter"]]}}}
-    assert refusal(schema=schema, x={"op": "eq", "value": "z"}).message == "x.value: expected number, got 'z'"
-    assert refusal(schema=schema, x="z").message == "x: expected integer or object, got 'z'"
-
-
-def test_a_limit_is_named() -> None:
-    assert refusal("a", limit=0).message == "limit: 0 is less than 1"
 
 
 def test_a_long_value_is_shortened_in_the_message() -> None:
     assert len(refusal("a", limit="x" * 100_000).message) < 120
 
 
-def test_none_for_an_optional_argument_is_left_out_unless_null_is_a_value() -> None:
-    assert make().bind(("a",), {"limit": None, "since": None}) == {"path": "a", "since": None}
+@pytest.mark.parametrize(
+    ("schema", "args", "kwargs", "bound"),
+    [
+        (SEARCH, ("a.txt",), {"limit": 3}, {"path": "a.txt", "limit": 3}),
+        (SEARCH, ("a",), {"max_results": 1, "from_": "b"}, {"path": "a", "max-results": 1, "from": "b"}),
+        (SEARCH, ("a",), {"max-results": 1, "from": "b"}, {"path": "a", "max-results": 1, "from": "b"}),
+        (SEARCH, ("a",), {"limit": None, "since": None}, {"path": "a", "since": None}),
+        ({"properties": {"self": {}}, "required": ["self"]}, (), {"self": 1}, {"self": 1}),
+        (b'{"properties": {"a": {"type": "integer"}}}', (), {"a": "5"}, {"a": 5}),
+        ({**ONE, "additionalProperties": {"type": "integer"}}, (), {"b": "5"}, {"b": 5}),
+        ({**ONE, "patternProperties": {"^x-": {}}}, (), {"x-b": 5}, {"x-b": 5}),
+        ({"type": "object"}, (), {"b": 5}, {"b": 5}),
+    ],
+    ids=["by position and name", "by alias", "by exact name", "None only where null is a value", "named self",
+         "schema in bytes", "undeclared", "undeclared by pattern", "undeclared where none is declared"],
+)  # fmt: skip
+def test_arguments_are_bound(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Any) -> None:
+    assert make(schema).bind(args, kwargs) == bound
 
 
-def test_none_for_a_required_argument_is_refused() -> None:
-    assert refusal(None).message == "path: expected string, got None"
-
-
-def test_undeclared_arguments_pass_only_where_the_schema_invites_them() -> None:
-    invited = {"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}
-    assert make(invited).bind((), {"b": "5"}) == {"b": 5}
-    assert make({"type": "object"}).bind((), {"b": 5}) == {"b": 5}
-    assert make({"properties": {"a": {}}, "patternProperties": {"^x-": {}}}).bind((), {"x-b": 5}) == {"x-b": 5}
-    assert refusal(schema={"properties": {"a": {}}}, b=5).message == "no argument 'b'"
-    assert refusal(schema={"properties": {"a": {}}, "additionalProperties": False}, b=5).message == "no argument 'b'"
-
-
-def test_an_argument_named_self_binds() -> None:
-    assert make({"properties": {"self": {}}, "required": ["self"]}).bind((), {"self": 1}) == {"self": 1}
-
-
-def test_the_schema_is_read_from_json_bytes() -> None:
-    assert make(b'{"properties": {"a": {"type": "integer"}}}').bind((), {"a": "5"}) == {"a": 5}
+def test_check_takes_a_ready_mapping() -> None:
+    assert make().check({"path": "a", "max_results": "7"}) == {"path": "a", "max-results": 7}
 
 
 def test_draft_7_is_honoured_where_the_schema_names_it() -> None:
@@ -175,7 +145,8 @@ def test_draft_7_is_honoured_where_the_schema_names_it() -> None:
 
 
 def test_a_format_is_left_to_the_server() -> None:
-    assert argument({"type": "string", "format": "uri"}, "not a uri") == "not a uri"
+    schema = {"properties": {"x": {"type": "string", "format": "uri"}}}
+    assert make(schema).bind((), {"x": "not a uri"}) == {"x": "not a uri"}
 
 
 def test_making_a_schema_reads_nothing() -> None:

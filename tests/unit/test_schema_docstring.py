@@ -33,7 +33,7 @@ SCHEMA = {
 }
 
 
-def test_the_help_text_says_what_a_user_needs() -> None:
+def test_the_help_text_describes_tool_arguments_and_result() -> None:
     text = docstring(
         "Read file",
         "Reads a file.\n\nAll of it.",
@@ -69,7 +69,7 @@ Tool 'read-file' of the MCP server 'fs'."""
     )
 
 
-def test_a_tool_that_says_nothing_still_names_its_source() -> None:
+def test_a_tool_without_a_description_names_its_source() -> None:
     assert docstring(None, None, (), None, None, server="fs", tool="x") == "Tool 'x' of the MCP server 'fs'."
 
 
@@ -84,7 +84,7 @@ def test_a_tool_that_says_nothing_still_names_its_source() -> None:
         ("\ud800", ""),
     ],
 )
-def test_what_no_reader_sees_is_stripped(text: str, seen: str) -> None:
+def test_invisible_characters_are_stripped(text: str, seen: str) -> None:
     assert printable(text) == seen
     assert docstring(None, f"x{text}", (), None, None, server="s", tool="t").startswith(f"x{seen}")
 

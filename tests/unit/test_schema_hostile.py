@@ -25,11 +25,15 @@ def chained(keyword: str, times: int, length: int) -> dict[str, Any]:
     return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**links, f"d{length}": {"type": "integer"}}}
 
 
-def deep_schema(levels: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "integer"}
+def deep_schema(levels: int) -> Any:
+    schema: Any = {"type": "integer"}
     for _ in range(levels):
         schema = {"properties": {"a": schema}}
     return schema
+
+
+def tool(schema: Any) -> ToolSchema:
+    return ToolSchema(schema, server="s", tool="t")
 
 
 BROKEN: dict[str, Any] = {
@@ -64,7 +68,7 @@ BROKEN: dict[str, Any] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_schema_leaves_its_tool_callable_documented_and_quick(name: str) -> None:
     started = time.process_time()
-    schema = ToolSchema(BROKEN[name], server="s", tool="t")
+    schema = tool(BROKEN[name])
     value = {"$ref": "#/none"} if "data" in name else "x"
     assert schema.check({"a": value}) == {"a": value}
     assert schema.read_text("a", "x") == "x"
@@ -74,48 +78,45 @@ def test_a_broken_schema_leaves_its_tool_callable_documented_and_quick(name: str
     assert time.process_time() - started < 5
 
 
-def test_what_is_broken_in_one_argument_is_still_judged_in_the_others() -> None:
-    schema = {
+def test_a_broken_schema_of_one_argument_leaves_the_others_checked() -> None:
+    schema = tool({
         "properties": {"a": {"pattern": "("}, "b": {"type": "integer"}, "c": {"$ref": "#/$defs/C"}},
         "required": ["b"],
         "$defs": {"C": {"type": "integer"}, "D": {"type": "nonsense"}},
-    }
-    tool = ToolSchema(schema, server="s", tool="t")
-    assert tool.bind((1,), {"a": "(", "c": 1}) == {"a": "(", "b": 1, "c": 1}
+    })  # fmt: skip
+    assert schema.bind((1,), {"a": "(", "c": 1}) == {"a": "(", "b": 1, "c": 1}
     for wrong in ({"b": "x"}, {"b": 1, "c": "x"}):
         with pytest.raises(ArgumentError, match="expected integer, got 'x'"):
-            tool.check(wrong)
+            schema.check(wrong)
 
 
-def test_an_older_spelling_is_judged_as_it_was_meant() -> None:
+def test_draft_4s_exclusive_minimum_is_checked() -> None:
     schema = {"properties": {"a": {"type": "integer", "minimum": 3, "exclusiveMinimum": True}}}
     with pytest.raises(ArgumentError, match="a: 3 is not more than 3"):
-        ToolSchema(schema, server="s", tool="t").bind((), {"a": 3})
+        tool(schema).bind((), {"a": 3})
 
 
 def test_alternatives_that_contain_themselves_do_not_multiply_with_the_value() -> None:
     loop = {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}}
-    schema = ToolSchema({"properties": {"a": {"anyOf": [loop] * 30}}}, server="s", tool="t")
+    schema = tool({"properties": {"a": {"anyOf": [loop] * 30}}})
     started = time.process_time()
     assert schema.bind((), {"a": nested(20)}) == {"a": nested(20)}
     assert time.process_time() - started < 5
 
 
-def test_a_tree_is_judged_at_ordinary_depths() -> None:
-    tree = {
-        "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}
-    }
-    schema = ToolSchema({"properties": {"a": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": tree}}, server="s", tool="t")
+def test_a_tree_is_checked_at_ordinary_depths() -> None:
+    children = {"type": "array", "items": {"$ref": "#/$defs/Tree"}}
+    tree = {"properties": {"name": {"type": "string"}, "children": children}}
+    schema = tool({"properties": {"a": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": tree}})
     good = {"a": {"name": "x", "children": [{"children": [{"name": "y"}]}]}}
     assert schema.bind((), good) == good
     with pytest.raises(ArgumentError, match=r"a\.children\[0\]\.name: expected string, got 5"):
         schema.bind((), {"a": {"children": [{"name": 5}]}})
 
 
-def test_a_pattern_that_backtracks_for_ever_is_left_to_the_server() -> None:
+def test_a_pattern_that_backtracks_forever_is_left_to_the_server() -> None:
     schema = {"properties": {"a": {"pattern": "((a+)+)+(?!a)b"}, "b": {"type": "integer"}}}
-    tool = ToolSchema(schema, server="s", tool="t")
-    assert tool.bind((), {"a": "a" * 60}) == {"a": "a" * 60}
+    assert tool(schema).bind((), {"a": "a" * 60}) == {"a": "a" * 60}
 
 
 KEYWORDS = st.sampled_from(
@@ -134,7 +135,7 @@ NOISE = st.recursive(
 
 @given(NOISE, NOISE)
 def test_no_schema_raises_anything_but_argument_errors(source: Any, value: Any) -> None:
-    schema = ToolSchema(source, server="s", tool="t")
+    schema = tool(source)
     compile(stub({"s": [("t", "", schema)]}), "stub", "exec")
     docstring("t", "", schema.parameters, source if isinstance(source, dict) else None, None, server="s", tool="t")
     schema.read_text("a", str(value))
@@ -146,16 +147,12 @@ def test_no_schema_raises_anything_but_argument_errors(source: Any, value: Any) 
 
 
 @pytest.mark.parametrize("place", ["default", "examples", "x-list"])
-def test_what_branches_in_a_part_that_no_keyword_names_is_counted_all_the_same(place: str) -> None:
+def test_branches_in_parts_that_are_not_keywords_are_counted(place: str) -> None:
     length, at = 20, f"#/{place}/0/0"
     chain: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"{at}/d{n + 1}"}] * 2} for n in range(length)}
     chain[f"d{length}"] = {"type": "integer"}
     chain["top"] = {"type": "object", "properties": {"y": {"$ref": f"{at}/d0"}}}
-    schema = ToolSchema(
-        {"type": "object", "properties": {"x": {"$ref": f"{at}/top"}}, place: [[chain]]}, server="s", tool="t"
-    )
-
+    schema = tool({"type": "object", "properties": {"x": {"$ref": f"{at}/top"}}, place: [[chain]]})
     started = time.process_time()
     schema.check({"x": {"y": "no"}})
-
     assert time.process_time() - started < 2

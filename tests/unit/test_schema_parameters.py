@@ -42,9 +42,6 @@ def test_undeclared_arguments_show_in_the_signature_where_they_are_invited() -> 
     assert str(make({}).signature) == "(**arguments: Any) -> ToolResult"
     both = {"properties": {"arguments": {}}, "additionalProperties": True}
     assert str(make(both).signature) == "(*, arguments: Any = None, **arguments_2: Any) -> ToolResult"
-
-
-def test_a_tool_that_declares_no_arguments_shows_none() -> None:
     assert str(make({"type": "object", "properties": {}}).signature) == "() -> ToolResult"
 
 
@@ -94,10 +91,8 @@ def test_enum_values_are_found_through_references_and_alternatives() -> None:
 
 
 def test_a_description_is_one_paragraph_and_found_through_a_reference() -> None:
-    schema = {
-        "properties": {"a": {"description": "one\n  two"}, "b": {"$ref": "#/$defs/B"}},
-        "$defs": {"B": {"description": "three"}},
-    }
+    properties = {"a": {"description": "one\n  two"}, "b": {"$ref": "#/$defs/B"}}
+    schema = {"properties": properties, "$defs": {"B": {"description": "three"}}}
     assert [each.description for each in make(schema).parameters] == ["one two", "three"]
 
 
@@ -106,22 +101,14 @@ def test_required_arguments_have_no_default_and_optional_ones_the_schema_s_or_no
     assert [each.default for each in make(schema).parameters] == [inspect.Parameter.empty, 2, None]
 
 
-def test_names_that_are_no_identifiers_get_an_alias() -> None:
-    names = ["from", "max-results", "max_results", "max.results", "1st", "", "self", "größe", "ﬁle", "a b", "__debug__"]
-    aliases = {each.name: each.alias for each in make({"properties": {key: {} for key in names}}).parameters}
-    assert aliases == {
-        "from": "from_",
-        "max-results": "max_results_2",
-        "max_results": "max_results",
-        "max.results": "max_results_3",
-        "1st": "_1st",
-        "": "_",
-        "self": "self",
-        "größe": "größe",
-        "ﬁle": "file",
-        "a b": "a_b",
+def test_names_that_are_not_identifiers_get_an_alias() -> None:
+    aliases = {
+        "from": "from_", "max-results": "max_results_2", "max_results": "max_results", "max.results": "max_results_3",
+        "1st": "_1st", "": "_", "self": "self", "größe": "größe", "ﬁle": "file", "a b": "a_b",
         "__debug__": "__debug___",
-    }
+    }  # fmt: skip
+    parameters = make({"properties": {key: {} for key in aliases}}).parameters
+    assert {each.name: each.alias for each in parameters} == aliases
 
 
 @given(st.lists(st.text(max_size=8), unique=True, max_size=8), st.integers(0, 8))

@@ -72,6 +72,6 @@ def documented(tree: ast.Module) -> Iterator[str]:
                     yield after.value.value if isinstance(after.value, ast.Constant) else ""
 
 
-def test_docstrings_begin_with_what_they_describe() -> None:
+def test_docstrings_begin_with_a_noun_or_an_imperative() -> None:
     riddles = [(name, text) for name, tree in MODULES.items() for text in documented(tree) if RIDDLE.match(text)]
     assert riddles == []

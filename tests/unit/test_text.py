@@ -1,4 +1,4 @@
-"""Text that strangers wrote, on its way into a terminal, a cell, an error or a prompt."""
+"""Untrusted text on its way into a terminal, a cell, an error or a prompt."""
 
 import ast
 import pickle
@@ -30,7 +30,7 @@ from ipymcp.text import colored, escaped, one_line, shown_json, stripped, visibl
         ("naïve 日本 😀", "naïve 日本 😀"),
     ],
 )
-def test_what_cannot_be_seen_is_shown(value: str, shown: str) -> None:
+def test_invisible_characters_are_shown(value: str, shown: str) -> None:
     assert visible(value) == shown
 
 
@@ -53,22 +53,22 @@ def test_any_character_can_be_written_after_the_gate() -> None:
 
 
 GATES = {"visible", "one_line", "unmasked_line", "escaped", "stripped"}
-MOUTHS = {"print", "input", "getpass", "write"}
+OUTPUTS = {"print", "input", "getpass", "write"}
 
 
 def is_gated(call: ast.Call) -> bool:
-    """Whether what a call says is a constant, or has just passed through the gate."""
+    """Whether the output of a call is a constant, or the result of a function that makes it visible."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     if name == "warn" and owner != "warnings":
-        return True  # a callback, whose receiver is a mouth
-    if name not in {*MOUTHS, "warn"} or owner not in ("", "warnings", "getpass", "sys.stdout", "sys.stderr"):
+        return True  # a callback, whose receiver is checked
+    if name not in {*OUTPUTS, "warn"} or owner not in ("", "warnings", "getpass", "sys.stdout", "sys.stderr"):
         return True
     said = call.args[0] if call.args else ast.Constant("")
     return isinstance(said, ast.Constant) or (isinstance(said, ast.Call) and getattr(said.func, "id", "") in GATES)
 
 
-def test_all_that_is_printed_or_asked_passes_through_the_gate() -> None:
+def test_all_text_that_is_printed_or_asked_is_made_visible_first() -> None:
     package = Path(ipymcp.__file__).parent
     found = {
         (str(file.relative_to(package)), ast.unparse(call))
@@ -92,7 +92,7 @@ def test_a_message_is_gated_whenever_it_is_set() -> None:
     assert error.__notes__ == [error.hint, "n"]
 
 
-def test_json_is_shown_without_what_cannot_be_seen() -> None:
+def test_invisible_characters_in_json_are_shown() -> None:
     assert shown_json({"a\x1b": ["b\u202e", {"c": 1}, None]}) == {"a␛": ["b⟨U+202E⟩", {"c": 1}, None]}
 
 

@@ -36,7 +36,7 @@ def structured(value: Any, *, schema: Any = None) -> ToolResult:
     return answer(structuredContent=value, schema=schema)
 
 
-def test_text_joins_all_parts_and_names_what_is_none() -> None:
+def test_text_joins_all_parts_and_names_those_that_are_not_text() -> None:
     result = answer(
         text("first"),
         {"type": "image", "mimeType": "image/png", "data": "A" * 16460},
@@ -47,13 +47,10 @@ def test_text_joins_all_parts_and_names_what_is_none() -> None:
         {"type": "hologram", "depth": 3},
         text("last"),
     )
-    assert (
-        str(result)
-        == result.text
-        == (
-            "first\n[image: image/png, 12,345 bytes]\n[audio: audio/wav, 3 bytes]\n[resource: file:///a.txt]\ninside\n"
-            "[blob: application/zip, 3 bytes]\n[hologram]\nlast"
-        )
+    assert str(result) == result.text
+    assert result.text == (
+        "first\n[image: image/png, 12,345 bytes]\n[audio: audio/wav, 3 bytes]\n[resource: file:///a.txt]\ninside\n"
+        "[blob: application/zip, 3 bytes]\n[hologram]\nlast"
     )
 
 
@@ -69,13 +66,8 @@ def test_text_is_the_structured_content_where_there_is_no_other() -> None:
         ([" [1, 2]\n"], [1, 2]),
         (['{"a": 1}', '{"a": 2}'], [{"a": 1}, {"a": 2}]),
         (['{"a": 1}', "and text"], '{"a": 1}\nand text'),
-        (["42"], "42"),
-        (["true"], "true"),
-        (['"quoted"'], '"quoted"'),
-        (["[INFO] done"], "[INFO] done"),
-        (["{broken"], "{broken"),
-        (["plain"], "plain"),
         ([], ""),
+        *(([same], same) for same in ("42", "true", '"quoted"', "[INFO] done", "{broken", "plain")),
     ],
 )
 def test_data_is_the_text_parsed_only_where_it_is_an_object_or_an_array(parts: list[str], data: object) -> None:
@@ -123,21 +115,25 @@ def test_the_answer_can_be_a_view_of_the_line_it_came_in() -> None:
     assert pickle.loads(pickle.dumps(result)) == result
 
 
-def test_it_acts_as_the_list_or_dict_it_holds() -> None:
+def test_a_result_acts_as_the_list_or_dict_it_holds() -> None:
     rows = structured([{"a": 1}, {"a": 2}])
     assert (rows[0], len(rows), list(rows), {"a": 2} in rows) == ({"a": 1}, 2, [{"a": 1}, {"a": 2}], True)
     record = structured({"a": 1})
     assert (record["a"], len(record), list(record), "a" in record, "b" in record) == (1, 1, ["a"], True, False)
 
 
-def test_acting_as_a_list_says_what_to_use_where_it_is_text() -> None:
+def test_a_result_that_is_not_a_list_of_rows_says_how_to_use_it() -> None:
     for use in (len, list, lambda result: result[0], lambda result: 1 in result):
         with pytest.raises(TypeError) as caught:
             use(answer(text("hi")))
         assert str(caught.value) == "fs.read answered with text, not a list or dict: use .text or .data"
+    with pytest.raises(TypeError) as caught:
+        pd.DataFrame(structured({"a": [1, 2]}))
+    assert str(caught.value) == "fs.read answered with a dict, not rows: use .df, or pd.DataFrame(r.data)"
+    assert structured({"a": [1, 2]}).df["a"].tolist() == [1, 2]
 
 
-def test_it_is_always_true() -> None:
+def test_a_result_is_always_true() -> None:
     assert all([answer(), structured([]), answer(text("")), answer(isError=True)])
 
 
@@ -153,7 +149,7 @@ def test_equality_compares_what_was_answered_and_nothing_else() -> None:
     assert nan == copy.copy(nan)
 
 
-def test_it_has_no_hash_because_its_data_can_be_changed() -> None:
+def test_a_result_has_no_hash_because_its_data_can_be_changed() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(answer())
 
@@ -173,13 +169,6 @@ def test_pandas_and_polars_take_records() -> None:
     assert np.asarray(structured([1, 2])).tolist() == [1, 2]
 
 
-def test_pandas_is_told_why_a_dict_is_no_list_of_rows() -> None:
-    with pytest.raises(TypeError) as caught:
-        pd.DataFrame(structured({"a": [1, 2]}))
-    assert str(caught.value) == "fs.read answered with a dict, not rows: use .df, or pd.DataFrame(r.data)"
-    assert structured({"a": [1, 2]}).df["a"].tolist() == [1, 2]
-
-
 def test_images_and_links_are_found_among_the_parts() -> None:
     result = answer(
         {"type": "image", "mimeType": "image/png", "data": "AAAA"},
@@ -190,27 +179,26 @@ def test_images_and_links_are_found_among_the_parts() -> None:
     assert [(link.uri, link.name) for link in result.links] == [("x:2", "two")]
 
 
+NO_MATCH = "the structured content does not match the output schema: at"
+
+
 @pytest.mark.parametrize(
     ("result", "warnings"),
     [
         (structured({"result": 5}, schema=json.loads(WRAPPED)), ()),
         (answer(text("x")), ()),
         (answer(text("x"), isError=True, schema={"type": "object"}), ()),
-        (
-            structured({"result": "5"}, schema=json.loads(WRAPPED)),
-            ('the structured content does not match the output schema: at result: "5" is not of type "integer"',),
-        ),
-        (
-            structured([1, 2, 3], schema={"items": {"type": "string"}}),
-            ('the structured content does not match the output schema: at 0: 1 is not of type "string" (and 2 more)',),
-        ),
-        (
-            answer(text("x"), schema={"type": "object"}),
-            ("the tool declares an output schema but sent no structured content",),
-        ),
+        (structured({"result": "5"}, schema=json.loads(WRAPPED)),
+         (f'{NO_MATCH} result: "5" is not of type "integer"',)),
+        (structured([1, 2, 3], schema={"items": {"type": "string"}}),
+         (f'{NO_MATCH} 0: 1 is not of type "string" (and 2 more)',)),
+        (answer(text("x"), schema={"type": "object"}),
+         ("the tool declares an output schema but sent no structured content",)),
     ],
-)
-def test_what_does_not_fit_the_output_schema_is_a_warning(result: ToolResult, warnings: tuple[str, ...]) -> None:
+)  # fmt: skip
+def test_content_that_does_not_fit_the_output_schema_is_a_warning(
+    result: ToolResult, warnings: tuple[str, ...]
+) -> None:
     assert result.warnings == warnings
     assert result.data is not None
 
@@ -230,12 +218,12 @@ def test_a_broken_schema_costs_nothing_but_a_warning() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"null", b"[]", b'{"isError":"maybe"}', b"{"])
-def test_an_answer_that_is_no_result_is_the_servers_fault(raw: bytes) -> None:
+def test_an_answer_that_is_not_a_result_is_an_error_of_the_server(raw: bytes) -> None:
     with pytest.raises(CallError, match=r"^fs\.read: its answer is not a tool result: "):
         _ = ToolResult(raw, server="fs", tool="read").is_error
 
 
-def test_content_that_is_no_list_of_parts_is_still_readable() -> None:
+def test_content_that_is_not_a_list_of_parts_is_still_readable() -> None:
     assert ToolResult(b'{"content":{"type":"text","text":"a"}}', server="s", tool="t").text == "a"
     assert ToolResult(b'{"content":null}', server="s", tool="t").content == []
     assert ToolResult(b'{"content":["a",{}],"_meta":3}', server="s", tool="t").text == "[unknown]\n[unknown]"
@@ -243,13 +231,8 @@ def test_content_that_is_no_list_of_parts_is_still_readable() -> None:
 
 
 def test_nothing_is_decoded_before_it_is_read_and_text_costs_one_copy() -> None:
-    raw = (
-        b'{"content":[{"type":"text","text":"'
-        + b"x" * 20_000_000
-        + b'"}],"structuredContent":['
-        + b"1," * 500_000
-        + b"1]}"
-    )
+    content = b'{"content":[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}],'
+    raw = content + b'"structuredContent":[' + b"1," * 500_000 + b"1]}"
     gc.collect()
     tracemalloc.start()
     try:

@@ -102,14 +102,14 @@ def test_the_value_of_an_assigned_line_is_what_the_magic_returned(
         "",
     ],
 )
-def test_other_cells_are_left_as_ipython_would_have_them(shell: InteractiveShell, cell: str) -> None:
+def test_other_cells_are_transformed_as_by_ipython(shell: InteractiveShell, cell: str) -> None:
     with_ours = shell.transform_cell(cell)
     transform.remove(shell)
     assert shell.transform_cell(cell) == with_ours
 
 
 @pytest.mark.parametrize("cell", ["%mcp tools a", "x = %mcp tools a b=[1, 2]", "if 1:\n\tx = %mcp tools a\n"])
-def test_a_line_without_a_question_mark_becomes_what_ipython_makes_of_it(shell: InteractiveShell, cell: str) -> None:
+def test_a_line_without_a_question_mark_is_transformed_as_by_ipython(shell: InteractiveShell, cell: str) -> None:
     with_ours = shell.transform_cell(cell)
     transform.remove(shell)
     assert shell.transform_cell(cell) == with_ours
@@ -141,9 +141,7 @@ def test_a_silent_line_becomes_a_silent_statement(shell: InteractiveShell, line:
         ("%mcp tools \\\n  a\n1", ["mcp_shown"]),
     ],
 )
-def test_a_line_whose_value_nobody_else_would_show_shows_it_itself(
-    shell: InteractiveShell, cell: str, magics: list[str]
-) -> None:
+def test_a_line_shows_its_value_where_ipython_would_not(shell: InteractiveShell, cell: str, magics: list[str]) -> None:
     assert re.findall(r"run_line_magic\('(\w+)'", shell.transform_cell(cell)) == magics
 
 

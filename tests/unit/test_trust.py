@@ -1,6 +1,7 @@
 """Trust in definitions: the question, the answer, and what is remembered."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -44,21 +45,24 @@ def may_run(trust: Trust, *definitions: ServerDefinition, agreed: bool = False, 
     async def run() -> list[str]:
         await trust.ask_if_needed(definitions, agreed=agreed, again=again)
         running: list[str] = []
-        for one in definitions:
-            try:
-                await trust.require(one)
-            except TrustError:
-                continue
-            running.append(one.name)
+        for server in definitions:
+            with contextlib.suppress(TrustError):
+                await trust.require(server)
+                running.append(server.name)
         return running
 
     return asyncio.run(run())
 
 
-def refusal(trust: Trust, one: ServerDefinition) -> list[str]:
+def refusal(trust: Trust, server: ServerDefinition) -> list[str]:
     with pytest.raises(TrustError) as caught:
-        asyncio.run(trust.require(one))
+        asyncio.run(trust.require(server))
     return caught.value._two_lines()
+
+
+TWO = (definition("fs"), definition("git", args=("git",)))
+WITH_SECRET = definition(env={"TOKEN": "${secret:github}"})
+GRANTED = TrustAnswer(frozenset({"fs"}), frozenset({("fs", "github")}))
 
 
 @pytest.fixture
@@ -69,7 +73,7 @@ def database(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("scope", ["cell", "script", "named"])
-def test_what_the_user_typed_or_named_runs_unasked(database: Any, scope: Scope) -> None:
+def test_a_definition_that_the_user_typed_or_named_runs_without_a_question(database: Any, scope: Scope) -> None:
     user = User()
     assert may_run(Trust(database, user), definition(scope=scope)) == ["fs"]
     assert user.asked == []
@@ -77,25 +81,18 @@ def test_what_the_user_typed_or_named_runs_unasked(database: Any, scope: Scope) 
 
 def test_all_servers_of_a_projects_file_are_one_question_and_the_answer_is_remembered(database: Any) -> None:
     user = User(ALL)
-    assert may_run(Trust(database, user), definition("fs"), definition("git", args=("git",))) == ["fs", "git"]
+    assert may_run(Trust(database, user), *TWO) == ["fs", "git"]
     (question,) = user.asked
     assert (question.file, question.why) == ("/project/mcp.json", "belongs to a project")
     assert [candidate.name for candidate in question.candidates] == ["fs", "git"]
-    assert may_run(Trust(database, User()), definition("fs"), definition("git", args=("git",))) == ["fs", "git"]
+    assert may_run(Trust(database, User()), *TWO) == ["fs", "git"]
 
 
-def test_of_several_the_user_may_choose(database: Any) -> None:
-    user = User(TrustAnswer(frozenset({"git"})))
-    assert may_run(Trust(database, user), definition("fs"), definition("git", args=("git",))) == ["git"]
-
-
-def test_what_the_user_refused_is_asked_about_when_it_is_named_and_not_before(database: Any) -> None:
-    assert may_run(
-        Trust(database, User(TrustAnswer(frozenset({"git"})))), definition("fs"), definition("git", args=("git",))
-    ) == ["git"]
+def test_a_server_that_the_user_refused_is_asked_about_when_it_is_named_and_not_before(database: Any) -> None:
+    assert may_run(Trust(database, User(TrustAnswer(frozenset({"git"})))), *TWO) == ["git"]
     user = User(ALL)
     trust = Trust(database, user)  # of another kernel
-    assert may_run(trust, definition("fs"), definition("git", args=("git",)), again=False) == ["git"]
+    assert may_run(trust, *TWO, again=False) == ["git"]
     assert user.asked == []
     assert refusal(trust, definition())[0] == "TrustError: fs: you said that it may not run: /project/mcp.json"
     assert may_run(trust, definition("fs", args=("changed",)), again=False) == ["fs"]
@@ -104,22 +101,12 @@ def test_what_the_user_refused_is_asked_about_when_it_is_named_and_not_before(da
 
 
 def test_a_secret_that_the_user_refused_is_asked_about_when_its_server_is_named(database: Any) -> None:
-    one, user = definition(env={"TOKEN": "${secret:github}"}), User(TrustAnswer(frozenset({"fs"})))
+    user = User(TrustAnswer(frozenset({"fs"})))
     trust = Trust(database, user)
-    assert may_run(trust, one) == []
-    assert may_run(trust, one, again=False) == []
+    assert may_run(trust, WITH_SECRET) == may_run(trust, WITH_SECRET, again=False) == []
     assert len(user.asked) == 1
-    assert may_run(trust, one) == []
+    assert may_run(trust, WITH_SECRET) == []
     assert len(user.asked) == 2
-
-
-def test_without_a_user_no_server_of_a_project_runs(database: Any) -> None:
-    trust = Trust(database, User(None))
-    assert may_run(trust, definition()) == []
-    assert refusal(trust, definition()) == [
-        "TrustError: fs: needs your trust: /project/mcp.json belongs to a project",
-        f"  %mcp start fs asks for it, or set IPYMCP_TRUST={digest_of(definition())} where no one can be asked",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +114,7 @@ def test_without_a_user_no_server_of_a_project_runs(database: Any) -> None:
     [
         {"command": "npx"}, {"args": ("server", "--root")}, {"cwd": "sub"}, {"env": {"A": "1"}}, {"env_file": ".env"},
         {"inherit_env": True}, {"auto_approve": ("*",)}, {"tools": {"*": "allow"}},
-        {"hints": {"*": {"readOnlyHint": True}}},
+        {"hints": {"*": {"readOnlyHint": True}}}, {"name": "git"}, {"folder": "/elsewhere"},
     ],
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
@@ -138,23 +125,18 @@ def test_a_definition_that_changed_is_asked_about_again(database: Any, change: d
     assert len(user.asked) == 1
 
 
-def test_the_order_of_a_projects_rules_is_a_part_of_what_was_agreed_to() -> None:
-    one, other = ({"a": "allow", "*": "deny"}, {"*": "deny", "a": "allow"})
-    assert digest_of(definition(tools=one)) != digest_of(definition(tools=other))
-
-
-def test_the_same_definition_in_another_project_is_another(database: Any) -> None:
-    may_run(Trust(database, User(ALL)), definition())
-    assert may_run(Trust(database, User(None)), definition(folder="/elsewhere")) == []
+def test_the_order_of_a_projects_rules_is_part_of_the_agreement() -> None:
+    first, second = {"a": "allow", "*": "deny"}, {"*": "deny", "a": "allow"}
+    assert digest_of(definition(tools=first)) != digest_of(definition(tools=second))
 
 
 def test_a_script_of_the_project_that_changed_is_asked_about_again(database: Any, tmp_path: Path) -> None:
     script = tmp_path / "server.py"
+    server = definition(folder=str(tmp_path), command="python", args=("server.py",))
     script.write_text("print('harmless')")
-    one = definition(folder=str(tmp_path), command="python", args=("server.py",))
-    assert may_run(Trust(database, User(ALL)), one) == ["fs"]
+    assert may_run(Trust(database, User(ALL)), server) == ["fs"]
     script.write_text("print('harmful')")
-    assert may_run(Trust(database, User(None)), one) == []
+    assert may_run(Trust(database, User(None)), server) == []
 
 
 def test_the_users_own_file_is_taken_as_it_is_first_seen_and_a_changed_entry_asked_about_once(database: Any) -> None:
@@ -171,7 +153,7 @@ def test_the_users_own_file_is_taken_as_it_is_first_seen_and_a_changed_entry_ask
     assert may_run(Trust(database, User()), changed) == ["fs"]
 
 
-def test_what_ipymcp_wrote_for_the_user_runs_unasked(database: Any) -> None:
+def test_an_entry_that_ipymcp_wrote_for_the_user_runs_without_a_question(database: Any) -> None:
     may_run(Trust(database, User()), definition(scope="user"))
     written = definition(scope="user", args=("other",))
     asyncio.run(Trust(database, User()).agree_to_typed(written))
@@ -179,104 +161,89 @@ def test_what_ipymcp_wrote_for_the_user_runs_unasked(database: Any) -> None:
 
 
 def test_a_projects_server_gets_a_secret_only_by_a_grant_of_its_own(database: Any) -> None:
-    one = definition(env={"TOKEN": "${secret:github}"})
     trust = Trust(database, User(ALL))
-    assert may_run(trust, one) == []
-    assert refusal(trust, one)[0] == "TrustError: fs: needs your consent to be given your secret 'github'"
-    assert may_run(trust, one, agreed=True) == []
-    granted = TrustAnswer(frozenset({"fs"}), frozenset({("fs", "github")}))
-    assert may_run(Trust(database, User(granted)), one) == ["fs"]
-    assert may_run(Trust(database, User(None)), one) == ["fs"]
+    assert may_run(trust, WITH_SECRET) == []
+    assert refusal(trust, WITH_SECRET)[0] == "TrustError: fs: needs your consent to be given your secret 'github'"
+    assert may_run(trust, WITH_SECRET, agreed=True) == []
+    assert may_run(Trust(database, User(GRANTED)), WITH_SECRET) == ["fs"]
+    assert may_run(Trust(database, User(None)), WITH_SECRET) == ["fs"]
 
 
 def test_a_server_that_may_run_is_asked_about_for_its_secrets_alone(database: Any) -> None:
-    one = definition(env={"TOKEN": "${secret:github}"})
-    granted = TrustAnswer(frozenset({"fs"}), frozenset({("fs", "github")}))
-    user = User(granted)
+    user, later = User(GRANTED), User(GRANTED)
     trust = Trust(database, user)
-    assert may_run(trust, one, agreed=True) == ["fs"]
-    assert [candidate.is_agreed for candidate in user.asked[0].candidates] == [True]
+    assert may_run(trust, WITH_SECRET, agreed=True) == ["fs"]
     assert asyncio.run(trust.agreements()) == []
-    may_run(Trust(database, User(ALL)), one)
-    later = User(granted)
-    assert may_run(Trust(database, later), one) == ["fs"]
-    assert [candidate.is_agreed for candidate in later.asked[0].candidates] == [True]
+    may_run(Trust(database, User(ALL)), WITH_SECRET)
+    assert may_run(Trust(database, later), WITH_SECRET) == ["fs"]
+    for question in (user.asked[0], later.asked[0]):
+        assert [candidate.is_agreed for candidate in question.candidates] == [True]
 
 
-def test_trust_said_in_the_cell_asks_nothing_and_is_not_remembered(database: Any) -> None:
+def test_trust_given_in_the_cell_asks_nothing_and_is_not_remembered(database: Any) -> None:
     user = User()
     assert may_run(Trust(database, user), definition(), agreed=True) == ["fs"]
     assert user.asked == []
     assert may_run(Trust(database, user), definition()) == []
 
 
-def test_what_is_typed_over_a_definition_changes_nothing_of_its_trust(database: Any) -> None:
-    trust, one = Trust(database, User(ALL)), definition()
-    typed = one.replace(env={"LEVEL": "debug"})
-    asyncio.run(trust.allow_variant(one, typed))
+def test_a_variant_typed_over_a_definition_has_the_trust_of_that_definition(database: Any) -> None:
+    trust, server = Trust(database, User(ALL)), definition()
+    typed = server.replace(env={"LEVEL": "debug"})
+    asyncio.run(trust.allow_variant(server, typed))
     assert may_run(Trust(database, User()), typed) == []
-    may_run(trust, one)
-    asyncio.run(trust.allow_variant(one, typed))
+    may_run(trust, server)
+    asyncio.run(trust.allow_variant(server, typed))
     assert asyncio.run(trust.allows(typed))
 
 
-def test_what_is_typed_over_an_entry_of_the_users_own_is_no_change_of_it(database: Any) -> None:
-    trust, one = Trust(database, User()), definition(scope="user")
-    typed = one.replace(env={"LEVEL": "debug"})
-    asyncio.run(trust.allow_variant(one, typed))
+def test_a_variant_typed_over_an_entry_of_the_users_own_does_not_change_the_entry(database: Any) -> None:
+    trust, server = Trust(database, User()), definition(scope="user")
+    typed = server.replace(env={"LEVEL": "debug"})
+    asyncio.run(trust.allow_variant(server, typed))
     assert may_run(trust, typed) == ["fs"]
-    assert may_run(Trust(database, User()), one) == ["fs"]
+    assert may_run(Trust(database, User()), server) == ["fs"]
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("value", "running"),
     [
-        ("all", ["fs"]),
-        (" ALL ", ["fs"]),
-        ("none", []),
-        ("abc, {digest}", ["fs"]),
-        ("{short}", []),
-        ("all, x", []),
+        ("all", ["fs"]), (" ALL ", ["fs"]), ("none", []), ("abc, {digest}", ["fs"]), ("{short}", []), ("all, x", []),
         ("", []),
     ],
-)
+)  # fmt: skip
 def test_the_variable_decides_if_no_one_can_be_asked(
-    database: Any, monkeypatch: pytest.MonkeyPatch, said: str, expected: list[str]
+    database: Any, monkeypatch: pytest.MonkeyPatch, value: str, running: list[str]
 ) -> None:
     digest = digest_of(definition())
-    monkeypatch.setenv("IPYMCP_TRUST", said.format(digest=digest, short=digest[:32]))
-    assert may_run(Trust(database, User(None)), definition()) == expected
+    monkeypatch.setenv("IPYMCP_TRUST", value.format(digest=digest, short=digest[:32]))
+    assert may_run(Trust(database, User(None)), definition()) == running
 
 
 @pytest.mark.parametrize(
-    ("said", "first", "second"),
+    ("value", "problem", "command"),
     [
-        (
-            "yes",
-            "needs your trust, and IPYMCP_TRUST does not name it:",
-            "%mcp start fs asks for it, or set IPYMCP_TRUST=",
-        ),
-        ("none", "needs your trust, and IPYMCP_TRUST is none:", "set IPYMCP_TRUST="),
-        (
-            digest_of(definition())[:32],
-            "needs your trust, and IPYMCP_TRUST does not name it by its whole hash:",
-            "%mcp start fs asks for it, or set IPYMCP_TRUST=",
-        ),
+        ("yes", ", and IPYMCP_TRUST does not name it", "%mcp start fs asks for it, or "),
+        ("none", ", and IPYMCP_TRUST is none", ""),
+        (digest_of(definition())[:32], ", and IPYMCP_TRUST does not name it by its whole hash",
+         "%mcp start fs asks for it, or "),
+        (None, "", "%mcp start fs asks for it, or "),
     ],
-)
-def test_what_the_variable_does_not_allow_is_refused_with_its_hash(
-    database: Any, monkeypatch: pytest.MonkeyPatch, said: str, first: str, second: str
+)  # fmt: skip
+def test_without_a_user_a_projects_server_that_the_variable_does_not_allow_is_refused_with_its_hash(
+    database: Any, monkeypatch: pytest.MonkeyPatch, value: str | None, problem: str, command: str
 ) -> None:
-    monkeypatch.setenv("IPYMCP_TRUST", said)
-    assert refusal(Trust(database, User(None)), definition()) == [
-        f"TrustError: fs: {first} /project/mcp.json belongs to a project",
-        f"  {second}{digest_of(definition())} where no one can be asked",
+    if value is not None:
+        monkeypatch.setenv("IPYMCP_TRUST", value)
+    trust = Trust(database, User(None))
+    assert may_run(trust, definition()) == []
+    assert refusal(trust, definition()) == [
+        f"TrustError: fs: needs your trust{problem}: /project/mcp.json belongs to a project",
+        f"  {command}set IPYMCP_TRUST={digest_of(definition())} where no one can be asked",
     ]
 
 
-def test_none_in_the_variable_asks_no_one_and_suspends_agreements(
-    database: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_none_in_the_variable_suspends_agreements(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     may_run(Trust(database, User(ALL)), definition())
     monkeypatch.setenv("IPYMCP_TRUST", "none")
     user = User(ALL)
@@ -285,12 +252,11 @@ def test_none_in_the_variable_asks_no_one_and_suspends_agreements(
     assert may_run(Trust(database, user), definition(scope="user")) == ["fs"]
 
 
-def test_what_is_revoked_is_asked_about_again(database: Any) -> None:
-    trust = Trust(database, User(ALL))
-    own = definition("git", scope="user")
+def test_a_revoked_agreement_is_asked_about_again(database: Any) -> None:
+    trust, own = Trust(database, User(ALL)), definition("git", scope="user")
     may_run(trust, definition(), own)
-    assert [one.server for one in asyncio.run(trust.agreements())] == ["fs", "git"]
-    assert {one.server for one in asyncio.run(trust.revoke(None))} == {"fs", "git"}
+    assert [agreement.server for agreement in asyncio.run(trust.agreements())] == ["fs", "git"]
+    assert {agreement.server for agreement in asyncio.run(trust.revoke(None))} == {"fs", "git"}
     assert asyncio.run(trust.agreements()) == []
     assert may_run(Trust(database, User(None)), definition(), own) == []
 
@@ -302,7 +268,7 @@ def test_revoking_takes_names_files_and_hashes(database: Any, named: str) -> Non
     assert len(asyncio.run(trust.revoke(named.format(digest=digest_of(definition())[:12])))) == 1
 
 
-def test_all_of_a_definition_is_shown_and_what_looks_secret_is_masked_in_the_users_own_file_alone() -> None:
+def test_a_definition_is_shown_whole_and_secrets_are_masked_in_the_users_own_file_alone() -> None:
     one = definition(
         scope="user",
         args=("server", "--token", "abcdef0123456789", "--url=https://me:hunter22@host/?api_key=k1234567"),
@@ -330,19 +296,9 @@ def test_all_of_a_definition_is_shown_and_what_looks_secret_is_masked_in_the_use
     assert wanted_secrets(one) == ("github",)
 
 
-def test_a_definition_that_takes_another_name_is_asked_about_again(database: Any) -> None:
+def test_the_question_about_a_server_that_shadows_one_of_the_users_own_names_that(database: Any) -> None:
     may_run(Trust(database, User(ALL)), definition("fs"))
-    user = User(None)
-    assert may_run(Trust(database, user), definition("git")) == []
-    assert len(user.asked) == 1
-
-
-def test_a_name_that_comes_to_shadow_one_of_the_users_own_is_asked_about_and_the_question_says_so(
-    database: Any,
-) -> None:
-    one = definition("fs")
-    may_run(Trust(database, User(ALL)), one)
-    shadowing, user = one.shadowing("/home/me/mcp.json"), User(ALL)
+    shadowing, user = definition("fs").shadowing("/home/me/mcp.json"), User(ALL)
     trust = Trust(database, user)
     assert not asyncio.run(trust.allows(shadowing))
     assert may_run(trust, shadowing) == ["fs"]
@@ -359,25 +315,18 @@ def changed_by_the_user(trust: Trust, before: ServerDefinition | None, after: Se
     return asyncio.run(change())
 
 
-def test_what_could_not_be_read_was_not_agreed_to(database: Any) -> None:
-    assert not changed_by_the_user(Trust(database, User(ALL)), None, definition())
-
-
-def test_an_edit_takes_over_what_was_agreed_to_and_no_more(database: Any) -> None:
-    granted = User(TrustAnswer(frozenset({"fs"}), frozenset({("fs", "github")})))
-    before = definition(env={"TOKEN": "${secret:github}"})
-    trust = Trust(database, granted)
-    assert not changed_by_the_user(trust, before, before.replace(cwd="sub"))
-    may_run(trust, before)
-    assert changed_by_the_user(trust, before, before.replace(cwd="sub"))
-    wider = before.replace(env={"TOKEN": "${secret:github}", "OTHER": "${secret:other}"})
-    assert not changed_by_the_user(trust, before, wider)
+def test_an_edit_takes_over_the_agreement_to_what_it_edits_and_no_more(database: Any) -> None:
+    trust = Trust(database, User(GRANTED))
+    assert not changed_by_the_user(trust, None, definition()), "what could not be read was not agreed to"
+    assert not changed_by_the_user(trust, WITH_SECRET, WITH_SECRET.replace(cwd="sub"))
+    may_run(trust, WITH_SECRET)
+    assert changed_by_the_user(trust, WITH_SECRET, WITH_SECRET.replace(cwd="sub"))
+    wider = WITH_SECRET.replace(env={"TOKEN": "${secret:github}", "OTHER": "${secret:other}"})
+    assert not changed_by_the_user(trust, WITH_SECRET, wider)
     assert refusal(trust, wider)[0] == "TrustError: fs: needs your consent to be given your secret 'other'"
 
 
-def test_what_the_variable_lets_run_is_no_agreement_that_an_edit_could_take_over(
-    database: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_takes_over_no_permission_of_the_variable(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     trust, after = Trust(database, User(None)), definition(cwd="sub")
     monkeypatch.setenv("IPYMCP_TRUST", "all")
     changed_by_the_user(trust, definition(), after)
@@ -385,7 +334,7 @@ def test_what_the_variable_lets_run_is_no_agreement_that_an_edit_could_take_over
     assert not asyncio.run(trust.allows(after))
 
 
-def test_trust_said_in_the_cell_is_taken_over_by_an_edit_for_this_kernel_alone(database: Any) -> None:
+def test_an_edit_takes_over_trust_given_in_the_cell_for_this_kernel_alone(database: Any) -> None:
     trust, after = Trust(database, User(None)), definition(cwd="sub")
     may_run(trust, definition(), agreed=True)
     assert changed_by_the_user(trust, definition(), after)
@@ -393,40 +342,35 @@ def test_trust_said_in_the_cell_is_taken_over_by_an_edit_for_this_kernel_alone(d
 
 
 @pytest.mark.parametrize("scope", ["project", "user"])
-def test_what_is_imported_is_shown_and_needs_each_of_its_secrets(database: Any, scope: Scope) -> None:
+def test_an_imported_definition_is_shown_and_needs_each_of_its_secrets(database: Any, scope: Scope) -> None:
     ask = definition("fs", scope=scope, env={"A": "${secret:a}", "API_KEY": "./run"})
     calm, no = definition("git", scope=scope), definition("no", scope=scope)
-    given = TrustAnswer(frozenset({"fs", "git"}), frozenset({("fs", "other"), ("git", "a")}))
-    user = User(given)
+    user = User(TrustAnswer(frozenset({"fs", "git"}), frozenset({("fs", "other"), ("git", "a")})))
     answer = asyncio.run(Trust(database, user).ask_about_import("/x/mcp.json", "/own.json", [ask, calm, no]))
     assert dict(answer.refused) == {"fs": "you did not give it your secret a", "no": "you did not agree to it"}
     assert dict(answer.granted) == {"git": Grant()}
     [question] = user.asked
-    assert (question.file, question.why, question.is_strangers) == (
-        "/x/mcp.json",
-        "is to be imported into /own.json",
-        True,
-    )
+    assert (question.file, question.why) == ("/x/mcp.json", "is to be imported into /own.json")
+    assert question.is_strangers
     assert question.candidates[0].secrets == ("a",)
     assert "variable    API_KEY=./run" in question.candidates[0].lines
 
 
-def test_a_flood_of_servers_is_summarised_and_what_is_not_shown_not_agreed_to(database: Any) -> None:
+def test_a_flood_of_servers_is_summarised_and_those_not_shown_are_not_agreed_to(database: Any) -> None:
     flood = [definition(f"s{number}") for number in range(MAX_SERVERS * 3)]
-    names = frozenset(one.name for one in flood)
-    user = User(TrustAnswer(names))
+    user = User(TrustAnswer(frozenset(server.name for server in flood)))
     trust = Trust(database, user)
     running = may_run(trust, *flood, again=False)
     [question] = user.asked
-    lines = [line for one in question.candidates for line in (*one.lines, *one.dangers)]
-    assert running == [one.name for one in question.candidates]
+    lines = [line for candidate in question.candidates for line in (*candidate.lines, *candidate.dangers)]
+    assert running == [candidate.name for candidate in question.candidates]
     assert 1 < len(running) <= MAX_SERVERS and len(lines) <= MAX_LINES
     first = len(running)
     assert question.left_out == (
         f"s{first}, s{first + 1}, s{first + 2}, s{first + 3}, s{first + 4} and {len(flood) - first - 5} more do not fit"
         " here, and are not agreed to: %mcp load NAME asks about one"
     )
-    assert len(may_run(trust, *flood, again=False)) > first  # what was not shown was not refused
+    assert len(may_run(trust, *flood, again=False)) > first  # those not shown were not refused
 
 
 def test_a_definition_that_no_question_has_room_for_is_not_agreed_to(database: Any) -> None:
@@ -434,25 +378,25 @@ def test_a_definition_that_no_question_has_room_for_is_not_agreed_to(database: A
     user = User(TrustAnswer(frozenset({"long", "fs"})))
     trust = Trust(database, user)
     assert may_run(trust, long, definition("fs")) == ["fs"]
-    assert [one.name for one in user.asked[0].candidates] == ["fs"]
+    assert [candidate.name for candidate in user.asked[0].candidates] == ["fs"]
     assert refusal(trust, long) == [
         "TrustError: long: is too long to be shown (30,003 lines): /project/mcp.json",
         "  make it shorter, or allow it unseen: %mcp load long --trust",
     ]
 
 
-def test_halves_of_characters_are_kept_as_they_can_be(database: Any) -> None:
-    one = definition(args=("\ud800",), folder="/project\udcff")
-    assert may_run(Trust(database, User(ALL)), one) == ["fs"]
-    assert may_run(Trust(database, User(None)), one) == ["fs"]
+def test_a_definition_with_halves_of_characters_can_be_agreed_to(database: Any) -> None:
+    server = definition(args=("\ud800",), folder="/project\udcff")
+    assert may_run(Trust(database, User(ALL)), server) == ["fs"]
+    assert may_run(Trust(database, User(None)), server) == ["fs"]
 
 
-def test_an_agreement_says_which_files_it_is_bound_to(database: Any, tmp_path: Path) -> None:
+def test_an_agreement_lists_the_files_that_it_is_bound_to(database: Any, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("")
-    trust = Trust(database, User(ALL))
-    may_run(trust, definition(folder=str(tmp_path), command="sh", args=("run.sh",)), definition("git"))
-    assert [one.bound for one in asyncio.run(trust.agreements())] == ["run.sh", ""]
-    assert "bound to:   run.sh" in described(definition(folder=str(tmp_path), command="sh", args=("run.sh",)))
+    trust, server = Trust(database, User(ALL)), definition(folder=str(tmp_path), command="sh", args=("run.sh",))
+    may_run(trust, server, definition("git"))
+    assert [agreement.bound for agreement in asyncio.run(trust.agreements())] == ["run.sh", ""]
+    assert "bound to:   run.sh" in described(server)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +448,7 @@ def test_the_files_of_a_project_are_read_once_however_many_servers_name_them(tmp
     assert 3 <= int(reads) < 20  # to ask, to have them and at their start: what was agreed to is checked again
 
 
-def test_definitions_that_are_asked_about_together_are_each_their_own(tmp_path: Path, database: Any) -> None:
+def test_definitions_that_are_digested_together_have_digests_of_their_own(tmp_path: Path, database: Any) -> None:
     (tmp_path / "x.js").write_text("1")
     several = [definition(f"s{n}", str(tmp_path), command="node", args=("x.js", str(n))) for n in range(5)]
     other = definition("other", str(tmp_path), command="node", args=("y.js",))
@@ -514,7 +458,7 @@ def test_definitions_that_are_asked_about_together_are_each_their_own(tmp_path: 
         return await asyncio.gather(*map(trust.digest, [*several, other]))
 
     before = asyncio.run(run())
-    assert before == [digest_of(one) for one in (*several, other)]
+    assert before == [digest_of(server) for server in (*several, other)]
     (tmp_path / "x.js").write_text("2")
     after = asyncio.run(run())
     assert [new == old for new, old in zip(after, before, strict=True)] == [False] * 5 + [True]

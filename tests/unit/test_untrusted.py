@@ -37,10 +37,10 @@ def test_a_long_word_counts_as_a_sentence(word: str, source: str) -> None:
         '{"content": [{"type": "\\u0069mage", "data": "AA=="}]}',
     ],
 )
-def test_any_image_may_be_that_of_a_stranger_who_has_sent_one(received: str) -> None:
+def test_any_image_may_be_a_copy_of_an_untrusted_one(received: str) -> None:
     assert source_of(received, "look", has_images=True) == "web.page"
     assert source_of(received, "look") == ""
 
 
-def test_an_image_is_the_users_own_if_no_stranger_has_sent_one() -> None:
+def test_an_image_is_the_users_own_if_no_untrusted_one_was_received() -> None:
     assert source_of({"content": [{"type": "text", "text": "an image"}]}, "look", has_images=True) == ""

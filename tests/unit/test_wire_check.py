@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,24 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "ipymcp", "version": "0.1.0"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+SUBSCRIPTION = {"_meta": {"io.modelcontextprotocol/subscriptionId": 3}}
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
 FAULT = re.compile(r"(VIOLATION|server's) (\S+)#1 \(log\) frame (\d+) (?:out|in) \[(\w+)\]")
 
 Entry = dict[str, Any]
 
 
-def out(message: Any, at: float = 0.0) -> Entry:
-    return {"direction": "out", "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
+def out(message: Any, at: float = 0.0, direction: str = "out") -> Entry:
+    return {"direction": direction, "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
 
 
 def came(message: Any, at: float = 0.0) -> Entry:
-    return {"direction": "in", "at": at, "frame": message if isinstance(message, str) else json.dumps(message)}
+    return out(message, at, "in")
 
 
 def request(identifier: Any, method: str, params: Any = None) -> dict[str, Any]:
-    message = {"jsonrpc": "2.0", "id": identifier, "method": method}
-    return message if params is None else {**message, "params": params}
+    return {**note(method, params), "id": identifier}
 
 
 def note(method: str, params: Any = None) -> dict[str, Any]:
@@ -50,7 +50,20 @@ def error(identifier: Any, code: int, **extra: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": identifier, "error": {"code": code, "message": "no", **extra}}
 
 
-def initialize(version: str, identifier: int = 1) -> dict[str, Any]:
+def empty(identifier: int) -> dict[str, Any]:
+    """The result of a call, without content."""
+    return result(identifier, {"content": []})
+
+
+def cancel(identifier: Any, **params: str) -> dict[str, Any]:
+    return note("notifications/cancelled", {"requestId": identifier, **params})
+
+
+def progress(token: int, value: float) -> dict[str, Any]:
+    return note("notifications/progress", {"progressToken": token, "progress": value})
+
+
+def initialize(version: str = "2025-11-25", identifier: int = 1) -> dict[str, Any]:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "ipymcp", "version": "0.1.0"}}
     return request(identifier, "initialize", params)
 
@@ -60,7 +73,7 @@ def initialize_result(version: str, identifier: int = 1, server: str = "stranger
     return result(identifier, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
 
 
-def opened(version: str, server: str = "stranger") -> list[Entry]:
+def opened(version: str = "2025-11-25", server: str = "stranger") -> list[Entry]:
     """A handshake: three frames."""
     return [
         out(initialize(version)),
@@ -96,17 +109,17 @@ def good_handshake(version: str) -> list[Entry]:
         out(request(2, "tools/list", {})),
         came(result(2, {"tools": [TOOL]})),
         out(call(3, token=3)),
-        came(note("notifications/progress", {"progressToken": 3, "progress": 0.5})),
+        came(progress(3, 0.5)),
         came(request("s1", "ping")),
         out(result("s1", {})),
         came(request("s2", "roots/list")),
         out(error("s2", -32601)),
         came(result(3, {"content": [{"type": "text", "text": "hi"}]})),
         out(call(4), 5.0),
-        out(note("notifications/cancelled", {"requestId": 4, "reason": "timeout"}), 6.0),
+        out(cancel(4, reason="timeout"), 6.0),
         out(call(5), 7.0),
-        came(result(5, {"content": []}), 7.1),
-        out(note("notifications/cancelled", {"requestId": 5}), 7.2),
+        came(empty(5), 7.1),
+        out(cancel(5), 7.2),
         out(request(6, "ping")),
         came(result(6, {})),
     ]
@@ -118,30 +131,21 @@ GOOD[STATELESS] = [
     out(enveloped(2, "tools/list")),
     came(result(2, {"resultType": "complete", "tools": [TOOL], "ttlMs": 0, "cacheScope": "private"})),
     out(enveloped(3, "subscriptions/listen", notifications={"toolsListChanged": True})),
-    came(
-        note(
-            "notifications/subscriptions/acknowledged",
-            {"_meta": {"io.modelcontextprotocol/subscriptionId": 3}, "notifications": {"toolsListChanged": True}},
-        )
-    ),
-    came(note("notifications/tools/list_changed", {"_meta": {"io.modelcontextprotocol/subscriptionId": 3}})),
+    came(note(ACKNOWLEDGED, {**SUBSCRIPTION, "notifications": {"toolsListChanged": True}})),
+    came(note("notifications/tools/list_changed", SUBSCRIPTION)),
     out(enveloped(4, "tools/call", name="echo", arguments={})),
-    out(note("notifications/cancelled", {"requestId": 4})),
+    out(cancel(4)),
     out(enveloped(5, "tools/call", name="echo", arguments={})),
     came(result(5, {"resultType": "complete", "content": []})),
-    out(note("notifications/cancelled", {"requestId": 3})),
+    out(cancel(3)),
 ]
 GOOD["probe-refused"] = [
     out(enveloped(0, "server/discover")),
     came(error(0, -32601)),
-    *opened("2025-11-25"),
+    *opened(),
     out(call(2)),
 ]
-GOOD["probe-silent"] = [
-    out(enveloped(0, "server/discover")),
-    *opened("2025-06-18"),
-    out(request(2, "tools/list")),
-]
+GOOD["probe-silent"] = [out(enveloped(0, "server/discover")), *opened("2025-06-18"), out(request(2, "tools/list"))]
 GOOD["initialize-beside-the-probe"] = [
     out(enveloped(1, "server/discover")),
     out(initialize("2025-11-25", 2)),
@@ -153,7 +157,7 @@ GOOD["batch-in-2025-03-26"] = [
     *opened("2025-03-26"),
     out(call(2)),
     out(call(3)),
-    came([result(2, {"content": []}), result(3, {"content": []})]),
+    came([empty(2), empty(3)]),
 ]
 
 TASK = {
@@ -166,7 +170,7 @@ def task_capable() -> list[Entry]:
     """A handshake with a server that has tasks: three frames."""
     answer = initialize_result("2025-11-25")
     answer["result"]["capabilities"]["tasks"] = {"requests": {"tools": {"call": {}}}}
-    return [out(initialize("2025-11-25")), came(answer), out(note("notifications/initialized"))]
+    return [out(initialize()), came(answer), out(note("notifications/initialized"))]
 
 
 def call_with_task(identifier: int) -> dict[str, Any]:
@@ -181,7 +185,7 @@ GOOD["a-task-of-2025-11-25"] = [
     came(result(3, {**TASK, "status": "completed"})),
     came(note("notifications/tasks/status", {**TASK, "status": "completed"})),
     out(request(4, "tasks/result", {"taskId": "t"})),
-    came(result(4, {"content": []})),
+    came(empty(4)),
     out(request(5, "tasks/cancel", {"taskId": "t"})),
     came(result(5, {**TASK, "status": "cancelled"})),
 ]
@@ -211,255 +215,215 @@ GOOD["a-round-of-input"] = [
     *rounds(inputResponses=ADA, requestState="sealed"),
     came(result(3, {"resultType": "complete", "content": []})),
 ]
-GOOD["a-question-asked-anew"] = rounds()
+GOOD["a-question-asked-again"] = rounds()
+
+
+def faulty(rules: str, *entries: Entry) -> tuple[list[Entry], list[tuple[int, str]]]:
+    """A session whose last frame breaks these rules."""
+    return [*entries], [(len(entries), rule) for rule in rules.split()]
+
 
 BAD: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
-    "no-json": ([*opened("2025-11-25"), out("{nope")], [(4, "json")]),
-    "a-newline-within": ([*opened("2025-11-25"), out(json.dumps(call(2), indent=1))], [(4, "json")]),
-    "NaN": ([*opened("2025-11-25"), out(request(2, "tools/call", {"name": "e", "arguments": {"x": float("nan")}}))],
-            [(4, "json")]),
-    "a-lone-surrogate": ([*opened("2025-11-25"), out(request(2, "tools/call", {"name": "\ud800"}))], [(4, "json")]),
-    "a-key-twice": ([*opened("2025-11-25"), out('{"jsonrpc":"2.0","id":2,"id":2,"method":"ping"}')], [(4, "json")]),
-    "no-version-of-jsonrpc": ([*opened("2025-11-25"), out({"id": 2, "method": "ping"})], [(4, "envelope")]),
-    "a-null-id": ([*opened("2025-11-25"), out(request(None, "ping"))], [(4, "envelope")]),
-    "a-float-id": ([*opened("2025-11-25"), out(request(2.5, "ping"))], [(4, "envelope")]),
-    "params-null": ([*opened("2024-11-05"), out({**request(2, "ping"), "params": None})], [(4, "envelope")]),
-    "a-surplus-member": ([*opened("2025-06-18"), out({**request(2, "ping"), "extra": 1})], [(4, "envelope")]),
-    "a-batch": ([*opened("2025-06-18"), out([call(2), call(3)])], [(4, "batch")]),
-    "an-id-again": ([*opened("2025-03-26"), out(call(2)), came(result(2, {"content": []})), out(call(2))],
-                    [(6, "id")]),
-    "an-unknown-method": ([*opened("2025-11-25"), out(request(2, "tools/cull", {}))], [(4, "message")]),
-    "a-later-method": ([*opened("2025-11-25"), out(request(2, "subscriptions/listen", {}))], [(4, "message")]),
-    "a-call-without-a-name": ([*opened("2024-11-05"), out(request(2, "tools/call", {"arguments": {}}))],
-                              [(4, "message")]),
-    "arguments-a-list": ([*opened("2025-03-26"), out(request(2, "tools/call", {"name": "e", "arguments": []}))],
-                         [(4, "message")]),
-    "a-number-for-a-cursor": ([*opened("2025-06-18"), out(request(2, "tools/list", {"cursor": 7}))],
-                              [(4, "message")]),
-    "a-surplus-parameter": ([*opened("2025-11-25"), out(request(2, "tools/call", {"name": "e", "requestState": "x"}))],
-                            [(4, "message")]),
-    "initialize-without-client": (
-        [out(request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))], [(1, "message")]
+    "no-json": faulty("json", *opened(), out("{nope")),
+    "a-newline-within": faulty("json", *opened(), out(json.dumps(call(2), indent=1))),
+    "NaN": faulty("json", *opened(), out(request(2, "tools/call", {"name": "e", "arguments": {"x": float("nan")}}))),
+    "a-lone-surrogate": faulty("json", *opened(), out(request(2, "tools/call", {"name": "\ud800"}))),
+    "a-key-twice": faulty("json", *opened(), out('{"jsonrpc":"2.0","id":2,"id":2,"method":"ping"}')),
+    "no-version-of-jsonrpc": faulty("envelope", *opened(), out({"id": 2, "method": "ping"})),
+    "a-null-id": faulty("envelope", *opened(), out(request(None, "ping"))),
+    "a-float-id": faulty("envelope", *opened(), out(request(2.5, "ping"))),
+    "params-null": faulty("envelope", *opened("2024-11-05"), out({**request(2, "ping"), "params": None})),
+    "a-surplus-member": faulty("envelope", *opened("2025-06-18"), out({**request(2, "ping"), "extra": 1})),
+    "a-batch": faulty("batch", *opened("2025-06-18"), out([call(2), call(3)])),
+    "an-id-again": faulty("id", *opened("2025-03-26"), out(call(2)), came(empty(2)), out(call(2))),
+    "an-unknown-method": faulty("message", *opened(), out(request(2, "tools/cull", {}))),
+    "a-later-method": faulty("message", *opened(), out(request(2, "subscriptions/listen", {}))),
+    "a-call-without-a-name": faulty("message", *opened("2024-11-05"), out(request(2, "tools/call", {"arguments": {}}))),
+    "arguments-a-list": faulty(
+        "message", *opened("2025-03-26"), out(request(2, "tools/call", {"name": "e", "arguments": []}))
     ),
-    "initialize-offers-2026": ([out(initialize(STATELESS))], [(1, "version")]),
-    "a-call-before-initialized": ([*opened("2025-11-25")[:2], out(call(2))], [(3, "lifecycle")]),
-    "a-list-before-the-answer": ([*opened("2024-11-05")[:1], out(request(2, "tools/list"))], [(2, "lifecycle")]),
-    "initialized-before-the-answer": ([*opened("2025-11-25")[::2]], [(2, "lifecycle")]),
-    "initialized-twice": ([*opened("2025-03-26"), opened("2025-03-26")[2]], [(4, "lifecycle")]),
-    "initialize-twice": ([*opened("2025-06-18"), out(initialize("2025-06-18", 2))], [(4, "lifecycle")]),
-    "initialize-cancelled": (
-        [out(initialize("2025-11-25")), out(note("notifications/cancelled", {"requestId": 1}))], [(2, "cancel")]
+    "a-number-for-a-cursor": faulty("message", *opened("2025-06-18"), out(request(2, "tools/list", {"cursor": 7}))),
+    "a-surplus-parameter": faulty(
+        "message", *opened(), out(request(2, "tools/call", {"name": "e", "requestState": "x"}))
     ),
-    "goes-on-with-an-unknown-version": (
-        [out(initialize("2025-11-25")), came(initialize_result("1999-01-01")), out(note("notifications/initialized"))],
-        [(3, "lifecycle")],
+    "initialize-without-client": faulty(
+        "message", out(request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))
     ),
-    "an-envelope-after-the-handshake": ([*opened("2025-11-25"), out(enveloped(2, "tools/list"))], [(4, "lifecycle")]),
-    "cancels-what-was-not-asked": (
-        [*opened("2024-11-05"), out(note("notifications/cancelled", {"requestId": 9}))], [(4, "cancel")]
+    "initialize-offers-2026": faulty("version", out(initialize(STATELESS))),
+    "a-call-before-initialized": faulty("lifecycle", *opened()[:2], out(call(2))),
+    "a-list-before-the-answer": faulty("lifecycle", *opened("2024-11-05")[:1], out(request(2, "tools/list"))),
+    "initialized-before-the-answer": faulty("lifecycle", *opened()[::2]),
+    "initialized-twice": faulty("lifecycle", *opened("2025-03-26"), opened("2025-03-26")[2]),
+    "initialize-twice": faulty("lifecycle", *opened("2025-06-18"), out(initialize("2025-06-18", 2))),
+    "initialize-cancelled": faulty("cancel", out(initialize()), out(cancel(1))),
+    "goes-on-with-an-unknown-version": faulty(
+        "lifecycle", out(initialize()), came(initialize_result("1999-01-01")),
+        out(note("notifications/initialized"))
     ),
-    "cancels-with-the-id-as-text": (
-        [*opened("2025-11-25"), out(call(2)), out(note("notifications/cancelled", {"requestId": "2"}))], [(5, "cancel")]
+    "an-envelope-after-the-handshake": faulty("lifecycle", *opened(), out(enveloped(2, "tools/list"))),
+    "cancels-what-was-not-asked": faulty("cancel", *opened("2024-11-05"), out(cancel(9))),
+    "cancels-with-the-id-as-text": faulty("cancel", *opened(), out(call(2)), out(cancel("2"))),
+    "cancels-twice": faulty("cancel", *opened("2025-03-26"), out(call(2)), *[out(cancel(2))] * 2),
+    "cancels-long-after-the-answer": faulty(
+        "cancel", *opened(), out(call(2)), came(empty(2), 1.0),
+        out(cancel(2), 4.0)
     ),
-    "cancels-twice": (
-        [*opened("2025-03-26"), out(call(2)), *[out(note("notifications/cancelled", {"requestId": 2}))] * 2],
-        [(6, "cancel")],
+    "a-token-in-use": faulty("progress", *opened(), out(call(2, token=7)), out(call(3, token=7))),
+    "a-float-token": faulty("progress message", *opened(), out(call(2, token=1.5))),
+    "unrequested-progress": faulty("progress", *opened("2025-06-18"), out(progress(1, 1))),
+    "an-answer-to-nothing": faulty("response", *opened("2024-11-05"), out(result("s9", {}))),
+    "two-answers": faulty("response", *opened(), came(request(1, "ping")), out(result(1, {})), out(result(1, {}))),
+    "a-result-for-what-was-not-declared": faulty(
+        "capability", *opened(), came(request(1, "roots/list")), out(result(1, {"roots": []}))
     ),
-    "cancels-long-after-the-answer": (
-        [*opened("2025-11-25"), out(call(2)), came(result(2, {"content": []}), 1.0),
-         out(note("notifications/cancelled", {"requestId": 2}), 4.0)],
-        [(6, "cancel")],
+    "a-malformed-result": faulty(
+        "capability message", *opened(), came(request(1, "roots/list")), out(result(1, {"roots": 5}))
     ),
-    "a-token-in-use": ([*opened("2025-11-25"), out(call(2, token=7)), out(call(3, token=7))], [(5, "progress")]),
-    "a-float-token": ([*opened("2025-11-25"), out(call(2, token=1.5))], [(4, "progress"), (4, "message")]),
-    "progress-nobody-asked-for": (
-        [*opened("2025-06-18"), out(note("notifications/progress", {"progressToken": 1, "progress": 1}))],
-        [(4, "progress")],
+    "an-error-without-text": faulty(
+        "envelope", *opened(), came(request(1, "ping")),
+        out({"jsonrpc": "2.0", "id": 1, "error": {"code": 1}})
     ),
-    "an-answer-to-nothing": ([*opened("2024-11-05"), out(result("s9", {}))], [(4, "response")]),
-    "two-answers": ([*opened("2025-11-25"), came(request(1, "ping")), out(result(1, {})), out(result(1, {}))],
-                    [(6, "response")]),
-    "a-result-for-what-was-not-declared": (
-        [*opened("2025-11-25"), came(request(1, "roots/list")), out(result(1, {"roots": []}))], [(5, "capability")]
+    "what-the-server-did-not-declare": faulty("capability", *opened(), out(request(2, "prompts/list"))),
+    "no-envelope": faulty("message", *discovered(), out(request(2, "tools/list", {}))),
+    "an-envelope-without-capabilities": faulty(
+        "message", *discovered(), out(request(2, "tools/list", {"_meta": {k: META[k] for k in list(META)[:2]}}))
     ),
-    "a-malformed-result": (
-        [*opened("2025-11-25"), came(request(1, "roots/list")), out(result(1, {"roots": 5}))],
-        [(5, "capability"), (5, "message")],
+    "an-envelope-of-an-older-revision": faulty(
+        "version", out(request(1, "server/discover", {"_meta": {**META, next(iter(META)): "2025-11-25"}}))
     ),
-    "an-error-without-text": (
-        [*opened("2025-11-25"), came(request(1, "ping")), out({"jsonrpc": "2.0", "id": 1, "error": {"code": 1}})],
-        [(5, "envelope")],
+    "a-ping-in-2026": faulty("message", *discovered(), out(enveloped(2, "ping"))),
+    "initialized-in-2026": faulty("lifecycle message", *discovered(), out(note("notifications/initialized"))),
+    "roots-changed-in-2026": faulty("message", *discovered(), out(note("notifications/roots/list_changed"))),
+    "a-response-in-2026": faulty("response", *discovered(), came(request(1, "ping")), out(result(1, {}))),
+    "unneeded-input": faulty("rounds", *discovered(), out(enveloped(2, "tools/call", name="echo", inputResponses=ADA))),
+    "another-question-with-the-state": faulty(
+        "rounds", *rounds()[:4], out(enveloped(3, "tools/call", name="other", requestState="sealed"))
     ),
-    "what-the-server-did-not-declare": ([*opened("2025-11-25"), out(request(2, "prompts/list"))], [(4, "capability")]),
-    "no-envelope": ([*discovered(), out(request(2, "tools/list", {}))], [(3, "message")]),
-    "an-envelope-without-capabilities": (
-        [*discovered(), out(request(2, "tools/list", {"_meta": {k: META[k] for k in list(META)[:2]}}))],
-        [(3, "message")],
+    "the-state-forgotten": faulty("rounds", *rounds(inputResponses=ADA)),
+    "the-state-changed": faulty("rounds", *rounds(inputResponses=ADA, requestState="Sealed")),
+    "half-the-input": faulty("rounds", *rounds(requestState="sealed")),
+    "malformed-input": faulty(
+        "message rounds", *rounds(inputResponses={"who": {"action": "perhaps"}}, requestState="sealed")
     ),
-    "an-envelope-of-an-older-revision": (
-        [out(request(1, "server/discover", {"_meta": {**META, next(iter(META)): "2025-11-25"}}))], [(1, "version")]
+    "the-input-twice": faulty(
+        "rounds", *rounds(inputResponses=ADA, requestState="sealed"),
+        out(enveloped(4, "tools/call", name="echo", arguments={}, requestState="sealed"))
     ),
-    "a-ping-in-2026": ([*discovered(), out(enveloped(2, "ping"))], [(3, "message")]),
-    "initialized-in-2026": (
-        [*discovered(), out(note("notifications/initialized"))], [(3, "lifecycle"), (3, "message")]
+    "a-task-asked-for-without-its-id": faulty("message", *task_capable(), out(request(2, "tasks/get", {}))),
+    "a-surplus-parameter-beside-a-task-id": faulty(
+        "message", *task_capable(), out(request(2, "tasks/get", {"taskId": "t", "requestState": "x"}))
     ),
-    "roots-changed-in-2026": ([*discovered(), out(note("notifications/roots/list_changed"))], [(3, "message")]),
-    "a-response-in-2026": ([*discovered(), came(request(1, "ping")), out(result(1, {}))], [(4, "response")]),
-    "input-nobody-needs": (
-        [*discovered(), out(enveloped(2, "tools/call", name="echo", inputResponses=ADA))], [(3, "rounds")]
+    "a-task-of-an-older-revision": faulty(
+        "capability message", *opened("2025-06-18"), out(request(2, "tasks/get", {"taskId": "t"}))
     ),
-    "another-question-with-the-state": (
-        [*rounds()[:4], out(enveloped(3, "tools/call", name="other", requestState="sealed"))], [(5, "rounds")]
+    "initialize-after-stateless-calls": faulty(
+        "lifecycle", *discovered(), out(enveloped(2, "tools/list")), out(initialize("2025-11-25", 3))
     ),
-    "the-state-forgotten": (rounds(inputResponses=ADA), [(5, "rounds")]),
-    "the-state-changed": (rounds(inputResponses=ADA, requestState="Sealed"), [(5, "rounds")]),
-    "half-the-input": (rounds(requestState="sealed"), [(5, "rounds")]),
-    "malformed-input": (rounds(inputResponses={"who": {"action": "perhaps"}}, requestState="sealed"),
-                        [(5, "message"), (5, "rounds")]),
-    "the-input-twice": (
-        [*rounds(inputResponses=ADA, requestState="sealed"),
-         {**rounds(inputResponses=ADA, requestState="sealed")[4],
-          "frame": json.dumps(enveloped(4, "tools/call", name="echo", arguments={}, requestState="sealed"))}],
-        [(6, "rounds")],
-    ),
-    "a-task-asked-for-without-its-id": ([*task_capable(), out(request(2, "tasks/get", {}))], [(4, "message")]),
-    "a-surplus-parameter-beside-a-task-id": (
-        [*task_capable(), out(request(2, "tasks/get", {"taskId": "t", "requestState": "x"}))], [(4, "message")]
-    ),
-    "a-task-of-an-older-revision": ([*opened("2025-06-18"), out(request(2, "tasks/get", {"taskId": "t"}))],
-                                    [(4, "capability"), (4, "message")]),
-    "initialize-after-stateless-calls": (
-        [*discovered(), out(enveloped(2, "tools/list")), out(initialize("2025-11-25", 3))], [(4, "lifecycle")]
-    ),
-    "initialize-although-stateless-only": (
-        [out(enveloped(1, "server/discover")),
-         came(error(1, -32022, data={"supported": ["2027-01-01"], "requested": STATELESS})),
-         out(initialize("2025-11-25", 2))],
-        [(3, "lifecycle")],
+    "initialize-although-stateless-only": faulty(
+        "lifecycle", out(enveloped(1, "server/discover")),
+        came(error(1, -32022, data={"supported": ["2027-01-01"], "requested": STATELESS})),
+        out(initialize("2025-11-25", 2))
     ),
 }  # fmt: skip
 
 SERVERS: dict[str, tuple[list[Entry], list[tuple[int, str]]]] = {
     "a-batch-that-is-read-all-the-same": (
-        [*opened("2025-11-25"), out(call(2)), came([result(2, {"content": []})]), came(result(2, {"content": []}))],
+        [*opened(), out(call(2)), came([empty(2)]), came(empty(2))],
         [(5, "batch"), (6, "response")],
     ),
-    "too-deep": ([*opened("2025-11-25"), came("[" * 100_000)], [(4, "json")]),
-    "a-banner": ([came("Server running on stdio"), *opened("2025-11-25")], [(1, "json")]),
-    "an-answer-to-nothing": ([*opened("2025-11-25"), came(result(77, {}))], [(4, "response")]),
-    "two-answers": ([*opened("2025-11-25"), out(call(2)), *[came(result(2, {"content": []}))] * 2], [(6, "response")]),
-    "a-malformed-result": ([*opened("2025-06-18"), out(call(2)), came(result(2, {"content": 5}))], [(5, "message")]),
-    "a-task-without-an-id": (
-        [*task_capable(), out(call_with_task(2)), came(result(2, {"task": {**TASK, "taskId": None}}))], [(5, "message")]
+    "too-deep": faulty("json", *opened(), came("[" * 100_000)),
+    "a-banner": ([came("Server running on stdio"), *opened()], [(1, "json")]),
+    "an-answer-to-nothing": faulty("response", *opened(), came(result(77, {}))),
+    "two-answers": faulty("response", *opened(), out(call(2)), *[came(empty(2))] * 2),
+    "a-malformed-result": faulty("message", *opened("2025-06-18"), out(call(2)), came(result(2, {"content": 5}))),
+    "a-task-without-an-id": faulty(
+        "message", *task_capable(), out(call_with_task(2)), came(result(2, {"task": {**TASK, "taskId": None}}))
     ),
-    "a-task-with-an-unknown-status": (
-        [*task_capable(), out(request(2, "tasks/get", {"taskId": "t"})), came(result(2, {**TASK, "status": "odd"}))],
-        [(5, "message")],
+    "a-task-with-an-unknown-status": faulty(
+        "message", *task_capable(), out(request(2, "tasks/get", {"taskId": "t"})),
+        came(result(2, {**TASK, "status": "odd"}))
     ),
-    "a-later-notification": (
-        [*opened("2025-11-25"), came(note("notifications/subscriptions/acknowledged", {"notifications": {}}))],
-        [(4, "message")],
+    "a-later-notification": faulty(
+        "message", *opened(),
+        came(note("notifications/subscriptions/acknowledged", {"notifications": {}}))
     ),
-    "progress-without-a-token": (
-        [*opened("2025-11-25"), came(note("notifications/progress", {"progressToken": 1, "progress": 1}))],
-        [(4, "progress")],
-    ),
-    "progress-that-stands-still": (
-        [*opened("2025-11-25"), out(call(2, token=2)),
-         *[came(note("notifications/progress", {"progressToken": 2, "progress": 1}))] * 2],
-        [(6, "progress")],
-    ),
-    "an-unknown-version": ([out(initialize("2025-11-25")), came(initialize_result("1999-01-01"))], [(2, "version")]),
-    "a-request-in-2026": ([*discovered(), came(request(1, "ping"))], [(3, "message")]),
-    "a-cancel-in-2026": (
-        [*discovered(), out(enveloped(2, "tools/list")), came(note("notifications/cancelled", {"requestId": 2}))],
-        [(4, "cancel")],
-    ),
+    "progress-without-a-token": faulty("progress", *opened(), came(progress(1, 1))),
+    "progress-that-stands-still": faulty("progress", *opened(), out(call(2, token=2)), *[came(progress(2, 1))] * 2),
+    "an-unknown-version": faulty("version", out(initialize()), came(initialize_result("1999-01-01"))),
+    "a-request-in-2026": faulty("message", *discovered(), came(request(1, "ping"))),
+    "a-cancel-in-2026": faulty("cancel", *discovered(), out(enveloped(2, "tools/list")), came(cancel(2))),
     "input-that-was-not-declared": (rounds(meta=META, inputResponses=ADA, requestState="sealed"), [(4, "rounds")]),
     "input-without-saying-which": (rounds({"resultType": "input_required"}), [(4, "rounds")]),
-    "a-change-nobody-subscribed-to": (
-        [*discovered(), came(note("notifications/tools/list_changed"))], [(3, "subscription")]
+    "a-change-without-a-subscription": faulty(
+        "subscription", *discovered(), came(note("notifications/tools/list_changed"))
     ),
 }  # fmt: skip
 
-DEMO = {"ours": ([*opened("2025-11-25", server="ipymcp-demo"), came(result(77, {}))], [(4, "response")])}
-MISBEHAVING = [*opened("2025-11-25"), came("junk"), came(result(77, {})), out(call(2))]
+DEMO = [*opened(server="ipymcp-demo"), came(result(77, {}))]
+MISBEHAVING = [*opened(), came("junk"), came(result(77, {})), out(call(2))]
 
 
-Verdict = tuple[int, str]
+def check(folder: Path, sessions: dict[str, list[Entry]], *, tail: str = "") -> tuple[int, list[str]]:
+    if not checker().exists():
+        pytest.fail(f"{checker()} is missing: `make test` makes it")
+    lines = [json.dumps({"session": f"{name}#1", **entry}) for name, entries in sessions.items() for entry in entries]
+    (folder / "log.jsonl").write_text("".join(f"{line}\n" for line in lines) + tail)
+    done = subprocess.run(check_command(folder), capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
-def run_check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[int, str]]:
-    if not checker().exists():
-        pytest.fail(f"{checker()} is missing: `make test` makes it")
-
-    def run(sessions: dict[str, list[Entry]], *, tail: str = "") -> tuple[int, str]:
-        directory: Path = tmp_path_factory.mktemp("wire")
-        lines = [
-            json.dumps({"session": f"{name}#1", **entry}) for name, entries in sessions.items() for entry in entries
-        ]
-        (directory / "log.jsonl").write_text("".join(f"{line}\n" for line in lines) + tail)
-        done = subprocess.run(check_command(directory), capture_output=True, text=True, check=False, timeout=60)
-        assert done.stderr == ""
-        return done.returncode, done.stdout
-
-    return run
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
+    """The verdict on sessions in which only servers of others are at fault."""
+    sessions = {**GOOD, "misbehaving": MISBEHAVING, **{name: entries for name, (entries, _) in SERVERS.items()}}
+    return check(tmp_path_factory.mktemp("wire"), sessions, tail='{"session": "2025-11-25#1", "dir')
 
 
-def faults(output: str) -> dict[tuple[str, str], list[tuple[int, str]]]:
-    """By who is to blame and session: frame and rule of each fault, in the order printed."""
-    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for line in output.splitlines()[:-1]:
+@pytest.fixture(scope="module")
+def rejected(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
+    """The verdict on sessions in which the client or a server of ours is at fault."""
+    sessions = {"ours": DEMO, **{name: entries for name, (entries, _) in BAD.items()}}
+    return check(tmp_path_factory.mktemp("wire"), sessions)
+
+
+def faults(lines: list[str]) -> dict[tuple[str, str], list[tuple[int, str]]]:
+    """Frame and rule of each fault, in the order printed, by the side at fault and the session."""
+    faults: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for line in lines[:-1]:
         match = FAULT.match(line)
         assert match, line
-        found.setdefault((match[1], match[2]), []).append((int(match[3]), match[4]))
-    return found
+        faults.setdefault((match[1], match[2]), []).append((int(match[3]), match[4]))
+    return faults
 
 
-def test_good_sessions_of_every_revision_have_no_fault(run_check: Callable[..., Verdict]) -> None:
-    assert run_check(GOOD) == (
-        0,
-        "12 sessions (2024-11-05: 1, 2025-03-26: 2, 2025-06-18: 2, 2025-11-25: 3, 2026-07-28: 4), "
-        "78 frames out, 55 in; 0 violations, 0 by servers\n",
-    )
-
-
-def test_exactly_the_planted_faults_of_the_client_are_violations(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({name: entries for name, (entries, _) in BAD.items()})
-    blamed = {session: where for (who, session), where in faults(output).items() if who == "VIOLATION"}
-    assert blamed == {name: planted for name, (_, planted) in BAD.items()}
-    assert code == 1
-
-
-def test_faults_of_third_party_servers_are_reported_but_are_no_violation(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({name: entries for name, (entries, _) in SERVERS.items()})
-    assert faults(output) == {("server's", name): planted for name, (_, planted) in SERVERS.items()}
+def test_faults_of_third_party_servers_are_reported_but_are_not_violations(accepted: tuple[int, list[str]]) -> None:
+    code, lines = accepted
+    assert faults(lines) == {("server's", name): planted for name, (_, planted) in SERVERS.items()}
     assert code == 0
 
 
-def test_our_own_servers_frames_are_held_to_the_rules(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({name: entries for name, (entries, _) in DEMO.items()})
-    assert faults(output) == {("VIOLATION", "ours"): DEMO["ours"][1]}
+def test_good_sessions_of_every_revision_a_misbehaving_server_and_a_half_written_line_have_no_fault(
+    accepted: tuple[int, list[str]],
+) -> None:
+    assert accepted[1][-1] == (
+        "30 sessions (2024-11-05: 1, 2025-03-26: 2, 2025-06-18: 3, 2025-11-25: 15, 2026-07-28: 9), "
+        "120 frames out, 94 in; 0 violations, 18 by servers"
+    )
+
+
+def test_exactly_the_planted_faults_of_the_client_and_of_our_own_server_are_violations(
+    rejected: tuple[int, list[str]],
+) -> None:
+    code, lines = rejected
+    violations = {session: planted for (side, session), planted in faults(lines).items() if side == "VIOLATION"}
+    assert violations == {"ours": [(4, "response")], **{name: planted for name, (_, planted) in BAD.items()}}
     assert code == 1
 
 
-def test_of_the_misbehaving_server_only_our_own_frames_are_judged(run_check: Callable[..., Verdict]) -> None:
-    assert run_check({"misbehaving": MISBEHAVING}) == (
-        0, "1 sessions (2025-11-25: 1), 3 frames out, 3 in; 0 violations, 0 by servers\n"
-    )  # fmt: skip
-
-
-def test_a_violation_names_session_frame_rule_and_what_was_sent(run_check: Callable[..., Verdict]) -> None:
-    _, output = run_check(
-        {"demo": [*opened("2025-11-25"), out(call(2)), out(note("notifications/cancelled", {"requestId": 9}))]}
-    )
-    assert output.splitlines()[0] == (
-        "VIOLATION demo#1 (log) frame 5 out [cancel] cancels 9, which was never asked | "
+def test_a_violation_names_session_frame_rule_and_what_was_sent(rejected: tuple[int, list[str]]) -> None:
+    [line] = [line for line in rejected[1] if line.startswith("VIOLATION cancels-what-was-not-asked#1 ")]
+    assert line == (
+        "VIOLATION cancels-what-was-not-asked#1 (log) frame 4 out [cancel] cancels 9, which was never asked | "
         """'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}'"""
     )
-
-
-def test_the_line_a_killed_process_left_half_written_is_passed_over(run_check: Callable[..., Verdict]) -> None:
-    code, output = run_check({"demo": opened("2025-11-25")}, tail='{"session": "demo#1", "dir')
-    assert (code, output.split(";")[0]) == (0, "1 sessions (2025-11-25: 1), 2 frames out, 1 in")

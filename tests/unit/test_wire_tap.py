@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.environments import ROOT
+from tests.unit.test_wire_check import initialize
 from tests.wire import environment, tap
 
 RPC = """
@@ -47,10 +49,9 @@ def product(tmp_path: Path) -> Path:
 
 
 def run(script: str, product: Path, log: Path) -> list[dict[str, object]]:
-    # `-c` puts the working folder first on the path
-    subprocess.run(
-        [sys.executable, "-c", script], cwd=product, env={**os.environ, **environment(log)}, check=False, timeout=60
-    )
+    """Run a script beside the product, and return what it recorded."""
+    command = [sys.executable, "-c", script]  # `-c` puts the working folder first on the path
+    subprocess.run(command, cwd=product, env={**os.environ, **environment(log)}, check=False, timeout=60)
     entries = [json.loads(line) for path in sorted(log.glob("*.jsonl")) for line in path.read_text().splitlines()]
     for entry in entries:
         assert isinstance(entry.pop("at"), float)
@@ -61,14 +62,41 @@ SENT = {"session": "demo#1 1", "direction": "out", "frame": '{"id": 1}'}
 RECEIVED = {"session": "demo#1 1", "direction": "in", "base64": "/w=="}
 
 
-def test_a_subprocess_records_both_directions(product: Path, tmp_path: Path) -> None:
-    assert run(TALK, product, tmp_path / "log") == [SENT, RECEIVED]
+DIRECT = "from ipymcp.protocol.jsonrpc import Peer\npeer = Peer()\n"
+RECORDED = {
+    "both directions": (TALK, [SENT, RECEIVED]),
+    "two sessions of one tag": (
+        TALK + TALK.replace("peer =", "first = peer; peer ="),
+        [SENT, RECEIVED, {**SENT, "session": "demo#1 2"}, {**RECEIVED, "session": "demo#1 2"}],
+    ),
+    "a frame that a thread leaves to the loop": (
+        f"{DIRECT}peer.receive_own(b'\\xff', False); peer.receive(b'\\xff')", [RECEIVED],
+    ),
+    "a frame that a thread handles": (f"{DIRECT}peer.receive_own(b'\\xff', True)", [RECEIVED]),
+    "the size of a huge frame": (
+        f"{DIRECT}peer.receive(b'x' * {tap.KEPT + 1})",
+        [{"session": "demo#1 1", "direction": "in", "size": tap.KEPT + 1}],
+    ),
+    "a reopened session": (
+        f"{TALK}client.shake_hands()", [SENT, RECEIVED, {"session": "demo#1 1", "direction": "reopened"}],
+    ),
+    "a process killed the moment after": (
+        f"{TALK}import os, signal; os.kill(os.getpid(), signal.SIGKILL)", [SENT, RECEIVED],
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.posix
-def test_a_process_killed_the_moment_after_has_its_frames_recorded(product: Path, tmp_path: Path) -> None:
-    killed = TALK + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    assert run(killed, product, tmp_path / "log") == [SENT, RECEIVED]
+@pytest.mark.parametrize(
+    ("script", "entries"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.posix] if "SIGKILL" in case[0] else [])
+        for name, case in RECORDED.items()
+    ],
+)
+def test_a_process_records_its_frames(
+    script: str, entries: list[dict[str, object]], product: Path, tmp_path: Path
+) -> None:
+    assert run(script, product, tmp_path / "log") == entries
 
 
 def test_a_forked_child_writes_a_file_of_its_own(product: Path, tmp_path: Path) -> None:
@@ -77,24 +105,6 @@ def test_a_forked_child_writes_a_file_of_its_own(product: Path, tmp_path: Path) 
     entries = run(forked, product, tmp_path / "log")
     assert sorted(map(str, entries)) == sorted(map(str, [SENT, RECEIVED, SENT]))
     assert len(list((tmp_path / "log").glob("*.jsonl"))) == 2
-
-
-def test_sessions_of_one_tag_are_told_apart(product: Path, tmp_path: Path) -> None:
-    assert run(TALK + TALK.replace("peer =", "first = peer; peer ="), product, tmp_path / "log") == [
-        SENT, RECEIVED, {**SENT, "session": "demo#1 2"}, {**RECEIVED, "session": "demo#1 2"},
-    ]  # fmt: skip
-
-
-def test_a_frame_that_a_reading_thread_leaves_to_the_loop_is_recorded_once(product: Path, tmp_path: Path) -> None:
-    direct = "from ipymcp.protocol.jsonrpc import Peer\npeer = Peer()\n"
-    left = direct + "peer.receive_own(b'\\xff', False); peer.receive(b'\\xff')"
-    handled = direct + "peer.receive_own(b'\\xff', True)"
-    assert run(left, product, tmp_path / "left") == run(handled, product, tmp_path / "handled") == [RECEIVED]
-
-
-def test_of_a_huge_incoming_frame_only_the_size_is_kept(product: Path, tmp_path: Path) -> None:
-    huge = f"from ipymcp.protocol.jsonrpc import Peer\nPeer().receive(b'x' * {tap.KEPT + 1})"
-    assert run(huge, product, tmp_path / "log") == [{"session": "demo#1 1", "direction": "in", "size": tap.KEPT + 1}]
 
 
 def test_installing_after_the_import_taps_too_and_uninstalling_restores(product: Path, tmp_path: Path) -> None:
@@ -116,18 +126,11 @@ print("done")
 
 
 @pytest.mark.parametrize("seam", tap.SEAMS, ids=lambda seam: f"{seam.owner}.{seam.method}")
-def test_every_seam_is_a_method_of_the_product(seam: tap.Seam) -> None:
+def test_every_seam_is_a_method_of_the_package(seam: tap.Seam) -> None:
     assert callable(getattr(getattr(importlib.import_module(seam.module), seam.owner), seam.method))
 
 
-def test_a_reopened_session_is_recorded_as_such(product: Path, tmp_path: Path) -> None:
-    reopened = {"session": "demo#1 1", "direction": "reopened"}
-    assert run(TALK + "client.shake_hands()", product, tmp_path / "log") == [SENT, RECEIVED, reopened]
-
-
 # -- the plugin: a broken rule fails the run --------------------------------------------------------------------------
-
-ROOT = Path(__file__).parents[2]
 
 
 def run_pytest(product: Path, body: str, **env: str) -> tuple[int, str]:
@@ -135,6 +138,7 @@ def run_pytest(product: Path, body: str, **env: str) -> tuple[int, str]:
     (product / "test_it.py").write_text(f"def test_it():\n    {body}\n")
     environment = {name: value for name, value in os.environ.items() if name != "IPYMCP_TEST_WIRE"}
     environment["PYTHONPATH"] = os.pathsep.join([str(product), str(ROOT)])
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # it needs none, and they take most of its time
     environment["TMPDIR"] = str(product)  # the frames of a failed run stay
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.wire.plugin", "-p", "no:cacheprovider", "test_it.py"],
@@ -144,40 +148,31 @@ def run_pytest(product: Path, body: str, **env: str) -> tuple[int, str]:
 
 
 SEND = "from ipymcp.protocol.client import Client; Client()._send(b'{}')"
+BAD_ID = SEND.format('{"jsonrpc":"2.0","id":null,"method":"ping"}')
+INITIALIZE = SEND.replace("{}", json.dumps(initialize("2025-11-25"), separators=(",", ":")))
+RUNS = {
+    "violation in the test": (
+        SEND.format('{"jsonrpc":"2.0","id":1,"method":"ping","extra":0}'),
+        ["frame 1 out [envelope] a request has no member extra", "1 violations, 0 by servers", "1 passed"],
+    ),
+    "violation in a subprocess": (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BAD_ID!r}], check=True)",
+        ["frame 1 out [envelope] the id of a request is a string or an integer, not null"],
+    ),
+    "good frames": (
+        INITIALIZE,
+        ["wire: 1 sessions (2025-11-25: 1), 1 frames out, 0 in; 0 violations, 0 by servers"],
+    ),
+    "no frames": ("pass", ["wire: no frames recorded"]),
+}
 
 
 @pytest.mark.posix
-def test_a_violation_in_the_tests_own_process_fails_the_run(product: Path) -> None:
-    code, output = run_pytest(product, SEND.format('{"jsonrpc":"2.0","id":1,"method":"ping","extra":0}'))
-    assert "frame 1 out [envelope] a request has no member extra" in output
-    assert "1 violations, 0 by servers" in output
-    assert "1 passed" in output
-    assert code == pytest.ExitCode.TESTS_FAILED
-
-
-@pytest.mark.posix
-def test_a_violation_in_a_subprocess_of_a_test_fails_the_run(product: Path) -> None:
-    script = SEND.format('{"jsonrpc":"2.0","id":null,"method":"ping"}')
-    body = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}], check=True)"
+@pytest.mark.parametrize(("body", "lines"), RUNS.values(), ids=RUNS)
+def test_a_run_fails_by_a_violation_and_reports_its_frames(body: str, lines: list[str], product: Path) -> None:
     code, output = run_pytest(product, body)
-    assert "frame 1 out [envelope] the id of a request is a string or an integer, not null" in output
-    assert code == pytest.ExitCode.TESTS_FAILED
-
-
-@pytest.mark.posix
-def test_a_run_with_good_frames_passes_and_counts_them(product: Path) -> None:
-    params = '"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"ipymcp","version":"1"}'
-    good = f'{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{{params}}}}}'
-    code, output = run_pytest(product, SEND.replace("{}", good))
-    assert "wire: 1 sessions (2025-11-25: 1), 1 frames out, 0 in; 0 violations, 0 by servers" in output
-    assert code == pytest.ExitCode.OK
-
-
-@pytest.mark.posix
-def test_a_run_without_frames_says_so(product: Path) -> None:
-    code, output = run_pytest(product, "pass")
-    assert "wire: no frames recorded" in output
-    assert code == pytest.ExitCode.OK
+    assert [line for line in lines if line not in output] == []
+    assert code == (pytest.ExitCode.TESTS_FAILED if "[envelope]" in lines[0] else pytest.ExitCode.OK)
 
 
 @pytest.mark.posix

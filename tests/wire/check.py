@@ -1,8 +1,8 @@
-"""Checks what the tap recorded. Runs in the environment of the test servers, which holds the official wire types.
+"""Checks the frames that the tap recorded. Runs in the test servers' environment, with the official wire types.
 
     .envs/sdk2/bin/python tests/wire/check.py DIR
 
-Prints a line for each violation of ours, and of a server of ours, then what servers of others did, then a summary.
+Prints a line for each violation by ipymcp or its own servers, then those by other servers, then a summary.
 Exits with 1 on a violation.
 """
 

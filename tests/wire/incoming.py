@@ -1,4 +1,4 @@
-"""The rules for what a server sends. ipymcp must live with broken ones, so they count against the server."""
+"""The rules for the server's frames. ipymcp must tolerate violations, so they count against the server."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ UNREADABLE = (-32700, -32600)
 
 
 class Incoming:
-    """Judges the server's frames in order; each fault is a rule's word and a sentence."""
+    """Judges the server's frames in order; each fault is the name of a rule and a sentence."""
 
     def __init__(self, session: Session, specification: Specification) -> None:
         self._session = session
@@ -123,7 +123,7 @@ class Incoming:
 
     def _progress(self, params: dict[str, Any]) -> Faults:
         token = params["progressToken"]
-        request = next((one for one in reversed(self._session.sent.values()) if one.token == token), None)
+        request = next((sent for sent in reversed(self._session.sent.values()) if sent.token == token), None)
         if request is None:
             yield "progress", f"progress for {json.dumps(token)}, which no request named"
         elif request.answered is not None:
@@ -135,8 +135,8 @@ class Incoming:
 
     def _cancelled(self, identifier: Any) -> Faults:
         stateless = self._session.revision == STATELESS
-        known = self._session.sent if stateless else self._session.served
-        request = known.get(identifier) if is_id(identifier) else None
+        requests = self._session.sent if stateless else self._session.served
+        request = requests.get(identifier) if is_id(identifier) else None
         if request is None:
             yield "cancel", f"cancels {json.dumps(identifier)}, which was never asked"
         elif stateless and request.method != "subscriptions/listen":
@@ -151,7 +151,7 @@ class Incoming:
             return
         request = self._session.asked.get(identifier) if is_id(identifier) else None
         if request is None or request.method != "subscriptions/listen":
-            yield "subscription", f"{method} for {json.dumps(identifier)}, which is no subscription"
+            yield "subscription", f"{method} for {json.dumps(identifier)}, which is not a subscription"
         elif method == "notifications/subscriptions/acknowledged":
             request.acknowledged = True
         elif not request.acknowledged:

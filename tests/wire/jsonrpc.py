@@ -54,7 +54,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def kind_of(message: Any) -> str | None:
-    """`request`, `notification`, `result`, `error`, or None where it is no JSON-RPC message."""
+    """`request`, `notification`, `result`, `error`, or None where it is not a JSON-RPC message."""
     if not isinstance(message, dict):
         return None
     if "method" in message:

@@ -1,4 +1,4 @@
-"""The rules for what ipymcp sends. None may be broken, whatever the server does.
+"""The rules for ipymcp's frames. None may be broken, for any behaviour of the server.
 
 Source: MCP 2025-11-25 basic (messages, lifecycle, cancellation, progress) and 2026-07-28 basic (messages, `_meta`,
 stdio, versioning, cancellation, mrtr); the earlier revisions where they differ.
@@ -20,7 +20,7 @@ SERVER_CAPABILITIES = ("tools", "prompts", "resources", "logging", "tasks")
 
 
 class Outgoing:
-    """Judges the client's frames in order; each fault is a rule's word and a sentence."""
+    """Judges the client's frames in order; each fault is the name of a rule and a sentence."""
 
     def __init__(self, session: Session, specification: Specification) -> None:
         self._session = session

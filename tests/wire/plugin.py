@@ -1,7 +1,7 @@
 """The pytest plugin: records every frame of the run, and fails the run where the specification was broken.
 
-Loaded by `pytest_plugins = ["tests.wire.plugin"]` in tests/conftest.py. What a test starts inherits the tap through
-`os.environ`; whoever gives a subprocess an environment of its own passes it through `tests.wire.tapped`.
+Loaded by `pytest_plugins = ["tests.wire.plugin"]` in tests/conftest.py. Subprocesses inherit the tap through
+`os.environ`; a test that gives a subprocess another environment passes it through `tests.wire.tapped`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The rules for input rounds: a retry brings what was asked for, and the server's state to the letter.
+"""The rules for input rounds: a retry brings the requested input, and the server's state unchanged.
 
 Source: MCP 2026-07-28 patterns/mrtr.
 """
@@ -31,7 +31,7 @@ def retry_faults(session: Session, request: Request, specification: Specificatio
     """Faults of a request that brings input or state."""
     if not any(key in request.params for key in _OF_A_RETRY):
         return
-    asked = next((one for one in reversed(session.sent.values()) if _is_retry(request, one)), None)
+    asked = next((sent for sent in reversed(session.sent.values()) if _is_retry(request, sent)), None)
     if asked is None or asked.input_required is None:
         yield "brings input or state, and no request like it needed any"
         return

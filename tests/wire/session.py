@@ -10,7 +10,7 @@ from specification import STATELESS
 from transcript import Record
 
 JUST_FINISHED = 2.0
-"""Seconds within which a cancel may cross the answer it did not want any more."""
+"""Seconds within which a cancellation may cross the answer."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Fault:
 
 @dataclass
 class Request:
-    """A request either side made, and what became of it."""
+    """A request of either side, and its outcome."""
 
     id: Any
     method: str
@@ -66,7 +66,7 @@ class Session:
     version: str | None = None
     """The revision that the server's answer to `initialize` chose."""
     refused: str | None = None
-    """What the server chose instead where it is no revision."""
+    """The version that the server chose, if that is not a revision."""
     initialized: bool = False
     discovered: bool = False
     """A discover succeeded."""

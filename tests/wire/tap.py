@@ -1,4 +1,4 @@
-"""Records every frame that passes an ipymcp connection in this process. The product knows nothing of it.
+"""Records every frame that passes an ipymcp connection in this process. The package does not know the tap.
 
 `SEAMS` names the methods that are wrapped, as soon as their module is imported. A frame is recorded before the wrapped
 method runs, so a request always stands before its answer. One file a process, one JSON object a line:
@@ -38,7 +38,7 @@ KEPT = 8_000_000
 class Seam:
     """A method all frames of one direction pass; its first argument is the frame, and `peer` finds the session.
 
-    `reopened` is no direction but a moment, and has no frame: what follows belongs to a new session of the server's.
+    `reopened` is an event without a frame: later frames belong to a new session of the server.
     """
 
     module: str
@@ -99,7 +99,7 @@ def install(directory: str | os.PathLike[str]) -> Callable[[], None]:
     """Tap this process, now or once the modules of `SEAMS` are imported.
 
     Returns:
-        What takes the tap out again.
+        A function that removes the tap.
     """
     recorder = Recorder(directory)
     undo: list[Callable[[], None]] = []
