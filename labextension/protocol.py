@@ -11,6 +11,7 @@ each mode.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import sys
@@ -142,6 +143,7 @@ def tag(struct: type[Struct]) -> str | None:
     return None if tag == struct.__name__ else tag
 
 
+@functools.cache
 def docs(struct: type[Struct]) -> dict[str, str]:
     """The strings below fields, by field, each on one line."""
     [definition] = ast.parse(inspect.getsource(struct)).body
