@@ -42,7 +42,7 @@ def test_what_has_no_wheel_for_this_machine_is_left_out_where_it_may_be(
     status = environments.main([])
 
     said = capsys.readouterr().out
-    reason = "left out: pip finds no wheel of left-pad for this machine"
+    reason = "left out: there is no wheel of left-pad for this machine"
     if wheel:
         assert (status, said, some.left_out) == (0, f"some {reason}\n", reason)
     else:
