@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 # A file is never split: its tests may share a kernel, and always run in the same order.
 # In the order of the folders: the unit tests, which take least, come last and fill up what the long files leave.
 PARALLEL := --dist loadfile --no-loadscope-reorder
-# $(call run_tests,FOLDER,WORKERS,MARKS): the tests of a tier, in parallel, then the timed ones; or those that ARGS names.
+# $(call run_tests,FOLDER,WORKERS,MARKS): a tier's tests in parallel, then the timed ones; or what ARGS selects of them.
 define run_tests
 $(if $(ARGS),$(PYTEST) $(1) -m '$(3)' $(ARGS))
 $(if $(ARGS)$(filter only,$(TIMED)),,$(PYTEST) $(1) -n $(2) $(PARALLEL) -m '$(3) and not timed')
@@ -63,24 +63,23 @@ browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voil
 	@$(BIN)/python -m tests.browser.chromium
 	$(call run_tests,tests/browser,$(CORES),not nightly)
 
-nightly: all-envs  ## run what takes long and seldom breaks: old kernels, JupyterLab 4.0, the local model, the hub, third-party servers
+nightly: all-envs  ## test older kernels, JupyterLab 4.0, JupyterHub, a local model, third-party servers
 	@$(ENVIRONMENTS) --tier nightly
 	$(call run_tests,,$(WORKERS),nightly)
 	$(call run_tests,tests/browser,$(CORES),nightly)
-	$(BIN)/python -m tests.interop '*'
 
 docs: $(STAMP)  ## build the documentation site in build/site, without a warning or a broken link
-	@$(ENVIRONMENTS) docs
+	@$(ENVIRONMENTS) --tier docs
 	@NO_MKDOCS_2_WARNING=1 .envs/docs/bin/python -m mkdocs --quiet build --strict --clean
 	@echo "open build/site/index.html"
 
 conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
-	@$(ENVIRONMENTS) conformance
+	@$(ENVIRONMENTS) --tier conformance
 	$(BIN)/python -m tests.conformance $(ARGS)
 
-interop: $(STAMP)  ## try many servers, write docs/interoperability.md (needs 2 GB in .envs)
+interop: $(STAMP)  ## test third-party servers, and write docs/interoperability.md (needs 2 GB in .envs)
 	@$(ENVIRONMENTS) npm mcp-proxy 'server-*' 'sdk*' 'interop/*'
-	$(BIN)/python -m tests.interop $(ARGS)
+	$(PYTEST) tests/interop --write-page $(ARGS)
 
 lint: $(STAMP)  ## check style, types, layers, and that protocol.ts is what the kernel's types make
 	$(BIN)/ruff check .
