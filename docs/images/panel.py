@@ -1,7 +1,7 @@
 """Take the pictures of the panel that the documents show: `.venv/bin/python docs/images/panel.py [FOLDER]`.
 
 `--all FOLDER` takes pictures of everything that the sidebar shows instead, to be looked at: at three widths, light and
-dark. `make test-envs browser` makes what it needs. Nothing of the user's own Jupyter is touched.
+dark. `make all-envs` makes what it needs. Nothing of the user's own Jupyter is touched.
 """
 
 from __future__ import annotations

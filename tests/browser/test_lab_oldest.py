@@ -10,6 +10,8 @@ from tests.browser.places import PANEL, in_cell, lab, sidebar
 from tests.browser.tour import FORM, MISBEHAVING
 from tests.jupyter_servers import JupyterServer
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:

@@ -18,7 +18,7 @@ from tests.conftest import StartKernel
 from tests.environments import ENVIRONMENTS, ROOT, environment
 from tests.kernels import Kernel
 
-pytestmark = [pytest.mark.local_model, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.nightly, pytest.mark.local_model, pytest.mark.timeout(400)]
 
 DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
 PATIENCE = 180

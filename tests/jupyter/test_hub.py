@@ -11,6 +11,8 @@ from tests.jupyter.logins import begin, callback
 from tests.jupyter_servers import ServedKernel
 from tests.servers.oauth_server import running
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:

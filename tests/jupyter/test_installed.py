@@ -102,7 +102,7 @@ def test_an_sdist_has_what_the_project_is_made_of_and_nothing_else(sdist: Path) 
     ids=["labextension", "server extension"],
 )
 def test_jupyter_says_that_all_is_well(command: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    python = environment("hub").python
+    python = environment("readme").python
     script, *words = command
     done = subprocess.run(
         [str(python), str(python.parent / script), *words],

@@ -3,14 +3,14 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
 from ipymcp.version import SOURCE
-from tests.environments import ROOT
+from tests.environments import ROOT, Tier
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -62,9 +62,16 @@ def test_ipymcp_is_installed_from_where_it_can_be_had_today() -> None:
 
 def test_every_yaml_file_can_be_read() -> None:
     paths = [ROOT / ".pre-commit-config.yaml", *(ROOT / ".github").rglob("*.yml")]
-    assert {"ci.yml", "docs.yml", "release.yml", "dependabot.yml", "bug.yml", "feature.yml", "config.yml"} <= {
-        p.name for p in paths
-    }
+    assert {
+        "ci.yml",
+        "docs.yml",
+        "nightly.yml",
+        "release.yml",
+        "dependabot.yml",
+        "bug.yml",
+        "feature.yml",
+        "config.yml",
+    } <= {p.name for p in paths}
     for path in paths:
         assert isinstance(yaml.safe_load(path.read_text()), dict), path
 
@@ -81,12 +88,22 @@ def test_the_tests_run_on_the_pythons_that_the_package_names() -> None:
 
 def test_the_workflow_makes_all_that_a_change_must_pass() -> None:
     commands = re.findall(
-        r"^(?:exec )?make(?: --\S+)* (.*) </dev/null$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE
+        r"^(?:exec )?make(?: --\S+)* (.*?)(?: TIMED=\w+)? </dev/null$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE
     )
+    assert len(commands) == 3
     made = set(" ".join(commands).split()) - {"all-envs"}
     matrix = read(".github/workflows/ci.yml")["jobs"]["ubuntu"]["strategy"]["matrix"]
     targets = [*matrix["make"], *(one["make"] for one in matrix["include"])]
     assert sorted(" ".join(targets).split()) == sorted(made)
+
+
+def test_every_tier_of_environments_is_made_by_the_target_of_its_name() -> None:
+    rules = dict(re.findall(r"^([a-z-]+):.*\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    makers = {"test": "test-envs"}
+    for tier in get_args(Tier):
+        recipe = rules[makers.get(tier, tier)]
+        assert f"--tier {tier}" in recipe, tier
+    assert "make PYTHON=python nightly" in (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
