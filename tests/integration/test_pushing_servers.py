@@ -10,15 +10,18 @@ import ipymcp
 from ipymcp import errors
 from ipymcp.protocol.eras import OTHER_ERA
 from tests.bad_servers import News, connected, log_of, scripted
+from tests.clients import asking_server
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
-from tests.serving import free_port, serving
+from tests.serving import serving
 
 Commands = Callable[..., list[str]]
 
 
-@pytest.fixture(params=["push-python", "push-typescript"])
+@pytest.fixture(params=["sdk2", "push-typescript"])
 def definition(request: pytest.FixtureRequest, server_command: Commands) -> dict[str, Any]:
-    program, *arguments = server_command(request.param)
+    """A server on the Python SDK or fastmcp (by its environment), or on the TypeScript SDK."""
+    is_typescript = request.param == "push-typescript"
+    program, *arguments = server_command(request.param) if is_typescript else asking_server(request.param)
     return {"command": program, "args": arguments}
 
 
@@ -32,7 +35,7 @@ def mcp(definition: dict[str, Any]) -> Iterator[ipymcp.Mcp]:
         yield mcp
 
 
-@pytest.mark.parametrize("definition", ["push-python", "push-fastmcp", "push-typescript"], indirect=True)
+@pytest.mark.parametrize("definition", ["sdk2", "peer-fastmcp", "push-typescript"], indirect=True)
 def test_a_call_that_changes_nothing_is_sent_again_after_a_handshake(mcp: ipymcp.Mcp) -> None:
     assert mcp.servers["one"].protocol_version == "2026-07-28"
     assert mcp.one.ask().text == "you are Ada"
@@ -124,10 +127,9 @@ def test_an_error_that_only_speaks_of_such_requests_is_the_tools_own() -> None:
 def test_a_bridge_that_takes_the_first_message_for_the_opening_starts_by_the_handshake(
     tmp_path: Path, server_command: Commands
 ) -> None:
-    port = free_port()
     program, *arguments = server_command("bridge")
-    with serving([*server_command("everything")[:-1], "streamableHttp"], port, tmp_path, {"PORT": str(port)}) as origin:
-        bridge = {"command": program, "args": [*arguments, "--streamableHttp", f"{origin}/mcp"]}
+    with serving(lambda _: [*server_command("everything")[:-1], "streamableHttp"], tmp_path) as server:
+        bridge = {"command": program, "args": [*arguments, "--streamableHttp", f"{server.origin}/mcp"]}
         with ipymcp.connect({"one": bridge}) as mcp:
             assert mcp.servers["one"].protocol_version == "2025-11-25"
             assert mcp.one.echo(message="hi").text == "Echo: hi"

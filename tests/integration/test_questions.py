@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests import kernels
-from tests.environments import ROOT, server_command
+from tests.clients import asking_server
+from tests.environments import ROOT
 from tests.kernels import KERNELS, Cell, Kernel, Outcome
 
 every_kernel = pytest.mark.kernels(*KERNELS)
-SERVERS = ROOT / "tests" / "servers"
 WITHIN = 1.5
 """Seconds from an interrupt to the end of its cell, the traceback drawn."""
 
 
 def asks(number: int) -> str:
-    return shlex.join([server_command(f"sdk{number}")[0], str(SERVERS / f"sdk{number}_asks.py")])
+    return shlex.join(asking_server(f"sdk{number}"))
 
 
 @pytest.fixture(scope="module")
@@ -353,7 +353,7 @@ task.cancel()
 def test_a_script_without_a_terminal_cancels_at_once() -> None:
     code = f"""
 import ipymcp, sys
-command = {shlex.split(asks(1))!r}
+command = {asking_server("sdk1")!r}
 with ipymcp.connect({{"old": {{"command": command[0], "args": command[1:]}}}}) as mcp:
     print(mcp.old.ask_form().text)
 """

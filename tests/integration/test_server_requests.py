@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import json
 import re
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -19,22 +18,19 @@ from ipymcp.protocol import types
 from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.server_requests import Responder
-from ipymcp.protocol.transports.http import StreamableHttpTransport
-from tests.clients import ANSWERS, EVERYTHING, PATIENCE, Connection, Person, connected, stdio
-from tests.environments import server_command
+from ipymcp.protocol.transports.base import Transport
+from tests.clients import ANSWERS, EVERYTHING, PATIENCE, Connection, Person, asking_server, connected, stdio
+from tests.serving import serving
+from tests.transports.http import http
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parents[1] / "servers"
 FORM = {"message": "Who are you?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 ASK_FORM = {"method": "elicitation/create", "params": FORM}
 ASK_ROOTS = {"method": "roots/list"}
+SDKS = ("sdk1", "sdk2")
 NEEDS = {"resultType": "input_required"}
 STATE = "sealed-by-the-server"
-
-
-def sdk(number: int, era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
-    python = server_command(f"sdk{number}")[0]
-    return connected(stdio([python, str(SERVERS / f"sdk{number}_asks.py")]), era, person)
 
 
 def raw(era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
@@ -45,41 +41,39 @@ Ask = Callable[[Responder], AbstractAsyncContextManager[Connection]]
 
 
 @pytest.fixture(scope="module")
-def addresses() -> Iterator[dict[int, str]]:
-    """The same servers over HTTP, by the number of their SDK."""
-    with contextlib.ExitStack() as stack:
-        processes: dict[int, subprocess.Popen[str]] = {}
-        for number in (1, 2):
-            command = [server_command(f"sdk{number}")[0], str(SERVERS / f"sdk{number}_asks.py"), "--http", "0"]
-            processes[number] = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-            stack.callback(processes[number].terminate)
-        urls: dict[int, str] = {}
-        for number, process in processes.items():
-            assert process.stderr is not None
-            urls[number] = process.stderr.readline().strip()
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield urls
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The servers on the official SDKs that ask, over HTTP."""
+    folder = tmp_path_factory.mktemp("asks")
+    with contextlib.ExitStack() as running, ThreadPoolExecutor() as pool:
+
+        def start(sdk: str) -> str:
+            command = asking_server(sdk)
+            return running.enter_context(serving(lambda port: [*command, "--http", str(port)], folder)).origin + "/mcp"
+
+        yield dict(zip(SDKS, pool.map(start, SDKS), strict=True))
 
 
-def over_http(url: str, era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
-    return connected(StreamableHttpTransport(url, headers={}, authorizer=None, limit=1_000_000), era, person)
+@pytest.fixture
+def sdk1(urls: dict[str, str]) -> Ask:
+    return lambda person: connected(http(urls["sdk1"]), "legacy", person)
 
 
-@pytest.fixture(params=["sdk1", "sdk2 legacy", "sdk2 modern", "sdk1 http", "sdk2 legacy http", "sdk2 modern http"])
-def official(request: pytest.FixtureRequest, addresses: dict[int, str]) -> Ask:
-    """Opens a client on a server of the official SDK."""
-    number, era = int(request.param[3]), "modern" if "modern" in request.param else "legacy"
-    if "http" in request.param:
-        return lambda person: over_http(addresses[number], era, person)
-    return lambda person: sdk(number, era, person)
+@pytest.fixture
+def sdk2(urls: dict[str, str]) -> Ask:
+    return lambda person: connected(http(urls["sdk2"]), "modern", person)
 
 
 # -- the official SDK's servers ---------------------------------------------------------------------------------------
 
 
-async def test_everything_a_server_may_ask_for_is_answered(official: Ask) -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(("sdk", "era"), [("sdk1", "legacy"), ("sdk2", "legacy"), ("sdk2", "modern")])
+async def test_everything_a_server_may_ask_for_is_answered(
+    sdk: str, era: EraChoice, transport: str, urls: dict[str, str]
+) -> None:
     person = Person()
-    async with official(person) as connection:
+    opened = http(urls[sdk]) if transport == "http" else stdio(asking_server(sdk))
+    async with connected(opened, era, person) as connection:
         await connection.client.list_tools(timeout=PATIENCE)
         assert await connection.call("ask_form").text() == "Ada is 36"
         assert await connection.call("ask_model").text() == "tiny: Paris"
@@ -97,11 +91,11 @@ async def test_everything_a_server_may_ask_for_is_answered(official: Ask) -> Non
         )
 
 
-async def test_a_user_who_declines_and_a_model_that_refuses_are_told_to_the_server() -> None:
+async def test_a_user_who_declines_and_a_model_that_refuses_are_told_to_the_server(sdk1: Ask) -> None:
     refusal = RpcError("the user does not want that", code=-1)
     answers = {**ANSWERS, "elicitation/create": {"action": "decline"}, "sampling/createMessage": refusal}
     person = Person(answers=answers)
-    async with sdk(1, "legacy", person) as connection:
+    async with sdk1(person) as connection:
         assert await connection.call("ask_form").text() == "decline"
         assert await connection.call("ask_model").text() == (
             "Error executing tool ask_model: the user does not want that"
@@ -211,9 +205,9 @@ async def test_the_timeout_of_a_request_stands_still_while_the_host_owes_an_answ
 # -- input rounds (stateless era) -------------------------------------------------------------------------------------
 
 
-async def test_inputs_of_one_round_are_asked_for_at_once_and_belong_to_the_call() -> None:
+async def test_inputs_of_one_round_are_asked_for_at_once_and_belong_to_the_call(sdk2: Ask) -> None:
     person = Person(thinking=asyncio.Event())
-    async with sdk(2, "modern", person) as connection:
+    async with sdk2(person) as connection:
         call = connection.call("ask_all")
         await person.until("asked", "asked", "asked")
         assert {pending for _, _, pending in person.asked} == {call.pending}
@@ -242,26 +236,26 @@ async def test_each_round_has_an_id_of_its_own_and_echoes_the_state_to_the_lette
         assert tokens == [frame["id"] for frame in calls]
 
 
-async def test_progress_of_every_round_reaches_the_call() -> None:
-    async with sdk(2, "modern", Person()) as connection:
+async def test_progress_of_every_round_reaches_the_call(sdk2: Ask) -> None:
+    async with sdk2(Person()) as connection:
         call = connection.call("count_rounds", rounds=3)
         assert await call.text() == "3 rounds"
         assert [call.progress.get_nowait().progress for _ in range(call.progress.qsize())] == [0, 1, 2, 3]
 
 
-async def test_rounds_without_end_end_after_ten() -> None:
+async def test_rounds_without_end_end_after_ten(sdk2: Ask) -> None:
     person = Person()
-    async with sdk(2, "modern", person) as connection:
+    async with sdk2(person) as connection:
         with pytest.raises(CallError) as caught:
-            await connection.call("ask_for_ever").text()
+            await connection.call("ask_forever").text()
         assert caught.value.message == "the server asked for input 10 times and still wants more"
         assert caught.value.hint == "a fault of the server; ipymcp gives up after 10 rounds"
         assert len(person.asked) == 10
         assert await connection.call("ask_form").text() == "Ada is 36"
 
 
-async def test_prompts_and_resources_may_need_input_too() -> None:
-    async with sdk(2, "modern", Person()) as connection:
+async def test_prompts_and_resources_may_need_input_too(sdk2: Ask) -> None:
+    async with sdk2(Person()) as connection:
         prompt = await connection.client.request("prompts/get", b'{"name":"greeting"}', timeout=PATIENCE)
         assert types.loads(prompt)["messages"][0]["content"]["text"] == "Hello from file:///notebooks"
         resource = await connection.client.request("resources/read", b'{"uri":"greeting://Ada"}', timeout=PATIENCE)
@@ -397,18 +391,18 @@ async def test_new_roots_are_announced_where_that_was_declared() -> None:
 # -- servers that push on a stateless connection ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["stdio", "http"])
-async def test_a_server_of_the_sdk_that_pushes_wants_a_handshake(way: str, addresses: dict[int, str]) -> None:
-    def to_server(era: EraChoice) -> AbstractAsyncContextManager[Connection]:
-        return sdk(2, era, Person()) if way == "stdio" else over_http(addresses[2], era, Person())
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_server_of_the_sdk_that_pushes_wants_a_handshake(transport: str, urls: dict[str, str]) -> None:
+    def open_transport() -> Transport:
+        return stdio(asking_server("sdk2")) if transport == "stdio" else http(urls["sdk2"])
 
-    async with to_server("auto") as connection:
+    async with connected(open_transport(), "auto", Person()) as connection:
         with pytest.raises(CallError) as caught:
             await connection.call("push").text()
         assert "back-channel" in caught.value.message
         assert caught.value.hint == "the session is reopened with a handshake: call the tool again"
         assert connection.heard.wishes.get_nowait() == "it asks for something without a handshake"
-    async with to_server("legacy") as connection:
+    async with connected(open_transport(), "legacy", Person()) as connection:
         assert await connection.call("push").text() == "Ada is 36"
 
 

@@ -241,7 +241,9 @@ def by_members(schema: Json) -> Iterator[Json]:
 
 def test_the_stub_of_all_tools_compiles_and_names_each(mcp: Mcp) -> None:
     servers = {
-        name: [(entry.alias, "", mcp._factory.schema(entry)) for entry in mcp.tools(f"{name}.*").entries]
+        name.replace("-", "_"): [
+            (entry.alias, "", mcp._factory.schema(entry)) for entry in mcp.tools(f"{name}.*").entries
+        ]
         for name in OVER_STDIO
     }
     tree = ast.parse(stub(servers))
