@@ -63,7 +63,7 @@ class ScriptedUser:
 
     Args:
         pastes: Whether to paste the redirected address rather than go there.
-        alter: What becomes of that address before it is pasted.
+        alter: Changes that address before it is pasted.
     """
 
     def __init__(self, *, pastes: bool = False, alter: Callable[[str], str] = str) -> None:
@@ -94,19 +94,13 @@ def oauth(
     definition: str | None = None,
     **settings: Any,
 ) -> OAuth:
-    """An `OAuth` with everything that is not given."""
-    return OAuth(
-        url,
-        OAuthSettings(**settings),
-        store or MemoryTokenStore(),
-        user or ScriptedUser(),
-        fetch,
-        definition=definition,
-    )
+    """Make an `OAuth` with defaults for what is not given."""
+    store, user = store or MemoryTokenStore(), user or ScriptedUser()
+    return OAuth(url, OAuthSettings(**settings), store, user, fetch, definition=definition)
 
 
 async def send(authorizer: OAuth, url: str, method: str = "tools/list") -> httpx.Response:
-    """One MCP request, sent again for as long as the authorizer says so."""
+    """Send one MCP request, and again for as long as the authorizer says so."""
     message = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -122,11 +116,16 @@ async def send(authorizer: OAuth, url: str, method: str = "tools/list") -> httpx
             challenges = answer.headers.get_list("www-authenticate")
             if not await authorizer.challenged(answer.status_code, challenges, headers):
                 return answer
-    raise AssertionError("it goes round for ever")
+    raise AssertionError("the authorizer asks to send it again without end")
+
+
+async def send_many(authorizer: OAuth, url: str) -> list[httpx.Response | BaseException]:
+    """Ten MCP requests at once; their responses or errors."""
+    return await asyncio.gather(*(send(authorizer, url) for _ in range(10)), return_exceptions=True)
 
 
 def refused(server: OAuthServer, **settings: Any) -> AuthError:
-    """Send one request, and see that it is refused: one line, a hint, no secret."""
+    """Send one request that must be refused, by an error of one line with a hint."""
     with pytest.raises(AuthError) as caught:
         asyncio.run(send(oauth(server.url, **settings), server.url))
     assert "\n" not in caught.value.message

@@ -8,7 +8,7 @@ import pytest
 from ipymcp.errors import AuthError, ConnectionLost, HttpError, McpError, ProtocolError, ResultTooLarge, StartError
 from ipymcp.protocol.transports.http import LegacySseTransport
 from tests.servers.raw_http import Held, RawServer, Reply, Request, serving_raw
-from tests.serving import free_port
+from tests.serving import reserved_port
 from tests.transports.http import sse
 from tests.transports.recorder import Recorder, notification, opened, request
 
@@ -88,7 +88,7 @@ async def test_the_end_of_the_stream_is_the_end_of_the_connection() -> None:
             assert recorder.losses[0].startswith(("the connection was dropped", "the server ended its stream"))
 
 
-async def test_a_connection_the_server_does_not_know_any_more_is_lost() -> None:
+async def test_a_connection_that_the_server_has_forgotten_is_lost() -> None:
     async with serving_raw() as server:
         SseServer(server)
         transport = sse(server.url)
@@ -134,7 +134,7 @@ async def test_an_answer_over_the_limit_fails_its_call_alone() -> None:
             assert await recorder.answer(2) == "small"
 
 
-async def test_what_is_no_such_server_is_said_at_the_start() -> None:
+async def test_another_kind_of_server_is_an_error_of_the_start() -> None:
     async with serving_raw() as server:
         error = await start_error(server.url)
         assert isinstance(error, HttpError)
@@ -151,7 +151,8 @@ async def test_what_is_no_such_server_is_said_at_the_start() -> None:
         error = await start_error(server.url)
         assert isinstance(error, ConnectionLost)
         assert error.message == "the server ended its stream"
-    error = await start_error(f"http://127.0.0.1:{free_port()}/sse")
+    with reserved_port() as port:
+        error = await start_error(f"http://127.0.0.1:{port}/sse")
     assert isinstance(error, ConnectionLost)
     assert error.message.endswith("/sse: connection refused")
 

@@ -98,7 +98,7 @@ def test_of_two_calls_each_is_asked_about_its_own(shared: Kernel) -> None:
     assert len(outcome.prompts) == 6
 
 
-def test_what_does_not_fit_is_asked_for_again(shared: Kernel) -> None:
+def test_invalid_answers_are_asked_for_again(shared: Kernel) -> None:
     outcome = run(shared, "print(mcp.old.ask_form().text)", "", '""', "old", "-1", "36", "again", "Ada", "36", "")
     assert outcome.stdout.endswith("Ada is 36\n")
     assert '  this value is required; "" is an empty text\n' in outcome.stdout
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_asked_for_again(shared: Kernel) -> None:
 
 
 @pytest.mark.parametrize(("word", "action"), [("!decline", "decline"), ("!cancel", "cancel")])
-def test_the_user_may_refuse(shared: Kernel, word: str, action: str) -> None:
+def test_the_user_declines_or_cancels(shared: Kernel, word: str, action: str) -> None:
     assert run(shared, "print(mcp.old.ask_form().text)", word).stdout.endswith(f"\n{action}\n")
 
 
@@ -125,7 +125,7 @@ def test_an_address_is_shown_in_full_with_its_domain(shared: Kernel, server: str
 
 @every_kernel
 @pytest.mark.parametrize("call", ["mcp.old.ask_form()", "await mcp.old.ask_form.aio()"])
-def test_where_nobody_can_answer_it_is_cancelled_at_once(shared: Kernel, call: str) -> None:
+def test_where_no_one_can_answer_a_question_is_cancelled_at_once(shared: Kernel, call: str) -> None:
     began = time.monotonic()
     outcome = shared.run(f"r = {call}\nprint(r.text)")
     assert (outcome.status, outcome.stdout) == ("ok", "cancel\n")
@@ -138,7 +138,7 @@ def test_where_nobody_can_answer_it_is_cancelled_at_once(shared: Kernel, call: s
     assert time.monotonic() - began < 5
 
 
-def test_where_nobody_waits_it_is_cancelled_at_once(shared: Kernel) -> None:
+def test_a_question_of_a_call_that_no_one_waits_for_is_cancelled_at_once(shared: Kernel) -> None:
     code = "call = mcp.old.ask_form.submit()\nwhile not call.done: await asyncio.sleep(0.01)\nprint(call.result().text)"
     assert run(shared, code).stdout == "cancel\n"
 
@@ -185,15 +185,16 @@ def test_the_calls_clock_stands_still_while_the_user_thinks(shared: Kernel, serv
     assert outcome.stdout.endswith("Ada is 30\n")
 
 
-def test_a_server_that_asks_by_a_request_in_the_stateless_era_is_opened_anew(kernel: Kernel) -> None:
-    kernel.run(f"%load_ext ipymcp\n%mcp load new -- {asks(2)}")
-    assert kernel.run("mcp.servers['new'].protocol_version").text == "'2026-07-28'"
-    outcome = kernel.run("mcp.new.push()", answers=[])
+def test_a_server_that_asks_by_a_request_in_the_stateless_era_is_reopened_with_a_handshake(shared: Kernel) -> None:
+    run(shared, f"%mcp load pushing -- env ANOTHER=definition {asks(2)}")
+    assert shared.run("mcp.servers['pushing'].protocol_version").text == "'2026-07-28'"
+    outcome = shared.run("mcp.pushing.push()", answers=[])
     assert outcome.error is not None
     assert "call the tool again" in outcome.error.traceback, outcome.error.traceback
-    assert run(kernel, "print(mcp.new.push().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
-    assert kernel.run("mcp.servers['new'].protocol_version").text == "'2025-11-25'"
-    assert "reopening the session with a handshake" in kernel.run("print(list(mcp.servers['new'].logs()))").stdout
+    assert run(shared, "print(mcp.pushing.push().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
+    assert shared.run("mcp.servers['pushing'].protocol_version").text == "'2025-11-25'"
+    assert "reopening the session with a handshake" in run(shared, "print(list(mcp.servers['pushing'].logs()))").stdout
+    run(shared, "%mcp unload pushing")
 
 
 @pytest.mark.parametrize("word", ["", "yes", "Y", "ok"])
@@ -202,7 +203,7 @@ def test_yes_is_taken_as_people_write_it(shared: Kernel, word: str) -> None:
     assert run(shared, "print(mcp.old.ask_url().text)", word).stdout.endswith("\naccept\n")
 
 
-def test_a_word_that_is_not_understood_is_repeated_with_what_is_expected(shared: Kernel) -> None:
+def test_an_unknown_word_is_repeated_with_the_expected_ones(shared: Kernel) -> None:
     outcome = run(shared, "print(mcp.old.ask_form().text)", "Ada", "36", "sure", "Again", "Bob", "7", "Yes")
     assert "  'sure' is not one of: yes, again\n" in outcome.stdout
     assert outcome.stdout.endswith("Bob is 7\n")
@@ -254,7 +255,7 @@ mcp.restart("old")
         ("1 / 0", "on_elicitation raised ZeroDivisionError('division by zero')"),
     ],
 )
-def test_an_answer_that_the_server_did_not_ask_for_is_not_sent_and_said(shared: Kernel, gives: str, why: str) -> None:
+def test_an_answer_that_does_not_fit_the_form_is_not_sent_and_reported(shared: Kernel, gives: str, why: str) -> None:
     try:
         outcome = run(shared, f"mcp.on_elicitation(lambda question: {gives})\nprint(mcp.old.ask_form().text)")
     finally:
@@ -273,7 +274,7 @@ def test_a_function_declines_cancels_or_accepts(shared: Kernel, gives: str, answ
 
 
 @pytest.mark.parametrize("word", ["on_elicitation", "on_sampling"])
-def test_what_is_not_a_function_cannot_answer(shared: Kernel, word: str) -> None:
+def test_only_a_function_can_be_set_to_answer(shared: Kernel, word: str) -> None:
     error = shared.run(f"mcp.{word}('x')").error
     assert error is not None
     assert error.traceback == (
@@ -282,7 +283,7 @@ def test_what_is_not_a_function_cannot_answer(shared: Kernel, word: str) -> None
     )
 
 
-def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shared: Kernel) -> None:
+def test_a_function_that_a_server_does_not_know_of_waits_for_a_restart_and_says_so(shared: Kernel) -> None:
     try:
         run(shared, "mcp.on_sampling(None), mcp.restart('old')")
         late = run(shared, "mcp.on_sampling(lambda request: 'x')").stderr
@@ -294,9 +295,12 @@ def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shar
     assert at_once == ""
 
 
-def test_a_function_for_sampling_that_fails_is_said_in_the_cell(kernel: Kernel) -> None:
-    kernel.run(f"%load_ext ipymcp\nmcp.on_sampling(lambda request: 1 / 0)\n%mcp load old -- {asks(1)}")
-    outcome = kernel.run("mcp.old.ask_model()")
+def test_a_function_for_sampling_that_fails_is_reported_in_the_cell(shared: Kernel) -> None:
+    try:
+        run(shared, "mcp.on_sampling(lambda request: 1 / 0)\nmcp.restart('old')")
+        outcome = shared.run("mcp.old.ask_model()")
+    finally:
+        run(shared, "mcp.on_sampling(None)\nmcp.restart('old')")
     assert outcome.stderr == (
         "ipymcp: old.ask_model asked for a model's response and got none: on_sampling raised "
         "ZeroDivisionError('division by zero')\n"
