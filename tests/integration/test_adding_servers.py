@@ -166,7 +166,7 @@ def test_where_no_one_can_be_asked_it_is_not_added(unchanged: Kernel) -> None:
         ("airtabl", "{registry} has no server 'airtabl'", "io.github.domdomegg/airtable-mcp-server"),
     ],
 )
-def test_what_cannot_be_added_is_refused_with_reason_and_remedy(
+def test_a_server_that_cannot_be_added_is_refused_with_reason_and_remedy(
     unchanged: Kernel, registry: RegistryServer, line: str, message: str, hint: str
 ) -> None:
     first, second = error(unchanged, f"%mcp add {line}")

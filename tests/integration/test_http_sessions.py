@@ -283,7 +283,7 @@ async def test_notifications_arrive_in_order() -> None:
     assert [method for method in methods if method.startswith("notifications/number")] == names
 
 
-async def test_calls_use_twenty_connections_and_what_must_get_through_does() -> None:
+async def test_calls_use_twenty_connections_and_leave_room_for_pings_and_cancellations() -> None:
     release = asyncio.Event()
 
     async def slow(_: Request, reply: Reply) -> None:
@@ -399,7 +399,7 @@ async def test_a_server_that_refuses_every_login_is_not_asked_forever() -> None:
         assert len(server.asked("tools/call")) < 10
 
 
-async def test_without_a_login_the_error_names_the_challenge_and_what_to_give() -> None:
+async def test_without_a_login_the_error_names_the_challenge_and_the_remedy() -> None:
     async with serving_raw({"POST": guarded}) as server:
         with pytest.raises(AuthError) as caught:
             async with opened(http(server.url)):

@@ -148,7 +148,7 @@ def test_offline_access_is_asked_for_where_the_server_supports_it() -> None:
     assert server.seen("/authorize")[0].fields["prompt"] == "consent"
 
 
-def test_a_call_that_needs_more_steps_up_and_keeps_what_was_granted() -> None:
+def test_a_call_that_needs_more_scopes_steps_up_and_keeps_the_granted_ones() -> None:
     user = ScriptedUser()
 
     async def check(url: str) -> None:

@@ -92,7 +92,7 @@ def test_an_answer_of_another_issuer_gets_no_token_request(iss: str | None) -> N
 
 
 def test_a_login_page_elsewhere_needs_responses_that_name_their_issuer() -> None:
-    """The page of the evil authorization server is that of an honest one, whose code it would redeem."""
+    """The evil authorization server sends users to the page of an honest one, to redeem its code."""
     client = {"registers": False, "clients": {"public": None}}
     with running(Behaviour(sends_iss=None, **client)) as honest, running() as evil:
         elsewhere = {

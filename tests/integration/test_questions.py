@@ -308,7 +308,7 @@ def test_a_function_for_sampling_that_fails_is_reported_in_the_cell(shared: Kern
 
 
 @pytest.mark.kernels("kernel-7", "kernel-6")
-def test_a_coroutine_bound_to_the_kernels_loop_runs_there_when_told_to(shared: Kernel) -> None:
+def test_a_coroutine_bound_to_the_kernels_loop_runs_there_where_configured(shared: Kernel) -> None:
     code = """
 %config IPyMCP.nested_loop = "handlers"
 kernels_loop = asyncio.get_running_loop()

@@ -211,7 +211,7 @@ def test_a_wrong_auth_is_an_error_that_names_the_key(auth: object, message: str)
     assert failure.value.message == message
 
 
-def test_what_http_needs_is_imported_only_for_remote_servers() -> None:
+def test_the_libraries_of_http_are_imported_only_for_remote_servers() -> None:
     code = """
 import sys, ipymcp
 with ipymcp.connect("demo") as mcp:

@@ -91,7 +91,7 @@ async def test_everything_a_server_may_ask_for_is_answered(
         )
 
 
-async def test_a_user_who_declines_and_a_model_that_refuses_are_told_to_the_server(sdk1: Ask) -> None:
+async def test_the_server_learns_that_the_user_declined_and_that_the_model_refused(sdk1: Ask) -> None:
     refusal = RpcError("the user does not want that", code=-1)
     answers = {**ANSWERS, "elicitation/create": {"action": "decline"}, "sampling/createMessage": refusal}
     person = Person(answers=answers)
@@ -123,7 +123,7 @@ async def test_the_thirty_third_request_at_a_time_is_refused_and_a_ping_is_not()
     async with raw("legacy", person) as connection:
         answer = connection.call("ask", requests=[ASK_ROOTS] * 33 + [{"method": "ping"}])
         await person.until(*["asked"] * 32)
-        await connection.call("heard").text()  # by now all were heard
+        await connection.call("received").text()  # by now all have arrived
         assert len(person.asked) == 32
         assert person.thinking is not None
         person.thinking.set()
@@ -139,7 +139,7 @@ async def test_the_thirty_third_request_at_a_time_is_refused_and_a_ping_is_not()
         assert again == [{"result": ANSWERS["roots/list"]}] * 32
 
 
-async def test_what_was_not_declared_and_what_is_malformed_is_refused() -> None:
+async def test_undeclared_and_malformed_requests_are_refused() -> None:
     person = Person(declared={"elicitation": {}, "roots": {}, "sampling": {}})
     message = {"role": "user", "content": {"type": "text", "text": "x"}}
     requests: list[dict[str, Any]] = [
@@ -167,7 +167,7 @@ async def test_a_responder_that_fails_is_an_error_for_the_server_and_its_cause_s
     person.thinking = asyncio.Event()
     async with raw("legacy", person) as connection:
         asking = connection.call("ask", requests=[ASK_ROOTS, ASK_FORM, {**ASK_ROOTS, "id": "q0"}])
-        await connection.call("heard").text()  # by now all were heard
+        await connection.call("received").text()  # by now all have arrived
         person.thinking.set()
         answers = await asking.value()
         assert answers[0] == {"error": {"code": -32603, "message": "roots/list failed in the host"}}
@@ -229,8 +229,8 @@ async def test_each_round_has_an_id_of_its_own_and_echoes_the_state_to_the_lette
             "inputResponses": {"a": ANSWERS["roots/list"]}
         }
         assert await connection.call("need", result={**NEEDS, "requestState": state}).value() == {"requestState": state}
-        heard = await connection.call("heard").value()
-        calls = [frame for frame in heard if frame["method"] == "tools/call"]
+        frames = await connection.call("received").value()
+        calls = [frame for frame in frames if frame["method"] == "tools/call"]
         assert len({frame["id"] for frame in calls}) == 7
         tokens = [frame["params"]["_meta"]["progressToken"] for frame in calls]
         assert tokens == [frame["id"] for frame in calls]
@@ -277,7 +277,7 @@ async def test_prompts_and_resources_may_need_input_too(sdk2: Ask) -> None:
         ),
     ],
 )
-async def test_input_nobody_may_ask_for_fails_that_call_alone(result: dict[str, Any], message: str | None) -> None:
+async def test_an_invalid_request_for_input_fails_that_call_alone(result: dict[str, Any], message: str | None) -> None:
     person = Person()
     async with raw("modern", person) as connection:
         both = {**NEEDS, **result}
@@ -317,8 +317,8 @@ async def test_a_call_given_up_while_its_input_is_gathered_ends_there() -> None:
         assert connection.client.give_up(call.pending, "not wanted")
         assert not connection.client.give_up(call.pending, "not wanted")
         await person.until("withdrawn")
-        heard = await connection.call("heard").value()
-        assert [frame["method"] for frame in heard].count("notifications/cancelled") == 0
+        frames = await connection.call("received").value()
+        assert [frame["method"] for frame in frames].count("notifications/cancelled") == 0
         assert len(connection.client._peer) == 0
 
 
@@ -326,13 +326,13 @@ async def test_a_call_given_up_in_a_later_round_is_cancelled_under_that_rounds_i
     async with raw("modern", Person()) as connection:
         call = connection.call("need", result={**NEEDS, "requestState": "stall"})
         first = call.pending.id
-        while "stall" not in (await connection.call("heard").text()).partition("stall")[2]:
-            pass  # the retry was heard
+        while "stall" not in (await connection.call("received").text()).partition("stall")[2]:
+            pass  # until the retry has arrived
         assert connection.client.give_up(call.pending, "not wanted")
         cancelled: list[int] = []
         while not cancelled:
-            heard = await connection.call("heard").value()
-            cancelled = [frame["params"]["requestId"] for frame in heard if frame["method"].endswith("/cancelled")]
+            frames = await connection.call("received").value()
+            cancelled = [frame["params"]["requestId"] for frame in frames if frame["method"].endswith("/cancelled")]
         assert cancelled == [call.pending.id] != [first]
 
 
@@ -360,16 +360,16 @@ async def test_the_state_of_a_server_is_in_no_log_and_no_error(caplog: pytest.Lo
         assert len(connection.heard.noises) == 2
 
 
-async def test_what_is_declared_may_change_in_the_stateless_era_and_not_in_the_other() -> None:
+async def test_declared_capabilities_may_change_in_the_stateless_era_and_not_in_the_other() -> None:
     person = Person(declared={})
     async with raw("modern", person) as connection:
         assert connection.client.declare("elicitation")
         person.declared = EVERYTHING
         assert connection.client.declare("elicitation")
-        heard = await connection.call("heard").value()
-        declared = [frame["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] for frame in heard]
-        for one in declared:
-            one.pop("extensions")
+        frames = await connection.call("received").value()
+        declared = [frame["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] for frame in frames]
+        for capabilities in declared:
+            capabilities.pop("extensions")
         assert declared == [{}, EVERYTHING]
         assert await connection.call("need", result={**NEEDS, "inputRequests": {"a": ASK_ROOTS}}).value()
     person = Person(declared={})
@@ -384,7 +384,7 @@ async def test_new_roots_are_announced_where_that_was_declared() -> None:
     for era in ("legacy", "modern"):
         async with raw(era, Person()) as connection:
             connection.client.roots_changed()
-            methods = [frame.get("method") for frame in await connection.call("heard").value()]
+            methods = [frame.get("method") for frame in await connection.call("received").value()]
             assert methods.count("notifications/roots/list_changed") == (era == "legacy")
 
 
@@ -424,12 +424,12 @@ async def test_a_request_on_a_stateless_connection_fails_its_call_and_wants_a_ha
 
 
 @pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), ("modern", "server/discover")])
-async def test_a_cheap_question_shows_that_the_server_is_there(era: EraChoice, method: str) -> None:
+async def test_a_health_check_is_a_ping_or_a_discovery(era: EraChoice, method: str) -> None:
     async with raw(era, Person()) as connection:
         if era == "modern":
             await connection.client.check(PATIENCE)
         else:
             with pytest.raises(CallTimeout):  # this server does not even answer a ping
                 await connection.client.check(0.2)
-        heard = await connection.call("heard").value()
-        assert [frame["method"] for frame in heard][-2 if era == "modern" else -3] == method
+        frames = await connection.call("received").value()
+        assert [frame["method"] for frame in frames][-2 if era == "modern" else -3] == method

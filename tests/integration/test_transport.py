@@ -135,7 +135,7 @@ async def test_a_changed_list_is_announced(connect: Connect) -> None:
         await connection.ask("shrink", name=fresh)
 
 
-async def test_refusals_and_failures_are_told_apart(connect: Connect) -> None:
+async def test_a_refused_request_and_a_failed_tool_differ(connect: Connect) -> None:
     async with connect() as connection:
         with pytest.raises(RpcError) as caught:
             what = b'{"uri":"none://x"}'

@@ -207,19 +207,19 @@ def test_compiled_schemas_of_all_tools_meet_each_providers_rules_and_list_their_
 ) -> None:
     for tool in (tool for name in OVER_STDIO for tool in mcp[name]):
         schema = tool.input_schema
-        made = compile_schema(schema, profile)
+        compiled = compile_schema(schema, profile)
 
-        assert refusals(made.parameters, profile) == [], tool
-        assert len(json.dumps(made.parameters)) <= 1.2 * len(json.dumps(schema)) + 40, tool
-        declared = jsonschema_rs.validator_for(made.parameters, validate_formats=False)
+        assert refusals(compiled.parameters, profile) == [], tool
+        assert len(json.dumps(compiled.parameters)) <= 1.2 * len(json.dumps(schema)) + 40, tool
+        declared = jsonschema_rs.validator_for(compiled.parameters, validate_formats=False)
         original = jsonschema_rs.validator_for(schema, validate_formats=False)
-        own = {name: new for new, name in made.renamed.items()}
+        own = {name: new for new, name in compiled.renamed.items()}
         for value in by_members(schema):
-            told = by_new_names(value, own)
+            renamed = by_new_names(value, own)
             if original.is_valid(value):
-                assert declared.is_valid(told), f"{tool}: {value} is ruled out"
-            elif declared.is_valid(told):
-                assert made.lost, f"{tool}: {value} is taken"
+                assert declared.is_valid(renamed), f"{tool}: {value} is ruled out"
+            elif declared.is_valid(renamed):
+                assert compiled.lost, f"{tool}: {value} is taken"
 
 
 def by_members(schema: Json) -> Iterator[Json]:
@@ -440,8 +440,8 @@ def test_a_server_on_the_official_sdk_gives_every_kind_of_result(mcp: Mcp, name:
     assert server.pixel().images[0].data.startswith(b"\x89PNG")
     trip = server.travel({"name": "L", "points": [{"x": 0, "y": 0}, {"x": 3, "y": 4}]}, speed=2)
     assert (trip["length"], len(trip["stops"])) == (2.5, 2)
-    found = server.search("mcp", max_results="5", from_="2024", near=None, order="oldest")
-    assert (found["max-results"], found["from"], found["near"]) == (5, "2024", None)
+    result = server.search("mcp", max_results="5", from_="2024", near=None, order="oldest")
+    assert (result["max-results"], result["from"], result["near"]) == (5, "2024", None)
     assert server.search("mcp", **{"max-results": 7})["max-results"] == 7
     with pytest.raises(ToolError, match="no luck"):
         server.fail(message="no luck")
@@ -459,7 +459,7 @@ def test_resources_and_prompts_are_listed_by_their_servers(mcp: Mcp) -> None:
     assert [prompt.name for prompt in mcp.prompts("fetch")] == ["fetch"]
 
 
-def test_resources_are_read_by_what_they_are(mcp: Mcp) -> None:
+def test_resources_are_read_as_their_type(mcp: Mcp) -> None:
     document = mcp.everything.resources["features.md"].read()
     assert document.mime_type == "text/markdown"
     assert "text/markdown" in document._repr_mimebundle_()
