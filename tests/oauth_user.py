@@ -73,7 +73,7 @@ class ScriptedUser:
 
     async def login(self, request: LoginRequest) -> str:
         self.requests.append(request)
-        async with httpx.AsyncClient() as browser:
+        async with httpx.AsyncClient(verify=False) as browser:  # all is plain HTTP, and certificates take long to load
             page = await browser.get(request.url)
             if page.status_code != 302:
                 raise AuthError("you gave up the login", hint="%mcp start asks again")
@@ -107,7 +107,7 @@ async def send(authorizer: OAuth, url: str, method: str = "tools/list") -> httpx
         "method": method,
         "params": {"protocolVersion": "2025-11-25", "name": "whoami"},
     }
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=False) as client:
         for _ in range(20):
             headers = await authorizer.headers()
             answer = await client.post(url, content=json.dumps(message), headers=dict(headers))

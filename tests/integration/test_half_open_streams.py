@@ -11,8 +11,9 @@ import pytest
 
 from ipymcp import errors
 from tests.bad_servers import QUICK, News, connected
+from tests.environments import server_command
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
-from tests.integration.test_remote_servers import remote_server
+from tests.serving import serving
 
 IMPATIENT = msgspec.structs.replace(QUICK, check=1.0)
 
@@ -60,8 +61,11 @@ def _pass_on(source: socket.socket, target: socket.socket, cut: threading.Event)
 
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[tuple[Relay, str]]:
-    with remote_server("sdk1", "--sse", tmp_path) as remote, contextlib.closing(Relay(remote.port)) as relay:
-        yield relay, remote.url.replace(str(remote.port), str(relay.port))
+    with (
+        serving(lambda port: server_command("sdk1", "--sse", str(port)), tmp_path) as server,
+        contextlib.closing(Relay(server.port)) as relay,
+    ):
+        yield relay, f"http://127.0.0.1:{relay.port}/sse"
 
 
 def test_a_legacy_stream_that_was_lost_on_the_way_is_replaced(relay: tuple[Relay, str]) -> None:

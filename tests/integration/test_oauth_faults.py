@@ -218,7 +218,7 @@ def test_the_listener_takes_only_its_own_redirect_and_shows_nothing_of_it() -> N
         redirect = await LoopbackRedirect.open("the-state", uri=f"http://127.0.0.1:{port}/callback")
         waiting = asyncio.create_task(redirect.received())
         origin = redirect.uri.removesuffix("/callback")
-        async with httpx.AsyncClient() as browser:
+        async with httpx.AsyncClient(verify=False) as browser:
             for path in (
                 "/",
                 "/favicon.ico",
@@ -253,7 +253,7 @@ def test_the_listener_ignores_requests_that_are_not_a_browsers() -> None:
             await asyncio.wait_for(reader.read(), 10)
             writer.close()
         _silent, keeper = await asyncio.open_connection("127.0.0.1", port)
-        async with httpx.AsyncClient() as browser:
+        async with httpx.AsyncClient(verify=False) as browser:
             assert (await browser.get(f"{redirect.uri}?state=s&code=c")).status_code == 200
         assert (await redirect.received()).endswith("?state=s&code=c")
         await redirect.aclose()

@@ -16,9 +16,9 @@ from ipymcp.runtime.context import Timing
 from ipymcp.runtime.host import Host
 from tests.environments import ROOT, server_command
 from tests.processes import wait_until
+from tests.servers import site as sites
 from tests.servers.oauth_server import running
-from tests.servers.site import Reply, Site, serving
-from tests.serving import PortServer, reserved_port
+from tests.serving import serving
 from tests.unit.scripted_interface import ScriptedInterface
 
 QUICK = Timing(retries=(0.05, 0.05), unreachable=0.1, check=5.0, refresh=0.01)
@@ -34,34 +34,19 @@ def hosting(timing: Timing = QUICK) -> Iterator[Mcp]:
         mcp.close()
 
 
-class Remote(PortServer):
-    """A server on an official SDK that can be killed, and started again on its port."""
-
-    def __init__(self, sdk: str, option: str, port: int, folder: Path) -> None:
-        super().__init__(lambda port: server_command(sdk, option, str(port)), port, folder)
-        self.url = self.origin + {"--http": "/mcp", "--sse": "/sse"}[option]
-
-
-@contextlib.contextmanager
-def remote_server(sdk: str, option: str, folder: Path) -> Iterator[Remote]:
-    with reserved_port() as port:
-        server = Remote(sdk, option, port, folder)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.kill()
-
-
 # -- reached, lost, found ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("sdk", "option"), [("sdk1", "--http"), ("sdk2", "--http"), ("sdk1", "--sse")])
 def test_a_server_behind_an_address_is_loaded_lost_and_reached_again(sdk: str, option: str, tmp_path: Path) -> None:
-    with remote_server(sdk, option, tmp_path) as remote, hosting() as mcp, hosting(PATIENT) as other:
-        other.load(remote.url)  # an address alone is enough, and names the server
+    def command(port: int) -> list[str]:
+        return server_command(sdk, option, str(port))
+
+    with serving(command, tmp_path) as remote, hosting() as mcp, hosting(PATIENT) as other:
+        url = remote.origin + {"--http": "/mcp", "--sse": "/sse"}[option]
+        other.load(url)  # an address alone is enough, and names the server
         assert list(other) == ["remote"]
-        mcp.load({"remote": {"url": remote.url, "health_interval": 0.1}})
+        mcp.load({"remote": {"url": url, "health_interval": 0.1}})
         server = mcp.servers["remote"]
         assert (server.state, server.pid) == ("ready", None)
         assert server.protocol_version == ("2026-07-28" if sdk == "sdk2" else "2025-11-25")
@@ -101,18 +86,20 @@ def test_a_server_behind_an_address_is_loaded_lost_and_reached_again(sdk: str, o
 # -- what cannot be loaded --------------------------------------------------------------------------------------------
 
 PAGES = {
-    "/html": Reply(
+    "/html": sites.Reply(
         body=b"<html><head><title>x</title></head><body><h1>Welcome</h1></body></html>",
         headers={"Content-Type": "text/html"},
     ),
-    "/broken": Reply(status=500, body=b"it broke"),
-    "/forbidden": Reply(status=403, body=b"not you"),
+    "/broken": sites.Reply(status=500, body=b"it broke"),
+    "/forbidden": sites.Reply(status=403, body=b"not you"),
 }
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    with serving(lambda heard: PAGES.get(heard.path) or Reply(status=404, body=b"Not Found"), gets=True) as site:
+def site() -> Iterator[sites.Site]:
+    with sites.serving(
+        lambda heard: PAGES.get(heard.path) or sites.Reply(status=404, body=b"Not Found"), gets=True
+    ) as site:
         yield site
 
 
@@ -122,7 +109,7 @@ def lines(mcp: Mcp, url: str) -> list[str]:
     return failure.value._two_lines()
 
 
-def test_the_error_of_a_server_that_cannot_be_loaded_is_two_lines(site: Site) -> None:
+def test_the_error_of_a_server_that_cannot_be_loaded_is_two_lines(site: sites.Site) -> None:
     at = "StartError: docs: could not be opened: "
     cases = {
         "http://127.0.0.1:9/mcp": [
@@ -167,7 +154,7 @@ def test_the_error_of_an_unknown_host_name_is_two_lines() -> None:
     assert second == "  check the URL and the network"
 
 
-def test_a_start_that_cannot_succeed_later_is_not_tried_again(site: Site) -> None:
+def test_a_start_that_cannot_succeed_later_is_not_tried_again(site: sites.Site) -> None:
     with hosting() as mcp:
         lines(mcp, f"{site.origin}/mcp")
         assert "starting it again" not in "\n".join(row["text"] for row in mcp.servers["docs"].logs())
@@ -175,13 +162,13 @@ def test_a_start_that_cannot_succeed_later_is_not_tried_again(site: Site) -> Non
         assert "starting it again" not in "\n".join(row["text"] for row in mcp.servers["docs"].logs())
 
 
-def test_a_start_that_may_succeed_later_is_tried_again(site: Site) -> None:
+def test_a_start_that_may_succeed_later_is_tried_again(site: sites.Site) -> None:
     with hosting() as mcp:
         lines(mcp, f"{site.origin}/broken")
         assert sum("starting it again" in str(row["text"]) for row in mcp.servers["docs"].logs()) == 2
 
 
-def test_headers_and_a_bearer_token_are_sent_and_never_shown(site: Site) -> None:
+def test_headers_and_a_bearer_token_are_sent_and_never_shown(site: sites.Site) -> None:
     with hosting() as mcp:
         document = {"url": f"{site.origin}/mcp", "headers": {"X-Team": "blue"}}
         with pytest.raises(ServerError):

@@ -50,7 +50,7 @@ def test_a_password_that_was_asked_for_is_stored_for_its_definition(start_kernel
     assert token(kernel, "one") == repr("the-second-token"[::-1])
 
     write("tools=1")  # another definition: it inherits nothing
-    kernel.run("%mcp unload one two")
+    kernel = new_kernel()
     assert kernel.run(load, answers=["the-third-token", "", ""]).prompts[0] == "token: "
     (tmp_path / "state" / "vault.key").unlink()
     kernel = new_kernel()
