@@ -55,8 +55,10 @@ async def test_an_unknown_host_name_is_an_error() -> None:
     assert error.hint == "check the URL and the network"
 
 
-async def test_a_self_signed_certificate_is_refused_with_its_cause(tmp_path: Path) -> None:
-    tls, _ = self_signed(tmp_path)
+async def test_a_self_signed_certificate_is_refused_unless_it_is_in_ssl_cert_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, certificate = self_signed(tmp_path)
     async with serving_raw(tls=tls) as server:
         error = await refusal(server.url)
         assert error.message == (
@@ -64,6 +66,8 @@ async def test_a_self_signed_certificate_is_refused_with_its_cause(tmp_path: Pat
         )
         assert error.hint == "if you trust this server, name its CA in SSL_CERT_FILE"
         assert server.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert await says(server.url) == "done"
 
 
 async def test_a_certificate_that_has_expired_is_refused_with_its_cause(
@@ -74,13 +78,6 @@ async def test_a_certificate_that_has_expired_is_refused_with_its_cause(
     async with serving_raw(tls=tls) as server:
         error = await refusal(server.url)
         assert error.message.endswith("TLS: certificate verify failed: certificate has expired")
-
-
-async def test_the_certificates_in_ssl_cert_file_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tls, certificate = self_signed(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    async with serving_raw(tls=tls) as server:
-        assert await says(server.url) == "done"
 
 
 @pytest.mark.parametrize(

@@ -50,50 +50,27 @@ def two_lines(error: McpError) -> tuple[str, str | None]:
 # -- HTTP errors ------------------------------------------------------------------------------------------------------
 
 
+HTML = b"<html><head><style>p {}</style></head><body><h1>502</h1>nginx</body></html>"
+RPC = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"too many sessions"}}'
+FAULT = "a fault of the server, or of a proxy before it"
+
+
 @pytest.mark.parametrize(
-    ("status", "body", "headers", "message", "hint", "retry_after"),
+    ("status", "body", "headers", "text", "hint", "retry_after"),
     [
-        (
-            "429 Too Many Requests",
-            b"slow\n  down",
-            {"Retry_After": "30"},
-            "the server answered HTTP 429 Too Many Requests: slow down",
-            "try again in 30 s",
-            30.0,
-        ),
-        (
-            "500 Internal Server Error",
-            b"Traceback: division by zero",
-            {},
-            "the server answered HTTP 500 Internal Server Error: Traceback: division by zero",
-            "a fault of the server, or of a proxy before it",
-            None,
-        ),
-        (
-            "502 Bad Gateway",
-            b"<html><head><style>p {}</style></head><body><h1>502</h1>nginx</body></html>",
-            {"Content_Type": "text/html"},
-            "the server answered HTTP 502 Bad Gateway: 502 nginx",
-            "a fault of the server, or of a proxy before it",
-            None,
-        ),
-        (
-            "503 Service Unavailable",
-            b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"too many sessions"}}',
-            {},
-            "the server answered HTTP 503 Service Unavailable: too many sessions",
-            "try again later",
-            None,
-        ),
-        ("409 Conflict", b"x" * 999, {}, "the server answered HTTP 409 Conflict: " + "x" * 299 + "…", None, None),
+        ("429 Too Many Requests", b"slow\n  down", {"Retry_After": "30"}, "slow down", "try again in 30 s", 30.0),
+        ("500 Internal Server Error", b"Traceback: 1 / 0", {}, "Traceback: 1 / 0", FAULT, None),
+        ("502 Bad Gateway", HTML, {"Content_Type": "text/html"}, "502 nginx", FAULT, None),
+        ("503 Service Unavailable", RPC, {}, "too many sessions", "try again later", None),
+        ("409 Conflict", b"x" * 999, {}, "x" * 299 + "…", None, None),
     ],
 )
 async def test_an_http_error_has_its_status_and_first_lines(
-    status: str, body: bytes, headers: dict[str, str], message: str, hint: str | None, retry_after: float | None
+    status: str, body: bytes, headers: dict[str, str], text: str, hint: str | None, retry_after: float | None
 ) -> None:
     error = await fails_with(lambda _, reply: reply.full(status, body, **headers))
     assert isinstance(error, HttpError)
-    assert two_lines(error) == (message, hint)
+    assert two_lines(error) == (f"the server answered HTTP {status}: {text}", hint)
     assert (error.status, error.retry_after, error.body) == (int(status[:3]), retry_after, body.decode())
 
 
@@ -137,26 +114,28 @@ async def test_a_page_instead_of_json_is_named_in_the_error() -> None:
     )
 
 
-async def test_json_of_another_type_is_read_all_the_same() -> None:
+def compressed(times: int, kind: str, encoding: str = "gzip") -> Handler:
+    """An answer that is compressed this often."""
+
     async def answer(asked: Request, reply: Reply) -> None:
         result = {"content": [{"type": "text", "text": "plain"}]}
         body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": result}).encode()
-        await reply.full("200 OK", gzip.compress(body), Content_Type="text/plain", Content_Encoding="gzip")
+        for _ in range(times):
+            body = gzip.compress(body)
+        await reply.full("200 OK", body, Content_Type=kind, Content_Encoding=encoding)
 
-    async with talking({"tools/call": answer}) as (_, transport, recorder):
+    return answer
+
+
+async def test_json_of_another_type_is_read_all_the_same() -> None:
+    async with talking({"tools/call": compressed(1, "text/plain")}) as (_, transport, recorder):
         transport.send(request(1))
         assert await recorder.answer(1) == "plain"
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "gzip\r\nContent-Encoding: gzip"])
 async def test_an_answer_that_is_compressed_more_than_once_is_not_inflated(encoding: str) -> None:
-    async def answer(asked: Request, reply: Reply) -> None:
-        result = {"content": [{"type": "text", "text": "x" * 100}]}
-        body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": result}).encode()
-        twice = gzip.compress(gzip.compress(body))
-        await reply.full("200 OK", twice, Content_Type="application/json", Content_Encoding=encoding)
-
-    error = await fails_with(answer)
+    error = await fails_with(compressed(2, "application/json", encoding))
     assert error.message == "the response is compressed more than once, which ipymcp does not read"
 
 

@@ -4,7 +4,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -153,19 +153,19 @@ def test_a_submitted_call_asks_where_its_result_is_waited_for(shared: Kernel) ->
 @pytest.mark.timed
 @every_kernel
 @pytest.mark.parametrize("server", ["old", "new"])
-def test_an_interrupt_at_the_prompt_of_a_sync_call_ends_it(shared: Kernel, server: str) -> None:
-    name, seconds = interrupted(shared, at_prompt(shared, f"mcp.{server}.ask_form()"))
-    assert name == "KeyboardInterrupt"
-    assert seconds < WITHIN
-    assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
-
-
-@pytest.mark.timed
-@every_kernel
-@pytest.mark.parametrize("server", ["old", "new"])
-def test_an_interrupt_at_the_prompt_of_an_awaited_call_ends_it(shared: Kernel, server: str) -> None:
-    name, seconds = interrupted(shared, at_prompt(shared, f"await mcp.{server}.ask_form.aio()"))
-    assert name in ("CancelledError", "KeyboardInterrupt")
+@pytest.mark.parametrize(
+    ("call", "errors"),
+    [
+        ("mcp.{}.ask_form()", ("KeyboardInterrupt",)),
+        ("await mcp.{}.ask_form.aio()", ("CancelledError", "KeyboardInterrupt")),
+    ],
+    ids=["sync", "awaited"],
+)
+def test_an_interrupt_at_the_prompt_of_a_call_ends_it(
+    shared: Kernel, call: str, errors: tuple[str, ...], server: str
+) -> None:
+    name, seconds = interrupted(shared, at_prompt(shared, call.format(server)))
+    assert name in errors
     assert seconds < WITHIN
     assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
 
@@ -213,6 +213,15 @@ def test_an_unknown_word_is_repeated_with_the_expected_ones(shared: Kernel) -> N
 
 # -- the user's own functions -----------------------------------------------------------------------------------------
 
+Answering = Callable[[str], Outcome]
+
+
+@pytest.fixture
+def answering(shared: Kernel) -> Iterator[Answering]:
+    """Has a function answer a form."""
+    yield lambda function: run(shared, f"mcp.on_elicitation({function})\nprint(mcp.old.ask_form().text)")
+    run(shared, "mcp.on_elicitation(None)")
+
 
 @pytest.mark.parametrize("server", ["old", "new"])
 def test_functions_of_the_user_answer_instead(shared: Kernel, server: str) -> None:
@@ -236,19 +245,16 @@ mcp.restart("old")
     assert run(shared, code).stdout == f"ask_form is 30 unknown: France: Paris {folder}\n"
 
 
+NO_MATCH = "on_elicitation returned values that do not match the schema: "
+
+
 @pytest.mark.parametrize(
     ("gives", "why"),
     [
-        ("{'name': 5}", "on_elicitation returned values that do not match the schema: name: expected string, got 5"),
-        ("{}", "on_elicitation returned values that do not match the schema: missing argument 'name'"),
-        (
-            "{'name': 'Ada', 'years': 3}",
-            "on_elicitation returned values that do not match the schema: no argument 'years'",
-        ),
-        (
-            "{'name': 'Ada', 'age': -1}",
-            "on_elicitation returned values that do not match the schema: age: -1 is less than 0",
-        ),
+        ("{'name': 5}", NO_MATCH + "name: expected string, got 5"),
+        ("{}", NO_MATCH + "missing argument 'name'"),
+        ("{'name': 'Ada', 'years': 3}", NO_MATCH + "no argument 'years'"),
+        ("{'name': 'Ada', 'age': -1}", NO_MATCH + "age: -1 is less than 0"),
         (
             "5",
             "on_elicitation returned 5: return a dict of values, True to accept, False to decline, or None to cancel",
@@ -256,21 +262,17 @@ mcp.restart("old")
         ("1 / 0", "on_elicitation raised ZeroDivisionError('division by zero')"),
     ],
 )
-def test_an_answer_that_does_not_fit_the_form_is_not_sent_and_reported(shared: Kernel, gives: str, why: str) -> None:
-    try:
-        outcome = run(shared, f"mcp.on_elicitation(lambda question: {gives})\nprint(mcp.old.ask_form().text)")
-    finally:
-        run(shared, "mcp.on_elicitation(None)")
+def test_an_answer_that_does_not_fit_the_form_is_not_sent_and_reported(
+    answering: Answering, gives: str, why: str
+) -> None:
+    outcome = answering(f"lambda question: {gives}")
     assert outcome.stdout == "cancel\n"
     assert outcome.stderr == f"ipymcp: old.ask_form asked a question that was cancelled: {why}\n"
 
 
 @pytest.mark.parametrize(("gives", "answer"), [("False", "decline"), ("None", "cancel"), ("{'name': 'A'}", "A is 30")])
-def test_a_function_declines_cancels_or_accepts(shared: Kernel, gives: str, answer: str) -> None:
-    try:
-        outcome = run(shared, f"mcp.on_elicitation(lambda question: {gives})\nprint(mcp.old.ask_form().text)")
-    finally:
-        run(shared, "mcp.on_elicitation(None)")
+def test_a_function_declines_cancels_or_accepts(answering: Answering, gives: str, answer: str) -> None:
+    outcome = answering(f"lambda question: {gives}")
     assert (outcome.stdout, outcome.stderr) == (f"{answer}\n", "")
 
 
