@@ -107,6 +107,11 @@ class Person:
             raise answer
         return answer
 
+    def decide(self) -> None:
+        """Give the answers that wait for `thinking`."""
+        assert self.thinking is not None
+        self.thinking.set()
+
     async def until(self, *news: str) -> None:
         """Wait until these things have happened, in this order."""
         async with asyncio.timeout(PATIENCE):

@@ -109,8 +109,7 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_from_the_user()
         await person.until("asked", "asked")
         await connection.call("withdraw", id="one").text()
         await person.until("withdrawn")
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         assert await answer.value() == [{"result": ANSWERS["roots/list"]}]
         assert "the server withdrew its request 'one'" in connection.heard.noises
 
@@ -125,8 +124,7 @@ async def test_the_thirty_third_request_at_a_time_is_refused_and_a_ping_is_not()
         await person.until(*["asked"] * 32)
         await connection.call("received").text()  # by now all have arrived
         assert len(person.asked) == 32
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         answers = await answer.value()
         assert answers[:32] == [{"result": ANSWERS["roots/list"]}] * 32
         refused = {"code": -32000, "message": "this host handles 32 requests at a time; try later"}
@@ -163,12 +161,12 @@ async def test_undeclared_and_malformed_requests_are_refused() -> None:
 
 
 async def test_a_responder_that_fails_is_an_error_for_the_server_and_its_cause_stays_here() -> None:
-    person = Person(answers={**ANSWERS, "roots/list": ZeroDivisionError("secret"), "elicitation/create": {1, 2}})
-    person.thinking = asyncio.Event()
+    answers = {**ANSWERS, "roots/list": ZeroDivisionError("secret"), "elicitation/create": {1, 2}}
+    person = Person(answers=answers, thinking=asyncio.Event())
     async with raw("legacy", person) as connection:
         asking = connection.call("ask", requests=[ASK_ROOTS, ASK_FORM, {**ASK_ROOTS, "id": "q0"}])
         await connection.call("received").text()  # by now all have arrived
-        person.thinking.set()
+        person.decide()
         answers = await asking.value()
         assert answers[0] == {"error": {"code": -32603, "message": "roots/list failed in the host"}}
         assert answers[1] == {"error": {"code": -32603, "message": "elicitation/create failed in the host"}}
@@ -195,8 +193,7 @@ async def test_the_timeout_of_a_request_stands_still_while_the_host_owes_an_answ
         await person.until("asked")
         await asyncio.wait({stalling}, timeout=0.5)
         assert not stalling.done()
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         with pytest.raises(CallTimeout):
             await asyncio.wait_for(stalling, PATIENCE)
         await asking.text()
@@ -211,8 +208,7 @@ async def test_inputs_of_one_round_are_asked_for_at_once_and_belong_to_the_call(
         call = connection.call("ask_all")
         await person.until("asked", "asked", "asked")
         assert {pending for _, _, pending in person.asked} == {call.pending}
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         assert await call.text() == "Ada, Paris, 1 roots"
 
 
