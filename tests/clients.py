@@ -1,4 +1,4 @@
-"""A protocol client on a server, and somebody who answers what the server asks."""
+"""A protocol client on a server, and a person who answers what the server asks."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,7 @@ from ipymcp.protocol.server_requests import Responder
 from ipymcp.protocol.transports.base import Transport
 from ipymcp.protocol.transports.process import Grace, Launch, ServerProcess
 from ipymcp.protocol.transports.stdio import StdioTransport
+from tests.environments import ROOT, environment
 
 PATIENCE = 30.0
 EVERYTHING = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
@@ -79,7 +80,7 @@ class Heard:
 
 @dataclass
 class Person:
-    """Answers at once, or when `patience` is set; remembers what was asked, for which pending."""
+    """Answers at once, or once `thinking` is set; records each question and the call it belongs to."""
 
     declared: dict[str, Any] = field(default_factory=lambda: dict(EVERYTHING))
     answers: dict[str, Any] = field(default_factory=lambda: dict(ANSWERS))
@@ -87,7 +88,7 @@ class Person:
     news: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """One entry for each question asked, answered or withdrawn."""
     thinking: asyncio.Event | None = None
-    """Where it is set, answers come only after it."""
+    """An event to wait for before each answer."""
 
     def capabilities(self) -> dict[str, Any]:
         return self.declared
@@ -105,6 +106,11 @@ class Person:
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+    def decide(self) -> None:
+        """Give the answers that wait for `thinking`."""
+        assert self.thinking is not None
+        self.thinking.set()
 
     async def until(self, *news: str) -> None:
         """Wait until these things have happened, in this order."""
@@ -157,13 +163,18 @@ class Connection:
         return await self.call(tool, **arguments).text()
 
 
+def asking_server(env: str) -> list[str]:
+    """The command of the server that asks, on the SDK of an environment."""
+    return [str(environment(env).python), str(ROOT / "tests" / "servers" / "sdk_asks.py")]
+
+
 def stdio(command: Sequence[str]) -> StdioTransport:
-    """A server behind pipes."""
+    """A transport to a server behind pipes."""
     return StdioTransport(Launch(list(command), dict(os.environ), None), NoWatch(), limit=1_000_000, grace=Grace(1, 1))
 
 
 class NoAnswers:
-    """Offers nothing, so that nothing is asked."""
+    """A responder that declares nothing, so that nothing is asked."""
 
     def capabilities(self) -> dict[str, Any]:
         return {}

@@ -24,7 +24,7 @@ from tests.environments import environment
 from tests.jupyter_servers import RelayView, ServedKernel
 from tests.kernels import private_environment
 from tests.processes import descendants, wait_until_gone
-from tests.serving import free_port
+from tests.serving import reserved_port
 from tests.transports.certificates import self_signed
 
 USERS = ("alice", "bob")
@@ -35,12 +35,12 @@ _ADMIN = "a-token-of-the-tests-that-starts-servers"
 class Hub:
     """The hub, its proxy, and both users' servers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int, hub_port: int, proxy_port: int) -> None:
         self.folder = folder
-        self.origin = f"https://127.0.0.1:{free_port()}"
+        self.origin = f"https://127.0.0.1:{port}"
         _, self.certificate = self_signed(folder)
         file = folder / "jupyterhub_config.json"
-        file.write_text(json.dumps(_settings(folder, self.origin)))
+        file.write_text(json.dumps(_settings(folder, self.origin, hub_port, proxy_port)))
         python = environment("hub").python
         self._log = folder / "hub.log"
         with self._log.open("wb") as log:
@@ -156,7 +156,7 @@ class HubUser:
         self.browser.close()
 
 
-def _settings(folder: Path, origin: str) -> Mapping[str, Any]:
+def _settings(folder: Path, origin: str, hub_port: int, proxy_port: int) -> Mapping[str, Any]:
     """Every state in the folder; no users of the system."""
     hub, modules = environment("hub").python, environment("hub-proxy").folder / "node_modules"
     proxy = modules / "configurable-http-proxy" / "bin" / "configurable-http-proxy"
@@ -167,7 +167,7 @@ def _settings(folder: Path, origin: str) -> Mapping[str, Any]:
             "bind_url": origin,
             "ssl_cert": f"{folder}/certificate.pem",
             "ssl_key": f"{folder}/key.pem",
-            "hub_bind_url": f"http://127.0.0.1:{free_port()}",
+            "hub_bind_url": f"http://127.0.0.1:{hub_port}",
             "db_url": f"sqlite:///{folder}/hub.sqlite",
             "cookie_secret_file": f"{folder}/cookie_secret",
             "authenticator_class": "dummy",
@@ -181,7 +181,7 @@ def _settings(folder: Path, origin: str) -> Mapping[str, Any]:
         "DummyAuthenticator": {"password": _PASSWORD},
         "ConfigurableHTTPProxy": {
             "command": ["node", str(proxy)],
-            "api_url": f"http://127.0.0.1:{free_port()}",
+            "api_url": f"http://127.0.0.1:{proxy_port}",
             "pid_file": f"{folder}/proxy.pid",
         },
         "Spawner": {
@@ -196,9 +196,10 @@ def _settings(folder: Path, origin: str) -> Mapping[str, Any]:
 @contextlib.contextmanager
 def started(folder: Path) -> Iterator[Hub]:
     """Run a hub; at the end it is gone, with all it started."""
-    hub = Hub(folder)
-    try:
-        hub.start_servers()
-        yield hub
-    finally:
-        hub.stop()
+    with reserved_port() as port, reserved_port() as hub_port, reserved_port() as proxy_port:
+        hub = Hub(folder, port, hub_port, proxy_port)
+        try:
+            hub.start_servers()
+            yield hub
+        finally:
+            hub.stop()

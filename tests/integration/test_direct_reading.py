@@ -1,4 +1,4 @@
-"""A call whose thread reads the answer itself: what else the server says meanwhile keeps its order."""
+"""A call whose thread reads the answer itself: other messages of the server meanwhile keep their order."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,26 +19,28 @@ def readers(mcp: Mcp, name: str) -> list[str]:
     peer = mcp._host.find(name).require()._peer
     receive, receive_own = peer.receive, peer.receive_own
 
-    def told(*arguments: Any) -> None:
+    def receive_noted(*arguments: Any) -> None:
         threads.append(threading.current_thread().name)
         receive(*arguments)
 
-    def told_own(*arguments: Any) -> bool:
+    def receive_own_noted(*arguments: Any) -> bool:
         is_own = receive_own(*arguments)
         if is_own:
             threads.append(threading.current_thread().name)
         return is_own
 
-    peer.receive, peer.receive_own = told, told_own  # type: ignore[method-assign]
+    peer.receive, peer.receive_own = receive_noted, receive_own_noted  # type: ignore[method-assign]
     return threads
 
 
-def test_an_answer_that_comes_soon_is_read_by_the_thread_that_waits() -> None:
+def test_an_answer_that_comes_soon_is_read_by_the_thread_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipymcp.runtime.call._DIRECT_READ_TIMEOUT", PATIENCE)  # soon, on a busy machine too
+    monkeypatch.setattr("ipymcp.protocol.transports.stdio._LEASE_TIMEOUT", PATIENCE)
     with connected({"one": bad()}) as mcp:
         threads = readers(mcp, "one")
         for number in range(200):
             assert mcp.one.echo(str(number)).text == str(number)
-        assert threads.count("MainThread") > 100, "the rest took longer than a thread reads for itself"
+        assert threads == ["MainThread"] * 200
 
 
 def test_an_answer_that_comes_late_is_read_by_the_loop() -> None:
@@ -48,7 +50,7 @@ def test_an_answer_that_comes_late_is_read_by_the_loop() -> None:
         assert threads == ["ipymcp-loop"]
 
 
-def test_what_is_logged_before_an_answer_is_there_when_the_call_returns() -> None:
+def test_a_message_logged_before_an_answer_is_in_the_log_when_the_call_returns() -> None:
     logging = """
 def on(method, message):
     if method == "tools/call":

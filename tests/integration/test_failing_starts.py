@@ -1,6 +1,5 @@
-"""Starts that fail: what is tried again and what is not, and what the cell says meanwhile."""
+"""Starts that fail: retries, and what the cell shows meanwhile."""
 
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from ipymcp import errors
 from ipymcp.runtime.failures import cannot_improve
 from tests.bad_servers import QUICK, News, connected
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
+from tests.serving import reserved_port
 
 
 def counting(count: Path, code: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def times(count: Path) -> int:
     return len(count.read_text())
 
 
-def test_a_program_that_ends_well_and_never_speaks_is_no_server(tmp_path: Path) -> None:
+def test_a_program_that_exits_with_0_and_writes_no_message_is_not_a_server(tmp_path: Path) -> None:
     count = tmp_path / "runs"
     error = started(count, "print('file.txt')")
     assert error._render_traceback_() == [
@@ -38,7 +38,7 @@ def test_a_program_that_ends_well_and_never_speaks_is_no_server(tmp_path: Path) 
         "it does not look like an MCP server",
         "  check its command; %mcp logs one has what it wrote",
     ]
-    assert times(count) == 2  # with the question which era it speaks, and without
+    assert times(count) == 2  # with the probe of its era, and without
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_a_program_that_ends_well_and_never_speaks_is_no_server(tmp_path: Path) 
         "import sys; print('npm error code E404', file=sys.stderr); sys.exit(1)",
     ],
 )
-def test_what_cannot_improve_is_started_once(tmp_path: Path, code: str) -> None:
+def test_a_failure_that_cannot_improve_is_not_retried(tmp_path: Path, code: str) -> None:
     count = tmp_path / "runs"
     started(count, code)
     assert times(count) == 1
 
 
-def test_a_misspelt_package_is_looked_for_once_and_the_error_names_it(tmp_path: Path) -> None:
+def test_a_misspelt_package_is_not_retried_and_the_error_names_it(tmp_path: Path) -> None:
     count = tmp_path / "runs"
     recorded = Path(__file__).parent.parent / "fixtures" / "failed_starts" / "npx-misspelt.txt"
     output = recorded.read_text().split("\n", 2)[2]
@@ -73,7 +73,7 @@ def test_a_misspelt_package_is_looked_for_once_and_the_error_names_it(tmp_path: 
     assert times(count) == 1
 
 
-def test_a_server_that_no_longer_starts_is_not_asked_again_for_its_era(tmp_path: Path) -> None:
+def test_a_server_of_a_known_era_that_no_longer_starts_is_not_probed_again(tmp_path: Path) -> None:
     count, works = tmp_path / "runs", tmp_path / "works"
     works.touch()
     code = (
@@ -95,14 +95,14 @@ def test_a_program_that_is_not_to_be_restarted_is_not_tried_again(tmp_path: Path
     assert times(count) == 2
 
 
-def test_another_failure_is_tried_again_and_each_attempt_says_why(tmp_path: Path) -> None:
+def test_another_failure_is_retried_and_each_attempt_shows_its_cause(tmp_path: Path) -> None:
     count = tmp_path / "runs"
     with connected({}, load=False) as mcp:
-        told: list[str] = []
-        mcp._host.events.subscribe(lambda event: told.append(getattr(event, "detail", "")))
+        details: list[str] = []
+        mcp._host.events.subscribe(lambda event: details.append(getattr(event, "detail", "")))
         with News(mcp), pytest.raises(errors.StartError):
             mcp.load({"one": counting(count, "import sys; print('no database', file=sys.stderr); sys.exit(3)")})
-    attempts = [detail for detail in told if detail.startswith("attempt")]
+    attempts = [detail for detail in details if detail.startswith("attempt")]
     assert attempts == [
         "attempt 2 of 4 in 0.05 s: no database",
         "attempt 3 of 4 in 0.1 s: no database",
@@ -111,23 +111,20 @@ def test_another_failure_is_tried_again_and_each_attempt_says_why(tmp_path: Path
     assert times(count) == 8
 
 
-def test_a_server_that_died_after_it_was_ready_is_started_again_whatever_it_says(tmp_path: Path) -> None:
+def test_a_server_that_died_after_it_was_ready_is_started_again_whatever_it_wrote() -> None:
     assert not cannot_improve(0, ("usage: herring",))
     assert not cannot_improve(None, ("ImportError: herring",))
     assert not cannot_improve(1, ("connection refused", "see the ImportError page"))
 
 
-def test_a_port_that_nobody_listens_on_is_not_tried_again_on_a_first_load() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
-        with connected({}, load=False) as mcp, News(mcp) as news:
-            with pytest.raises(errors.McpError, match="connection refused"):
-                mcp.load({"one": {"url": url}})
-            assert not news.says("starting it again")
+def test_a_refused_connection_is_not_retried_on_a_first_load() -> None:
+    with reserved_port() as port, connected({}, load=False) as mcp, News(mcp) as news:
+        with pytest.raises(errors.McpError, match="connection refused"):
+            mcp.load({"one": {"url": f"http://127.0.0.1:{port}/mcp"}})
+        assert not news.says("starting it again")
 
 
-def test_the_seconds_of_a_start_can_be_said_in_python_and_are_checked() -> None:
+def test_start_timeout_can_be_given_in_python_and_is_checked() -> None:
     mute = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "restart": False}
     with connected({}, load=False) as mcp:
         with pytest.raises(errors.StartError, match="did not answer within"):
@@ -137,11 +134,11 @@ def test_the_seconds_of_a_start_can_be_said_in_python_and_are_checked() -> None:
                 mcp.load({"one": mute}, start_timeout=wrong)  # type: ignore[arg-type]
 
 
-def test_a_long_start_says_what_it_waits_for() -> None:
+def test_a_long_start_shows_what_the_server_wrote_last() -> None:
     code = "import sys; print('building the index', file=sys.stderr, flush=True); sys.stdin.read()"
     with connected({}, timing=msgspec.structs.replace(QUICK, download_hint=0.5), load=False) as mcp:
-        told: list[str] = []
-        mcp._host.events.subscribe(lambda event: told.append(getattr(event, "detail", "")))
+        details: list[str] = []
+        mcp._host.events.subscribe(lambda event: details.append(getattr(event, "detail", "")))
         with pytest.raises(errors.StartError):
             mcp.load({"one": {"command": sys.executable, "args": ["-c", code], "restart": False}}, start_timeout=3)
-    assert "still starting; it has not answered yet; it last wrote: building the index" in told
+    assert "still starting; it has not answered yet; it last wrote: building the index" in details

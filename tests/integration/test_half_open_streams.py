@@ -1,23 +1,25 @@
-"""A stream that was lost on the way, as by a NAT or a VPN that drops: nobody is told, and nothing comes any more."""
+"""A stream that was lost on the way, as by a NAT or a VPN: neither end sees it close, and nothing arrives."""
 
 import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from ipymcp import errors
 from tests.bad_servers import QUICK, News, connected
+from tests.environments import server_command
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
-from tests.integration.test_remote_servers import Remote
+from tests.serving import serving
 
 IMPATIENT = msgspec.structs.replace(QUICK, check=1.0)
 
 
 class Relay:
-    """Connections to a port; those it has can be cut, and both ends think that they are still there."""
+    """A TCP relay to a port. Its connections can be cut without closing them at either end."""
 
     def __init__(self, port: int) -> None:
         self._behind = port
@@ -42,10 +44,10 @@ class Relay:
             cut.set()
 
     def close(self) -> None:
-        for one in (self._listener, *self._sockets):
+        for each in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
 def _pass_on(source: socket.socket, target: socket.socket, cut: threading.Event) -> None:
@@ -58,22 +60,19 @@ def _pass_on(source: socket.socket, target: socket.socket, cut: threading.Event)
 
 
 @pytest.fixture
-def relay() -> Iterator[tuple[Relay, str]]:
-    remote = Remote("sdk1", "--sse")
-    port = remote.url.split(":")[2].split("/")[0]
-    relay = Relay(int(port))
-    try:
-        yield relay, remote.url.replace(port, str(relay.port))
-    finally:
-        relay.close()
-        remote.kill()
+def relay(tmp_path: Path) -> Iterator[tuple[Relay, str]]:
+    with (
+        serving(lambda port: server_command("sdk1", "--sse", str(port)), tmp_path) as server,
+        contextlib.closing(Relay(server.port)) as relay,
+    ):
+        yield relay, f"http://127.0.0.1:{relay.port}/sse"
 
 
 def test_a_legacy_stream_that_was_lost_on_the_way_is_replaced(relay: tuple[Relay, str]) -> None:
-    way, url = relay
+    connections, url = relay
     with connected({"far": {"url": url}}, timing=IMPATIENT) as mcp, News(mcp) as news:
         mcp.far.echo("before")
-        way.cut()
+        connections.cut()
         with pytest.raises(errors.CallTimeout):
             mcp.far.echo.options(timeout=0.5)("lost")
         news.until(lambda: news.says("its stream is silent, but it answers on a new connection"))

@@ -1,4 +1,4 @@
-"""The protocol client over HTTP: eras told by errors, forgotten sessions, streams that carry questions, headers."""
+"""The protocol client over HTTP: eras by errors, forgotten sessions, streams that carry questions, headers."""
 
 import asyncio
 import itertools
@@ -46,8 +46,8 @@ def modern(heard: Heard, tools: list[Any]) -> Reply | None:
     """The same for the stateless era."""
     if heard.method == "server/discover":
         meta = {"io.modelcontextprotocol/serverInfo": INFO}
-        said = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": meta, **COMPLETE}
-        return Reply(result(heard, **said))
+        about = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": meta, **COMPLETE}
+        return Reply(result(heard, **about))
     if heard.method == "tools/list":
         return Reply(result(heard, tools=tools, **COMPLETE))
     return None
@@ -154,7 +154,7 @@ async def test_a_forgotten_session_is_opened_once_and_what_was_not_accepted_is_s
             calls = [connection.call("work") for _ in range(30)]
             assert await asyncio.gather(*[call.text() for call in calls]) == ["done"] * 30
             assert site.methods().count("initialize") == 2
-            accepted = [one.message["id"] for one in site.of("tools/call") if one.headers["mcp-session-id"] == "s2"]
+            accepted = [each.message["id"] for each in site.of(CALL) if each.headers["mcp-session-id"] == "s2"]
             assert sorted(accepted) == sorted(call.pending.id for call in calls)
             await asyncio.wait_for(connection.heard.changes.get(), PATIENCE)
             server.forget()
@@ -184,7 +184,7 @@ async def test_a_call_that_is_given_up_meanwhile_is_not_sent_again() -> None:
             kept = connection.call("work")
             go_on.set()
             assert await kept.text() == "done"
-            assert [one.message["id"] for one in site.of("tools/call")] == [call.pending.id, kept.pending.id]
+            assert [each.message["id"] for each in site.of(CALL)] == [call.pending.id, kept.pending.id]
             assert site.of("notifications/cancelled") == []
 
 
@@ -201,7 +201,7 @@ async def test_a_message_whose_session_is_forgotten_twice_fails() -> None:
             assert await connection.call("work").text() == "done"
 
 
-async def test_a_session_that_cannot_be_opened_anew_fails_its_calls_and_the_next_one_tries_again() -> None:
+async def test_a_session_that_cannot_be_reopened_fails_its_calls_and_the_next_one_tries_again() -> None:
     server = Forgetful()
     with serving(server) as site:
         async with client(site.url, "legacy") as connection:
@@ -243,7 +243,7 @@ async def test_a_question_belongs_to_the_call_whose_stream_carried_it() -> None:
             calls = [connection.call("work") for _ in range(3)]
             assert [await call.text() for call in calls] == ["done"] * 3
             assert {pending for _, _, pending in person.asked} == {call.pending for call in calls}
-        responses = [one.message for one in site.heard if one.verb == "POST" and not one.method]
+        responses = [each.message for each in site.heard if each.verb == "POST" and not each.method]
         assert {message["id"] for message in responses} == {f"q{call.pending.id}" for call in calls}
         assert all(message["result"] == ANSWERS["elicitation/create"] for message in responses)
 
@@ -300,7 +300,7 @@ class Designating:
         return Reply(result(heard, **DONE, **COMPLETE))
 
 
-async def test_tools_with_an_invalid_annotation_are_left_out_and_said() -> None:
+async def test_tools_with_an_invalid_annotation_are_left_out_with_a_warning() -> None:
     with serving(Designating()) as site:
         async with client(site.url, "modern") as connection:
             tools = await connection.client.list_tools(timeout=PATIENCE)
@@ -325,7 +325,7 @@ async def test_a_call_refused_for_its_headers_is_sent_again_with_those_of_the_ne
             assert second.headers["mcp-param-zone"] == "eu"
             assert server.lists == 2
             await asyncio.wait_for(connection.heard.changes.get(), PATIENCE)
-            server.header = "Zone\t"  # what no list can cure
+            server.header = "Zone\t"  # which no list can mend
             with pytest.raises(RpcError) as caught:
                 await connection.call("work", place="eu").text()
             assert caught.value.code == -32020

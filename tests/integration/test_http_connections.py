@@ -12,7 +12,7 @@ import pytest
 from ipymcp.errors import CallError, ConfigError, ConnectionLost, McpError
 from ipymcp.protocol.transports import http_client
 from tests.servers.raw_http import Reply, Request, serving_raw
-from tests.serving import free_port
+from tests.serving import reserved_port
 from tests.transports.certificates import self_signed
 from tests.transports.http import http, talking
 from tests.transports.recorder import opened, request
@@ -48,15 +48,17 @@ async def says(url: str) -> str:
 # -- names and TLS ----------------------------------------------------------------------------------------------------
 
 
-async def test_an_unknown_name_is_said() -> None:
+async def test_an_unknown_host_name_is_an_error() -> None:
     error = await refusal("http://nowhere.invalid/mcp")
     assert isinstance(error, ConnectionLost)
     assert error.message.startswith("cannot connect to http://nowhere.invalid/mcp: unknown host name (")
     assert error.hint == "check the URL and the network"
 
 
-async def test_a_certificate_nobody_signed_is_refused_with_its_cause(tmp_path: Path) -> None:
-    tls, _ = self_signed(tmp_path)
+async def test_a_self_signed_certificate_is_refused_unless_it_is_in_ssl_cert_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, certificate = self_signed(tmp_path)
     async with serving_raw(tls=tls) as server:
         error = await refusal(server.url)
         assert error.message == (
@@ -64,6 +66,8 @@ async def test_a_certificate_nobody_signed_is_refused_with_its_cause(tmp_path: P
         )
         assert error.hint == "if you trust this server, name its CA in SSL_CERT_FILE"
         assert server.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert await says(server.url) == "done"
 
 
 async def test_a_certificate_that_has_expired_is_refused_with_its_cause(
@@ -76,21 +80,14 @@ async def test_a_certificate_that_has_expired_is_refused_with_its_cause(
         assert error.message.endswith("TLS: certificate verify failed: certificate has expired")
 
 
-async def test_a_bundle_named_in_the_environment_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tls, certificate = self_signed(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    async with serving_raw(tls=tls) as server:
-        assert await says(server.url) == "done"
-
-
 @pytest.mark.parametrize(
-    ("says", "words"),
+    ("answers", "words"),
     [(True, ("wrong version number", "record layer failure")), (False, ("the server ended the handshake",))],
 )
-async def test_https_to_a_server_without_tls_is_said(says: bool, words: tuple[str, ...]) -> None:
+async def test_https_to_a_server_without_tls_is_an_error(answers: bool, words: tuple[str, ...]) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
-        if says:
+        if answers:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             await reader.read()
         writer.transport.abort()
@@ -101,7 +98,7 @@ async def test_https_to_a_server_without_tls_is_said(says: bool, words: tuple[st
         assert error.hint == "is it http:// rather than https://?"
 
 
-async def test_a_server_that_says_nothing_to_tls_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_answer_to_tls_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(http_client._EXTENSIONS, "timeout", {"connect": 0.2})
     async with serving_raw() as server:
         error = await refusal(server.url.replace("http:", "https:"))
@@ -111,7 +108,7 @@ async def test_a_server_that_says_nothing_to_tls_is_given_up_in_time(monkeypatch
 # -- proxies ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_proxy_of_the_environment_is_used_and_exceptions_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_http_proxy_is_used_except_for_the_hosts_in_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving_raw() as proxy, serving_raw() as server:
         monkeypatch.setenv("HTTP_PROXY", proxy.origin)
         assert await says("http://far.invalid/mcp") == "done"
@@ -123,9 +120,10 @@ async def test_a_proxy_of_the_environment_is_used_and_exceptions_hold(monkeypatc
         assert proxy.requests == []
 
 
-async def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
-    error = await refusal("http://far.invalid/mcp")
+async def test_a_proxy_that_does_not_run_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with reserved_port() as port:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+        error = await refusal("http://far.invalid/mcp")
     assert error.message == ("cannot connect to http://far.invalid/mcp through the proxy 127.0.0.1: connection refused")
 
 
@@ -141,7 +139,7 @@ async def test_a_unix_socket_is_an_address(tmp_path: Path, suffix: str, path: st
         assert {asked.headers["host"] for asked in server.requests} == {"localhost"}
 
 
-async def test_a_unix_socket_that_is_not_there_is_said(tmp_path: Path) -> None:
+async def test_a_missing_unix_socket_is_an_error(tmp_path: Path) -> None:
     error = await refusal(f"unix://{tmp_path}/none.sock")
     assert error.message == f"cannot connect to unix://{tmp_path}/none.sock: no such socket"
 
@@ -149,7 +147,7 @@ async def test_a_unix_socket_that_is_not_there_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["ftp://host/mcp", "host/mcp", "http://", "http://host:port/", "http://a b/", "unix://x"]
 )
-def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None:
+def test_an_invalid_address_is_refused_before_anything_is_sent(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         http(url)
     assert caught.value.message == f"{url!r} is not the address of an HTTP server"
@@ -164,10 +162,11 @@ def test_a_header_that_cannot_be_sent_is_refused_without_its_value() -> None:
 
 
 async def test_a_name_and_a_password_in_the_url_become_a_header_and_are_not_shown() -> None:
-    async with serving_raw() as server:
-        assert await says(server.url.replace("//", "//ada:s%40cret@")) == "done"
-        assert server.requests[0].headers["authorization"] == "Basic YWRhOnNAY3JldA=="
-    error = await refusal(server.url.replace("//", "//ada:s%40cret@") + "?key=hidden")
+    with reserved_port() as port:
+        async with serving_raw(port=port) as server:
+            assert await says(server.url.replace("//", "//ada:s%40cret@")) == "done"
+            assert server.requests[0].headers["authorization"] == "Basic YWRhOnNAY3JldA=="
+        error = await refusal(server.url.replace("//", "//ada:s%40cret@") + "?key=hidden")
     assert error.message == f"cannot connect to {server.url}: connection refused"
 
 
@@ -199,7 +198,7 @@ async def test_a_redirect_to_another_origin_is_not_followed_and_both_are_named()
         assert other.requests == []
 
 
-async def test_redirects_without_end_are_said() -> None:
+async def test_redirects_without_end_are_an_error() -> None:
     async with serving_raw() as server:
         server.handlers["POST"] = lambda _, reply: reply.full("302 Found", Location="/mcp")
         error = await refusal(server.url)

@@ -6,6 +6,7 @@ import gzip
 import json
 import time
 import zlib
+from collections.abc import Iterator
 from email.utils import formatdate
 
 import pytest
@@ -14,8 +15,8 @@ from ipymcp.errors import CallError, ConnectionLost, HttpError, McpError, Protoc
 from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.protocol.transports.http import StreamableHttpTransport
 from ipymcp.protocol.transports.http_client import HttpClient
-from tests.servers.raw_http import Handler, Reply, Request, serving_raw
-from tests.serving import free_port
+from tests.servers.raw_http import Handler, Held, Reply, Request, serving_raw
+from tests.serving import reserved_port
 from tests.transports.http import http, talking
 from tests.transports.recorder import Recorder, opened, request
 
@@ -49,50 +50,27 @@ def two_lines(error: McpError) -> tuple[str, str | None]:
 # -- HTTP errors ------------------------------------------------------------------------------------------------------
 
 
+HTML = b"<html><head><style>p {}</style></head><body><h1>502</h1>nginx</body></html>"
+RPC = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"too many sessions"}}'
+FAULT = "a fault of the server, or of a proxy before it"
+
+
 @pytest.mark.parametrize(
-    ("status", "body", "headers", "message", "hint", "retry_after"),
+    ("status", "body", "headers", "text", "hint", "retry_after"),
     [
-        (
-            "429 Too Many Requests",
-            b"slow\n  down",
-            {"Retry_After": "30"},
-            "the server answered HTTP 429 Too Many Requests: slow down",
-            "try again in 30 s",
-            30.0,
-        ),
-        (
-            "500 Internal Server Error",
-            b"Traceback: division by zero",
-            {},
-            "the server answered HTTP 500 Internal Server Error: Traceback: division by zero",
-            "a fault of the server, or of a proxy before it",
-            None,
-        ),
-        (
-            "502 Bad Gateway",
-            b"<html><head><style>p {}</style></head><body><h1>502</h1>nginx</body></html>",
-            {"Content_Type": "text/html"},
-            "the server answered HTTP 502 Bad Gateway: 502 nginx",
-            "a fault of the server, or of a proxy before it",
-            None,
-        ),
-        (
-            "503 Service Unavailable",
-            b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"too many sessions"}}',
-            {},
-            "the server answered HTTP 503 Service Unavailable: too many sessions",
-            "try again later",
-            None,
-        ),
-        ("409 Conflict", b"x" * 999, {}, "the server answered HTTP 409 Conflict: " + "x" * 299 + "…", None, None),
+        ("429 Too Many Requests", b"slow\n  down", {"Retry_After": "30"}, "slow down", "try again in 30 s", 30.0),
+        ("500 Internal Server Error", b"Traceback: 1 / 0", {}, "Traceback: 1 / 0", FAULT, None),
+        ("502 Bad Gateway", HTML, {"Content_Type": "text/html"}, "502 nginx", FAULT, None),
+        ("503 Service Unavailable", RPC, {}, "too many sessions", "try again later", None),
+        ("409 Conflict", b"x" * 999, {}, "x" * 299 + "…", None, None),
     ],
 )
-async def test_an_http_error_is_told_with_its_status_and_first_lines(
-    status: str, body: bytes, headers: dict[str, str], message: str, hint: str | None, retry_after: float | None
+async def test_an_http_error_has_its_status_and_first_lines(
+    status: str, body: bytes, headers: dict[str, str], text: str, hint: str | None, retry_after: float | None
 ) -> None:
     error = await fails_with(lambda _, reply: reply.full(status, body, **headers))
     assert isinstance(error, HttpError)
-    assert two_lines(error) == (message, hint)
+    assert two_lines(error) == (f"the server answered HTTP {status}: {text}", hint)
     assert (error.status, error.retry_after, error.body) == (int(status[:3]), retry_after, body.decode())
 
 
@@ -111,7 +89,7 @@ async def test_a_json_rpc_error_in_the_body_is_that_error() -> None:
     assert (error.message, error.code, error.data) == ("no such tool", -32602, {"name": "bad"})
 
 
-async def test_a_wrong_path_is_told_at_the_start() -> None:
+async def test_a_wrong_path_is_an_error_of_the_start() -> None:
     async with serving_raw({"POST": lambda _, reply: reply.full("404 Not Found", b"Not Found")}) as server:
         with pytest.raises(HttpError) as caught:
             async with opened(http(server.url)):
@@ -123,10 +101,10 @@ async def test_a_wrong_path_is_told_at_the_start() -> None:
     )
 
 
-# -- answers that are none --------------------------------------------------------------------------------------------
+# -- answers that are not MCP ------------------------------------------------------------------------------------------
 
 
-async def test_a_page_instead_of_json_is_said() -> None:
+async def test_a_page_instead_of_json_is_named_in_the_error() -> None:
     page = b"<!doctype html><title>Sign in</title><p>Please sign in."
     error = await fails_with(lambda _, reply: reply.full("200 OK", page, Content_Type="text/html; charset=utf-8"))
     assert isinstance(error, ProtocolError)
@@ -136,26 +114,28 @@ async def test_a_page_instead_of_json_is_said() -> None:
     )
 
 
-async def test_json_of_another_type_is_read_all_the_same() -> None:
+def compressed(times: int, kind: str, encoding: str = "gzip") -> Handler:
+    """An answer that is compressed this often."""
+
     async def answer(asked: Request, reply: Reply) -> None:
         result = {"content": [{"type": "text", "text": "plain"}]}
         body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": result}).encode()
-        await reply.full("200 OK", gzip.compress(body), Content_Type="text/plain", Content_Encoding="gzip")
+        for _ in range(times):
+            body = gzip.compress(body)
+        await reply.full("200 OK", body, Content_Type=kind, Content_Encoding=encoding)
 
-    async with talking({"tools/call": answer}) as (_, transport, recorder):
+    return answer
+
+
+async def test_json_of_another_type_is_read_all_the_same() -> None:
+    async with talking({"tools/call": compressed(1, "text/plain")}) as (_, transport, recorder):
         transport.send(request(1))
         assert await recorder.answer(1) == "plain"
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "gzip\r\nContent-Encoding: gzip"])
 async def test_an_answer_that_is_compressed_more_than_once_is_not_inflated(encoding: str) -> None:
-    async def answer(asked: Request, reply: Reply) -> None:
-        result = {"content": [{"type": "text", "text": "x" * 100}]}
-        body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": result}).encode()
-        twice = gzip.compress(gzip.compress(body))
-        await reply.full("200 OK", twice, Content_Type="application/json", Content_Encoding=encoding)
-
-    error = await fails_with(answer)
+    error = await fails_with(compressed(2, "application/json", encoding))
     assert error.message == "the response is compressed more than once, which ipymcp does not read"
 
 
@@ -224,7 +204,7 @@ async def test_an_answer_to_another_request_fails_the_call_that_got_it() -> None
 
 
 @pytest.mark.parametrize("status", ["202 Accepted", "200 OK"])
-async def test_no_answer_at_all_is_said(status: str) -> None:
+async def test_an_empty_response_is_an_error(status: str) -> None:
     error = await fails_with(lambda _, reply: reply.full(status))
     assert error.message == f"the server sent an empty HTTP response ({status})"
 
@@ -279,8 +259,13 @@ async def test_a_connection_the_server_closed_while_idle_is_not_used_again() -> 
             assert await recorder.answer(number) == "done"
 
 
-async def test_a_connection_that_could_not_be_made_is_tried_once_more() -> None:
-    port = free_port()
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
+
+
+async def test_a_connection_that_could_not_be_made_is_tried_once_more(port: int) -> None:
     transport = http(f"http://127.0.0.1:{port}/mcp")
     async with opened(transport, handshake=False) as recorder:
         transport.send(request(1))
@@ -290,8 +275,7 @@ async def test_a_connection_that_could_not_be_made_is_tried_once_more() -> None:
         assert recorder.unreachables == []
 
 
-async def test_a_server_that_is_not_there_is_said_and_the_next_call_tries_again() -> None:
-    port = free_port()
+async def test_a_server_that_does_not_run_is_reported_and_the_next_call_tries_again(port: int) -> None:
     transport = http(f"http://127.0.0.1:{port}/mcp")
     async with opened(transport, handshake=False) as recorder:
         transport.send(request(1))
@@ -352,7 +336,7 @@ async def test_an_answer_over_the_limit_fails_its_call_and_is_not_kept(handler: 
     assert error.limit == 100_000
 
 
-async def test_a_large_event_that_is_no_answer_costs_only_itself() -> None:
+async def test_a_large_event_that_is_not_an_answer_is_discarded_alone() -> None:
     async def answer(_: Request, reply: Reply) -> None:
         await reply.stream()
         await reply.event({"method": "notifications/message", "params": {"data": "x" * 200_000}})
@@ -371,35 +355,23 @@ async def test_a_large_event_that_is_no_answer_costs_only_itself() -> None:
 
 @pytest.mark.parametrize("headers", [{}, MODERN], ids=["legacy", "modern"])
 async def test_an_answer_settles_its_call_though_the_server_never_ends_the_stream(headers: dict[str, str]) -> None:
-    closed = asyncio.Event()
-
-    async def endless(_: Request, reply: Reply) -> None:
-        await reply.stream()
-        await reply.answer_event("here")
-        await reply.closed()
-        closed.set()
+    endless = Held(streams=True, answer="here")
 
     async with talking({"tools/call": endless}) as (_, transport, recorder):
         transport.send(request(1, **headers))
         assert await recorder.answer(1) == "here"
-        await asyncio.wait_for(closed.wait(), 5)  # and its connection is let go
+        await asyncio.wait_for(endless.closed.wait(), 5)  # and its connection is let go
         assert recorder.errors == {}
 
 
 async def test_thirty_such_answers_do_not_use_up_the_connections() -> None:
-    async def endless(_: Request, reply: Reply) -> None:
-        await reply.stream()
-        await reply.answer_event("here")
-        await reply.closed()
-
-    async with talking({"tools/call": endless}) as (_, transport, recorder):
+    async with talking({"tools/call": Held(streams=True, answer="here")}) as (_, transport, recorder):
         for number in range(1, 31):
             transport.send(request(number))
         assert [await recorder.answer(number) for number in range(1, 31)] == ["here"] * 30
 
 
-async def test_a_server_that_was_started_again_is_found_by_the_next_call() -> None:
-    port = free_port()
+async def test_a_server_that_was_started_again_is_found_by_the_next_call(port: int) -> None:
     transport = http(f"http://127.0.0.1:{port}/mcp")
     async with opened(transport, handshake=False) as recorder:
         for number in (1, 2, 3):

@@ -54,7 +54,7 @@ async def test_a_session_is_kept_and_ended_with_the_headers_it_needs() -> None:
     assert end.headers["mcp-protocol-version"] == "2025-11-25"
 
 
-async def test_a_server_without_sessions_is_told_of_none() -> None:
+async def test_a_server_without_sessions_is_sent_no_session_id() -> None:
     async with serving_raw() as server:
         server.session = None
         async with opened(http(server.url)):
@@ -80,7 +80,7 @@ async def forget_as_typescript_does(_: Request, reply: Reply) -> None:
 
 
 @pytest.mark.parametrize("forget", [forget_by_404, forget_as_typescript_does])
-async def test_a_forgotten_session_is_told_for_each_message_and_nothing_more_is_sent(forget: Handler) -> None:
+async def test_a_forgotten_session_expires_each_message_and_nothing_more_is_sent(forget: Handler) -> None:
     async with talking() as (server, transport, recorder):
         server.handlers["tools/call"] = forget
         transport.send(request(1))
@@ -150,7 +150,7 @@ async def test_a_404_without_a_session_is_only_an_error() -> None:
 # -- the GET stream and resumption ------------------------------------------------------------------------------------
 
 
-async def test_the_get_stream_is_heard_and_taken_up_where_it_was_cut() -> None:
+async def test_the_get_stream_is_read_and_resumed_where_it_was_cut() -> None:
     async def get(asked: Request, reply: Reply) -> None:
         number = asked.headers.get("last-event-id", "0")
         if number == "2":
@@ -161,14 +161,26 @@ async def test_the_get_stream_is_heard_and_taken_up_where_it_was_cut() -> None:
 
     async with serving_raw({"GET": get}) as server, opened(http(server.url)) as recorder:
         await server.wait_for("GET", 3)
-        heard = [message["method"] for message, carrier in recorder.messages if "method" in message and carrier is None]
-        assert heard == ["notifications/after-0", "notifications/after-1"]
+        methods = [
+            message["method"] for message, carrier in recorder.messages if "method" in message and carrier is None
+        ]
+        assert methods == ["notifications/after-0", "notifications/after-1"]
     assert [asked.headers.get("last-event-id") for asked in server.asked("GET")] == [None, "1", "2"]
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
-async def test_an_answer_whose_stream_was_cut_is_fetched_after_the_time_the_server_gave(is_dropped: bool) -> None:
+async def test_an_answer_whose_stream_was_cut_is_fetched_after_the_time_the_server_gave(
+    is_dropped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut_at = resumed_at = 0.0
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted_sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", noted_sleep)
 
     async def call(_: Request, reply: Reply) -> None:
         nonlocal cut_at
@@ -199,11 +211,12 @@ async def test_an_answer_whose_stream_was_cut_is_fetched_after_the_time_the_serv
     (resumption,) = [asked for asked in server.asked("GET") if "last-event-id" in asked.headers]
     assert resumption.headers["last-event-id"] == "call-2"
     assert resumption.headers["mcp-session-id"] == "session-1"
-    assert 0.49 <= resumed_at - cut_at < 5
+    assert pauses == [0.5]
+    assert resumed_at - cut_at >= 0.49
     assert len(server.asked("tools/call")) == 1
 
 
-async def test_a_stream_that_cannot_be_taken_up_fails_its_call() -> None:
+async def test_a_stream_that_cannot_be_resumed_fails_its_call() -> None:
     async def call(_: Request, reply: Reply) -> None:
         await reply.stream()
         await reply.event(id="1", retry="10")
@@ -281,7 +294,7 @@ async def test_notifications_arrive_in_order() -> None:
     assert [method for method in methods if method.startswith("notifications/number")] == names
 
 
-async def test_calls_use_twenty_connections_and_what_must_get_through_does() -> None:
+async def test_calls_use_twenty_connections_and_leave_room_for_pings_and_cancellations() -> None:
     release = asyncio.Event()
 
     async def slow(_: Request, reply: Reply) -> None:
@@ -300,7 +313,7 @@ async def test_calls_use_twenty_connections_and_what_must_get_through_does() -> 
         assert len(server.asked("tools/call")) == 20
         assert transport.queued > 0
 
-        assert transport.abort(40)  # it was not sent yet: there is nobody to tell
+        assert transport.abort(40)  # it was not sent yet
         assert not transport.abort(1)
         release.set()
         for number in range(2, 40):
@@ -326,7 +339,7 @@ async def test_in_the_stateless_era_giving_up_closes_the_stream() -> None:
         assert recorder.errors == {}
 
 
-async def test_a_call_given_up_in_the_handshake_era_does_not_keep_its_connection_for_ever() -> None:
+async def test_a_call_given_up_in_the_handshake_era_does_not_keep_its_connection_forever() -> None:
     deaf = Held()
 
     async with talking({"tools/call": deaf}) as (server, transport, _):
@@ -387,7 +400,7 @@ async def test_a_login_lets_the_same_message_through() -> None:
     ]
 
 
-async def test_a_server_that_never_has_enough_is_not_asked_for_ever() -> None:
+async def test_a_server_that_refuses_every_login_is_not_asked_forever() -> None:
     async with serving_raw({"tools/call": guarded}) as server:
         transport, _ = with_keys(server.url, *(f"wrong-{number}" for number in range(100)))
         async with opened(transport) as recorder:
@@ -397,7 +410,7 @@ async def test_a_server_that_never_has_enough_is_not_asked_for_ever() -> None:
         assert len(server.asked("tools/call")) < 10
 
 
-async def test_without_a_login_the_error_names_the_challenge_and_what_to_give() -> None:
+async def test_without_a_login_the_error_names_the_challenge_and_the_remedy() -> None:
     async with serving_raw({"POST": guarded}) as server:
         with pytest.raises(AuthError) as caught:
             async with opened(http(server.url)):

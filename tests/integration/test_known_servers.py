@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from ipymcp.storage.known_servers import KINDS
 from tests.bad_servers import QUICK, bad
 from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
+from tests.processes import wait_until
 from tests.servers.oauth_server import Behaviour, running
 
 AT_ONCE = msgspec.structs.replace(QUICK, prefetch_delay=0.0)
@@ -26,7 +26,7 @@ AT_ONCE = msgspec.structs.replace(QUICK, prefetch_delay=0.0)
 
 @contextmanager
 def notebook(timing: Timing = QUICK, /, **servers: dict[str, Any]) -> Iterator[Mcp]:
-    """A host of its own, as another kernel has it; what it is told to load may fail."""
+    """A separate host, as another kernel has it. Its servers may fail to load."""
     mcp = Mcp(Host(timing=timing))
     try:
         mcp._host.loop.run(mcp._host.load(from_mapping(servers).values()))
@@ -51,7 +51,7 @@ def state(mcp: Mcp, name: str) -> str:
 # -- lazy -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lazy_server_that_is_known_starts_at_its_first_call() -> None:
+def test_a_lazy_server_with_a_stored_catalog_starts_at_its_first_call() -> None:
     with notebook(demo=demo()) as mcp:
         tools = mcp.tools.names
     with notebook(demo=demo(lazy=True)) as mcp:
@@ -63,7 +63,7 @@ def test_a_lazy_server_that_is_known_starts_at_its_first_call() -> None:
         assert state(mcp, "demo") == "ready"
 
 
-def test_a_lazy_server_that_nobody_knows_is_started() -> None:
+def test_a_lazy_server_without_a_stored_catalog_is_started() -> None:
     with notebook(demo=demo(lazy=True)) as mcp:
         assert state(mcp, "demo") == "ready"
 
@@ -82,23 +82,19 @@ def test_looking_at_a_lazy_server_does_not_start_it() -> None:
         assert mcp.servers["demo"].pid is None
 
 
-def test_what_nobody_looked_at_is_listed_a_while_after_the_first_start_and_known_when_it_does_not_run() -> None:
+def test_lists_that_were_not_requested_are_stored_some_time_after_the_first_start() -> None:
     with notebook(AT_ONCE, demo=demo()) as mcp:
         known, digest = mcp._host.store.known, mcp._host.sessions["demo"].digest
-        deadline = time.monotonic() + 30
-        while known.catalog(digest).keys() != KINDS.keys():
-            assert time.monotonic() < deadline
+        wait_until(lambda: known.catalog(digest).keys() == KINDS.keys(), 30)
     with notebook(demo=demo(lazy=True)) as mcp:
         assert "demo://notes.md" in repr(mcp.demo.resources) and "describe" in repr(mcp.demo.prompts)
         assert mcp.servers["demo"].pid is None
 
 
-def test_what_cannot_be_listed_in_the_background_is_in_the_log_and_no_error_of_the_server() -> None:
+def test_a_list_that_fails_in_the_background_is_in_the_log_and_not_an_error_of_the_server() -> None:
     with notebook(AT_ONCE, mute=server("offering", "mute=resources/list", timeout=0.3)) as mcp:
         known, session = mcp._host.store.known, mcp._host.sessions["mute"]
-        deadline = time.monotonic() + 30
-        while known.catalog(session.digest).keys() != KINDS.keys() - {"resources"}:
-            assert time.monotonic() < deadline
+        wait_until(lambda: known.catalog(session.digest).keys() == KINDS.keys() - {"resources"}, 30)
         said = [line.text for line in session.log.tail(10)]
         assert "its resources could not be listed: no answer to resources/list in 0.3 s" in said
         assert not session.status.last_error and session.status.error is None
@@ -165,7 +161,7 @@ for line in sys.stdin:
 # -- browsing ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_catalog_of_a_server_that_cannot_start_can_be_looked_at_and_that_of_a_disabled_one_not(
+def test_the_stored_catalog_of_a_server_that_cannot_start_is_shown_and_that_of_a_disabled_one_is_not(
     tmp_path: Path,
 ) -> None:
     program = tmp_path / "demo.py"
@@ -184,7 +180,7 @@ def test_the_catalog_of_a_server_that_cannot_start_can_be_looked_at_and_that_of_
         assert (list(mcp.own._table()), mcp.own._table().note) == ([], "own is disabled")
 
 
-def test_servers_are_known_by_their_definition_and_not_by_their_name() -> None:
+def test_catalogs_belong_to_definitions_and_not_to_names() -> None:
     with notebook(one=bad("tools=1")):
         pass
     with notebook(one={**bad("tools=2"), "lazy": True}) as mcp:  # it inherits nothing
@@ -193,7 +189,7 @@ def test_servers_are_known_by_their_definition_and_not_by_their_name() -> None:
         assert state(mcp, "other") == "stopped (lazy)"
 
 
-def test_how_known_servers_are_is_kept() -> None:
+def test_the_last_state_of_each_server_is_stored() -> None:
     with running(Behaviour()) as server:
         server.behaviour.clients["robot"] = "robots-secret"
         auth = {"type": "client_credentials", "client_id": "robot", "client_secret": "robots-secret"}
@@ -233,41 +229,34 @@ def test_the_era_that_a_server_answered_in_is_remembered(tmp_path: Path) -> None
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def test_kernels_share_what_is_known(start_kernel: StartKernel, tmp_path: Path) -> None:
+def test_kernels_share_the_catalogs_of_servers(start_kernel: StartKernel, tmp_path: Path) -> None:
     shared = {"IPYMCP_STATE_DIR": str(tmp_path / "state")}
     first, second = start_kernel(env=shared), start_kernel(env=shared)
     for kernel in (first, second):
         kernel.run("%load_ext ipymcp")
     first.run("%mcp load demo")
-    looked = second.run("%mcp tools demo").text or ""
-    assert "demo.echo" in looked
-    assert looked.endswith("demo is not loaded; this is what it had when it last ran")
+    note = "demo is not loaded; this is what it had when it last ran"
+    tools = second.run("%mcp tools demo").text or ""
+    assert "demo.echo" in tools
+    assert tools.endswith(note)
+    for word in ("resources", "prompts"):
+        live = first.run(f"%mcp {word} demo").text
+        assert second.run(f"%mcp {word} demo").text == f"{live}\n{note}"
+    assert second.run("%mcp prompts demo.none").error is not None
+
     loaded = second.run("%mcp load demo --lazy")
     assert [display["text/plain"] for display in loaded.displays] == ["✓ demo: lazy, 5 tools; starts when called"]
     assert second.run("%mcp call demo.echo text=hello").text == "ToolResult demo.echo: hello"
     assert "connected" in (first.run("mcp.servers.known").text or "")
-
-
-def test_resources_and_prompts_of_a_server_that_is_not_loaded_can_be_looked_at(
-    start_kernel: StartKernel, tmp_path: Path
-) -> None:
-    shared = {"IPYMCP_STATE_DIR": str(tmp_path / "state")}
-    first, second = start_kernel(env=shared), start_kernel(env=shared)
-    for kernel in (first, second):
-        kernel.run("%load_ext ipymcp")
-    first.run("%mcp load demo")
-    for word in ("resources", "prompts"):
-        live = first.run(f"%mcp {word} demo").text
-        note = "demo is not loaded; this is what it had when it last ran"
-        assert second.run(f"%mcp {word} demo").text == f"{live}\n{note}"
-    assert second.run("%mcp prompts demo.none").error is not None
-    second.run("%mcp load demo\n%mcp stop demo")
+    second.run("%mcp stop demo")
     kept = second.run("%mcp resources demo.demo://notes*").text or ""
     assert kept.splitlines()[2].startswith("demo://notes.md")
     assert kept.endswith("demo is stopped; this is what it had when it last ran")
 
 
-def test_a_lazy_server_whose_files_have_changed_is_asked_about_at_its_first_call(start_kernel: StartKernel) -> None:
+def test_a_lazy_server_whose_files_have_changed_needs_a_new_agreement_at_its_first_call(
+    start_kernel: StartKernel,
+) -> None:
     kernel = start_kernel()
     folder = kernel.folder / "project"
     folder.mkdir()
@@ -285,7 +274,7 @@ def test_a_lazy_server_whose_files_have_changed_is_asked_about_at_its_first_call
 
     changed()
     gathered = "import asyncio\nr = await asyncio.gather(mcp.own.echo.aio('a'), mcp.own.echo.aio('b'))"
-    both = kernel.run(f"{gathered}\n[one.text for one in r]", answers=["yes"])
+    both = kernel.run(f"{gathered}\n[each.text for each in r]", answers=["yes"])
     assert (both.text, both.prompts) == ("['a', 'b']", ["run it? [yes, no] "])
     changed()
     refused = kernel.run("mcp.own.echo('a')", answers=["no"])
@@ -297,7 +286,7 @@ def test_a_lazy_server_whose_files_have_changed_is_asked_about_at_its_first_call
     assert alone is not None and alone.ename == "TrustError"
 
 
-def test_what_a_password_and_a_tool_share_is_the_tools_name() -> None:
+def test_a_tool_whose_name_equals_a_password_keeps_its_name() -> None:
     own = bad("tools=1", env={"PASSWORD": "tool_00000"})
     with notebook(own=own):
         pass
@@ -307,10 +296,10 @@ def test_what_a_password_and_a_tool_share_is_the_tools_name() -> None:
         assert mcp.own.tool_00000.name == "tool_00000"
 
 
-def test_a_database_that_cannot_be_used_is_said_once_in_a_cell(start_kernel: StartKernel, tmp_path: Path) -> None:
+def test_a_damaged_database_is_reported_once_in_a_cell(start_kernel: StartKernel, tmp_path: Path) -> None:
     path = tmp_path / "state" / "state.db"
     path.parent.mkdir()
-    path.write_bytes(b"this is no database\n" * 500)
+    path.write_bytes(b"this is not a database\n" * 500)
     kernel = start_kernel(env={"IPYMCP_STATE_DIR": str(path.parent)})
     kernel.run("%load_ext ipymcp")
     loaded = kernel.run("%mcp load demo")
@@ -321,13 +310,13 @@ def test_a_database_that_cannot_be_used_is_said_once_in_a_cell(start_kernel: Sta
     assert kernel.run("mcp.demo.echo('hello').text").text == "'hello'"
 
 
-def test_a_database_that_fails_later_is_said_below_the_next_cell_of_any_kind(
+def test_a_database_that_fails_later_is_reported_below_the_next_cell_of_any_kind(
     start_kernel: StartKernel, tmp_path: Path
 ) -> None:
     path = tmp_path / "state" / "state.db"
     kernel = start_kernel(env={"IPYMCP_STATE_DIR": str(path.parent)})
-    kernel.run("%load_ext ipymcp\n%mcp load demo\nmcp.servers.known")  # which waits for what is still to be written
-    path.write_bytes(b"this is no database\n" * 500)
+    kernel.run("%load_ext ipymcp\n%mcp load demo\nmcp.servers.known")  # which waits for the pending writes
+    path.write_bytes(b"this is not a database\n" * 500)
     looked = kernel.run("mcp.servers.known")
     assert looked.error is None
     text = "new data is kept in memory, until this kernel ends"

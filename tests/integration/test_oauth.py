@@ -5,12 +5,12 @@ import dataclasses
 import json
 from typing import Any
 
-import httpx
 import pytest
 
 from ipymcp.errors import AuthError
-from tests.oauth_user import MemoryTokenStore, ScriptedUser, oauth, refused, send
+from tests.oauth_user import MemoryTokenStore, ScriptedUser, oauth, refused, send, send_many
 from tests.servers.oauth_server import WELL_KNOWN, Behaviour, OAuthServer, running
+from tests.serving import reserved_port
 
 
 def logs_in(server: OAuthServer, **settings: Any) -> ScriptedUser:
@@ -45,26 +45,16 @@ def test_a_first_request_logs_the_user_in_and_is_sent_again() -> None:
 
 def test_many_requests_at_once_log_in_once() -> None:
     user = ScriptedUser()
-
-    async def check(url: str) -> None:
-        authorizer = oauth(url, user=user)
-        answers = await asyncio.gather(*(send(authorizer, url) for _ in range(10)))
-        assert {answer.status_code for answer in answers} == {200}
-
     with running() as server:
-        asyncio.run(check(server.url))
+        answers = asyncio.run(send_many(oauth(server.url, user=user), server.url))
+    assert [getattr(answer, "status_code", answer) for answer in answers] == [200] * 10
     assert len(user.requests) == 1
 
 
 def test_many_requests_at_once_are_refused_by_one_login() -> None:
     user = ScriptedUser()
-
-    async def check(url: str) -> list[BaseException | httpx.Response]:
-        authorizer = oauth(url, user=user)
-        return await asyncio.gather(*(send(authorizer, url) for _ in range(10)), return_exceptions=True)
-
     with running(Behaviour(consent="denied")) as server:
-        outcomes = asyncio.run(check(server.url))
+        outcomes = asyncio.run(send_many(oauth(server.url, user=user), server.url))
     assert {str(outcome) for outcome in outcomes} == {f"the login at {server.origin[7:]} was refused (access_denied)"}
     assert len(user.requests) == 1
 
@@ -74,44 +64,33 @@ def test_the_redirected_address_may_be_pasted() -> None:
         logs_in(server, user=ScriptedUser(pastes=True))
 
 
-def test_of_an_https_redirect_the_address_is_pasted_and_the_client_is_a_web_application() -> None:
+def test_with_an_https_redirect_the_address_is_pasted_and_the_client_is_a_web_application() -> None:
     with running() as server:
         user = logs_in(server, redirect_uri="https://hub.example/callback")
     assert user.requests[0].redirect is None
     assert json.loads(server.seen("/register")[0].fields["application_type"]) == "web"
 
 
-@pytest.mark.parametrize(
-    "places",
-    [
-        {"resource_metadata_path": f"{WELL_KNOWN}/oauth-protected-resource", "challenge_names_metadata": False},
-        {"resource_metadata_path": "/custom/metadata.json"},
-        {"metadata_path": f"{WELL_KNOWN}/openid-configuration"},
-        {"issuer_path": "/t1", "metadata_path": f"{WELL_KNOWN}/oauth-authorization-server/t1"},
-        {"issuer_path": "/t1", "metadata_path": f"{WELL_KNOWN}/openid-configuration/t1"},
-        {"issuer_path": "/t1", "metadata_path": f"/t1{WELL_KNOWN}/openid-configuration"},
-        {"resource_metadata_path": None},
-        {"resource_metadata_path": None, "metadata_path": None, "sends_iss": None},
-        {"challenge": ""},
-    ],
-    ids=[
-        "root",
-        "custom",
-        "openid",
-        "inserted",
-        "openid inserted",
-        "openid appended",
-        "2025-03-26",
-        "no metadata",
-        "bare 401",
-    ],
-)
+PLACES: dict[str, dict[str, Any]] = {
+    "root": {"resource_metadata_path": f"{WELL_KNOWN}/oauth-protected-resource", "challenge_names_metadata": False},
+    "custom": {"resource_metadata_path": "/custom/metadata.json"},
+    "openid": {"metadata_path": f"{WELL_KNOWN}/openid-configuration"},
+    "inserted": {"issuer_path": "/t1", "metadata_path": f"{WELL_KNOWN}/oauth-authorization-server/t1"},
+    "openid inserted": {"issuer_path": "/t1", "metadata_path": f"{WELL_KNOWN}/openid-configuration/t1"},
+    "openid appended": {"issuer_path": "/t1", "metadata_path": f"/t1{WELL_KNOWN}/openid-configuration"},
+    "2025-03-26": {"resource_metadata_path": None},
+    "no metadata": {"resource_metadata_path": None, "metadata_path": None, "sends_iss": None},
+    "bare 401": {"challenge": ""},
+}
+
+
+@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
 def test_metadata_is_found_wherever_the_specifications_put_it(places: dict[str, Any]) -> None:
     with running(Behaviour(**places)) as server:
         logs_in(server)
 
 
-# -- who the client is ------------------------------------------------------------------------------------------------
+# -- the client -------------------------------------------------------------------------------------------------------
 
 
 def test_a_configured_client_is_not_registered() -> None:
@@ -133,14 +112,15 @@ def test_a_client_metadata_document_is_used_where_the_server_takes_one() -> None
 
 def test_a_registration_is_used_again_at_the_same_port() -> None:
     store = MemoryTokenStore()
-    with running(Behaviour(gives_secrets=True)) as server:
-        first = logs_in(server, store=store, definition="one")
+    with running(Behaviour(gives_secrets=True)) as server, reserved_port() as port:
+        address = f"http://127.0.0.1:{port}/callback"
+        logs_in(server, store=store, definition="one", redirect_uri=address)
         second = logs_in(server, store=store, definition="other")
     assert len(server.seen("/register")) == 1
-    assert first.requests[0].redirect_uri == second.requests[0].redirect_uri
+    assert second.requests[0].redirect_uri == address
 
 
-def test_a_client_the_server_has_forgotten_is_registered_anew_the_next_time() -> None:
+def test_a_client_the_server_has_forgotten_is_registered_again_the_next_time() -> None:
     store = MemoryTokenStore()
     with running() as server:
         logs_in(server, store=store, definition="one")
@@ -161,14 +141,14 @@ def test_scopes_come_from_the_challenge_then_from_the_metadata() -> None:
         assert logs_in(server, scopes=("four",)).requests[0].scopes == ("four",)
 
 
-def test_offline_access_is_asked_for_where_the_server_knows_it() -> None:
+def test_offline_access_is_asked_for_where_the_server_supports_it() -> None:
     offline = {"scopes_supported": ["read", "offline_access"]}
     with running(Behaviour(needs_scope="read", metadata=offline)) as server:
         assert logs_in(server).requests[0].scopes == ("read", "offline_access")
     assert server.seen("/authorize")[0].fields["prompt"] == "consent"
 
 
-def test_a_call_that_needs_more_steps_up_and_keeps_what_was_granted() -> None:
+def test_a_call_that_needs_more_scopes_steps_up_and_keeps_the_granted_ones() -> None:
     user = ScriptedUser()
 
     async def check(url: str) -> None:
@@ -192,7 +172,7 @@ def test_a_scope_that_is_not_granted_is_asked_for_once() -> None:
     assert len(user.requests) == 1
 
 
-def test_a_server_that_wants_ever_more_scopes_comes_to_an_end() -> None:
+def test_a_server_that_asks_for_one_more_scope_each_time_is_given_up() -> None:
     user = ScriptedUser()
 
     async def check(url: str) -> None:
@@ -208,7 +188,7 @@ def test_a_server_that_wants_ever_more_scopes_comes_to_an_end() -> None:
     assert len(user.requests) == 6
 
 
-def test_a_403_that_speaks_of_no_scope_is_not_for_us() -> None:
+def test_a_403_that_names_no_scope_is_not_a_request_to_log_in() -> None:
     async def check(url: str) -> bool:
         return await oauth(url).challenged(403, ['Bearer error="invalid_request"'], {})
 
@@ -271,7 +251,7 @@ def test_where_the_refresh_token_has_expired_too_the_user_logs_in_again(lifetime
     assert len(user.requests) == 2
 
 
-def test_a_new_kernel_finds_the_tokens_and_asks_nobody() -> None:
+def test_a_new_kernel_uses_the_stored_tokens_and_asks_no_one() -> None:
     store = MemoryTokenStore()
     with running() as server:
         logs_in(server, store=store, definition="digest")
@@ -279,7 +259,7 @@ def test_a_new_kernel_finds_the_tokens_and_asks_nobody() -> None:
         assert len(logs_in(server, store=store, definition="another digest").requests) == 1
 
 
-def test_tokens_another_kernel_has_got_meanwhile_are_taken_up() -> None:
+def test_tokens_that_another_kernel_got_meanwhile_are_used() -> None:
     store, user = MemoryTokenStore(), ScriptedUser()
 
     async def check(url: str) -> None:
@@ -294,7 +274,7 @@ def test_tokens_another_kernel_has_got_meanwhile_are_taken_up() -> None:
     assert len(user.requests) == 1
 
 
-def test_a_server_that_moves_to_another_authorization_server_gets_none_of_the_olds_secrets() -> None:
+def test_a_new_authorization_server_gets_no_secrets_of_the_old_one() -> None:
     user = ScriptedUser()
 
     async def check(server: OAuthServer, other: OAuthServer) -> None:
@@ -354,7 +334,7 @@ def test_client_credentials_need_no_user_and_are_asked_for_again_when_they_end()
     assert server.seen("/authorize") == []
 
 
-def test_the_enterprises_way_asks_the_identity_provider_first() -> None:
+def test_the_enterprise_grant_asks_the_identity_provider_first() -> None:
     settings: dict[str, Any] = {
         "grant": "enterprise",
         "client_id": "robot",

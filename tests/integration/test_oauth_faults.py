@@ -1,74 +1,86 @@
-"""Logins that fail, against a real authorization server on loopback. What each fault says is asserted whole."""
+"""Logins that fail, against a real authorization server on loopback. Messages are asserted whole."""
 
 import asyncio
-import socket
+from dataclasses import dataclass
 
 import httpx
 import pytest
 
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth.redirect import LoopbackRedirect
-from tests.oauth_user import ScriptedUser, oauth, refused, send
+from tests.oauth_user import ScriptedUser, oauth, refused, send, send_many
 from tests.servers.oauth_server import WELL_KNOWN, Behaviour, running
+from tests.serving import reserved_port
 
 # -- faults -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_with_a_401_and_nothing_else() -> None:
-    bare = Behaviour(challenge="", resource_metadata_path=None, metadata_path=None, registers=False)
-    with running(bare) as server:
-        error = refused(server)
-    assert error.message == f"the server on {server.origin[7:]} requires a login, but does not say how to log in"
-    assert error.hint == (
+@dataclass
+class Fault:
+    """A fault of a server, and its error; `{host}` and `{origin}` stand for the server's."""
+
+    behaviour: Behaviour
+    message: str
+    hint: str | None = None
+    unasked: tuple[str, ...] = ()
+    """Paths that must not be requested."""
+
+
+FAULTS = {
+    "a 401 and nothing else": Fault(
+        Behaviour(challenge="", resource_metadata_path=None, metadata_path=None, registers=False),
+        "the server on {host} requires a login, but does not say how to log in",
         "if it wants a token or a key, load it with --header 'Authorization: Bearer ${TOKEN}', "
-        "or headers in its definition"
-    )
+        "or headers in its definition",
+    ),
+    "metadata of another server": Fault(
+        Behaviour(resource="https://evil.example/mcp"),
+        "cannot log in: the server's metadata is that of another server ('https://evil.example/mcp')",
+        unasked=("/authorize", "/register"),
+    ),
+    "an issuer that does not match": Fault(
+        Behaviour(metadata={"issuer": "https://evil.example"}),
+        f"cannot log in: {{origin}}{WELL_KNOWN}/oauth-authorization-server gives the issuer as "
+        "'https://evil.example', not '{origin}'",
+        unasked=("/authorize", "/register"),
+    ),
+    "consent that is refused": Fault(
+        Behaviour(consent="denied"),
+        "the login at {host} was refused (access_denied)",
+        "%mcp start NAME asks again",
+    ),
+    "a code that is not protected": Fault(
+        Behaviour(metadata={"code_challenge_methods_supported": None}),
+        "cannot log in: {host} does not declare support for PKCE with S256",
+        unasked=("/register",),
+    ),
+    "a token endpoint that refuses": Fault(
+        Behaviour(token_error={"error": "invalid_request", "error_description": "no"}),
+        "{host} refused the token request (invalid_request: no)",
+    ),
+}
 
 
-def test_an_authorization_server_that_nobody_runs() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens
-        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
-        with running(Behaviour(authorization_servers=[f"http://{nobody}"])) as server:
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_of_the_server_is_an_error_of_the_login(fault: Fault) -> None:
+    with running(fault.behaviour) as server:
+        error = refused(server)
+    places = {"host": server.origin[7:], "origin": server.origin}
+    assert error.message == fault.message.format(**places)
+    assert fault.hint is None or error.hint == fault.hint
+    assert [path for path in fault.unasked if server.seen(path)] == []
+
+
+def test_an_authorization_server_that_does_not_run() -> None:
+    with reserved_port() as port:
+        host = f"127.0.0.1:{port}"
+        with running(Behaviour(authorization_servers=[f"http://{host}"])) as server:
             error = refused(server)
     path = f"{WELL_KNOWN}/oauth-authorization-server"
     assert error.message == (
-        f"cannot log in: {nobody} cannot be reached (cannot connect to http://{nobody}{path}: connection refused)"
+        f"cannot log in: {host} cannot be reached (cannot connect to http://{host}{path}: connection refused)"
     )
     assert error.hint == "check the network and the proxy settings, then %mcp start NAME"
-
-
-def test_metadata_of_another_server() -> None:
-    with running(Behaviour(resource="https://evil.example/mcp")) as server:
-        error = refused(server)
-    assert error.message == (
-        "cannot log in: the server's metadata is that of another server ('https://evil.example/mcp')"
-    )
-    assert server.seen("/authorize") == server.seen("/register") == []
-
-
-def test_an_issuer_that_does_not_match() -> None:
-    with running(Behaviour(metadata={"issuer": "https://evil.example"})) as server:
-        error = refused(server)
-    assert error.message == (
-        f"cannot log in: {server.origin}{WELL_KNOWN}/oauth-authorization-server gives the issuer as "
-        f"'https://evil.example', not '{server.origin}'"
-    )
-    assert server.seen("/authorize") == server.seen("/register") == []
-
-
-def test_consent_that_is_refused() -> None:
-    with running(Behaviour(consent="denied")) as server:
-        error = refused(server)
-    assert error.message == f"the login at {server.origin[7:]} was refused (access_denied)"
-    assert error.hint == "%mcp start NAME asks again"
-
-
-def test_a_server_that_does_not_protect_the_code() -> None:
-    with running(Behaviour(metadata={"code_challenge_methods_supported": None})) as server:
-        error = refused(server)
-    assert error.message == f"cannot log in: {server.origin[7:]} does not declare support for PKCE with S256"
-    assert server.seen("/register") == []
 
 
 @pytest.mark.parametrize("iss", ["https://evil.example", None])
@@ -79,8 +91,8 @@ def test_an_answer_of_another_issuer_gets_no_token_request(iss: str | None) -> N
     assert server.seen("/token") == []
 
 
-def test_a_login_page_elsewhere_needs_answers_that_say_whose_they_are() -> None:
-    """An authorization server of its own, whose page is an honest one's: the code is for who asked, not for it."""
+def test_a_login_page_elsewhere_needs_responses_that_name_their_issuer() -> None:
+    """The evil authorization server sends users to the page of an honest one, to redeem its code."""
     client = {"registers": False, "clients": {"public": None}}
     with running(Behaviour(sends_iss=None, **client)) as honest, running() as evil:
         elsewhere = {
@@ -103,7 +115,7 @@ def test_a_login_page_elsewhere_needs_answers_that_say_whose_they_are() -> None:
         assert evil.seen("/token") == []
 
 
-def test_a_login_page_elsewhere_will_do_where_the_user_has_named_the_issuer() -> None:
+def test_a_login_page_elsewhere_is_used_where_the_user_has_configured_the_issuer() -> None:
     user = ScriptedUser()
     with running() as server:
         page = server.origin.replace("127.0.0.1", "localhost")
@@ -118,7 +130,7 @@ def test_a_login_page_elsewhere_will_do_where_the_user_has_named_the_issuer() ->
 
 
 @pytest.mark.parametrize("own", ["redirect_uri=https://evil.example", "state=1", "request_uri=urn:x", "scope=all"])
-def test_a_login_page_that_sets_what_is_the_clients_to_set(own: str) -> None:
+def test_a_login_page_that_sets_a_parameter_of_the_client(own: str) -> None:
     with running() as server:
         server.behaviour.metadata = {"authorization_endpoint": f"{server.origin}/authorize?{own}"}
         error = refused(server)
@@ -128,7 +140,7 @@ def test_a_login_page_that_sets_what_is_the_clients_to_set(own: str) -> None:
     )
 
 
-def test_a_client_secret_goes_to_nobody_whom_the_user_does_not_know_of() -> None:
+def test_a_client_secret_is_sent_only_where_the_user_has_agreed_to_send_it() -> None:
     secret = {"client_id": "mine", "client_secret": "my-secret", "grant": "client_credentials"}
     with running() as server, running(Behaviour(clients={"mine": "my-secret"})) as other:
         elsewhere = other.origin.replace("127.0.0.1", "localhost")
@@ -146,7 +158,7 @@ def test_a_client_secret_goes_to_nobody_whom_the_user_does_not_know_of() -> None
         user = ScriptedUser()
         server.tokens.clear()
         asyncio.run(send(oauth(server.url, user=user, client_id="mine", client_secret="my-secret"), server.url))
-        assert user.requests[0].gives_secret  # whom it goes to was in the question
+        assert user.requests[0].gives_secret  # and the question named the recipient
 
 
 def test_an_answer_with_another_state_never_arrives() -> None:
@@ -173,12 +185,6 @@ def test_a_client_that_is_not_registered() -> None:
     assert error.hint == by_hand
 
 
-def test_a_token_endpoint_that_refuses() -> None:
-    with running(Behaviour(token_error={"error": "invalid_request", "error_description": "no"})) as server:
-        error = refused(server)
-    assert error.message == f"{server.origin[7:]} refused the token request (invalid_request: no)"
-
-
 def test_tokens_that_the_server_refuses_at_once_are_not_asked_for_again() -> None:
     user = ScriptedUser()
     with running(Behaviour(refuses_tokens=True, issues_refresh_tokens=True)) as server:
@@ -189,13 +195,8 @@ def test_tokens_that_the_server_refuses_at_once_are_not_asked_for_again() -> Non
 
 def test_many_requests_at_once_with_tokens_that_are_refused_come_to_an_end() -> None:
     user = ScriptedUser()
-
-    async def check(url: str) -> list[BaseException | httpx.Response]:
-        authorizer = oauth(url, user=user)
-        return await asyncio.gather(*(send(authorizer, url) for _ in range(10)), return_exceptions=True)
-
     with running(Behaviour(refuses_tokens=True, issues_refresh_tokens=True)) as server:
-        outcomes = asyncio.run(check(server.url))
+        outcomes = asyncio.run(send_many(oauth(server.url, user=user), server.url))
     assert {type(outcome) for outcome in outcomes} == {AuthError}
     assert len(user.requests) <= 4
 
@@ -213,11 +214,11 @@ def test_a_plain_http_server_elsewhere_gets_no_token() -> None:
 
 
 def test_the_listener_takes_only_its_own_redirect_and_shows_nothing_of_it() -> None:
-    async def check() -> None:
-        redirect = await LoopbackRedirect.open("the-state")
+    async def check(port: int) -> None:
+        redirect = await LoopbackRedirect.open("the-state", uri=f"http://127.0.0.1:{port}/callback")
         waiting = asyncio.create_task(redirect.received())
         origin = redirect.uri.removesuffix("/callback")
-        async with httpx.AsyncClient() as browser:
+        async with httpx.AsyncClient(verify=False) as browser:
             for path in (
                 "/",
                 "/favicon.ico",
@@ -235,12 +236,13 @@ def test_the_listener_takes_only_its_own_redirect_and_shows_nothing_of_it() -> N
         assert await waiting == f"{redirect.uri}?code=the-code&state=the-state&iss=https%3A%2F%2Fa.example"
         await redirect.aclose()
         with pytest.raises(OSError):
-            await asyncio.open_connection("127.0.0.1", int(origin.rpartition(":")[2]))
+            await asyncio.open_connection("127.0.0.1", port)
 
-    asyncio.run(check())
+    with reserved_port() as port:
+        asyncio.run(check(port))
 
 
-def test_the_listener_bears_what_is_no_browser() -> None:
+def test_the_listener_ignores_requests_that_are_not_a_browsers() -> None:
     async def check() -> None:
         redirect = await LoopbackRedirect.open("s")
         port = int(redirect.uri.split(":")[2].partition("/")[0])
@@ -251,7 +253,7 @@ def test_the_listener_bears_what_is_no_browser() -> None:
             await asyncio.wait_for(reader.read(), 10)
             writer.close()
         _silent, keeper = await asyncio.open_connection("127.0.0.1", port)
-        async with httpx.AsyncClient() as browser:
+        async with httpx.AsyncClient(verify=False) as browser:
             assert (await browser.get(f"{redirect.uri}?state=s&code=c")).status_code == 200
         assert (await redirect.received()).endswith("?state=s&code=c")
         await redirect.aclose()
@@ -260,7 +262,7 @@ def test_the_listener_bears_what_is_no_browser() -> None:
     asyncio.run(check())
 
 
-def test_a_configured_port_that_is_taken_is_said() -> None:
+def test_a_configured_port_that_is_taken_is_an_error() -> None:
     async def check() -> None:
         taken = await LoopbackRedirect.open("s", uri="http://localhost/back")
         assert taken.uri.startswith("http://localhost:") and taken.uri.endswith("/back")

@@ -2,11 +2,14 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from tests import kernels
 from tests.kernels import Cell, Kernel
 from tests.servers.oauth_server import Behaviour, OAuthServer, running
 
@@ -18,12 +21,24 @@ def robot(server: OAuthServer) -> dict[str, Any]:
     return {"url": server.url, "auth": auth}
 
 
-def load(kernel: Kernel, folder: Path, *, can_ask: bool = True, **definitions: OAuthServer | dict[str, Any]) -> Cell:
-    """Load servers in a kernel."""
+@pytest.fixture(scope="module")
+def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with kernels.started(kernel_name, tmp_path_factory.mktemp("kernel")) as kernel:
+        kernel.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
+        yield kernel
+
+
+@pytest.fixture
+def kernel(shared: Kernel) -> Iterator[Kernel]:
+    """The shared kernel, without a server before and after the test."""
+    yield shared
+    shared.run("%mcp unload docs")
+
+
+def load(kernel: Kernel, folder: Path, definition: dict[str, Any], *, can_ask: bool = True) -> Cell:
+    """Load a server as `docs`."""
     file = folder / "servers.json"
-    table = {name: one if isinstance(one, dict) else {"url": one.url} for name, one in definitions.items()}
-    file.write_text(json.dumps({"mcpServers": table}))
-    kernel.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
+    file.write_text(json.dumps({"mcpServers": {"docs": definition}}))
     return kernel.start(f"%mcp load {file}", answers=[] if can_ask else None)
 
 
@@ -40,7 +55,7 @@ def log_in(url: str) -> str:
 
 def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_path: Path) -> None:
     with running(Behaviour(needs_scope="read", needs_scope_to_call="write", issues_refresh_tokens=True)) as server:
-        cell = load(kernel, tmp_path, docs=server)
+        cell = load(kernel, tmp_path, {"url": server.url})
         assert httpx.get(log_in(page(cell))).status_code == 200
         kernel.answer("")
         loaded = cell.wait()
@@ -64,7 +79,7 @@ def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_pat
 
 def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tmp_path: Path) -> None:
     with running() as server:
-        cell = load(kernel, tmp_path, docs=server)
+        cell = load(kernel, tmp_path, {"url": server.url})
         address = log_in(page(cell))
         kernel.answer(address.partition("?")[0])
         outcome = cell.wait_for(lambda outcome: len(outcome.prompts) == 2)
@@ -77,9 +92,9 @@ def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tm
         assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
 
 
-def test_with_nobody_to_ask_it_fails_at_once_and_says_so(kernel: Kernel, tmp_path: Path) -> None:
+def test_where_no_one_can_be_asked_a_login_fails_at_once(kernel: Kernel, tmp_path: Path) -> None:
     with running() as server:
-        load(kernel, tmp_path, can_ask=False, docs=server).wait()
+        load(kernel, tmp_path, {"url": server.url}, can_ask=False).wait()
         reason = kernel.run("print(mcp.servers['docs'].error)").stdout
         assert reason.startswith(f"needs a login at {server.origin[7:]}, and no one can be asked")
         assert f"needs a login at {server.origin[7:]}" in (kernel.run("%mcp").text or "")
@@ -87,6 +102,6 @@ def test_with_nobody_to_ask_it_fails_at_once_and_says_so(kernel: Kernel, tmp_pat
 
 def test_client_credentials_in_a_definition_need_no_user(kernel: Kernel, tmp_path: Path) -> None:
     with running() as server:
-        assert load(kernel, tmp_path, can_ask=False, docs=robot(server)).wait().error is None
+        assert load(kernel, tmp_path, robot(server), can_ask=False).wait().error is None
         assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
         assert server.capabilities["extensions"]["io.modelcontextprotocol/oauth-client-credentials"] == {}

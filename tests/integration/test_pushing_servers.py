@@ -10,15 +10,18 @@ import ipymcp
 from ipymcp import errors
 from ipymcp.protocol.eras import OTHER_ERA
 from tests.bad_servers import News, connected, log_of, scripted
+from tests.clients import asking_server
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
-from tests.serving import free_port, serving
+from tests.serving import serving
 
 Commands = Callable[..., list[str]]
 
 
-@pytest.fixture(params=["push-python", "push-typescript"])
+@pytest.fixture(params=["sdk2", "push-typescript"])
 def definition(request: pytest.FixtureRequest, server_command: Commands) -> dict[str, Any]:
-    program, *arguments = server_command(request.param)
+    """A server on the Python SDK or fastmcp (by its environment), or on the TypeScript SDK."""
+    is_typescript = request.param == "push-typescript"
+    program, *arguments = server_command(request.param) if is_typescript else asking_server(request.param)
     return {"command": program, "args": arguments}
 
 
@@ -32,27 +35,25 @@ def mcp(definition: dict[str, Any]) -> Iterator[ipymcp.Mcp]:
         yield mcp
 
 
-@pytest.mark.parametrize("definition", ["push-python", "push-fastmcp", "push-typescript"], indirect=True)
-def test_a_call_that_changes_nothing_is_sent_again_after_a_handshake(mcp: ipymcp.Mcp) -> None:
-    assert mcp.servers["one"].protocol_version == "2026-07-28"
-    assert mcp.one.ask().text == "you are Ada"
-    assert mcp.servers["one"].protocol_version == "2025-11-25"
-    assert [entry.error for entry in mcp.history(limit=5).entries] == [""]
-    assert mcp.one.ask_and_write().text == "you are Ada"
-
-
-def test_a_call_that_may_have_changed_something_is_the_users_to_make_again(mcp: ipymcp.Mcp) -> None:
+def test_a_call_that_may_have_changed_something_is_not_sent_again(mcp: ipymcp.Mcp) -> None:
     with pytest.raises(errors.CallError) as caught:
         mcp.one.ask_and_write()
     assert caught.value.hint == "the session is reopened with a handshake: call the tool again"
     assert mcp.one.ask_and_write().text == "you are Ada"
 
 
-def test_an_era_that_was_remembered_is_unlearned_and_the_handshake_remembered(definition: dict[str, Any]) -> None:
+@pytest.mark.parametrize("definition", ["sdk2", "peer-fastmcp", "push-typescript"], indirect=True)
+def test_a_call_that_changes_nothing_is_sent_again_after_a_handshake_which_is_remembered(
+    definition: dict[str, Any],
+) -> None:
+    with ipymcp.connect({"one": definition}, on_elicitation=answer) as mcp:
+        assert mcp.servers["one"].protocol_version == "2026-07-28"  # and this is remembered first
     with ipymcp.connect({"one": definition}, on_elicitation=answer) as mcp:
         assert mcp.servers["one"].protocol_version == "2026-07-28"
-    with ipymcp.connect({"one": definition}, on_elicitation=answer) as mcp:
         assert mcp.one.ask().text == "you are Ada"
+        assert mcp.servers["one"].protocol_version == "2025-11-25"
+        assert [entry.error for entry in mcp.history(limit=5).entries] == [""]
+        assert mcp.one.ask_and_write().text == "you are Ada"
     with ipymcp.connect({"one": definition}, on_elicitation=answer) as mcp:
         assert mcp.servers["one"].protocol_version == "2025-11-25"
         assert mcp.one.ask_and_write().text == "you are Ada"
@@ -66,11 +67,11 @@ def test_an_era_that_the_user_has_chosen_stays_and_the_hint_says_how_to_change_i
         assert mcp.servers["one"].protocol_version == "2026-07-28"
 
 
-def test_many_calls_at_once_open_one_new_session_and_none_is_lost_in_silence(mcp: ipymcp.Mcp) -> None:
+def test_many_calls_at_once_open_one_new_session_and_each_ends_with_an_answer_or_an_error(mcp: ipymcp.Mcp) -> None:
     calls = [mcp.one.ask.submit() for _ in range(5)]
     outcomes = [outcome(call) for call in calls]
     assert "you are Ada" in outcomes
-    assert all(told == "you are Ada" or "call the tool again" in told for told in outcomes), outcomes
+    assert all(text == "you are Ada" or "call the tool again" in text for text in outcomes), outcomes
     assert sum("reopening the session" in line for line in log_of(mcp, "one", "host")) == 1
 
 
@@ -111,7 +112,7 @@ def on(method, message):
 """
 
 
-def test_an_error_that_only_speaks_of_such_requests_is_the_tools_own() -> None:
+def test_an_error_that_only_mentions_such_requests_is_a_tool_error() -> None:
     with connected({"one": scripted(WEB_PAGE, ours="auto")}) as mcp:
         with pytest.raises(errors.ToolError):
             mcp.one.work()
@@ -121,13 +122,12 @@ def test_an_error_that_only_speaks_of_such_requests_is_the_tools_own() -> None:
 # -- bridges ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_bridge_that_takes_the_first_message_for_the_opening_starts_by_the_handshake(
+def test_a_bridge_that_forwards_only_initialize_first_is_opened_by_a_handshake(
     tmp_path: Path, server_command: Commands
 ) -> None:
-    port = free_port()
     program, *arguments = server_command("bridge")
-    with serving([*server_command("everything")[:-1], "streamableHttp"], port, tmp_path, {"PORT": str(port)}) as origin:
-        bridge = {"command": program, "args": [*arguments, "--streamableHttp", f"{origin}/mcp"]}
+    with serving(lambda _: [*server_command("everything")[:-1], "streamableHttp"], tmp_path) as server:
+        bridge = {"command": program, "args": [*arguments, "--streamableHttp", f"{server.origin}/mcp"]}
         with ipymcp.connect({"one": bridge}) as mcp:
             assert mcp.servers["one"].protocol_version == "2025-11-25"
             assert mcp.one.echo(message="hi").text == "Echo: hi"
@@ -142,6 +142,6 @@ def on(method, message):
 """
 
 
-def test_an_error_before_the_end_changes_nothing_about_that() -> None:
+def test_a_bridge_that_answers_with_an_error_before_it_ends_is_opened_by_a_handshake() -> None:
     with connected({"one": scripted(LIKE_A_BRIDGE, ours="auto")}) as mcp:
         assert mcp.servers["one"].protocol_version == "2025-11-25"

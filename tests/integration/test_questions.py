@@ -4,23 +4,23 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import kernels
-from tests.environments import ROOT, server_command
+from tests.clients import asking_server
+from tests.environments import ROOT
 from tests.kernels import KERNELS, Cell, Kernel, Outcome
 
 every_kernel = pytest.mark.kernels(*KERNELS)
-SERVERS = ROOT / "tests" / "servers"
 WITHIN = 1.5
 """Seconds from an interrupt to the end of its cell, the traceback drawn."""
 
 
 def asks(number: int) -> str:
-    return shlex.join([server_command(f"sdk{number}")[0], str(SERVERS / f"sdk{number}_asks.py")])
+    return shlex.join(asking_server(f"sdk{number}"))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_of_two_calls_each_is_asked_about_its_own(shared: Kernel) -> None:
     assert len(outcome.prompts) == 6
 
 
-def test_what_does_not_fit_is_asked_for_again(shared: Kernel) -> None:
+def test_invalid_answers_are_asked_for_again(shared: Kernel) -> None:
     outcome = run(shared, "print(mcp.old.ask_form().text)", "", '""', "old", "-1", "36", "again", "Ada", "36", "")
     assert outcome.stdout.endswith("Ada is 36\n")
     assert '  this value is required; "" is an empty text\n' in outcome.stdout
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_asked_for_again(shared: Kernel) -> None:
 
 
 @pytest.mark.parametrize(("word", "action"), [("!decline", "decline"), ("!cancel", "cancel")])
-def test_the_user_may_refuse(shared: Kernel, word: str, action: str) -> None:
+def test_the_user_declines_or_cancels(shared: Kernel, word: str, action: str) -> None:
     assert run(shared, "print(mcp.old.ask_form().text)", word).stdout.endswith(f"\n{action}\n")
 
 
@@ -123,9 +123,10 @@ def test_an_address_is_shown_in_full_with_its_domain(shared: Kernel, server: str
     )
 
 
+@pytest.mark.timed
 @every_kernel
 @pytest.mark.parametrize("call", ["mcp.old.ask_form()", "await mcp.old.ask_form.aio()"])
-def test_where_nobody_can_answer_it_is_cancelled_at_once(shared: Kernel, call: str) -> None:
+def test_where_no_one_can_answer_a_question_is_cancelled_at_once(shared: Kernel, call: str) -> None:
     began = time.monotonic()
     outcome = shared.run(f"r = {call}\nprint(r.text)")
     assert (outcome.status, outcome.stdout) == ("ok", "cancel\n")
@@ -138,7 +139,7 @@ def test_where_nobody_can_answer_it_is_cancelled_at_once(shared: Kernel, call: s
     assert time.monotonic() - began < 5
 
 
-def test_where_nobody_waits_it_is_cancelled_at_once(shared: Kernel) -> None:
+def test_a_question_of_a_call_that_no_one_waits_for_is_cancelled_at_once(shared: Kernel) -> None:
     code = "call = mcp.old.ask_form.submit()\nwhile not call.done: await asyncio.sleep(0.01)\nprint(call.result().text)"
     assert run(shared, code).stdout == "cancel\n"
 
@@ -152,19 +153,19 @@ def test_a_submitted_call_asks_where_its_result_is_waited_for(shared: Kernel) ->
 @pytest.mark.timed
 @every_kernel
 @pytest.mark.parametrize("server", ["old", "new"])
-def test_an_interrupt_at_the_prompt_of_a_sync_call_ends_it(shared: Kernel, server: str) -> None:
-    name, seconds = interrupted(shared, at_prompt(shared, f"mcp.{server}.ask_form()"))
-    assert name == "KeyboardInterrupt"
-    assert seconds < WITHIN
-    assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
-
-
-@pytest.mark.timed
-@every_kernel
-@pytest.mark.parametrize("server", ["old", "new"])
-def test_an_interrupt_at_the_prompt_of_an_awaited_call_ends_it(shared: Kernel, server: str) -> None:
-    name, seconds = interrupted(shared, at_prompt(shared, f"await mcp.{server}.ask_form.aio()"))
-    assert name in ("CancelledError", "KeyboardInterrupt")
+@pytest.mark.parametrize(
+    ("call", "errors"),
+    [
+        ("mcp.{}.ask_form()", ("KeyboardInterrupt",)),
+        ("await mcp.{}.ask_form.aio()", ("CancelledError", "KeyboardInterrupt")),
+    ],
+    ids=["sync", "awaited"],
+)
+def test_an_interrupt_at_the_prompt_of_a_call_ends_it(
+    shared: Kernel, call: str, errors: tuple[str, ...], server: str
+) -> None:
+    name, seconds = interrupted(shared, at_prompt(shared, call.format(server)))
+    assert name in errors
     assert seconds < WITHIN
     assert run(shared, f"print(mcp.{server}.ask_form().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
 
@@ -185,15 +186,16 @@ def test_the_calls_clock_stands_still_while_the_user_thinks(shared: Kernel, serv
     assert outcome.stdout.endswith("Ada is 30\n")
 
 
-def test_a_server_that_asks_by_a_request_in_the_stateless_era_is_opened_anew(kernel: Kernel) -> None:
-    kernel.run(f"%load_ext ipymcp\n%mcp load new -- {asks(2)}")
-    assert kernel.run("mcp.servers['new'].protocol_version").text == "'2026-07-28'"
-    outcome = kernel.run("mcp.new.push()", answers=[])
+def test_a_server_that_asks_by_a_request_in_the_stateless_era_is_reopened_with_a_handshake(shared: Kernel) -> None:
+    run(shared, f"%mcp load pushing -- env ANOTHER=definition {asks(2)}")
+    assert shared.run("mcp.servers['pushing'].protocol_version").text == "'2026-07-28'"
+    outcome = shared.run("mcp.pushing.push()", answers=[])
     assert outcome.error is not None
     assert "call the tool again" in outcome.error.traceback, outcome.error.traceback
-    assert run(kernel, "print(mcp.new.push().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
-    assert kernel.run("mcp.servers['new'].protocol_version").text == "'2025-11-25'"
-    assert "reopening the session with a handshake" in kernel.run("print(list(mcp.servers['new'].logs()))").stdout
+    assert run(shared, "print(mcp.pushing.push().text)", "Ada", "", "").stdout.endswith("Ada is 30\n")
+    assert shared.run("mcp.servers['pushing'].protocol_version").text == "'2025-11-25'"
+    assert "reopening the session with a handshake" in run(shared, "print(list(mcp.servers['pushing'].logs()))").stdout
+    run(shared, "%mcp unload pushing")
 
 
 @pytest.mark.parametrize("word", ["", "yes", "Y", "ok"])
@@ -202,7 +204,7 @@ def test_yes_is_taken_as_people_write_it(shared: Kernel, word: str) -> None:
     assert run(shared, "print(mcp.old.ask_url().text)", word).stdout.endswith("\naccept\n")
 
 
-def test_a_word_that_is_not_understood_is_repeated_with_what_is_expected(shared: Kernel) -> None:
+def test_an_unknown_word_is_repeated_with_the_expected_ones(shared: Kernel) -> None:
     outcome = run(shared, "print(mcp.old.ask_form().text)", "Ada", "36", "sure", "Again", "Bob", "7", "Yes")
     assert "  'sure' is not one of: yes, again\n" in outcome.stdout
     assert outcome.stdout.endswith("Bob is 7\n")
@@ -210,6 +212,15 @@ def test_a_word_that_is_not_understood_is_repeated_with_what_is_expected(shared:
 
 
 # -- the user's own functions -----------------------------------------------------------------------------------------
+
+Answering = Callable[[str], Outcome]
+
+
+@pytest.fixture
+def answering(shared: Kernel) -> Iterator[Answering]:
+    """Has a function answer a form."""
+    yield lambda function: run(shared, f"mcp.on_elicitation({function})\nprint(mcp.old.ask_form().text)")
+    run(shared, "mcp.on_elicitation(None)")
 
 
 @pytest.mark.parametrize("server", ["old", "new"])
@@ -234,19 +245,16 @@ mcp.restart("old")
     assert run(shared, code).stdout == f"ask_form is 30 unknown: France: Paris {folder}\n"
 
 
+NO_MATCH = "on_elicitation returned values that do not match the schema: "
+
+
 @pytest.mark.parametrize(
     ("gives", "why"),
     [
-        ("{'name': 5}", "on_elicitation returned values that do not match the schema: name: expected string, got 5"),
-        ("{}", "on_elicitation returned values that do not match the schema: missing argument 'name'"),
-        (
-            "{'name': 'Ada', 'years': 3}",
-            "on_elicitation returned values that do not match the schema: no argument 'years'",
-        ),
-        (
-            "{'name': 'Ada', 'age': -1}",
-            "on_elicitation returned values that do not match the schema: age: -1 is less than 0",
-        ),
+        ("{'name': 5}", NO_MATCH + "name: expected string, got 5"),
+        ("{}", NO_MATCH + "missing argument 'name'"),
+        ("{'name': 'Ada', 'years': 3}", NO_MATCH + "no argument 'years'"),
+        ("{'name': 'Ada', 'age': -1}", NO_MATCH + "age: -1 is less than 0"),
         (
             "5",
             "on_elicitation returned 5: return a dict of values, True to accept, False to decline, or None to cancel",
@@ -254,26 +262,22 @@ mcp.restart("old")
         ("1 / 0", "on_elicitation raised ZeroDivisionError('division by zero')"),
     ],
 )
-def test_an_answer_that_the_server_did_not_ask_for_is_not_sent_and_said(shared: Kernel, gives: str, why: str) -> None:
-    try:
-        outcome = run(shared, f"mcp.on_elicitation(lambda question: {gives})\nprint(mcp.old.ask_form().text)")
-    finally:
-        run(shared, "mcp.on_elicitation(None)")
+def test_an_answer_that_does_not_fit_the_form_is_not_sent_and_reported(
+    answering: Answering, gives: str, why: str
+) -> None:
+    outcome = answering(f"lambda question: {gives}")
     assert outcome.stdout == "cancel\n"
     assert outcome.stderr == f"ipymcp: old.ask_form asked a question that was cancelled: {why}\n"
 
 
 @pytest.mark.parametrize(("gives", "answer"), [("False", "decline"), ("None", "cancel"), ("{'name': 'A'}", "A is 30")])
-def test_a_function_declines_cancels_or_accepts(shared: Kernel, gives: str, answer: str) -> None:
-    try:
-        outcome = run(shared, f"mcp.on_elicitation(lambda question: {gives})\nprint(mcp.old.ask_form().text)")
-    finally:
-        run(shared, "mcp.on_elicitation(None)")
+def test_a_function_declines_cancels_or_accepts(answering: Answering, gives: str, answer: str) -> None:
+    outcome = answering(f"lambda question: {gives}")
     assert (outcome.stdout, outcome.stderr) == (f"{answer}\n", "")
 
 
 @pytest.mark.parametrize("word", ["on_elicitation", "on_sampling"])
-def test_what_is_not_a_function_cannot_answer(shared: Kernel, word: str) -> None:
+def test_only_a_function_can_be_set_to_answer(shared: Kernel, word: str) -> None:
     error = shared.run(f"mcp.{word}('x')").error
     assert error is not None
     assert error.traceback == (
@@ -282,7 +286,7 @@ def test_what_is_not_a_function_cannot_answer(shared: Kernel, word: str) -> None
     )
 
 
-def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shared: Kernel) -> None:
+def test_a_function_that_a_server_does_not_know_of_waits_for_a_restart_and_says_so(shared: Kernel) -> None:
     try:
         run(shared, "mcp.on_sampling(None), mcp.restart('old')")
         late = run(shared, "mcp.on_sampling(lambda request: 'x')").stderr
@@ -294,9 +298,12 @@ def test_only_what_a_server_was_not_told_is_said_to_wait_for_its_next_start(shar
     assert at_once == ""
 
 
-def test_a_function_for_sampling_that_fails_is_said_in_the_cell(kernel: Kernel) -> None:
-    kernel.run(f"%load_ext ipymcp\nmcp.on_sampling(lambda request: 1 / 0)\n%mcp load old -- {asks(1)}")
-    outcome = kernel.run("mcp.old.ask_model()")
+def test_a_function_for_sampling_that_fails_is_reported_in_the_cell(shared: Kernel) -> None:
+    try:
+        run(shared, "mcp.on_sampling(lambda request: 1 / 0)\nmcp.restart('old')")
+        outcome = shared.run("mcp.old.ask_model()")
+    finally:
+        run(shared, "mcp.on_sampling(None)\nmcp.restart('old')")
     assert outcome.stderr == (
         "ipymcp: old.ask_model asked for a model's response and got none: on_sampling raised "
         "ZeroDivisionError('division by zero')\n"
@@ -304,7 +311,7 @@ def test_a_function_for_sampling_that_fails_is_said_in_the_cell(kernel: Kernel) 
 
 
 @pytest.mark.kernels("kernel-7", "kernel-6")
-def test_a_coroutine_bound_to_the_kernels_loop_runs_there_when_told_to(shared: Kernel) -> None:
+def test_a_coroutine_bound_to_the_kernels_loop_runs_there_where_configured(shared: Kernel) -> None:
     code = """
 %config IPyMCP.nested_loop = "handlers"
 kernels_loop = asyncio.get_running_loop()
@@ -353,7 +360,7 @@ task.cancel()
 def test_a_script_without_a_terminal_cancels_at_once() -> None:
     code = f"""
 import ipymcp, sys
-command = {shlex.split(asks(1))!r}
+command = {asking_server("sdk1")!r}
 with ipymcp.connect({{"old": {{"command": command[0], "args": command[1:]}}}}) as mcp:
     print(mcp.old.ask_form().text)
 """

@@ -13,6 +13,7 @@ import pytest
 from ipymcp.errors import ConfigError, McpError, UnknownName
 from ipymcp.registry.client import OFFICIAL, Registry
 from tests.registry import RegistryServer, registry_server
+from tests.serving import reserved_port
 
 pytestmark = pytest.mark.anyio
 
@@ -36,30 +37,32 @@ def age(folder: Path, seconds: float) -> None:
 
 
 async def test_a_search_finds_the_latest_version_of_each_server(registry: Registry) -> None:
-    found = await registry.search(["airtable"])
-    assert [(one.name, one.version) for one in found.entries] == [("io.github.domdomegg/airtable-mcp-server", "1.7.3")]
-    assert (found.cursor, found.notes) == ("", [])
+    results = await registry.search(["airtable"])
+    assert [(entry.name, entry.version) for entry in results.entries] == [
+        ("io.github.domdomegg/airtable-mcp-server", "1.7.3")
+    ]
+    assert (results.cursor, results.notes) == ("", [])
 
 
 async def test_further_words_are_looked_for_in_descriptions(registry: Registry) -> None:
-    found = await registry.search(["domdomegg", "UTC"])
-    assert [one.short_name for one in found.entries] == ["time-mcp-nuget", "time-mcp-pypi"]
+    results = await registry.search(["domdomegg", "UTC"])
+    assert [entry.short_name for entry in results.entries] == ["time-mcp-nuget", "time-mcp-pypi"]
 
 
 async def test_a_search_reads_as_many_pages_as_it_needs_and_can_be_continued(
     registry: Registry, server: RegistryServer
 ) -> None:
     server.page = 4
-    found = await registry.search(["io"], limit=10)
-    assert (len(found.entries), found.cursor) == (12, "12")
-    rest = await registry.search(["io"], limit=10, cursor=found.cursor)
-    names = [one.name for one in (*found.entries, *rest.entries)]
+    results = await registry.search(["io"], limit=10)
+    assert (len(results.entries), results.cursor) == (12, "12")
+    rest = await registry.search(["io"], limit=10, cursor=results.cursor)
+    names = [entry.name for entry in (*results.entries, *rest.entries)]
     assert len(set(names)) == len(names)
-    assert len(names) == len({one["server"]["name"] for one in server.entries}) - 3  # one deleted, two unreadable
+    assert len(names) == len({entry["server"]["name"] for entry in server.entries}) - 3  # one deleted, two unreadable
     assert rest.notes == ["an entry is left out: not in the published format"]
 
 
-async def test_deprecated_and_deleted_versions_say_so(registry: Registry) -> None:
+async def test_deprecated_and_deleted_versions_have_their_status(registry: Registry) -> None:
     old, _ = await registry.entry("io.github.example/old-weather")
     gone, _ = await registry.entry("io.github.example/gone")
     assert (old.status, old.status_message) == ("deprecated", "Use weather-v2 instead")
@@ -81,21 +84,21 @@ async def test_a_version_that_the_registry_does_not_have_is_unknown(registry: Re
         await registry.entry("io.github.example/none")
 
 
-async def test_a_fresh_answer_is_not_asked_for_again(registry: Registry, server: RegistryServer) -> None:
+async def test_a_fresh_answer_is_not_requested_again(registry: Registry, server: RegistryServer) -> None:
     server.max_age = 60
     for _ in range(3):
         await registry.search(["airtable"])
     assert len(server.requests) == 1
 
 
-async def test_an_old_answer_is_asked_for_again_and_may_be_unchanged(
+async def test_an_old_answer_is_requested_again_and_may_be_unchanged(
     registry: Registry, server: RegistryServer, tmp_path: Path
 ) -> None:
     server.etag = '"one"'
     await registry.search(["airtable"])
     age(tmp_path / "cache", 3600)
-    found = await registry.search(["airtable"])
-    assert (len(server.requests), len(found.entries), found.notes) == (2, 1, [])
+    results = await registry.search(["airtable"])
+    assert (len(server.requests), len(results.entries), results.notes) == (2, 1, [])
     await registry.search(["airtable"])
     assert len(server.requests) == 2  # it is fresh again
 
@@ -106,23 +109,25 @@ async def test_offline_the_cache_answers_and_says_from_when(
     await registry.search(["airtable"])
     age(tmp_path / "cache", 3600)
     server.status = 503
-    found = await registry.search(["airtable"])
-    when = time.strftime("%Y-%m-%d %H", time.localtime(time.time() - 3600))
-    assert [one.short_name for one in found.entries] == ["airtable-mcp-server"]
-    [note] = found.notes
+    results = await registry.search(["airtable"])
+    [file] = (tmp_path / "cache").iterdir()
+    when = time.strftime("%Y-%m-%d %H", time.localtime(json.loads(file.read_text())["fetched"]))
+    assert [entry.short_name for entry in results.entries] == ["airtable-mcp-server"]
+    [note] = results.notes
     assert note.startswith(f"offline: {registry.host} cannot be reached (HTTP 503); this is its answer of {when}")
 
 
 async def test_offline_other_words_are_looked_for_in_all_that_the_cache_has(tmp_path: Path) -> None:
-    with registry_server() as server:
-        registry = Registry(tmp_path, server.address)
-        await registry.search(["domdomegg"])
-    found = await registry.search(["time"])
-    assert [one.short_name for one in found.entries] == ["time-mcp-nuget", "time-mcp-pypi"]
-    assert found.notes[0].startswith(f"offline: {registry.host} cannot be reached (")
-    assert "; these are in the cache, some since 20" in found.notes[0]
-    with pytest.raises(McpError, match="and the cache has no such server"):
-        await registry.search(["nothing"])
+    with reserved_port() as port:
+        with registry_server(port) as server:
+            registry = Registry(tmp_path, server.address)
+            await registry.search(["domdomegg"])
+        results = await registry.search(["time"])
+        assert [entry.short_name for entry in results.entries] == ["time-mcp-nuget", "time-mcp-pypi"]
+        assert results.notes[0].startswith(f"offline: {registry.host} cannot be reached (")
+        assert "; these are in the cache, some since 20" in results.notes[0]
+        with pytest.raises(McpError, match="and the cache has no such server"):
+            await registry.search(["nothing"])
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"servers": 1}'])
@@ -177,7 +182,7 @@ async def test_the_cache_is_the_users_alone_and_survives_damage(
     assert len(server.requests) == 2
 
 
-async def test_what_another_user_has_put_into_the_cache_is_not_believed(
+async def test_cached_answers_that_another_user_wrote_are_ignored(
     registry: Registry, server: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.max_age = 3600

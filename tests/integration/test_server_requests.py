@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import json
 import re
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -19,22 +18,19 @@ from ipymcp.protocol import types
 from ipymcp.protocol.eras import OTHER_ERA
 from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.server_requests import Responder
-from ipymcp.protocol.transports.http import StreamableHttpTransport
-from tests.clients import ANSWERS, EVERYTHING, PATIENCE, Connection, Person, connected, stdio
-from tests.environments import server_command
+from ipymcp.protocol.transports.base import Transport
+from tests.clients import ANSWERS, EVERYTHING, PATIENCE, Connection, Person, asking_server, connected, stdio
+from tests.serving import serving
+from tests.transports.http import http
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parents[1] / "servers"
 FORM = {"message": "Who are you?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 ASK_FORM = {"method": "elicitation/create", "params": FORM}
 ASK_ROOTS = {"method": "roots/list"}
+SDKS = ("sdk1", "sdk2")
 NEEDS = {"resultType": "input_required"}
 STATE = "sealed-by-the-server"
-
-
-def sdk(number: int, era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
-    python = server_command(f"sdk{number}")[0]
-    return connected(stdio([python, str(SERVERS / f"sdk{number}_asks.py")]), era, person)
 
 
 def raw(era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
@@ -45,41 +41,39 @@ Ask = Callable[[Responder], AbstractAsyncContextManager[Connection]]
 
 
 @pytest.fixture(scope="module")
-def addresses() -> Iterator[dict[int, str]]:
-    """The same servers over HTTP, by the number of their SDK."""
-    with contextlib.ExitStack() as stack:
-        processes: dict[int, subprocess.Popen[str]] = {}
-        for number in (1, 2):
-            command = [server_command(f"sdk{number}")[0], str(SERVERS / f"sdk{number}_asks.py"), "--http", "0"]
-            processes[number] = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-            stack.callback(processes[number].terminate)
-        urls: dict[int, str] = {}
-        for number, process in processes.items():
-            assert process.stderr is not None
-            urls[number] = process.stderr.readline().strip()
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield urls
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The servers on the official SDKs that ask, over HTTP."""
+    folder = tmp_path_factory.mktemp("asks")
+    with contextlib.ExitStack() as running, ThreadPoolExecutor() as pool:
+
+        def start(sdk: str) -> str:
+            command = asking_server(sdk)
+            return running.enter_context(serving(lambda port: [*command, "--http", str(port)], folder)).origin + "/mcp"
+
+        yield dict(zip(SDKS, pool.map(start, SDKS), strict=True))
 
 
-def over_http(url: str, era: EraChoice, person: Responder) -> AbstractAsyncContextManager[Connection]:
-    return connected(StreamableHttpTransport(url, headers={}, authorizer=None, limit=1_000_000), era, person)
+@pytest.fixture
+def sdk1(urls: dict[str, str]) -> Ask:
+    return lambda person: connected(http(urls["sdk1"]), "legacy", person)
 
 
-@pytest.fixture(params=["sdk1", "sdk2 legacy", "sdk2 modern", "sdk1 http", "sdk2 legacy http", "sdk2 modern http"])
-def official(request: pytest.FixtureRequest, addresses: dict[int, str]) -> Ask:
-    """Opens a client on a server of the official SDK."""
-    number, era = int(request.param[3]), "modern" if "modern" in request.param else "legacy"
-    if "http" in request.param:
-        return lambda person: over_http(addresses[number], era, person)
-    return lambda person: sdk(number, era, person)
+@pytest.fixture
+def sdk2(urls: dict[str, str]) -> Ask:
+    return lambda person: connected(http(urls["sdk2"]), "modern", person)
 
 
 # -- the official SDK's servers ---------------------------------------------------------------------------------------
 
 
-async def test_everything_a_server_may_ask_for_is_answered(official: Ask) -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(("sdk", "era"), [("sdk1", "legacy"), ("sdk2", "legacy"), ("sdk2", "modern")])
+async def test_everything_a_server_may_ask_for_is_answered(
+    sdk: str, era: EraChoice, transport: str, urls: dict[str, str]
+) -> None:
     person = Person()
-    async with official(person) as connection:
+    opened = http(urls[sdk]) if transport == "http" else stdio(asking_server(sdk))
+    async with connected(opened, era, person) as connection:
         await connection.client.list_tools(timeout=PATIENCE)
         assert await connection.call("ask_form").text() == "Ada is 36"
         assert await connection.call("ask_model").text() == "tiny: Paris"
@@ -97,11 +91,11 @@ async def test_everything_a_server_may_ask_for_is_answered(official: Ask) -> Non
         )
 
 
-async def test_a_user_who_declines_and_a_model_that_refuses_are_told_to_the_server() -> None:
+async def test_the_server_learns_that_the_user_declined_and_that_the_model_refused(sdk1: Ask) -> None:
     refusal = RpcError("the user does not want that", code=-1)
     answers = {**ANSWERS, "elicitation/create": {"action": "decline"}, "sampling/createMessage": refusal}
     person = Person(answers=answers)
-    async with sdk(1, "legacy", person) as connection:
+    async with sdk1(person) as connection:
         assert await connection.call("ask_form").text() == "decline"
         assert await connection.call("ask_model").text() == (
             "Error executing tool ask_model: the user does not want that"
@@ -115,8 +109,7 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_from_the_user()
         await person.until("asked", "asked")
         await connection.call("withdraw", id="one").text()
         await person.until("withdrawn")
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         assert await answer.value() == [{"result": ANSWERS["roots/list"]}]
         assert "the server withdrew its request 'one'" in connection.heard.noises
 
@@ -129,10 +122,9 @@ async def test_the_thirty_third_request_at_a_time_is_refused_and_a_ping_is_not()
     async with raw("legacy", person) as connection:
         answer = connection.call("ask", requests=[ASK_ROOTS] * 33 + [{"method": "ping"}])
         await person.until(*["asked"] * 32)
-        await connection.call("heard").text()  # by now all were heard
+        await connection.call("received").text()  # by now all have arrived
         assert len(person.asked) == 32
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         answers = await answer.value()
         assert answers[:32] == [{"result": ANSWERS["roots/list"]}] * 32
         refused = {"code": -32000, "message": "this host handles 32 requests at a time; try later"}
@@ -145,7 +137,7 @@ async def test_the_thirty_third_request_at_a_time_is_refused_and_a_ping_is_not()
         assert again == [{"result": ANSWERS["roots/list"]}] * 32
 
 
-async def test_what_was_not_declared_and_what_is_malformed_is_refused() -> None:
+async def test_undeclared_and_malformed_requests_are_refused() -> None:
     person = Person(declared={"elicitation": {}, "roots": {}, "sampling": {}})
     message = {"role": "user", "content": {"type": "text", "text": "x"}}
     requests: list[dict[str, Any]] = [
@@ -169,12 +161,12 @@ async def test_what_was_not_declared_and_what_is_malformed_is_refused() -> None:
 
 
 async def test_a_responder_that_fails_is_an_error_for_the_server_and_its_cause_stays_here() -> None:
-    person = Person(answers={**ANSWERS, "roots/list": ZeroDivisionError("secret"), "elicitation/create": {1, 2}})
-    person.thinking = asyncio.Event()
+    answers = {**ANSWERS, "roots/list": ZeroDivisionError("secret"), "elicitation/create": {1, 2}}
+    person = Person(answers=answers, thinking=asyncio.Event())
     async with raw("legacy", person) as connection:
         asking = connection.call("ask", requests=[ASK_ROOTS, ASK_FORM, {**ASK_ROOTS, "id": "q0"}])
-        await connection.call("heard").text()  # by now all were heard
-        person.thinking.set()
+        await connection.call("received").text()  # by now all have arrived
+        person.decide()
         answers = await asking.value()
         assert answers[0] == {"error": {"code": -32603, "message": "roots/list failed in the host"}}
         assert answers[1] == {"error": {"code": -32603, "message": "elicitation/create failed in the host"}}
@@ -201,8 +193,7 @@ async def test_the_timeout_of_a_request_stands_still_while_the_host_owes_an_answ
         await person.until("asked")
         await asyncio.wait({stalling}, timeout=0.5)
         assert not stalling.done()
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         with pytest.raises(CallTimeout):
             await asyncio.wait_for(stalling, PATIENCE)
         await asking.text()
@@ -211,14 +202,13 @@ async def test_the_timeout_of_a_request_stands_still_while_the_host_owes_an_answ
 # -- input rounds (stateless era) -------------------------------------------------------------------------------------
 
 
-async def test_inputs_of_one_round_are_asked_for_at_once_and_belong_to_the_call() -> None:
+async def test_inputs_of_one_round_are_asked_for_at_once_and_belong_to_the_call(sdk2: Ask) -> None:
     person = Person(thinking=asyncio.Event())
-    async with sdk(2, "modern", person) as connection:
+    async with sdk2(person) as connection:
         call = connection.call("ask_all")
         await person.until("asked", "asked", "asked")
         assert {pending for _, _, pending in person.asked} == {call.pending}
-        assert person.thinking is not None
-        person.thinking.set()
+        person.decide()
         assert await call.text() == "Ada, Paris, 1 roots"
 
 
@@ -235,33 +225,33 @@ async def test_each_round_has_an_id_of_its_own_and_echoes_the_state_to_the_lette
             "inputResponses": {"a": ANSWERS["roots/list"]}
         }
         assert await connection.call("need", result={**NEEDS, "requestState": state}).value() == {"requestState": state}
-        heard = await connection.call("heard").value()
-        calls = [frame for frame in heard if frame["method"] == "tools/call"]
+        frames = await connection.call("received").value()
+        calls = [frame for frame in frames if frame["method"] == "tools/call"]
         assert len({frame["id"] for frame in calls}) == 7
         tokens = [frame["params"]["_meta"]["progressToken"] for frame in calls]
         assert tokens == [frame["id"] for frame in calls]
 
 
-async def test_progress_of_every_round_reaches_the_call() -> None:
-    async with sdk(2, "modern", Person()) as connection:
+async def test_progress_of_every_round_reaches_the_call(sdk2: Ask) -> None:
+    async with sdk2(Person()) as connection:
         call = connection.call("count_rounds", rounds=3)
         assert await call.text() == "3 rounds"
         assert [call.progress.get_nowait().progress for _ in range(call.progress.qsize())] == [0, 1, 2, 3]
 
 
-async def test_rounds_without_end_end_after_ten() -> None:
+async def test_rounds_without_end_end_after_ten(sdk2: Ask) -> None:
     person = Person()
-    async with sdk(2, "modern", person) as connection:
+    async with sdk2(person) as connection:
         with pytest.raises(CallError) as caught:
-            await connection.call("ask_for_ever").text()
+            await connection.call("ask_forever").text()
         assert caught.value.message == "the server asked for input 10 times and still wants more"
         assert caught.value.hint == "a fault of the server; ipymcp gives up after 10 rounds"
         assert len(person.asked) == 10
         assert await connection.call("ask_form").text() == "Ada is 36"
 
 
-async def test_prompts_and_resources_may_need_input_too() -> None:
-    async with sdk(2, "modern", Person()) as connection:
+async def test_prompts_and_resources_may_need_input_too(sdk2: Ask) -> None:
+    async with sdk2(Person()) as connection:
         prompt = await connection.client.request("prompts/get", b'{"name":"greeting"}', timeout=PATIENCE)
         assert types.loads(prompt)["messages"][0]["content"]["text"] == "Hello from file:///notebooks"
         resource = await connection.client.request("resources/read", b'{"uri":"greeting://Ada"}', timeout=PATIENCE)
@@ -283,7 +273,7 @@ async def test_prompts_and_resources_may_need_input_too() -> None:
         ),
     ],
 )
-async def test_input_nobody_may_ask_for_fails_that_call_alone(result: dict[str, Any], message: str | None) -> None:
+async def test_an_invalid_request_for_input_fails_that_call_alone(result: dict[str, Any], message: str | None) -> None:
     person = Person()
     async with raw("modern", person) as connection:
         both = {**NEEDS, **result}
@@ -323,8 +313,8 @@ async def test_a_call_given_up_while_its_input_is_gathered_ends_there() -> None:
         assert connection.client.give_up(call.pending, "not wanted")
         assert not connection.client.give_up(call.pending, "not wanted")
         await person.until("withdrawn")
-        heard = await connection.call("heard").value()
-        assert [frame["method"] for frame in heard].count("notifications/cancelled") == 0
+        frames = await connection.call("received").value()
+        assert [frame["method"] for frame in frames].count("notifications/cancelled") == 0
         assert len(connection.client._peer) == 0
 
 
@@ -332,13 +322,13 @@ async def test_a_call_given_up_in_a_later_round_is_cancelled_under_that_rounds_i
     async with raw("modern", Person()) as connection:
         call = connection.call("need", result={**NEEDS, "requestState": "stall"})
         first = call.pending.id
-        while "stall" not in (await connection.call("heard").text()).partition("stall")[2]:
-            pass  # the retry was heard
+        while "stall" not in (await connection.call("received").text()).partition("stall")[2]:
+            pass  # until the retry has arrived
         assert connection.client.give_up(call.pending, "not wanted")
         cancelled: list[int] = []
         while not cancelled:
-            heard = await connection.call("heard").value()
-            cancelled = [frame["params"]["requestId"] for frame in heard if frame["method"].endswith("/cancelled")]
+            frames = await connection.call("received").value()
+            cancelled = [frame["params"]["requestId"] for frame in frames if frame["method"].endswith("/cancelled")]
         assert cancelled == [call.pending.id] != [first]
 
 
@@ -366,16 +356,16 @@ async def test_the_state_of_a_server_is_in_no_log_and_no_error(caplog: pytest.Lo
         assert len(connection.heard.noises) == 2
 
 
-async def test_what_is_declared_may_change_in_the_stateless_era_and_not_in_the_other() -> None:
+async def test_declared_capabilities_may_change_in_the_stateless_era_and_not_in_the_other() -> None:
     person = Person(declared={})
     async with raw("modern", person) as connection:
         assert connection.client.declare("elicitation")
         person.declared = EVERYTHING
         assert connection.client.declare("elicitation")
-        heard = await connection.call("heard").value()
-        declared = [frame["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] for frame in heard]
-        for one in declared:
-            one.pop("extensions")
+        frames = await connection.call("received").value()
+        declared = [frame["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] for frame in frames]
+        for capabilities in declared:
+            capabilities.pop("extensions")
         assert declared == [{}, EVERYTHING]
         assert await connection.call("need", result={**NEEDS, "inputRequests": {"a": ASK_ROOTS}}).value()
     person = Person(declared={})
@@ -390,25 +380,25 @@ async def test_new_roots_are_announced_where_that_was_declared() -> None:
     for era in ("legacy", "modern"):
         async with raw(era, Person()) as connection:
             connection.client.roots_changed()
-            methods = [frame.get("method") for frame in await connection.call("heard").value()]
+            methods = [frame.get("method") for frame in await connection.call("received").value()]
             assert methods.count("notifications/roots/list_changed") == (era == "legacy")
 
 
 # -- servers that push on a stateless connection ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["stdio", "http"])
-async def test_a_server_of_the_sdk_that_pushes_wants_a_handshake(way: str, addresses: dict[int, str]) -> None:
-    def to_server(era: EraChoice) -> AbstractAsyncContextManager[Connection]:
-        return sdk(2, era, Person()) if way == "stdio" else over_http(addresses[2], era, Person())
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_server_of_the_sdk_that_pushes_wants_a_handshake(transport: str, urls: dict[str, str]) -> None:
+    def open_transport() -> Transport:
+        return stdio(asking_server("sdk2")) if transport == "stdio" else http(urls["sdk2"])
 
-    async with to_server("auto") as connection:
+    async with connected(open_transport(), "auto", Person()) as connection:
         with pytest.raises(CallError) as caught:
             await connection.call("push").text()
         assert "back-channel" in caught.value.message
         assert caught.value.hint == "the session is reopened with a handshake: call the tool again"
         assert connection.heard.wishes.get_nowait() == "it asks for something without a handshake"
-    async with to_server("legacy") as connection:
+    async with connected(open_transport(), "legacy", Person()) as connection:
         assert await connection.call("push").text() == "Ada is 36"
 
 
@@ -430,12 +420,12 @@ async def test_a_request_on_a_stateless_connection_fails_its_call_and_wants_a_ha
 
 
 @pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), ("modern", "server/discover")])
-async def test_a_cheap_question_shows_that_the_server_is_there(era: EraChoice, method: str) -> None:
+async def test_a_health_check_is_a_ping_or_a_discovery(era: EraChoice, method: str) -> None:
     async with raw(era, Person()) as connection:
         if era == "modern":
             await connection.client.check(PATIENCE)
         else:
             with pytest.raises(CallTimeout):  # this server does not even answer a ping
                 await connection.client.check(0.2)
-        heard = await connection.call("heard").value()
-        assert [frame["method"] for frame in heard][-2 if era == "modern" else -3] == method
+        frames = await connection.call("received").value()
+        assert [frame["method"] for frame in frames][-2 if era == "modern" else -3] == method

@@ -81,9 +81,9 @@ def test_a_spoiled_answer_is_mended(kind: str, text: str) -> None:
 def test_a_second_answer_and_answers_to_unknown_ids_are_ignored() -> None:
     with connected({"one": bad("twice", "unknown-id")}) as mcp:
         assert [mcp.one.echo(text).text for text in "abc"] == ["a", "b", "c"]
-        said = "\n".join(log_of(mcp, "one", "host"))
-        assert "an answer to no request in flight (id 999999): a result" in said
-        assert "an answer to no request in flight (id 'nobody'): a result" in said
+        lines = "\n".join(log_of(mcp, "one", "host"))
+        assert "an answer to no request in flight (id 999999): a result" in lines
+        assert "an answer to no request in flight (id 'stranger'): a result" in lines
 
 
 @pytest.mark.parametrize("kind", ["string", "float"])
@@ -106,7 +106,7 @@ def test_a_line_of_50_megabytes_is_read_while_another_server_answers() -> None:
 
 
 @pytest.mark.timed
-def test_fifty_thousand_lines_a_second_on_stderr_delay_nobody() -> None:
+def test_fifty_thousand_lines_a_second_on_stderr_delay_no_other_server() -> None:
     with connected({"one": bad("stderr=50000"), "good": bad()}) as mcp:
         log = mcp._host.sessions["one"].log
         waits = []
@@ -150,7 +150,7 @@ def test_a_deaf_server_gets_everything_whole_once_it_reads(tmp_path: Path) -> No
 
 
 @pytest.mark.timed
-def test_who_sends_more_than_64_megabytes_to_a_deaf_server_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_waits_while_64_megabytes_for_a_deaf_server_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runtime_calls.MAX_QUEUED == 64_000_000
     monkeypatch.setattr(runtime_calls, "MAX_QUEUED", 6_400_000)  # the same, sooner
     with connected({"one": bad("deaf=1.5"), "good": bad()}) as mcp:
@@ -276,7 +276,7 @@ def test_every_handshake_version_is_spoken(version: str) -> None:
         assert mcp.one.echo("x").text == "x"
 
 
-def test_a_ping_is_answered_and_what_was_not_declared_is_refused_in_the_handshake_era() -> None:
+def test_a_ping_is_answered_and_undeclared_requests_are_refused_in_the_handshake_era() -> None:
     with connected({"one": bad("asks=ping,sampling/createMessage", era="legacy")}) as mcp:
         assert mcp.one.ask("ping").data["answer"] == {"jsonrpc": "2.0", "id": "ask-3", "result": {}}
         [root] = mcp.one.ask("roots/list").data["answer"]["result"]["roots"]
@@ -317,16 +317,16 @@ def test_progress_with_an_unknown_token_is_ignored() -> None:
     reporting = """
 def on(method, message):
     if method == "tools/call":
-        for token in (message["params"]["_meta"]["progressToken"], 999, "nobody", None, [1], 1.5):
+        for token in (message["params"]["_meta"]["progressToken"], 999, "stranger", None, [1], 1.5):
             say(method="notifications/progress", params={"progressToken": token, "progress": 1})
         say(method="notifications/progress")
         say(method="notifications/progress", params=5)
         return {"content": []}
 """
     with connected({"one": scripted(reporting)}) as mcp:
-        heard: list[object] = []
-        mcp.one.work.options(on_progress=heard.append)()
-        assert len(heard) == 1
+        reports: list[object] = []
+        mcp.one.work.options(on_progress=reports.append)()
+        assert len(reports) == 1
         assert any("progress without a usable token" in line for line in log_of(mcp, "one", "host"))
 
 
@@ -353,7 +353,7 @@ def test_a_changed_list_of_tools_is_read_again(era: str) -> None:
             news.until(lambda name=name: name in mcp.one)
             assert mcp.one[name]().text == name
         added = [("added_00000",), ("added_00001",)]
-        news.until(lambda: [one.added for one in news.events if isinstance(one, ToolsChanged)] == added)
+        news.until(lambda: [event.added for event in news.events if isinstance(event, ToolsChanged)] == added)
 
 
 def test_a_subscription_that_the_server_ends_is_taken_again() -> None:

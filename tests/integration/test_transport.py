@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,8 +15,8 @@ from ipymcp.protocol.negotiation import EraChoice
 from ipymcp.protocol.transports.base import Transport
 from tests.clients import PATIENCE, Connection, connected, stdio
 from tests.environments import server_command
-from tests.serving import free_port
-from tests.transports.http import http, serving, sse
+from tests.serving import serving
+from tests.transports.http import http, sse
 from tests.transports.proxy import Proxy, proxied
 
 pytestmark = pytest.mark.anyio
@@ -24,46 +25,43 @@ pytestmark = pytest.mark.anyio
 # -- servers ----------------------------------------------------------------------------------------------------------
 
 
+COMMANDS: dict[str, Callable[[int], list[str]]] = {
+    "http": lambda port: server_command("sdk2", "--http", str(port)),
+    "json": lambda port: server_command("sdk2", "--http", str(port), "--json"),
+    "sse": lambda port: server_command("sdk2", "--sse", str(port)),
+    "sse of sdk1": lambda port: server_command("sdk1", "--sse", str(port)),
+    "handshake only": lambda _: [*server_command("everything")[:-1], "streamableHttp"],
+}
+
+
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Servers over HTTP, of which the tests share one of each kind."""
+    folder = tmp_path_factory.mktemp("served")
+    with contextlib.ExitStack() as running, ThreadPoolExecutor() as pool:
+        servers = pool.map(lambda command: running.enter_context(serving(command, folder)), COMMANDS.values())
+        yield {
+            kind: server.origin + ("/sse" if kind.startswith("sse") else "/mcp")
+            for kind, server in zip(COMMANDS, servers, strict=True)
+        }
+
+
+@pytest.fixture(scope="module")
+def url(urls: dict[str, str]) -> str:
     """The SDK's own HTTP server, which speaks both eras."""
-    with serving(server_command("sdk2", "--http", "0"), "http://") as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def sse_url() -> Iterator[str]:
-    """The SDK's server on the older transport."""
-    with serving(server_command("sdk2", "--sse", "0"), "http://") as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def json_url() -> Iterator[str]:
-    """The same, answering by JSON."""
-    with serving(server_command("sdk2", "--http", "0", "--json"), "http://") as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def old_url() -> Iterator[str]:
-    """A server from npm that knows the handshake only."""
-    port = free_port()
-    command = [*server_command("everything")[:-1], "streamableHttp"]
-    with serving(command, "listening on port", PORT=str(port)):
-        yield f"http://127.0.0.1:{port}/mcp"
+    return urls["http"]
 
 
 Connect = Callable[[], contextlib.AbstractAsyncContextManager[Connection]]
 
 
 @pytest.fixture(params=["stdio legacy", "stdio modern", "http legacy", "http modern", "sse legacy"])
-def connect(request: pytest.FixtureRequest, url: str, sse_url: str) -> Connect:
+def connect(request: pytest.FixtureRequest, urls: dict[str, str]) -> Connect:
     transport, era = request.param.split()
     make: dict[str, Callable[[], Transport]] = {
         "stdio": lambda: stdio(server_command("sdk2")),
-        "http": lambda: http(url),
-        "sse": lambda: sse(sse_url),
+        "http": lambda: http(urls["http"]),
+        "sse": lambda: sse(urls["sse"]),
     }
     return lambda: connected(make[transport](), era)
 
@@ -97,9 +95,9 @@ async def test_progress_and_log_messages_arrive_before_the_answer(connect: Conne
     async with connect() as connection:
         call = connection.call("slow", seconds=0.05, steps=3)
         await asyncio.wait_for(call.outcome, PATIENCE)
-        heard = [call.progress.get_nowait() for _ in range(call.progress.qsize())]
+        reports = [call.progress.get_nowait() for _ in range(call.progress.qsize())]
 
-        assert [(one.progress, one.total, one.message) for one in heard] == [
+        assert [(report.progress, report.total, report.message) for report in reports] == [
             (number, 3, f"step {number} of 3") for number in (1, 2, 3)
         ]
         assert connection.heard.logged == [("info", "3 steps done")]
@@ -123,7 +121,7 @@ async def test_a_changed_list_is_announced(connect: Connect) -> None:
         listening = client.listen({"toolsListChanged": True}) if client.era.kind == "stateless" else None
         fresh = f"fresh_{os.urandom(4).hex()}"  # the HTTP server has seen other tests
         async with asyncio.timeout(PATIENCE):
-            while True:  # nobody says when a GET stream is open: until then a change goes unheard
+            while True:  # a change before the GET stream is open is not announced, and no message says that it is open
                 await connection.ask("grow", name=fresh)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(connection.heard.changes.get(), 0.5)
@@ -137,7 +135,7 @@ async def test_a_changed_list_is_announced(connect: Connect) -> None:
         await connection.ask("shrink", name=fresh)
 
 
-async def test_refusals_and_failures_are_told_apart(connect: Connect) -> None:
+async def test_a_refused_request_and_a_failed_tool_differ(connect: Connect) -> None:
     async with connect() as connection:
         with pytest.raises(RpcError) as caught:
             what = b'{"uri":"none://x"}'
@@ -210,22 +208,24 @@ async def test_headers_are_those_of_the_era(url: str, era: EraChoice) -> None:
     assert (b"DELETE " in proxy.sent) == (era == "legacy")
 
 
-async def test_answers_come_as_json_too(json_url: str, era: EraChoice) -> None:
-    async with connected(http(json_url), era) as connection:
+async def test_answers_come_as_json_too(urls: dict[str, str], era: EraChoice) -> None:
+    async with connected(http(urls["json"]), era) as connection:
         assert await connection.ask("echo", text="plain") == "plain"
 
 
-async def test_the_newest_era_a_server_has_is_found(url: str, old_url: str) -> None:
-    async with connected(http(url), "auto") as connection:
+async def test_the_newest_era_a_server_has_is_found(urls: dict[str, str]) -> None:
+    async with connected(http(urls["http"]), "auto") as connection:
         assert connection.client.era.version == "2026-07-28"
-    async with connected(http(old_url), "auto") as connection:
+    async with connected(http(urls["handshake only"]), "auto") as connection:
         assert connection.client.era.version == "2025-11-25"
         assert await connection.ask("echo", message="old") == "Echo: old"
 
 
-@pytest.mark.parametrize("sdk", ["sdk1", "sdk2"])
-async def test_a_server_of_the_old_transport_refuses_the_new_one_in_a_way_that_can_be_told(sdk: str) -> None:
-    with serving(server_command(sdk, "--sse", "0"), "http://") as url, pytest.raises(HttpError) as caught:
-        async with connected(http(url), "auto"):
+@pytest.mark.parametrize("kind", ["sse of sdk1", "sse"])
+async def test_a_server_of_the_old_transport_refuses_the_new_one_with_a_status_that_shows_it(
+    kind: str, urls: dict[str, str]
+) -> None:
+    with pytest.raises(HttpError) as caught:
+        async with connected(http(urls[kind]), "auto"):
             pass
     assert caught.value.status in (400, 404, 405)

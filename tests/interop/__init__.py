@@ -1,1 +1,1 @@
-"""The interoperability run over servers of others: `make interop`, which writes docs/interoperability.md."""
+"""Third-party servers over their transports; `make interop` runs all, and writes docs/interoperability.md."""

@@ -1,472 +1,374 @@
-"""The servers of the interoperability run: where each comes from, how it is started, and one call of it."""
+"""The third-party servers of the suite: where each comes from, how it is started, and one call of it."""
+
+from __future__ import annotations
 
 import contextlib
 import json
 import re
-import shutil
+import shlex
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.browser import chromium
 from tests.environments import ENVIRONMENTS, ROOT, environment
-from tests.real_servers import COMMITTER
-from tests.serving import free_port, serving
-
-Definition = Mapping[str, Any]
-"""One server as it stands in `mcpServers`."""
-
-Start = Callable[[Path], AbstractContextManager[Definition]]
-"""Makes a server ready to be loaded, at work in a folder; for as long as the `with` lasts."""
+from tests.serving import serving
 
 SDKS = {"the official SDK 1.x": "sdk1", "the official SDK 2.x": "sdk2"}
-"""What the servers that are written for the tests stand for, and their environments."""
+"""The environments of the servers that are written for the tests, by what they stand for."""
 
-TOKEN = "interoperability"
-"""Of the Jupyter server that jupyter-mcp-server works on."""
-
+EVERYTHING = "@modelcontextprotocol/server-everything"
+PATHS = {"HTTP": "/mcp", "SSE": "/sse"}
+COMMITTER = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+}
 FILE = "interoperability.txt"
 TEXT = "a text of two lines\nthis is the second\n"
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One server over one transport, and the call that is made of it."""
+class Program:
+    """A script of an environment, run by its interpreter."""
 
-    package: str
-    """As its registry names it, or what it is."""
-    transport: str
-    start: Start
+    env: str
+    """The environment's name."""
+    script: str
+    """The path in `node_modules` or in `bin`, or an absolute path."""
+    arguments: str = ""
+    """A line for a shell. `{folder}`, `{port}`, `{beside}` and `{chromium}` in it stand for the working directory, the
+    port to serve on, the origin of the server beside this one, and the browser."""
+    behind: Program | None = None
+    """A program whose command follows the arguments."""
+
+    @property
+    def is_nightly(self) -> bool:
+        """Whether it needs an environment that `make test` does not have."""
+        return not ENVIRONMENTS[self.env].for_tests or (self.behind is not None and self.behind.is_nightly)
+
+    def command(self, **places: object) -> list[str]:
+        """The command line.
+
+        Raises:
+            MissingEnvironment: The environment has not been made.
+        """
+        made = environment(self.env)
+        script = (made.folder / "node_modules" if made.npm else made.python.parent) / self.script
+        arguments = [placed(each, **places) for each in shlex.split(self.arguments)]
+        behind = self.behind.command(**places) if self.behind else []
+        return ["node" if made.npm else str(made.python), str(script), *arguments, *behind]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The call of a server."""
+
     tool: str
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
-    """`{folder}` in one stands for where the server works."""
+    """`{folder}` in a string stands for the working directory."""
     answer: str = ""
-    """A text that the outcome must hold; of the result, or of the tool's error."""
-    note: str = ""
+    """A text that the result, or the tool's error, must contain."""
     offline: str = ""
-    """A text of the outcome where what the server calls cannot be reached, which is no fault."""
+    """A text of the outcome where what the server calls cannot be reached, which is not a fault."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One server over one transport."""
+
+    package: str
+    """Its name in its registry, or what it stands for."""
+    transport: str
+    program: Program
+    call: Call
+    note: str = ""
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    prepare: Callable[[Path], None] | None = None
+    """Makes what the server works on."""
+    beside: Program | None = None
+    """A server that this one needs."""
 
     @property
     def name(self) -> str:
-        """The package without its scope and prefix: what the server is loaded as."""
-        return self.package.rpartition("/")[2].removeprefix("mcp-server-").removeprefix("server-")
-
-    @property
-    def lacks(self) -> str:
-        """A requirement of the server that this machine lacks, or an empty string."""
-        return "no Chromium on this machine" if self.note == BROWSER and not chromium() else ""
+        """The name of the server in a host: the package without its scope and prefix, and the transport."""
+        name = self.package.rpartition("/")[2].removeprefix("mcp-server-").removeprefix("server-")
+        name = SDKS.get(self.package) or name.removesuffix("-mcp-server")
+        return name if self.transport == "stdio" else f"{name} {self.transport}"
 
     @property
     def version(self) -> str:
         """The version of the package that is installed."""
-        module, environments = self.package, list(ENVIRONMENTS.values())
-        if self.package in SDKS:
-            module, environments = "mcp", [ENVIRONMENTS[SDKS[self.package]]]
-        for each in environments:
-            for package in each.folder.glob(f"node_modules/{module}/package.json"):
-                return json.loads(package.read_text())["version"]
-            if not each.npm and any(re.match(rf"{re.escape(module)}\W", wanted) for wanted in each.requirements):
-                name = re.sub(r"[-.]", "_", module)
-                for folder in each.folder.glob(f"lib/python3*/site-packages/{name}-*.dist-info"):
-                    return folder.name.removeprefix(f"{name}-").removesuffix(".dist-info")
-        raise AssertionError(f"{self.package} is in no environment")
-
-
-# -- how they are started ---------------------------------------------------------------------------------------------
-
-
-def placed_in(folder: Path, value: Any) -> Any:
-    """The value, with the folder for `{folder}`."""
-    return value.replace("{folder}", str(folder)) if isinstance(value, str) else value
-
-
-def npm(env: str, script: str, *arguments: str) -> list[str]:
-    """The command of a script in an environment of npm packages."""
-    return ["node", str(environment(env).folder / "node_modules" / script), *arguments]
-
-
-def pypi(env: str, script: str, *arguments: str) -> list[str]:
-    """The command of a script in a virtual environment, run by its interpreter."""
-    python = environment(env).python
-    return [str(python), str(python.parent / script), *arguments]
-
-
-def own(env: str, *arguments: str) -> list[str]:
-    """The command of the server on the official SDK that is written for the tests."""
-    return [str(environment(env).python), str(ROOT / "tests" / "servers" / "sdk_server.py"), *arguments]
-
-
-def child(command: Callable[[Path], list[str]], env: Mapping[str, str] | None = None) -> Start:
-    """A server that the host starts, over stdio."""
-
-    def start(folder: Path) -> AbstractContextManager[Definition]:
-        program, *arguments = command(folder)
-        placed = {name: placed_in(folder, value) for name, value in (env or {}).items()}
-        return nullcontext({"command": program, "args": arguments, "cwd": str(folder), "env": placed})
-
-    return start
-
-
-def remote(command: Callable[[Path, int], list[str]], path: str, *, by_environment: bool = False) -> Start:
-    """A server that runs already, at a port of its own; told of it by PORT if it takes no argument."""
+        made = environment(self.program.env)
+        if made.npm:
+            return json.loads((made.folder / "node_modules" / self.package / "package.json").read_text())["version"]
+        name = "mcp" if self.package in SDKS else re.sub(r"[-.]", "_", self.package)
+        [info] = made.folder.glob(f"lib/python3*/site-packages/{name}-*.dist-info")
+        return info.name.removeprefix(f"{name}-").removesuffix(".dist-info")
 
     @contextlib.contextmanager
-    def start(folder: Path) -> Iterator[Definition]:
-        port = free_port()
-        env = {"PORT": str(port)} if by_environment else {}
-        with serving(command(folder, port), port, folder, env) as origin:
-            yield {"url": origin + path, **({"transport": "sse"} if path == "/sse" else {})}
-
-    return start
-
-
-@contextlib.contextmanager
-def beside_jupyter(folder: Path) -> Iterator[Definition]:
-    """jupyter-mcp-server and the Jupyter server that it drives, both from its environment."""
-    port = free_port()
-    options = {"IdentityProvider.token": TOKEN, "ServerApp.root_dir": folder, "ServerApp.port": port}
-    jupyter = pypi("interop/jupyter", "jupyter-lab", "--no-browser", "--allow-root", "--ip=127.0.0.1")
-    settings = {f"JUPYTER_{kind}_DIR": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    command = [*jupyter, *(f"--{name}={value}" for name, value in options.items())]
-    with serving(command, port, folder, settings) as origin:
-        program, *arguments = pypi("interop/jupyter", "jupyter-mcp-server", "start", "--transport", "stdio")
-        arguments += ["--document-url", origin, "--document-token", TOKEN]
-        arguments += ["--code-sandbox-url", origin, "--code-sandbox-token", TOKEN]
-        yield {"command": program, "args": arguments, "cwd": str(folder)}
+    def start(self, folder: Path) -> Iterator[dict[str, Any]]:
+        """Make the server ready to be loaded, with a folder to work in; gives its definition in `mcpServers`."""
+        if self.prepare is not None:
+            self.prepare(folder)
+        with contextlib.ExitStack() as running:
+            places: dict[str, object] = {"folder": folder}
+            if self.beside is not None:
+                settings = {f"JUPYTER_{kind}_DIR": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
+                command = self.beside.command
+                server = serving(lambda port: command(folder=folder, port=port), folder, settings)
+                places["beside"] = running.enter_context(server).origin
+            if self.transport == "stdio":
+                program, *arguments = self.program.command(**places)
+                env = {name: placed(value, **places) for name, value in self.env.items()}
+                yield {"command": program, "args": arguments, "cwd": str(folder), "env": env}
+            else:
+                server = serving(lambda port: self.program.command(port=port, **places), folder)
+                url = running.enter_context(server).origin + PATHS[self.transport]
+                yield {"url": url, **({"transport": "sse"} if self.transport == "SSE" else {})}
 
 
-def with_text(folder: Path) -> Path:
-    """A folder with the text file that some of them are asked for."""
+def placed(value: Any, **places: object) -> Any:
+    """The value with what `{folder}` and the like stand for."""
+    if not isinstance(value, str):
+        return value
+    for name, place in places.items():
+        value = value.replace(f"{{{name}}}", str(place))
+    return value.replace("{chromium}", chromium.find()) if "{chromium}" in value else value
+
+
+def over(package: str, call: Call, note: str = "", **programs: Program) -> list[Candidate]:
+    """The same server and call over several transports."""
+    return [Candidate(package, transport, program, call, note) for transport, program in programs.items()]
+
+
+# -- what they work on ------------------------------------------------------------------------------------------------
+
+
+def with_text(folder: Path) -> None:
+    """Write the text file that some servers are asked for."""
     (folder / FILE).write_text(TEXT)
-    return folder
 
 
-def with_table(folder: Path) -> str:
-    """An SQLite database of one table and two rows."""
-    path = folder / "table.db"
-    with contextlib.closing(sqlite3.connect(path)) as database, database:
-        database.execute("create table if not exists numbers (n integer)")
+def with_table(folder: Path) -> None:
+    """Make an SQLite database of one table and two rows."""
+    with contextlib.closing(sqlite3.connect(folder / "table.db")) as database, database:
+        database.execute("create table numbers (n integer)")
         database.executemany("insert into numbers values (?)", [(1,), (2,)])
-    return str(path)
 
 
-def with_repository(folder: Path) -> str:
-    """An empty git repository."""
-    import subprocess
-
+def with_repository(folder: Path) -> None:
+    """Make an empty git repository."""
     subprocess.run(["git", "init", "-q", "-b", "main", "."], cwd=folder, check=True, stdin=subprocess.DEVNULL)
-    return str(folder)
-
-
-def chromium() -> str:
-    """The browser that the browser servers drive; an empty string if there is none."""
-    return shutil.which("chromium") or shutil.which("google-chrome") or ""
 
 
 # -- which ------------------------------------------------------------------------------------------------------------
 
-EVERYTHING = "@modelcontextprotocol/server-everything"
 NETWORK = "needs the network"
 BROWSER = "needs a Chromium"
-CLOCK = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Kathmandu"}
-PLAYWRIGHT = ("--headless", "--no-sandbox", "--isolated")
-DUCK = ("--db-path", ":memory:", "--read-write")
-DEVTOOLS = ("--headless", "--isolated", "--chromeArg=--no-sandbox")
+NO_SDK2 = "with `mcp<2`: it does not run on the SDK 2.x"
+AT = "--host 127.0.0.1 --port {port}"
+PLAYWRIGHT = "--headless --no-sandbox --isolated --executable-path {chromium}"
+DEVTOOLS = "--headless --isolated --chromeArg=--no-sandbox --executablePath {chromium}"
+DUCK = "--db-path :memory: --read-write"
+TOKEN = "interoperability"
+JUPYTER = (
+    f"--document-url {{beside}} --document-token {TOKEN} --code-sandbox-url {{beside}} --code-sandbox-token {TOKEN}"
+)
+LAB = f"--no-browser --allow-root --ip=127.0.0.1 --ServerApp.port={{port}} --IdentityProvider.token={TOKEN}"
+TIME = Program("server-time", "mcp-server-time")
+PROXY = Program("mcp-proxy", "mcp-proxy", f"{AT} --", TIME)
+SUM = {"a": 2, "b": 40}
+NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Kathmandu"}
+CONVERT_TIME = Call("convert_time", NOON, "17:45")
+SIX_TIMES_SEVEN = "select 6 * 7 as answer"
 
 
-def everything(*arguments: str) -> list[str]:
-    """server-everything over one of its transports."""
-    return npm("npm", f"{EVERYTHING}/dist/index.js", *arguments)
+def reference(name: str, arguments: str = "") -> Program:
+    """A reference server of the protocol."""
+    return Program("npm", f"@modelcontextprotocol/server-{name}/dist/index.js", arguments)
 
 
-def proxied(folder: Path, port: int) -> list[str]:
-    """mcp-proxy in front of mcp-server-time."""
-    behind = pypi("server-time", "mcp-server-time")
-    return pypi("mcp-proxy", "mcp-proxy", "--host", "127.0.0.1", "--port", str(port), "--", *behind)
+def ext_app(name: str, arguments: str = "") -> Program:
+    """An example of MCP Apps."""
+    return Program("interop/ext-apps", f"@modelcontextprotocol/server-{name}/dist/index.js", arguments)
 
 
-def ext_app(name: str) -> Start:
-    """One of the examples of MCP Apps."""
-    script = f"@modelcontextprotocol/server-{name}/dist/index.js"
-    return child(lambda folder: npm("interop/ext-apps", script, "--stdio"))
+def sdk(env: str, arguments: str = "") -> Program:
+    """The server of the tests on an official SDK."""
+    return Program(env, str(ROOT / "tests" / "servers" / "sdk_server.py"), arguments)
 
 
-def remote_ext_app(name: str) -> Start:
-    """The same, over HTTP."""
-    script = f"@modelcontextprotocol/server-{name}/dist/index.js"
-    return remote(lambda folder, port: npm("interop/ext-apps", script), "/mcp", by_environment=True)
+EXT_APPS = {
+    "basic-react": Call("get-time", answer="Z"),
+    "basic-vanillajs": Call("get-time", answer="Z"),
+    "budget-allocator": Call("get-budget-data", answer="Marketing"),
+    "cohort-heatmap": Call("get-cohort-data", answer="12 cohorts"),
+    "debug": Call("debug-log", {"type": "note", "payload": {}}, "Logged"),
+    "map": Call("show-map", answer="Displaying globe"),
+    "pdf": Call("list_pdfs", answer="PDF"),
+    "scenario-modeler": Call("get-scenario-data", answer="Bootstrapped"),
+    "system-monitor": Call("get-system-info", answer="cpu"),
+    "threejs": Call("learn_threejs", answer="Three.js"),
+}
 
-
-def at(port: int) -> tuple[str, ...]:
-    """The path at which a server of several listens."""
-    return ("--host", "127.0.0.1", "--port", str(port))
-
-
-def _sdk(title: str, env: str) -> list[Candidate]:
-    call: dict[str, Any] = {"tool": "add", "arguments": {"a": 2, "b": 40}, "answer": "42"}
-    note = "`tests/servers/sdk_server.py`"
-    return [
-        Candidate(title, "stdio", child(lambda _: own(env)), **call, note=note),
-        Candidate(title, "HTTP", remote(lambda _, port: own(env, "--http", str(port)), "/mcp"), **call, note=note),
-        Candidate(title, "SSE", remote(lambda _, port: own(env, "--sse", str(port)), "/sse"), **call, note=note),
-    ]
-
-
-def _everything() -> list[Candidate]:
-    call: dict[str, Any] = {"tool": "get-sum", "arguments": {"a": 2, "b": 40}, "answer": "42"}
-    http = remote(lambda folder, port: everything("streamableHttp"), "/mcp", by_environment=True)
-    sse = remote(lambda folder, port: everything("sse"), "/sse", by_environment=True)
-    return [
-        Candidate(EVERYTHING, "stdio", child(lambda _: everything("stdio")), **call, note="all of it: below"),
-        Candidate(EVERYTHING, "HTTP", http, **call, note="all of it: below"),
-        Candidate(EVERYTHING, "SSE", sse, **call, note="all of it: below"),
-    ]
-
-
-def _npm() -> list[Candidate]:
-    filesystem = "@modelcontextprotocol/server-filesystem"
-    memory = "@modelcontextprotocol/server-memory"
-    thinking = "@modelcontextprotocol/server-sequential-thinking"
-    return [
-        Candidate(
-            filesystem,
-            "stdio",
-            child(lambda folder: npm("npm", f"{filesystem}/dist/index.js", str(with_text(folder)))),
-            "read_text_file",
-            {"path": FILE},
-            TEXT.splitlines()[0],
-        ),
-        Candidate(
-            memory,
-            "stdio",
-            child(lambda _: npm("npm", f"{memory}/dist/index.js"), {"MEMORY_FILE_PATH": "{folder}/memory.json"}),
-            "create_entities",
-            {"entities": [{"name": "Ada", "entityType": "person", "observations": ["counts"]}]},
-            "Ada",
-        ),
-        Candidate(
-            thinking,
-            "stdio",
-            child(lambda _: npm("npm", f"{thinking}/dist/index.js")),
+CANDIDATES = (
+    *over(
+        EVERYTHING,
+        Call("get-sum", SUM, "42"),
+        "all of it: below",
+        stdio=reference("everything", "stdio"),
+        HTTP=reference("everything", "streamableHttp"),
+        SSE=reference("everything", "sse"),
+    ),
+    *(
+        candidate
+        for title, env in SDKS.items()
+        for candidate in over(
+            title,
+            Call("add", SUM, "42"),
+            "`tests/servers/sdk_server.py`",
+            stdio=sdk(env),
+            HTTP=sdk(env, "--http {port}"),
+            SSE=sdk(env, "--sse {port}"),
+        )
+    ),
+    Candidate(
+        "@modelcontextprotocol/server-filesystem",
+        "stdio",
+        reference("filesystem", "{folder}"),
+        Call("read_text_file", {"path": FILE}, TEXT.splitlines()[0]),
+        prepare=with_text,
+    ),
+    Candidate(
+        "@modelcontextprotocol/server-memory",
+        "stdio",
+        reference("memory"),
+        Call("create_entities", {"entities": [{"name": "Joan", "entityType": "person", "observations": []}]}, "Joan"),
+        env={"MEMORY_FILE_PATH": "{folder}/memory.json"},
+    ),
+    Candidate(
+        "@modelcontextprotocol/server-sequential-thinking",
+        "stdio",
+        reference("sequential-thinking"),
+        Call(
             "sequentialthinking",
             {"thought": "one", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1},
             "thoughtNumber",
         ),
-        Candidate(
-            "@antv/mcp-server-chart",
-            "stdio",
-            child(lambda _: npm("interop/chart", ".bin/mcp-server-chart")),
-            "generate_pie_chart",
-            {"data": [{"category": "a", "value": 1}]},
-            offline="Failed to generate chart",
-            note=NETWORK,
-        ),
-        Candidate(
-            "@playwright/mcp",
-            "stdio",
-            child(
-                lambda _: npm(
-                    "interop/playwright", "@playwright/mcp/cli.js", *PLAYWRIGHT, "--executable-path", chromium()
-                )
-            ),
-            "browser_navigate",
-            {"url": "data:text/html,<title>Hello</title>"},
-            "Hello",
-            BROWSER,
-        ),
-        Candidate(
-            "@playwright/mcp",
-            "HTTP",
-            remote(
-                lambda _, port: npm(
-                    "interop/playwright",
-                    "@playwright/mcp/cli.js",
-                    *PLAYWRIGHT,
-                    *("--executable-path", chromium(), "--allowed-hosts", "*", *at(port)),
-                ),
-                "/mcp",
-            ),
-            "browser_navigate",
-            {"url": "data:text/html,<title>Hello</title>"},
-            "Hello",
-            BROWSER,
-        ),
-        Candidate(
-            "chrome-devtools-mcp",
-            "stdio",
-            child(
-                lambda _: npm(
-                    "interop/chrome-devtools", ".bin/chrome-devtools-mcp", *DEVTOOLS, "--executablePath", chromium()
-                )
-            ),
-            "list_pages",
-            answer="about:blank",
-            note=BROWSER,
-        ),
-    ]
-
-
-def _pypi() -> list[Candidate]:
-    return [
-        Candidate(
-            "mcp-server-git",
-            "stdio",
-            child(
-                lambda folder: pypi("server-git", "mcp-server-git", "--repository", with_repository(folder)), COMMITTER
-            ),
-            "git_status",
-            {"repo_path": "."},
-            "No commits yet",
-        ),
-        Candidate(
-            "mcp-server-time",
-            "stdio",
-            child(lambda _: pypi("server-time", "mcp-server-time")),
-            "convert_time",
-            CLOCK,
-            "17:45",
-        ),
-        Candidate(
-            "mcp-server-fetch",
-            "stdio",
-            child(lambda _: pypi("server-fetch", "mcp-server-fetch")),
-            "fetch",
-            {"url": "http://127.0.0.1/"},
-            "not a public address",
-            "refuses the loopback, which is its guard",
-        ),
-        Candidate(
-            "mcp-server-sqlite",
-            "stdio",
-            child(lambda folder: pypi("interop/sqlite", "mcp-server-sqlite", "--db-path", with_table(folder))),
-            "read_query",
-            {"query": "select sum(n) as total from numbers"},
-            "3",
-            "with `mcp<2`: it does not run on the SDK 2.x",
-        ),
-        Candidate(
-            "mcp-server-duckdb",
-            "stdio",
-            child(lambda _: pypi("interop/duckdb", "mcp-server-duckdb", "--db-path", "numbers.duckdb")),
-            "query",
-            {"query": "select 6 * 7 as answer"},
-            "42",
-            "with `mcp<2`: it does not run on the SDK 2.x",
-        ),
-        Candidate(
-            "mcp-server-motherduck",
-            "stdio",
-            child(lambda _: pypi("interop/motherduck", "mcp-server-motherduck", *DUCK)),
-            "execute_query",
-            {"sql": "select 6 * 7 as answer"},
-            "42",
-        ),
-        Candidate(
-            "mcp-server-motherduck",
-            "HTTP",
-            remote(
-                lambda _, port: pypi(
-                    "interop/motherduck", "mcp-server-motherduck", *DUCK, "--transport", "http", *at(port)
-                ),
-                "/mcp",
-            ),
-            "execute_query",
-            {"sql": "select 6 * 7 as answer"},
-            "42",
-        ),
-        Candidate(
-            "markitdown-mcp",
-            "stdio",
-            child(lambda _: pypi("interop/markitdown", "markitdown-mcp")),
-            "convert_to_markdown",
-            {"uri": "data:text/plain,hello"},
-            "hello",
-        ),
-        Candidate(
-            "markitdown-mcp",
-            "HTTP",
-            remote(lambda _, port: pypi("interop/markitdown", "markitdown-mcp", "--http", *at(port)), "/mcp"),
-            "convert_to_markdown",
-            {"uri": "data:text/plain,hello"},
-            "hello",
-        ),
-        Candidate(
-            "markitdown-mcp",
-            "SSE",
-            remote(lambda _, port: pypi("interop/markitdown", "markitdown-mcp", "--http", *at(port)), "/sse"),
-            "convert_to_markdown",
-            {"uri": "data:text/plain,hello"},
-            "hello",
-        ),
-        Candidate(
-            "excel-mcp-server",
-            "stdio",
-            child(lambda _: pypi("server-excel", "excel-mcp-server", "stdio")),
-            "create_workbook",
-            {"path": "{folder}/book.xlsx"},
-            "book.xlsx",
-        ),
-        Candidate(
-            "excel-mcp-server",
-            "HTTP",
-            remote(lambda _, port: pypi("server-excel", "excel-mcp-server", "streamable-http", *at(port)), "/mcp"),
-            "create_workbook",
-            {"path": "book.xlsx"},
-            "book.xlsx",
-        ),
-        Candidate(
-            "arxiv-mcp-server",
-            "stdio",
-            child(lambda _: pypi("interop/arxiv", "arxiv-mcp-server", "--storage-path", "papers")),
-            "list_papers",
-            answer="total_papers",
-        ),
-        Candidate(
-            "awslabs.aws-documentation-mcp-server",
-            "stdio",
-            child(lambda _: pypi("interop/aws-documentation", "awslabs.aws-documentation-mcp-server")),
-            "search_documentation",
-            {"search_phrase": "lambda"},
-            offline="Error searching AWS docs",
-            note=NETWORK,
-        ),
-        Candidate(
-            "jupyter-mcp-server",
-            "stdio",
-            beside_jupyter,
-            "list_files",
-            answer="Showing",
-            note="beside a Jupyter server of its own",
-        ),
-        Candidate(
-            "mcp-proxy", "HTTP", remote(proxied, "/mcp"), "convert_time", CLOCK, "17:45", "before mcp-server-time"
-        ),
-        Candidate(
-            "mcp-proxy", "SSE", remote(proxied, "/sse"), "convert_time", CLOCK, "17:45", "before mcp-server-time"
-        ),
-    ]
-
-
-def _ext_apps() -> list[Candidate]:
-    calls: dict[str, tuple[str, dict[str, Any], str]] = {
-        "basic-react": ("get-time", {}, "Z"),
-        "basic-vanillajs": ("get-time", {}, "Z"),
-        "budget-allocator": ("get-budget-data", {}, "Marketing"),
-        "cohort-heatmap": ("get-cohort-data", {}, "12 cohorts"),
-        "debug": ("debug-log", {"type": "note", "payload": {}}, "Logged"),
-        "map": ("show-map", {}, "Displaying globe"),
-        "pdf": ("list_pdfs", {}, "PDF"),
-        "scenario-modeler": ("get-scenario-data", {}, "Bootstrapped"),
-        "system-monitor": ("get-system-info", {}, "cpu"),
-        "threejs": ("learn_threejs", {}, "Three.js"),
-    }
-    return [
-        Candidate(f"@modelcontextprotocol/server-{name}", transport, start(name), tool, arguments, answer, "an MCP App")
-        for name, (tool, arguments, answer) in calls.items()
-        for transport, start in (("stdio", ext_app), ("HTTP", remote_ext_app))
-    ]
-
-
-CANDIDATES = (*_everything(), *(each for sdk in SDKS.items() for each in _sdk(*sdk)), *_npm(), *_pypi(), *_ext_apps())
+    ),
+    Candidate(
+        "@antv/mcp-server-chart",
+        "stdio",
+        Program("interop/chart", ".bin/mcp-server-chart"),
+        Call("generate_pie_chart", {"data": [{"category": "a", "value": 1}]}, offline="Failed to generate chart"),
+        NETWORK,
+    ),
+    *over(
+        "@playwright/mcp",
+        Call("browser_navigate", {"url": "data:text/html,<title>Hello</title>"}, "Hello"),
+        BROWSER,
+        stdio=Program("interop/playwright", "@playwright/mcp/cli.js", PLAYWRIGHT),
+        HTTP=Program("interop/playwright", "@playwright/mcp/cli.js", f"{PLAYWRIGHT} --allowed-hosts '*' {AT}"),
+    ),
+    Candidate(
+        "chrome-devtools-mcp",
+        "stdio",
+        Program("interop/chrome-devtools", ".bin/chrome-devtools-mcp", DEVTOOLS),
+        Call("list_pages", answer="about:blank"),
+        BROWSER,
+    ),
+    Candidate(
+        "mcp-server-git",
+        "stdio",
+        Program("server-git", "mcp-server-git"),
+        Call("git_status", {"repo_path": "."}, "No commits yet"),
+        env=COMMITTER,
+        prepare=with_repository,
+    ),
+    Candidate("mcp-server-time", "stdio", TIME, CONVERT_TIME),
+    Candidate(
+        "mcp-server-fetch",
+        "stdio",
+        Program("server-fetch", "mcp-server-fetch"),
+        Call("fetch", {"url": "http://127.0.0.1/"}, "not a public address"),
+        "refuses the loopback, which is its guard",
+    ),
+    Candidate(
+        "mcp-server-sqlite",
+        "stdio",
+        Program("interop/sqlite", "mcp-server-sqlite", "--db-path {folder}/table.db"),
+        Call("read_query", {"query": "select sum(n) as total from numbers"}, "3"),
+        NO_SDK2,
+        prepare=with_table,
+    ),
+    Candidate(
+        "mcp-server-duckdb",
+        "stdio",
+        Program("interop/duckdb", "mcp-server-duckdb", "--db-path numbers.duckdb"),
+        Call("query", {"query": SIX_TIMES_SEVEN}, "42"),
+        NO_SDK2,
+    ),
+    *over(
+        "mcp-server-motherduck",
+        Call("execute_query", {"sql": SIX_TIMES_SEVEN}, "42"),
+        stdio=Program("interop/motherduck", "mcp-server-motherduck", DUCK),
+        HTTP=Program("interop/motherduck", "mcp-server-motherduck", f"{DUCK} --transport http {AT}"),
+    ),
+    *over(
+        "markitdown-mcp",
+        Call("convert_to_markdown", {"uri": "data:text/plain,hello"}, "hello"),
+        stdio=Program("interop/markitdown", "markitdown-mcp"),
+        HTTP=Program("interop/markitdown", "markitdown-mcp", f"--http {AT}"),
+        SSE=Program("interop/markitdown", "markitdown-mcp", f"--http {AT}"),
+    ),
+    Candidate(
+        "excel-mcp-server",
+        "stdio",
+        Program("server-excel", "excel-mcp-server", "stdio"),
+        Call("create_workbook", {"path": "{folder}/book.xlsx"}, "book.xlsx"),
+    ),
+    Candidate(
+        "excel-mcp-server",
+        "HTTP",
+        Program("server-excel", "excel-mcp-server", f"streamable-http {AT}"),
+        Call("create_workbook", {"path": "served-book.xlsx"}, "book.xlsx"),
+    ),
+    Candidate(
+        "arxiv-mcp-server",
+        "stdio",
+        Program("interop/arxiv", "arxiv-mcp-server", "--storage-path papers"),
+        Call("list_papers", answer="total_papers"),
+    ),
+    Candidate(
+        "awslabs.aws-documentation-mcp-server",
+        "stdio",
+        Program("interop/aws-documentation", "awslabs.aws-documentation-mcp-server"),
+        Call("search_documentation", {"search_phrase": "lambda"}, offline="Error searching AWS docs"),
+        NETWORK,
+    ),
+    Candidate(
+        "jupyter-mcp-server",
+        "stdio",
+        Program("interop/jupyter", "jupyter-mcp-server", f"start --transport stdio {JUPYTER}"),
+        Call("list_files", answer="Showing"),
+        "beside a Jupyter server of its own",
+        beside=Program("interop/jupyter", "jupyter-lab", f"{LAB} --ServerApp.root_dir={{folder}}"),
+    ),
+    *over("mcp-proxy", CONVERT_TIME, "before mcp-server-time", HTTP=PROXY, SSE=PROXY),
+    *(
+        candidate
+        for name, call in EXT_APPS.items()
+        for candidate in over(
+            f"@modelcontextprotocol/server-{name}",
+            call,
+            "an MCP App",
+            stdio=ext_app(name, "--stdio"),
+            HTTP=ext_app(name),
+        )
+    ),
+)

@@ -1,17 +1,20 @@
 """docs/interoperability.md: what came of the run, as a page that is the same as long as nothing has changed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tests.interop.run import Row
+from tests.environments import ROOT
+from tests.interop.candidates import Candidate
+
+PAGE = ROOT / "docs" / "interoperability.md"
 
 INTRODUCTION = """\
 # Interoperability
 
 ipymcp loaded each of these servers, over the transports that it offers, counted what it has, and called one tool. This
 page is written by `make interop`, which runs each server in its own environment; all figures are measured.
-`make test` runs a smaller set every time
-([tests/integration/test_interoperability.py](../tests/integration/test_interoperability.py)), and `make conformance`
-the official suite.
+`make test` runs those whose environments it has every time
+([tests/interop/test_interop.py](../tests/interop/test_interop.py)), and `make conformance` the official suite.
 """
 
 NOT_SHOWN = """\
@@ -27,21 +30,32 @@ NOT_SHOWN = """\
 """
 
 
-def page(rows: Sequence[Row], features: Mapping[str, Mapping[str, str]]) -> str:
-    """The page.
+@dataclass(frozen=True)
+class Row:
+    """The outcome of one server over one transport."""
+
+    candidate: Candidate
+    era: str
+    tools: int
+    resources: int
+    templates: int
+    prompts: int
+    outcome: str
+    """The stable part of the call's result."""
+
+
+def page(rows: Sequence[Row], features: Mapping[str, Sequence[str]]) -> str:
+    """Write the page.
 
     Args:
-        rows: What came of each server.
-        features: What came of each feature of server-everything, by the transport and its name.
+        rows: The outcomes, all as they should be.
+        features: The names of the features of server-everything that worked, by transport.
     """
     return "\n".join([INTRODUCTION, *_servers(rows), "", *_features(features), "", NOT_SHOWN])
 
 
 def _servers(rows: Sequence[Row]) -> Iterable[str]:
-    packages = {row.candidate.package for row in rows}
-    good = [row for row in rows if row.was_run and not row.problem]
-    running = {row.candidate.package for row in good}
-    yield f"{len(running)} of {len(packages)} servers; with each transport, {len(good)} of {len(rows)}.\n"
+    yield f"{len({row.candidate.package for row in rows})} servers; with each transport, {len(rows)}. All work.\n"
     heads = ("server", "version", "transport", "protocol", "tools", "resources", "templates", "prompts")
     yield f"| {' | '.join(heads)} | a call | its answer holds | |"
     yield "|---|---|---|---|--:|--:|--:|--:|---|---|---|"
@@ -49,17 +63,17 @@ def _servers(rows: Sequence[Row]) -> Iterable[str]:
         candidate = row.candidate
         counts = (row.tools, row.resources, row.templates, row.prompts)
         cells = [candidate.package, candidate.version, candidate.transport, row.era, *map(str, counts)]
-        answer = f"**{row.problem}**" if row.problem else row.outcome
-        yield "| " + " | ".join([*cells, f"`{candidate.tool}`", _escaped(answer), candidate.note]) + " |"
+        cells += [f"`{candidate.call.tool}`", _escaped(row.outcome), candidate.note]
+        yield f"| {' | '.join(cells)} |"
 
 
-def _features(features: Mapping[str, Mapping[str, str]]) -> Iterable[str]:
+def _features(features: Mapping[str, Sequence[str]]) -> Iterable[str]:
     yield "## All that server-everything has and asks for\n"
     yield "The reference server of the protocol, over its three transports.\n"
     yield f"| | {' | '.join(features)} |"
     yield "|---|" + "---|" * len(features)
     for name in next(iter(features.values())):
-        yield f"| {name} | {' | '.join(_escaped(outcomes[name]) for outcomes in features.values())} |"
+        yield f"| {name} | {' | '.join('yes' if name in worked else 'no' for worked in features.values())} |"
 
 
 def _escaped(text: str) -> str:

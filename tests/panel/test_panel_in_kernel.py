@@ -51,7 +51,7 @@ def shown(kernel: Kernel, cell: str = "%mcp panel") -> CommView:
 
 
 def asking(server: str = "asks") -> str:
-    command = [server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk2_asks.py")]
+    command = [server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk_asks.py")]
     return f"%mcp load {server} -- {shlex.join(command)};"
 
 

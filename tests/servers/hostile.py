@@ -3,8 +3,8 @@
 All of it would set `window.pwned` or ask for something of `evil.invalid`.
 
 Tools: show(what: markdown|html|svg|links|data|text)  a result of that kind; fail  an error; refuse  a JSON-RPC error;
-ask  an elicitation whose words, address and fields are hostile; talk  log messages of the protocol. And one whose name
-is markup.
+ask  an elicitation whose words, address and fields are hostile; talk  log messages of the protocol. And one tool with
+markup for a name.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""An MCP server that tells its secrets in every way there is. Standard library only.
+"""An MCP server that discloses its secrets in every way there is. Standard library only.
 
-Its secrets are the values of the variables that it is told of by `--secret NAME`, `--api-key VALUE`, the last word of
-`--header TEXT`, and `--told VALUE`.
+Its secrets are the values of the variables named by `--secret NAME`, of `--api-key VALUE` and `--told VALUE`, and the
+last word of `--header TEXT`.
 Tools: leak(how, form): how is stderr (in pieces), log, result, structured, error, refuse, progress or markdown.
 `forms` gives the names of the forms. Its description, instructions, schemas, a resource and a prompt hold them all.
 """

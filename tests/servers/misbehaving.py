@@ -17,8 +17,8 @@ Around the messages
   batch                every answer but that to initialize as an array, with a log message beside it
 Around the answers
   twice                every tools/call is answered twice; the second says so
-  unknown-id           before every answer, answers to the ids 999999 and "nobody"
-  malformed            every tools/call is answered by a line that is no JSON but has the id
+  unknown-id           before every answer, answers to the ids 999999 and "stranger"
+  malformed            every tools/call is answered by a line that is not JSON but has the id
   mute[=METHOD,...]    never answers these methods; without a value, none at all
   delay=METHOD:S,...   answers METHOD after S seconds (the others meanwhile)
   asks=METHOD,...      sends the client these requests once it is initialized (see seen)
@@ -47,7 +47,7 @@ Life
   record=PATH          appends every line read (after "< ") and written (after "> ") to PATH, as it is
 
 Tools: echo(text) sleep(seconds) big(megabytes, kind=text|rows) die(code=3) deaf(seconds) refuse(code, message, data)
-progress(interval, count=0: for ever) ask(method, params) change() log(level, data) env() pid()
+progress(interval, count=0: forever) ask(method, params) change() log(level, data) env() pid()
 seen() -> {"messages": [{"method", "id"}], "cancelled": [ids], "answers": [what the client answered], "frames": [...]}
 """
 
@@ -240,7 +240,7 @@ class Server(Tools):
     def send(self, identifier: Any, method: str, params: Frame, outcome: Frame) -> None:
         call = method == "tools/call"
         if "unknown-id" in self.words:
-            for stranger in (999999, "nobody"):
+            for stranger in (999999, "stranger"):
                 self.out.message({"jsonrpc": "2.0", "id": stranger, "result": {"content": []}})
         if call and "malformed" in self.words:
             frame = '{"jsonrpc":"2.0","id":%s,"result":{"content":[,]}}' % json.dumps(identifier)  # noqa: UP031

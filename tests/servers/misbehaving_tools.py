@@ -152,7 +152,7 @@ TOOLS = [
     tool_definition("die", "Ends the process at once.", code="integer?"),
     tool_definition("deaf", "Reads nothing for so many seconds.", seconds="number"),
     tool_definition("refuse", "Answers with a JSON-RPC error.", code="integer?", message="string?", data="?"),
-    tool_definition("progress", "Reports progress, for ever if count is 0.", interval="number?", count="integer?"),
+    tool_definition("progress", "Reports progress, forever if count is 0.", interval="number?", count="integer?"),
     tool_definition("ask", "Asks the client, gives its answer.", method="string", params="object?", seconds="number?"),
     tool_definition("change", "Adds a tool and says so."),
     tool_definition("log", "Sends a log message.", level="string?", data="?"),

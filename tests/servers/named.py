@@ -1,4 +1,4 @@
-"""A raw MCP server whose tools are those of its arguments, each the JSON of a definition; no more than that.
+"""A raw MCP server with a tool for each of its arguments, which are definitions in JSON.
 
 A call of any of them gives back {"tool": NAME, "arguments": ARGUMENTS}. With --many N it has N tools, tool_0 and so on.
 """

@@ -4,7 +4,7 @@ In a test: `with running(Behaviour(...)) as server:`. From a shell, and from a k
 
 python oauth_server.py '{"issues_refresh_tokens": true}'     the first line on stderr is `http://127.0.0.1:PORT/mcp`
 
-Both halves live on one port. The "browser" is whoever GETs the authorize page: consent is given at once, as configured.
+Both halves are on one port. A GET of the authorize page is a user in a browser, who consents at once, as configured.
 """
 
 import base64

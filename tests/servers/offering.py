@@ -2,8 +2,8 @@
 
     python offering.py [--era legacy|modern] [WORD[=VALUE] ...]
 
-  ttl=MS            every list and reading is fresh for so long (stateless era; 0 unless told)
-  silent            does not declare that its lists change, nor that it tells of changed resources
+  ttl=MS            every list and reading is fresh for so long (stateless era; 0 by default)
+  silent            does not declare that its lists change, nor that it announces changed resources
   unknown=METHOD    answers METHOD as if it did not know it; may come several times, with commas
   page=N            lists in pages of N
   poll=MS           asks for so long between two tasks/get (50)
@@ -97,7 +97,7 @@ class Server:
             os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def tell(self, method: str, word: str, **params: Any) -> None:
-        """A notification to whoever wants it."""
+        """Send a notification to those who asked for it."""
         if self.era == "legacy":
             if word != "resourceSubscriptions" or params["uri"] in self.subscribed:
                 self.say(method=method, params=params)
@@ -312,7 +312,7 @@ class Server:
         return {} if self.era == "modern" else self.state(task)
 
     def on_tasks_result(self, params: Json) -> Json:
-        """Handshake era: asks what is to be asked, and waits for the end."""
+        """Handshake era: ask the task's question, and wait for the end."""
         task = self.task(params)
         related = {"_meta": {META + "related-task": {"taskId": task.id}}}
         if task.status == "input_required":

@@ -1,11 +1,11 @@
-"""A raw MCP server, both eras, that asks the client for whatever the caller wants. Standard library only.
+"""A raw MCP server, both eras, that sends the client the requests it is called with. Standard library only.
 
 Tools:
   ask(requests)  sends these requests ({"method", "params", "id"?}) at once, and answers with what was answered to them
   withdraw(id)   cancels one of them
   need(result)   stateless: answers with this result first; the retry is answered with what it brought
-  stall()        never answers; nor is a retry whose state is `stall`
-  heard()        every frame heard so far
+  stall()        never answers, neither the call nor a retry whose state is `stall`
+  received()     every frame received so far
 """
 
 import itertools
@@ -13,7 +13,7 @@ import json
 import sys
 from typing import Any
 
-TOOLS = ("ask", "withdraw", "need", "stall", "heard")
+TOOLS = ("ask", "withdraw", "need", "stall", "received")
 COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 CAPABILITIES = {"tools": {}, "resources": {}}
 
@@ -21,7 +21,7 @@ CAPABILITIES = {"tools": {}, "resources": {}}
 class Server:
     def __init__(self) -> None:
         self.ids = map("q{}".format, itertools.count())
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         self.waiting: dict[Any, dict[Any, Any]] = {}
         """By the id of a call, the answers to what was asked for it."""
 
@@ -35,8 +35,8 @@ class Server:
     def text(self, identifier: Any, value: Any) -> None:
         self.answer(identifier, {"content": [{"type": "text", "text": json.dumps(value)}]})
 
-    def hear(self, message: dict[str, Any]) -> None:
-        self.heard.append(message)
+    def receive(self, message: dict[str, Any]) -> None:
+        self.received.append(message)
         method = message.get("method")
         if method is None:
             self.settle(message)
@@ -69,8 +69,8 @@ class Server:
             for answers in self.waiting.values():
                 answers.pop(arguments["id"], None)
             self.text(identifier, None)
-        elif name == "heard":
-            self.text(identifier, self.heard)
+        elif name == "received":
+            self.text(identifier, self.received)
         elif name == "need" and "inputResponses" not in params and "requestState" not in params:
             self.say(id=identifier, result=arguments["result"])
         elif name != "stall" and params.get("requestState") != "stall":
@@ -88,7 +88,7 @@ class Server:
 def main() -> None:
     server = Server()
     for line in sys.stdin:
-        server.hear(json.loads(line))
+        server.receive(json.loads(line))
 
 
 if __name__ == "__main__":

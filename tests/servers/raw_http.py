@@ -1,4 +1,4 @@
-"""An HTTP server that says exactly what a test tells it to, byte by byte: every fault a network or a server can have.
+"""An HTTP server that sends exactly what a test asks for, byte by byte: every fault a network or a server can have.
 
 It runs in the test's own event loop. A handler is found by the JSON-RPC method of the body (with a tool's name, if it
 calls one), or else by the HTTP method; where there is none, it behaves like a small server of the handshake era.
@@ -189,15 +189,21 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 
 
 class Held:
-    """A handler that does not answer; `closed` is set once the client has closed its request."""
+    """A handler that does not answer, or does not end its stream after the answer.
 
-    def __init__(self, *, streams: bool = False) -> None:
+    `closed` is set once the client has closed its request.
+    """
+
+    def __init__(self, *, streams: bool = False, answer: str | None = None) -> None:
         self._streams = streams
+        self._answer = answer
         self.closed = asyncio.Event()
 
     async def __call__(self, _: Request, reply: Reply) -> None:
         if self._streams:
             await reply.stream()
+        if self._answer is not None:
+            await reply.answer_event(self._answer)
         await reply.closed()
         self.closed.set()
 

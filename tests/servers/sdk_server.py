@@ -4,7 +4,7 @@ python sdk_server.py              stdio
 python sdk_server.py --http PORT  Streamable HTTP on 127.0.0.1, path /mcp; 0 picks a port. The first line on stderr
                                    is `http://127.0.0.1:PORT/mcp`
 python sdk_server.py --http PORT --json            the same, answering by JSON rather than by a stream where it can
-python sdk_server.py --sse PORT                    HTTP+SSE of 2024-11-05, path /sse, told in the same way
+python sdk_server.py --sse PORT                    HTTP+SSE of 2024-11-05, path /sse, announced in the same way
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def echo(text: str) -> str:
 
 
 def called_by_alias(function: Callable[..., object]) -> Callable[..., object]:
-    """The SDK passes arguments under their names on the wire, which are no Python names here."""
+    """The SDK passes arguments under their names on the wire, which are not Python names here."""
 
     @functools.wraps(function)
     def call(**arguments: object) -> object:
@@ -99,7 +99,7 @@ def search(
     exact: bool = False,
     near: int | str | None = None,
 ) -> dict[str, object]:
-    """Every kind of optional argument, and two names that are no Python identifiers."""
+    """Every kind of optional argument, and two names that are not Python identifiers."""
     return {
         "query": query,
         "max-results": max_results,
@@ -153,7 +153,7 @@ def fail(message: str = "it broke") -> str:
 
 @server.tool()
 def crash() -> str:
-    """Raise an error nobody expected."""
+    """Raise an unexpected error."""
     raise ZeroDivisionError("division by zero")
 
 
@@ -235,7 +235,7 @@ async def serve_stdio() -> None:
 
 
 def serve(port: int, path: str, app: Starlette) -> None:
-    """Serve on a loopback port that is open before it is told."""
+    """Serve on a loopback port, announced once it is open."""
     import uvicorn
 
     listener = socket.create_server(("127.0.0.1", port))

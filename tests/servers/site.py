@@ -1,4 +1,4 @@
-"""An HTTP server in the test's own process: each request is answered by a function of the test's."""
+"""An HTTP server in the test's own process: a function of the test answers each request."""
 
 import contextlib
 import json
@@ -16,6 +16,7 @@ class Heard:
     """One request as it came."""
 
     verb: str
+    path: str
     headers: dict[str, str]
     """By name in lower case."""
     message: Any = None
@@ -27,13 +28,14 @@ class Heard:
 
 @dataclass
 class Reply:
-    """A response: a message, or a stream of messages."""
+    """A response: a message, a stream of messages, or another body."""
 
     message: Any = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     events: Sequence[Any] | None = None
     """Sent one by one; a function among them is waited for."""
+    body: bytes = b""
 
 
 def result(heard: Heard, **members: Any) -> dict[str, Any]:
@@ -46,21 +48,25 @@ def refused(heard: Heard, code: int, message: str, **more: Any) -> dict[str, Any
 
 @dataclass
 class Site:
-    """The server: its URL, and the requests it received."""
+    """The server: its origin, its URL, and the requests it received."""
 
-    url: str
+    origin: str
     heard: list[Heard] = field(default_factory=list)
 
+    @property
+    def url(self) -> str:
+        return f"{self.origin}/mcp"
+
     def methods(self) -> list[str]:
-        return [one.method for one in self.heard if one.verb == "POST"]
+        return [heard.method for heard in self.heard if heard.verb == "POST"]
 
     def of(self, method: str) -> list[Heard]:
-        return [one for one in self.heard if one.method == method]
+        return [heard for heard in self.heard if heard.method == method]
 
 
 @contextlib.contextmanager
-def serving(answer: Callable[[Heard], Reply]) -> Iterator[Site]:
-    """Serve on a free port of the loopback interface."""
+def serving(answer: Callable[[Heard], Reply], *, gets: bool = False) -> Iterator[Site]:
+    """Serve on the loopback interface. GET and DELETE are refused by 405, unless `gets`: they are answered as well."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -75,9 +81,9 @@ def serving(answer: Callable[[Heard], Reply]) -> Iterator[Site]:
 
         def _serve(self, message: Any) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            heard = Heard(self.command, headers, message)
+            heard = Heard(self.command, self.path, headers, message)
             site.heard.append(heard)
-            reply = Reply(status=405) if message is None else answer(heard)
+            reply = Reply(status=405) if message is None and not gets else answer(heard)
             with contextlib.suppress(OSError):
                 self._reply(reply)
 
@@ -86,8 +92,8 @@ def serving(answer: Callable[[Heard], Reply]) -> Iterator[Site]:
             for name, value in reply.headers.items():
                 self.send_header(name, value)
             if reply.events is None:
-                body = b"" if reply.message is None else json.dumps(reply.message).encode()
-                if body:
+                body = reply.body if reply.message is None else json.dumps(reply.message).encode()
+                if reply.message is not None:
                     self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -111,7 +117,7 @@ def serving(answer: Callable[[Heard], Reply]) -> Iterator[Site]:
         daemon_threads = True
 
     server = Server(("127.0.0.1", 0), Handler)
-    site = Site(f"http://127.0.0.1:{server.server_port}/mcp")
+    site = Site(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""A raw MCP server (handshake era) whose one tool is described by what a file says now. Standard library only.
+"""A raw MCP server (handshake era) with one tool, described by the present text of a file. Standard library only.
 
 python turncoat.py DESCRIPTION_FILE
 """

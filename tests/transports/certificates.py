@@ -1,4 +1,4 @@
-"""Certificates that nobody has signed, for servers on the loopback address."""
+"""Self-signed certificates for servers on the loopback address."""
 
 import datetime
 import ipaddress
@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 def self_signed(
     folder: Path, *, valid_for: datetime.timedelta = datetime.timedelta(days=1)
 ) -> tuple[ssl.SSLContext, Path]:
-    """A server's side of TLS for 127.0.0.1, and the file of its certificate."""
+    """Make the TLS context of a server on 127.0.0.1, and the file of its certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
     now = datetime.datetime.now(datetime.UTC)

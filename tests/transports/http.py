@@ -1,31 +1,11 @@
-"""HTTP transports as the tests use them, and servers behind a port."""
+"""HTTP transports as the tests use them, and a raw server."""
 
 import contextlib
-import os
-import subprocess
-import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 from ipymcp.protocol.transports.http import LegacySseTransport, StreamableHttpTransport
 from tests.servers.raw_http import Handler, RawServer, serving_raw
 from tests.transports.recorder import Recorder, opened
-
-
-@contextlib.contextmanager
-def serving(command: list[str], marker: str, **env: str) -> Iterator[str]:
-    """Run an HTTP server; gives the first line of its standard error that holds `marker`, which says that it is up."""
-    with subprocess.Popen(
-        command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        line = next(line.strip() for line in process.stderr if marker in line)
-        drain = threading.Thread(target=process.stderr.read, daemon=True)
-        drain.start()
-        try:
-            yield line
-        finally:
-            process.kill()
-            drain.join()
 
 
 def http(url: str, *, limit: int = 1_000_000, **headers: str) -> StreamableHttpTransport:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 
 class Proxy:
-    """Passes bytes on to one server, and remembers what the clients sent."""
+    """A TCP proxy to one server, which records what the clients send."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -22,12 +22,12 @@ class Proxy:
             await self._news.wait_for(lambda: marker in self.sent)
 
     async def wait_for_end(self, marker: bytes) -> None:
-        """Wait until the client has closed the connections whose last request held this."""
+        """Wait until the client has closed each connection with this in its last request."""
         async with self._news:
             await self._news.wait_for(lambda: not any(marker in latest for latest in self._latest.values()))
 
     def drop(self, marker: bytes) -> int:
-        """Drop the connections whose last request held this; tell how many."""
+        """Drop the connections with this in their last request; return their number."""
         chosen = [writer for writer, latest in self._latest.items() if marker in latest]
         for writer in chosen:
             writer.transport.abort()

@@ -1,4 +1,4 @@
-"""A receiver that keeps what a transport tells it: for tests of a transport without a client."""
+"""A receiver that records what a transport delivers: for tests of a transport without a client."""
 
 import asyncio
 import contextlib
@@ -102,7 +102,7 @@ async def opening(transport: Transport, recorder: Recorder) -> None:
 
 @contextlib.asynccontextmanager
 async def opened(transport: Transport, *, handshake: bool = True) -> AsyncIterator[Recorder]:
-    """Open a transport, with a handshake of its own unless told otherwise."""
+    """Open a transport, with a handshake by default."""
     recorder = Recorder()
     try:
         await transport.open(recorder)

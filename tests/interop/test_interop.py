@@ -1,15 +1,17 @@
-"""Servers of others, from npm and PyPI and on both official SDKs: their tools, resources and lives."""
+"""Third-party servers over each transport: eras, tools, results, resources, lives; some of them nightly."""
 
 import ast
+import asyncio
+import contextlib
 import inspect
 import json
 import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema_rs
@@ -18,57 +20,179 @@ import psutil
 import pytest
 
 import ipymcp
-from ipymcp import ArgumentError, ConnectionLost, Mcp, RpcError, ToolError
+from ipymcp import ArgumentError, ConnectionLost, Mcp, McpError, RpcError, ToolError
 from ipymcp.api.stubs import stub
 from ipymcp.llm.providers import Profile
 from ipymcp.llm.schemas import compile_schema
-from ipymcp.runtime.events import ServerChanged
-from tests import processes, real_servers
+from tests import processes
+from tests.interop.candidates import CANDIDATES, EVERYTHING, PATHS, SDKS, Candidate, placed
+from tests.interop.conftest import Report
+from tests.interop.features import FEATURES, SDK_FEATURES, Use, User
+from tests.interop.page import Row
+from tests.processes import wait_until
 from tests.unit.test_hard_schemas import EVERY, Json, by_new_names
 from tests.unit.test_model_schemas import refusals
 
+pytestmark = pytest.mark.timeout(300)  # the first test starts all servers
 PATIENCE = 60
 """Seconds: a server on the official SDK takes a few to start, more where the machine is busy."""
+
+SHARED = {each.name: each for each in CANDIDATES if not each.program.is_nightly}
+SDK_SERVERS = [each for each in SHARED.values() if each.package in SDKS]
+LEGACY = ("time", "sdk2")
+"""Servers of both eras that are loaded a second time, with `era="legacy"`."""
+
+OLD, NEW = "2025-11-25", "2026-07-28"
+OFFERED = {
+    **dict.fromkeys(("everything", "everything HTTP", "everything SSE"), (OLD, 17, 7, 2, 4)),
+    "filesystem": (OLD, 14, 0, 0, 0),
+    "memory": (OLD, 9, 1, 0, 0),
+    "sequential-thinking": (OLD, 1, 0, 0, 0),
+    "time": (NEW, 2, 0, 0, 0),
+    "time legacy": (OLD, 2, 0, 0, 0),
+    "git": (NEW, 12, 0, 0, 0),
+    "fetch": (NEW, 1, 0, 0, 1),
+    "sqlite": (OLD, 6, 1, 0, 1),
+    **dict.fromkeys(("excel", "excel HTTP"), (NEW, 46, 0, 0, 0)),
+    **dict.fromkeys(("sdk1", "sdk1 HTTP", "sdk1 SSE"), (OLD, 13, 2, 1, 1)),
+    **dict.fromkeys(("sdk2", "sdk2 HTTP"), (NEW, 13, 2, 1, 1)),
+    # HTTP+SSE is older than the stateless era, and mcp-proxy is on the SDK 1.x.
+    **dict.fromkeys(("sdk2 SSE", "sdk2 legacy"), (OLD, 13, 2, 1, 1)),
+    **dict.fromkeys(("mcp-proxy HTTP", "mcp-proxy SSE"), (OLD, 2, 0, 0, 0)),
+}
+"""The protocol version of each server and its numbers of tools, resources, templates and prompts."""
+
+OVER_STDIO = [each.name for each in SHARED.values() if each.transport == "stdio"]
+"""Each server once."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of the servers of the shared host."""
     return tmp_path_factory.mktemp("servers")
 
 
+@dataclass
+class SharedHost:
+    """A host with every server that `make test` has, started at once."""
+
+    mcp: Mcp
+    user: User
+    most_starting: int
+    """The most processes that were starting at a time."""
+
+
+def connect(user: User) -> ipymcp.connect:
+    return ipymcp.connect(on_sampling=user.sample, on_elicitation=user.answer)
+
+
 @pytest.fixture(scope="module")
-def mcp(folder: Path) -> Iterator[Mcp]:
-    """All ten, started at once."""
-    with ipymcp.connect(real_servers.definitions(real_servers.ALL, folder)) as mcp:
-        yield mcp
+def host(folder: Path) -> Iterator[SharedHost]:
+    user = User()
+    with contextlib.ExitStack() as running, ThreadPoolExecutor() as pool:
+        started = pool.map(lambda each: running.enter_context(each.start(folder)), SHARED.values())
+        definitions = dict(zip(SHARED, started, strict=True))
+        definitions |= {f"{name} legacy": {**definitions[name], "era": "legacy"} for name in LEGACY}
+        with connect(user) as mcp:
+            counts: list[int] = []
+
+            def count(_: object) -> None:
+                servers = (mcp.servers[name] for name in mcp)
+                counts.append(sum(server.state == "starting" and server.pid is not None for server in servers))
+
+            unsubscribe = mcp._host.events.subscribe(count)
+            mcp.load(definitions)
+            unsubscribe()
+            # The threads that the user's functions run on last as long as the host: start them now.
+            asyncio.run_coroutine_threadsafe(asyncio.to_thread(int), mcp._host.handler_loop.loop).result(20)
+            children = [psutil.Process(pid) for name in mcp if (pid := mcp.servers[name].pid) is not None]
+            yield SharedHost(mcp, user, max(counts))
+        processes.wait_until_gone(children, within=0.5)
 
 
-def test_the_table_shows_all_ten(mcp: Mcp) -> None:
-    rows = {row["server"]: (row["state"], row["protocol"], row["tools"]) for row in mcp.servers.table}
+@pytest.fixture(scope="module")
+def mcp(host: SharedHost) -> Mcp:
+    return host.mcp
 
-    assert rows == {
-        "everything": ("ready", "2025-11-25", 16),
-        "filesystem": ("ready", "2025-11-25", 14),
-        "memory": ("ready", "2025-11-25", 9),
-        "sequential": ("ready", "2025-11-25", 1),
-        "time": ("ready", "2026-07-28", 2),
-        "git": ("ready", "2026-07-28", 12),
-        "fetch": ("ready", "2026-07-28", 1),
-        "excel": ("ready", "2026-07-28", 46),
-        "sdk1": ("ready", "2025-11-25", 13),
-        "sdk2": ("ready", "2026-07-28", 13),
-    }
-    assert all(name in repr(mcp) for name in rows)
+
+# -- each server ------------------------------------------------------------------------------------------------------
+
+
+def test_all_servers_start_at_once_and_the_table_shows_them(host: SharedHost) -> None:
+    assert host.most_starting > 3
+    rows = {row["server"]: (row["state"], row["protocol"], row["tools"]) for row in host.mcp.servers.table}
+    assert rows == {name: ("ready", version, tools) for name, (version, tools, *_) in OFFERED.items()}
+    assert all(name in repr(host.mcp) for name in rows)
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [pytest.param(each, marks=[pytest.mark.nightly] * each.program.is_nightly, id=each.name) for each in CANDIDATES],
+)
+def test_a_server_is_loaded_and_its_call_gives_what_it_should(
+    candidate: Candidate, request: pytest.FixtureRequest, report: Report, tmp_path: Path
+) -> None:
+    if not candidate.program.is_nightly:
+        row = used(candidate, request.getfixturevalue("mcp"), request.getfixturevalue("folder"))
+        assert (row.era, row.tools, row.resources, row.templates, row.prompts) == OFFERED[candidate.name]
+    else:
+        with candidate.start(tmp_path) as definition, connect(User()) as mcp:
+            mcp.load({candidate.name: definition})
+            row = used(candidate, mcp, tmp_path)
+    report.rows[candidate.name] = row
+
+
+def used(candidate: Candidate, mcp: Mcp, folder: Path) -> Row:
+    """Count what a server has, and make its call."""
+    server, call = mcp[candidate.name], candidate.call
+    arguments = {name: placed(value, folder=folder) for name, value in call.arguments.items()}
+    try:
+        text, prefix = server[call.tool].call(arguments).text, ""
+    except ToolError as error:
+        text, prefix = error.result.text, "the tool fails: "
+    except McpError as error:
+        text, prefix = str(error), "an error: "
+    expected = call.offline if call.offline and call.offline in text else call.answer
+    assert expected in text
+    return Row(
+        candidate,
+        era=mcp.servers[candidate.name].protocol_version,
+        tools=len(server),
+        resources=len(server.resources),
+        templates=len(server.resources.templates),
+        prompts=len(server.prompts),
+        outcome=prefix + (expected or "an answer"),
+    )
+
+
+@pytest.mark.parametrize("transport", ["stdio", *PATHS])
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda name: name.replace(" ", "-"))
+def test_all_of_server_everything_works_over_each_transport(
+    host: SharedHost, report: Report, transport: str, feature: str
+) -> None:
+    host.user.asked.clear()
+    [name] = [each.name for each in SHARED.values() if (each.package, each.transport) == (EVERYTHING, transport)]
+    FEATURES[feature](Use(host.mcp, name, host.user))
+    report.features[transport].append(feature)
+
+
+@pytest.mark.parametrize("name", [*(each.name for each in SDK_SERVERS), "sdk2 legacy"])
+@pytest.mark.parametrize("feature", SDK_FEATURES, ids=lambda name: name.replace(" ", "-"))
+def test_features_of_the_official_sdks_work_over_each_transport(host: SharedHost, feature: str, name: str) -> None:
+    SDK_FEATURES[feature](Use(host.mcp, name, host.user))
+
+
+# -- tools ------------------------------------------------------------------------------------------------------------
 
 
 def test_every_tool_has_a_signature_and_a_docstring(mcp: Mcp) -> None:
-    tools = list(mcp.tools)
-
-    assert len(tools) == 127
+    tools = [tool for name in OVER_STDIO for tool in mcp[name]]
+    assert len(tools) == 134
     for tool in tools:
         signature = inspect.signature(tool)
         required = tool.input_schema.get("required", [])
-        positional = [one for one in signature.parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+        parameters = signature.parameters.values()
+        positional = [each for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
         assert len(positional) == len(required), tool
         documentation = inspect.getdoc(type(tool))
         assert documentation is not None
@@ -78,22 +202,24 @@ def test_every_tool_has_a_signature_and_a_docstring(mcp: Mcp) -> None:
 
 
 @pytest.mark.parametrize("profile", EVERY)
-def test_no_provider_refuses_a_tool_none_is_much_longer_and_what_it_lacks_is_listed(mcp: Mcp, profile: Profile) -> None:
-    for tool in mcp.tools:
+def test_compiled_schemas_of_all_tools_meet_each_providers_rules_and_list_their_losses(
+    mcp: Mcp, profile: Profile
+) -> None:
+    for tool in (tool for name in OVER_STDIO for tool in mcp[name]):
         schema = tool.input_schema
-        made = compile_schema(schema, profile)
+        compiled = compile_schema(schema, profile)
 
-        assert refusals(made.parameters, profile) == [], tool
-        assert len(json.dumps(made.parameters)) <= 1.2 * len(json.dumps(schema)) + 40, tool
-        declared = jsonschema_rs.validator_for(made.parameters, validate_formats=False)
+        assert refusals(compiled.parameters, profile) == [], tool
+        assert len(json.dumps(compiled.parameters)) <= 1.2 * len(json.dumps(schema)) + 40, tool
+        declared = jsonschema_rs.validator_for(compiled.parameters, validate_formats=False)
         original = jsonschema_rs.validator_for(schema, validate_formats=False)
-        own = {name: new for new, name in made.renamed.items()}
+        own = {name: new for new, name in compiled.renamed.items()}
         for value in by_members(schema):
-            told = by_new_names(value, own)
+            renamed = by_new_names(value, own)
             if original.is_valid(value):
-                assert declared.is_valid(told), f"{tool}: {value} is ruled out"
-            elif declared.is_valid(told):
-                assert made.lost, f"{tool}: {value} is taken"
+                assert declared.is_valid(renamed), f"{tool}: {value} is ruled out"
+            elif declared.is_valid(renamed):
+                assert compiled.lost, f"{tool}: {value} is taken"
 
 
 def by_members(schema: Json) -> Iterator[Json]:
@@ -115,13 +241,15 @@ def by_members(schema: Json) -> Iterator[Json]:
 
 def test_the_stub_of_all_tools_compiles_and_names_each(mcp: Mcp) -> None:
     servers = {
-        name: [(entry.alias, "", mcp._factory.schema(entry)) for entry in mcp.tools(f"{name}.*").entries]
-        for name in mcp
+        name.replace("-", "_"): [
+            (entry.alias, "", mcp._factory.schema(entry)) for entry in mcp.tools(f"{name}.*").entries
+        ]
+        for name in OVER_STDIO
     }
     tree = ast.parse(stub(servers))
 
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__call__"]
-    assert len(calls) == 127
+    assert len(calls) == 134
 
 
 # -- everything -------------------------------------------------------------------------------------------------------
@@ -154,14 +282,11 @@ def test_an_enum_is_checked_before_anything_is_sent(mcp: Mcp) -> None:
 # -- filesystem -------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_is_told_of_the_folders_its_command_names(mcp: Mcp, folder: Path, tmp_path: Path) -> None:
+def test_the_roots_of_a_server_are_the_folders_that_its_command_names(mcp: Mcp, folder: Path, tmp_path: Path) -> None:
     """server-filesystem lets its client's roots replace the folders it was started on."""
 
     def wait_until_allowed(path: Path) -> None:
-        deadline = time.monotonic() + 20
-        while str(path) not in mcp.filesystem.list_allowed_directories().text:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: str(path) in mcp.filesystem.list_allowed_directories().text, 20)
 
     assert str(folder) in mcp.filesystem.list_allowed_directories().text
     try:
@@ -208,9 +333,9 @@ def test_a_graph_is_made_from_a_data_frame_and_searched(mcp: Mcp) -> None:
     mcp.memory.create_entities(entities.to_dict("records"))
     mcp.memory.create_relations([{"from": "Ada", "to": "Engine", "relationType": "describes"}])
 
-    found = mcp.memory.search_nodes("ada")
-    assert found["entities"] == [{"name": "Ada", "entityType": "person", "observations": ["wrote notes"]}]
-    assert len(mcp.memory.read_graph()["entities"]) == 2
+    [ada] = mcp.memory.search_nodes("ada")["entities"]
+    assert ada == {"name": "Ada", "entityType": "person", "observations": ["wrote notes"]}
+    assert {entity["name"] for entity in mcp.memory.read_graph()["entities"]} == {"Joan", "Ada", "Engine"}
 
 
 def test_a_mistake_deep_in_an_argument_is_named(mcp: Mcp) -> None:
@@ -219,7 +344,7 @@ def test_a_mistake_deep_in_an_argument_is_named(mcp: Mcp) -> None:
 
 
 def test_thoughts_follow_each_other(mcp: Mcp) -> None:
-    think = mcp.sequential.sequentialthinking
+    think = mcp["sequential-thinking"].sequentialthinking
 
     assert think("first", True, 1, 2)["nextThoughtNeeded"] is True
     revised = think("second", False, 2, 2, isRevision=True, revisesThought=1)
@@ -231,6 +356,7 @@ def test_thoughts_follow_each_other(mcp: Mcp) -> None:
 
 def test_the_time_in_two_zones(mcp: Mcp) -> None:
     assert mcp.time.get_current_time("Asia/Tokyo")["datetime"].endswith("+09:00")
+    assert mcp["time legacy"].get_current_time("UTC")["timezone"] == "UTC"
     converted = mcp.time.convert_time("UTC", "12:00", "Asia/Kolkata")
     assert converted["target"]["datetime"].endswith("T17:30:00+05:30")
     with pytest.raises(ToolError, match="Mars"):
@@ -304,7 +430,7 @@ def test_a_mistake_behind_a_reference_is_named_before_anything_is_sent(mcp: Mcp,
 # -- the official SDKs ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", real_servers.SDKS)
+@pytest.mark.parametrize("name", SDKS.values())
 def test_a_server_on_the_official_sdk_gives_every_kind_of_result(mcp: Mcp, name: str) -> None:
     server = mcp[name]
 
@@ -314,8 +440,8 @@ def test_a_server_on_the_official_sdk_gives_every_kind_of_result(mcp: Mcp, name:
     assert server.pixel().images[0].data.startswith(b"\x89PNG")
     trip = server.travel({"name": "L", "points": [{"x": 0, "y": 0}, {"x": 3, "y": 4}]}, speed=2)
     assert (trip["length"], len(trip["stops"])) == (2.5, 2)
-    found = server.search("mcp", max_results="5", from_="2024", near=None, order="oldest")
-    assert (found["max-results"], found["from"], found["near"]) == (5, "2024", None)
+    result = server.search("mcp", max_results="5", from_="2024", near=None, order="oldest")
+    assert (result["max-results"], result["from"], result["near"]) == (5, "2024", None)
     assert server.search("mcp", **{"max-results": 7})["max-results"] == 7
     with pytest.raises(ToolError, match="no luck"):
         server.fail(message="no luck")
@@ -326,23 +452,14 @@ def test_a_server_on_the_official_sdk_gives_every_kind_of_result(mcp: Mcp, name:
 # -- resources --------------------------------------------------------------------------------------------------------
 
 
-def test_what_each_has_is_listed(mcp: Mcp) -> None:
-    counts = {
-        name: (len(mcp[name].resources), len(mcp[name].resources.templates), len(mcp[name].prompts)) for name in mcp
+def test_resources_and_prompts_are_listed_by_their_servers(mcp: Mcp) -> None:
+    assert {row["server"] for row in mcp.resources.table} == {
+        name for name, (_, _, *has, _) in OFFERED.items() if any(has)
     }
-    assert counts == {
-        **dict.fromkeys(mcp, (0, 0, 0)),
-        "everything": (7, 2, 4),
-        "memory": (1, 0, 0),
-        "fetch": (0, 0, 1),
-        "sdk1": (2, 1, 1),
-        "sdk2": (2, 1, 1),
-    }
-    assert {row["server"] for row in mcp.resources.table} == {"everything", "memory", "sdk1", "sdk2"}
     assert [prompt.name for prompt in mcp.prompts("fetch")] == ["fetch"]
 
 
-def test_resources_are_read_by_what_they_are(mcp: Mcp) -> None:
+def test_resources_are_read_as_their_type(mcp: Mcp) -> None:
     document = mcp.everything.resources["features.md"].read()
     assert document.mime_type == "text/markdown"
     assert "text/markdown" in document._repr_mimebundle_()
@@ -353,7 +470,7 @@ def test_resources_are_read_by_what_they_are(mcp: Mcp) -> None:
     assert mcp.everything.resources[links[1].uri].read().text.startswith("Resource 2")
 
 
-@pytest.mark.parametrize("name", real_servers.SDKS)
+@pytest.mark.parametrize("name", SDKS.values())
 def test_the_official_sdks_are_read_prompted_and_refuse(mcp: Mcp, name: str) -> None:
     server = mcp[name]
     assert server.resources["note://readme"].read().text == "# Read me"
@@ -368,69 +485,33 @@ def test_a_new_resource_is_in_the_list(mcp: Mcp) -> None:
     before = len(mcp.everything.resources)
     data = "data:text/plain;base64,aGVsbG8="
     mcp.everything.gzip_file_as_resource(name="hello.gz", data=data, outputType="resourceLink")
-    ended = time.monotonic() + PATIENCE
-    while len(mcp.everything.resources) == before:
-        assert time.monotonic() < ended
-        time.sleep(0.05)
+    wait_until(lambda: len(mcp.everything.resources) > before, PATIENCE)
     assert mcp.everything.resources["hello.gz"].read().bytes[:2] == b"\x1f\x8b"
 
 
 # -- lives ------------------------------------------------------------------------------------------------------------
 
 
-def test_each_server_speaks_the_eras_it_has(tmp_path: Path) -> None:
-    speaks = {"time": {"legacy", "modern"}, "sdk2": {"legacy", "modern"}, "sdk1": {"legacy"}, "memory": {"legacy"}}
-    wanted = {
-        f"{name}-{era}": real_servers.definition(name, tmp_path, era=era)
-        for name, eras in speaks.items()
-        for era in sorted(eras)
+def test_a_server_killed_in_the_middle_of_a_call_fails_that_call_and_comes_back(tmp_path: Path) -> None:
+    calls = {
+        "everything": ("trigger-long-running-operation", {"duration": 60, "steps": 600}),
+        "sdk2": ("slow", {"seconds": 60.0, "steps": 600}),
     }
-    with ipymcp.connect(wanted) as mcp:
-        assert {name: mcp.servers[name].protocol_version for name in mcp} == {
-            name: "2026-07-28" if name.endswith("modern") else "2025-11-25" for name in wanted
-        }
-        for name in ("time-legacy", "time-modern"):
-            assert mcp[name].get_current_time("UTC")["timezone"] == "UTC"
-        for name in ("sdk1-legacy", "sdk2-legacy", "sdk2-modern"):
-            heard: list[float] = []
-            slow = mcp[name].slow.options(on_progress=lambda progress, heard=heard: heard.append(progress.progress))
-            assert slow(seconds=0.1, steps=3).text == "3 steps"
-            assert heard == [1, 2, 3]
-
-
-@pytest.mark.parametrize(("name", "tool"), [("everything", "trigger-long-running-operation"), ("sdk2", "slow")])
-def test_a_server_killed_in_the_middle_of_a_call_fails_that_call_and_comes_back(
-    name: str, tool: str, tmp_path: Path
-) -> None:
-    long = {"duration": 60, "steps": 600} if name == "everything" else {"seconds": 60.0, "steps": 600}
-    with ipymcp.connect(real_servers.definitions([name, "memory"], tmp_path)) as mcp:
-        server, running = mcp.servers[name], threading.Event()
-        pid = server.pid
-        assert pid is not None
-        with ThreadPoolExecutor(1) as other_thread:
-            outcome = other_thread.submit(mcp[name][tool].options(on_progress=lambda _: running.set()), **long)
-            assert running.wait(PATIENCE)
-            os.kill(pid, signal.SIGKILL)
-
-            with pytest.raises(ConnectionLost, match=f"^{name}.*: the server was ended by SIGKILL"):
-                outcome.result(timeout=5)
-        assert mcp.memory.read_graph()["entities"] == []  # nobody else noticed
-        assert mcp[name].echo("x")
-        assert server.pid != pid
-
-
-def test_all_start_at_once_and_none_is_left_at_the_end(tmp_path: Path) -> None:
-    with ipymcp.connect() as mcp:
-        running_at_first_ready: list[int] = []
-
-        def heard(event: object) -> None:
-            if isinstance(event, ServerChanged) and event.state == "ready" and not running_at_first_ready:
-                running_at_first_ready.append(sum(mcp.servers[name].pid is not None for name in mcp))
-
-        mcp._host.events.subscribe(heard)
-        mcp.load(real_servers.definitions(real_servers.ALL, tmp_path))
-        assert running_at_first_ready[0] > 3
-        children = [psutil.Process(mcp.servers[name].pid) for name in mcp]
-        assert len(children) == len(real_servers.ALL)
-
-    processes.wait_until_gone(children, within=0.5)
+    with contextlib.ExitStack() as running:
+        definitions = {name: running.enter_context(SHARED[name].start(tmp_path)) for name in (*calls, "memory")}
+        mcp = running.enter_context(ipymcp.connect(definitions))
+        for name, (tool, arguments) in calls.items():
+            server, has_begun = mcp.servers[name], threading.Event()
+            pid, neighbour = server.pid, mcp.servers["memory"].pid
+            assert pid is not None
+            with ThreadPoolExecutor(1) as other_thread:
+                call = mcp[name][tool].options(on_progress=lambda _, has_begun=has_begun: has_begun.set())
+                outcome = other_thread.submit(call, **arguments)
+                assert has_begun.wait(PATIENCE)
+                os.kill(pid, signal.SIGKILL)
+                with pytest.raises(ConnectionLost, match=f"^{name}.*: the server was ended by SIGKILL"):
+                    outcome.result(timeout=5)
+            assert mcp.memory.read_graph()["entities"] == []
+            assert mcp.servers["memory"].pid == neighbour
+            assert mcp[name].echo("x")
+            assert server.pid != pid
