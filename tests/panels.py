@@ -63,8 +63,11 @@ class View:
 
     def call(self, server: str, tool: str, **arguments: Any) -> Message:
         """Call a tool, and give the message that says how it ended."""
-        number = self.ask("call", server=server, tool=tool, arguments=arguments)["call"]
-        return self.wait(lambda one: one["kind"] == "result" and one["call"] == number)
+        return self.result(self.ask("call", server=server, tool=tool, arguments=arguments)["call"])
+
+    def result(self, call: int) -> Message:
+        """Wait for the message that says how a call ended."""
+        return self.wait(lambda one: one["kind"] == "result" and one["call"] == call)
 
     def of_kind(self, *kinds: str) -> list[Message]:
         """The received messages of these kinds."""
@@ -90,8 +93,30 @@ class View:
         return state
 
     def until(self, condition: Callable[[dict[str, dict[str, Any]]], bool], timeout: float = 30) -> None:
-        """Hear what comes until the state is so."""
+        """Receive messages until the state meets a condition."""
         self.listen(lambda: condition(self.state), timeout)
+
+    def until_server(self, name: str, state: str, timeout: float = 30) -> None:
+        """Receive messages until a server is in this state."""
+        self.until(lambda shown: shown["servers"].get(name, {}).get("state") == state, timeout)
+
+    def question(self, kind: str | None = None) -> Message:
+        """Receive messages until exactly one question is open, of this type if one is named, and give it."""
+
+        def is_open(state: dict[str, dict[str, Any]]) -> bool:
+            types = [row["type"] for row in state["questions"].values()]
+            return len(types) == 1 and kind in (None, *types)
+
+        self.until(is_open)
+        [question] = self.state["questions"].values()
+        return question
+
+    def answer(self, question: Message, **fields: Any) -> Any:
+        """Answer a question; give the faults of the answer, None without any."""
+        return self.ask("answer", question=question["id"], **fields)
+
+    def until_no_question(self) -> None:
+        self.until(lambda state: not state["questions"])
 
 
 class DirectView(View):
@@ -129,6 +154,16 @@ class DirectView(View):
 
     def leave(self) -> None:
         self._panel.host.loop.call(self._panel.detach, self._view)
+
+    def settle(self) -> None:
+        """Have the panel look for changes now, and receive everything that it has to send."""
+        self._panel.host.loop.run(self._look())
+        for _ in range(2):  # the reply comes before the updates of the same wake-up, the second after them
+            self.heard.remove(self.reply("settle"))
+
+    async def _look(self) -> None:
+        self._panel.shown.update()
+        self._view.wake_if_changed()
 
     def listen(self, condition: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout
