@@ -1,10 +1,12 @@
-"""A kernel with the demo server; notebooks with servers, beside no kernel."""
+"""Notebooks with servers, without a kernel; a kernel with the demo server."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from ipymcp import Mcp
+from tests.kernels import Kernel
+from tests.panel.kernels import restore, shared_kernel
 from tests.panel.notebooks import DEMO, OWN, Notebook, OpenNotebook, notebook_of, notebooks, shared_host
 
 
@@ -39,3 +41,16 @@ def own(own_host: Mcp) -> Iterator[Notebook]:
     """A notebook with the raw server of `misbehaving.py`, which the tests of a module share."""
     with notebook_of(own_host) as notebook:
         yield notebook
+
+
+@pytest.fixture(scope="module")
+def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with shared_kernel(kernel_name, tmp_path_factory.mktemp("kernel")) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def loaded(shared: Kernel) -> Iterator[Kernel]:
+    """A kernel with the demo server, which the tests of a module share."""
+    yield shared
+    restore(shared)

@@ -28,6 +28,7 @@ from tests.panel.notebooks import DEMO, HOSTILE, NAMED, Notebook, OpenNotebook, 
 from tests.panels import DirectView, Message
 
 RAW_ASKS = command(sys.executable, str(ROOT / "tests" / "servers" / "raw_asks.py"))
+SDK2_ASKS = command(server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk2_asks.py"))
 FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 ASK_FORM = {"method": "elicitation/create", "params": FORM}
 
@@ -336,6 +337,23 @@ def test_a_question_of_a_call_is_answered_or_closed_with_the_call(open_notebook:
     view.until(lambda state: [row["waits"] for row in state["calls"].values()] == [True])
     assert view.answer(view.question(), action="decline") is None
     call.result(30)
+
+
+def test_a_form_of_a_server_is_filled_in(open_notebook: OpenNotebook) -> None:
+    view = open_notebook(asks=SDK2_ASKS).view()
+    number = view.ask("call", server="asks", tool="ask_form", arguments={})["call"]
+    question = view.question()
+    title = "asks.ask_form asks for your input"
+    assert (question["type"], question["server"], question["title"]) == ("fill", "asks", title)
+    wrong = view.answer(question, action="accept", content={})
+    assert {tuple(fault["path"]) for fault in wrong["errors"]} >= {("name",)}
+    assert set(question["schema"]["properties"]) == {"name", "age"}
+    assert view.answer(question, action="accept", content={"name": "Ada", "age": 36}) is None
+    result = view.result(number)
+    assert result["ok"], result
+    assert "Ada" in result["preview"]["text"]
+    view.until_no_question()
+    assert view.reply("answer", question=question["id"], action="cancel")["error"]["type"] == "UnknownName"
 
 
 def test_arguments_are_validated_all_at_once(demo: Notebook) -> None:

@@ -107,8 +107,12 @@ def test_a_refused_call_has_its_question_and_the_answer(own: Notebook) -> None:
 
     for answer in ("once", "no"):
         number = view.ask("call", server="own", tool="echo", arguments={"text": "a"})["call"]
-        view.answer(view.question("approve"), answer=answer)
-        view.result(number)
+        question = view.question("approve")
+        assert question["calls"][0]["arguments"] == {"text": "a"}
+        assert view.reply("answer", question=question["id"], answer="perhaps")["error"]["type"] == "Malformed"
+        view.answer(question, answer=answer)
+        result = view.result(number)
+        assert result["ok"] or result["error"]["type"] == "PolicyError"
         view.until_no_question()
     refused, allowed = rows(view)
     assert (refused["outcome"], allowed["outcome"]) == ("refused", "done")

@@ -16,7 +16,7 @@ from ipymcp.api.additions import from_values
 from ipymcp.api.namespace import Mcp
 from ipymcp.runtime.host import Host
 from tests.environments import ROOT, server_command
-from tests.panel.notebooks import Notebook, OpenNotebook
+from tests.panel.notebooks import NAMED, Notebook, OpenNotebook, named
 from tests.panels import DirectView, Message
 from tests.processes import wait_until, wait_until_gone
 from tests.registry import RegistryServer, package_index, registry_server
@@ -156,30 +156,23 @@ def test_a_trial_tells_how_its_start_goes_and_starts_the_server_once(notebook: N
     assert view.ask("trial_progress", trial=1) is None
 
 
-def test_a_server_that_was_tried_is_started_again_like_others(notebook: Notebook) -> None:
-    view = notebook.view()
-    assert tried(view, [], by="command", what=LINE, keep="notebook", name="mine")["ok"]
-    view.ask("keep", trial=1)
-    view.until_server("mine", "ready")
-    pid = notebook.mcp.servers["mine"].pid
-    assert pid is not None
-    psutil.Process(pid).kill()
-    view.until(lambda state: state["servers"]["mine"]["pid"] not in (None, pid))
-    view.until_server("mine", "ready")
-
-
 def test_a_command_is_tried_for_this_notebook_and_dropped_or_kept(notebook: Notebook) -> None:
     view = notebook.view()
-    line = LINE
-    fields = {"by": "command", "what": line, "keep": "notebook", "name": "mine"}
+    fields = {"by": "command", "what": LINE, "keep": "notebook", "name": "mine"}
     assert [tool["name"] for tool in tried(view, [], **fields)["value"]["tools"]][:1]
     view.ask("drop", trial=1)
     assert view.state["servers"] == {}
     assert tried(view, [], **fields)["ok"]
     added = view.ask("keep", trial=1)
-    assert added == {"name": "mine", "cell": f"%mcp load mine -- {line}"}
-    view.until(lambda state: "mine" in state["servers"])
+    assert added == {"name": "mine", "cell": f"%mcp load mine -- {LINE}"}
+    view.until_server("mine", "ready")
     assert view.state["servers"]["mine"]["own"] is False
+
+    pid = notebook.mcp.servers["mine"].pid  # it is started again like others
+    assert pid is not None
+    psutil.Process(pid).kill()
+    view.until(lambda state: state["servers"]["mine"]["pid"] not in (None, pid))
+    view.until_server("mine", "ready")
 
 
 @pytest.mark.usefixtures("own_file")
@@ -260,14 +253,8 @@ def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_fil
 @pytest.mark.usefixtures("own_file")
 def test_a_pasted_entry_without_a_name_gets_one_as_its_command_does(notebook: Notebook) -> None:
     view = notebook.view()
-    names = [
-        tried(view, [], by=by, what=what, trial=trial)["value"]["name"]
-        for trial, by, what in [
-            (1, "command", LINE),
-            (2, "json", json.dumps(ENTRY)),
-        ]
-    ]
-    assert names[0] == names[1]
+    by_command = tried(view, [], by="command", what=LINE, trial=1)["value"]["name"]
+    assert tried(view, [], by="json", what=json.dumps(ENTRY), trial=2)["value"]["name"] == by_command
     invalid = json.dumps({"command": 5})
     error = view.reply("try", trial=3, keep="me", by="json", what=invalid)["error"]
     assert error["message"].endswith("mcpServers.server.command: expected a string, got 5")
@@ -286,13 +273,7 @@ def test_ways_to_run_a_server_have_labels_that_differ(notebook: Notebook) -> Non
 
 def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Notebook, own_file: Path) -> None:
     own_file.parent.mkdir(parents=True)
-    entry = {
-        "command": DEMO[0],
-        "args": DEMO[1:],
-        "colour": "kept",
-        "headers": {},
-        "env": {"TOKEN": "abcdefgh12345678"},
-    }
+    entry = {**ENTRY, "colour": "kept", "headers": {}, "env": {"TOKEN": "abcdefgh12345678"}}
     own_file.write_text(json.dumps({"mcpServers": {"mine": entry}, "other": 1}))
     notebook.mcp.load("mine")
     view = notebook.view()
@@ -320,9 +301,24 @@ def test_servers_of_a_file_are_loaded_after_a_question(notebook: Notebook, tmp_p
     (tmp_path / "theirs.json").write_text(json.dumps({"mcpServers": {"theirs": ENTRY}}))
     view = notebook.view()
     view.send({"kind": "intent", "id": 900, "do": "load_file", "path": "theirs.json"})
-    question = view.question()
+    question = view.question("trust")
     assert (question["kind"], [one["name"] for one in question["candidates"]]) == ("trust", ["theirs"])
     view.answer(question, servers=["theirs"], secrets=[])
+    view.until_server("theirs", "ready")
+
+
+def test_a_server_of_the_project_is_loaded_once_it_is_trusted(notebook: Notebook, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": named({"name": "a"})}}))
+    view = notebook.view()
+    assert [row["name"] for row in view.ask("known")] == ["theirs"]
+    view.ask("load", what=["theirs"])
+    question = view.question("trust")
+    assert question["candidates"][0]["name"] == "theirs"
+    assert any(NAMED in line for line in question["candidates"][0]["lines"])
+    view.answer(question, servers=[], secrets=[])
+    view.until_server("theirs", "needs_trust")
+    view.ask("trust", server="theirs")
+    view.answer(view.question("trust"), servers=["theirs"], secrets=[])
     view.until_server("theirs", "ready")
 
 
