@@ -218,8 +218,8 @@ class RelayView(View):
             message = self._run(lambda: asyncio.wait_for(self._read(), max(deadline - time.monotonic(), 0.001)))
             if message is None:
                 self.closed = self._socket.close_code, self._socket.close_reason
-                raise ConnectionError(f"the server has closed it: {self.closed}, {self.heard[-3:]}")
-            self.heard.append(json.loads(message))
+                raise ConnectionError(f"the server has closed it: {self.closed}, {self.received[-3:]}")
+            self.received.append(json.loads(message))
 
     def until_closed(self, timeout: float = 30) -> Message | None:
         """Hear what comes until the server closes it; gives what the relay has said last of its own."""

@@ -295,9 +295,9 @@ def test_nothing_is_read_for_a_view_that_does_not_read(server: JupyterServer, al
             time.sleep(0.5)
         assert amount < 32_000_000  # what the system holds of two sockets on the way
         assert memory(server.process.pid) - before < 8_000_000
-        view.listen(lambda: len(view.heard) > 500, 30)
+        view.listen(lambda: len(view.received) > 500, 30)
         assert sent() > amount + 10_000_000
-    assert [message["n"] for message in view.heard] == list(range(len(view.heard)))
+    assert [message["n"] for message in view.received] == list(range(len(view.received)))
 
 
 def test_unread_replies_pile_up_in_the_kernel_to_a_bound_and_then_the_view_is_detached(

@@ -69,15 +69,15 @@ def test_a_change_is_a_patch_and_nothing_is_sent_while_nothing_changes(demo: Not
     view = demo.view()
     until_listed(view)
     view.settle()
-    before = len(view.heard)
+    before = len(view.received)
     for _ in range(5):
         view.settle()
-    assert len(view.heard) == before, view.heard[before:]
+    assert len(view.received) == before, view.received[before:]
 
     demo.mcp.policy.deny("demo.query")
-    view.listen(lambda: len(view.heard) > before, 30)
+    view.listen(lambda: len(view.received) > before, 30)
     view.settle()
-    assert {message["kind"] for message in view.heard[before:]} == {"patch"}
+    assert {message["kind"] for message in view.received[before:]} == {"patch"}
 
 
 def test_a_start_shows_its_attempt_its_seconds_and_the_last_line_that_was_written(own: Notebook) -> None:
@@ -144,7 +144,7 @@ def test_secrets_are_masked_and_strangers_text_is_made_visible(open_notebook: Op
     assert row["description"] == "<img src=x onerror=alert(1)>⟨U+202E⟩ [secret]"
     assert row["title"] == "<img src=x onerror=alert(1)>⟨U+202E⟩"
     assert "•••• (29 characters)" in view.state["servers"]["own"]["where"]
-    assert "hunter2-hunter2" not in json.dumps(view.heard)
+    assert "hunter2-hunter2" not in json.dumps(view.received)
 
 
 def test_why_a_server_does_not_run_is_shown_with_the_hint(open_notebook: OpenNotebook) -> None:

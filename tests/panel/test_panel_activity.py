@@ -228,7 +228,7 @@ def test_the_messages_of_a_server_are_shown_from_the_request_on(own: Notebook) -
     )
     assert json.loads(sent["text"])["params"]["arguments"] == {"text": "[secret]"}
     assert [one["type"] for one in others] == ["request", "response"] and others[1]["duration"] >= 0.1
-    assert "unseen" not in json.dumps(view.heard) and "hunter2" not in json.dumps(view.heard)
+    assert "unseen" not in json.dumps(view.received) and "hunter2" not in json.dumps(view.received)
 
 
 def test_messages_are_recorded_over_a_restart_until_no_view_follows_them(open_notebook: OpenNotebook) -> None:
@@ -286,7 +286,7 @@ def test_an_idle_panel_that_follows_messages_sends_nothing(own: Notebook) -> Non
     view = own.view()
     follow(view)
     view.settle()
-    before = len(view.heard)
+    before = len(view.received)
     for _ in range(5):
         view.settle()
-    assert len(view.heard) == before
+    assert len(view.received) == before

@@ -62,7 +62,7 @@ def notebook(open_notebook: OpenNotebook, registry: RegistryServer, own_file: Pa
 
 def tried(view: DirectView, answers: list[Message], **fields: Any) -> Message:
     """The reply to a trial; its questions are answered in turn."""
-    number = 7_000 + len(view.heard)
+    number = 7_000 + len(view.received)
     view.send({"kind": "intent", "id": number, "do": "try", "trial": 1, "keep": "me", **fields})
     for answer in answers:
         assert view.answer(view.question(), **answer) is None
@@ -109,7 +109,7 @@ def test_a_server_of_the_registry_is_asked_about_tried_and_kept(notebook: Notebo
     }
     view.until_server("clock", "ready")
     assert notebook.mcp.clock.settings().data["key"] == len(KEY)
-    assert KEY not in json.dumps(view.heard)
+    assert KEY not in json.dumps(view.received)
 
 
 def test_a_trial_that_fails_shows_its_log_and_keeps_nothing(notebook: Notebook, own_file: Path) -> None:

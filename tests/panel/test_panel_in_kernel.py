@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -225,7 +225,7 @@ def test_the_panel_in_a_cell_shows_what_happens_while_a_cell_blocks_the_kernel(l
 
 @pytest.mark.parametrize("open_view", [panel, PageView], ids=["a widget", "a page"])
 def test_a_view_on_a_subshell_works_while_a_cell_blocks_the_kernel(
-    loaded: Kernel, open_view: type[CommView | PageView]
+    loaded: Kernel, open_view: Callable[[Kernel], CommView]
 ) -> None:
     view = open_view(loaded)
     view.hello()
@@ -376,7 +376,7 @@ def test_the_relay_disconnects_views_that_say_nothing_or_too_much_and_answers_no
     view = connect(path)
     view.socket.sendall(b"\xff\xfe no json\n\n[1]\n")
     view.listen(lambda: len(view.of_kind("reply")) == 3, 10)
-    assert {message["error"]["message"] for message in view.heard} == {"a message is a JSON object"}
+    assert {message["error"]["message"] for message in view.received} == {"a message is a JSON object"}
     assert view.hello()
     with pytest.raises(ConnectionError):
         view.socket.sendall(b"x" * 9_000_000)

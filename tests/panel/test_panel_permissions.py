@@ -206,9 +206,9 @@ def test_visitors_are_shown_nothing_of_the_machine(open_notebook: OpenNotebook, 
     for verb, fields in refused.items():
         error = view.reply(verb, server="theirs", **fields)["error"]
         assert error == {"message": f"this panel may not {verb}", "hint": None, "type": "PolicyError"}
-    heard = json.dumps(view.heard)
+    received = json.dumps(view.received)
     for private in (str(tmp_path), sys.executable, NAMED, "Traceback"):
-        assert private not in heard
+        assert private not in received
 
 
 def test_visitors_with_full_permissions_see_everything(open_notebook: OpenNotebook) -> None:

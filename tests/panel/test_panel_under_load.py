@@ -43,7 +43,7 @@ def test_logs_come_to_the_views_that_follow_them_from_where_they_left_off(own: N
     view.ask("logs", server="own", on=False)
     log.add("host", "info", "second")
     view.settle()
-    before = len(view.heard)
+    before = len(view.received)
     view.ask("logs", server="own", on=True, since=line["n"])
     lines = view.wait(lambda one: one["kind"] == "log", after=before)["lines"]
     assert [one["text"] for one in lines] == ["second"]
@@ -93,7 +93,7 @@ def test_the_log_lines_that_are_not_shown_are_counted(open_notebook: OpenNoteboo
     assert "line 10000" in {line["text"] for line in lines}
 
     view.ask("logs", server="loud", on=False)
-    before = len(view.heard)
+    before = len(view.received)
     view.ask("logs", server="loud", on=True, since=total - 20)
     again = view.wait(lambda message: message["kind"] == "log", after=before)
     assert (len(again["lines"]), again["dropped"], again["lines"][0]["n"]) == (20, 0, total - 19)

@@ -18,22 +18,22 @@ def newest(view: DirectView, after: int, **fields: Any) -> Message:
 
 def test_views_are_notified_of_every_call_that_has_ended(own: Notebook) -> None:
     view = own.view()
-    heard = len(view.heard)
+    before = len(view.received)
     own.mcp.own.echo("a")
-    done = newest(view, heard)
+    done = newest(view, before)
     assert (done["tool"], done["outcome"], done["error"]) == ("echo", "done", "")
 
-    heard = len(view.heard)
+    before = len(view.received)
     with pytest.raises(McpError):
         own.mcp.own.refuse(code=-32000, message="no", data=None)
-    failed = newest(view, heard)
+    failed = newest(view, before)
     assert (failed["tool"], failed["outcome"]) == ("refuse", "failed")
 
-    heard = len(view.heard)
+    before = len(view.received)
     call = own.mcp.own.sleep.submit(60)
     view.until(lambda state: bool(state["calls"]))
     view.ask("cancel", call=call.number)
-    cancelled = newest(view, heard)
+    cancelled = newest(view, before)
     assert (cancelled["tool"], cancelled["outcome"]) == ("sleep", "cancelled")
     assert done["id"] < failed["id"] < cancelled["id"]
     assert "sleep" not in {row["tool"] for row in view.ask("history", outcome="failed")}
