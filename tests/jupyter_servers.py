@@ -143,7 +143,7 @@ class ServedKernel:
         """Says where it serves views."""
         self.client = BlockingKernelClient(connection_file=str(connection_file))
         self.client.load_connection_file()
-        self.client.start_channels(hb=False)  # a heart that beats slowly is no dead one
+        self.client.start_channels(hb=False)  # a slow heartbeat is not a dead kernel
         self._wait_until_it_is_heard()
 
     def run(self, code: str) -> str:
@@ -235,7 +235,7 @@ class RelayView(View):
 
     async def _end(self) -> None:
         self._socket.close()
-        self._protocol._abort()  # nobody reads what may still come
+        self._protocol._abort()  # no one reads what may still come
         await asyncio.sleep(0.02)
 
     async def _read(self) -> Any:

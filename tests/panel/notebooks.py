@@ -67,9 +67,11 @@ class Notebook:
 
     def forget_calls(self) -> None:
         """Drop the kernel's memory of its calls, as a restart does. What is stored stays."""
-        self.host.history.flush()
+        history = self.host.history
+        history.flush()
         self.host.store.database.query("SELECT 1")  # in the database's thread, after the flush
-        self.host.history._kept.clear()
+        history._kept.clear()
+        history._kept_bytes = 0
 
 
 OpenNotebook = Callable[..., Notebook]

@@ -288,36 +288,30 @@ def test_a_call_is_cancelled(own: Notebook) -> None:
     assert view.reply("cancel", call=number)["error"]["message"] == f"no call {number} is running"
 
 
-def test_a_call_that_is_cancelled_while_the_user_is_asked_closes_the_question_and_is_not_made(own: Notebook) -> None:
-    own.mcp.policy.ask("own.echo")
-    view, session = own.view(), own.host.sessions["own"]
-    before = session.calls
-    number = view.ask("call", server="own", tool="echo", arguments={"text": "x"})["call"]
-    view.question("approve")
-    view.ask("cancel", call=number)
-    result = view.wait(lambda message: message["kind"] == "result")
-    assert (result["call"], result["error"]["type"]) == (number, "CallCancelled")
-    view.until_no_question()
-    assert session.calls == before
-
-
-@pytest.mark.parametrize("is_map", [False, True], ids=["a call", "a map"])
-def test_awaited_calls_that_are_cancelled_while_the_user_is_asked_close_the_question(
-    own: Notebook, is_map: bool
+@pytest.mark.parametrize("way", ["a call of the panel", "an awaited call", "an awaited map"])
+def test_a_call_that_is_cancelled_while_the_user_is_asked_closes_the_question_and_is_not_made(
+    own: Notebook, way: str
 ) -> None:
     own.mcp.policy.ask("own.echo")
-    view, echo, before = own.view(), own.mcp.own.echo, own.host.sessions["own"].calls
+    view, echo, session = own.view(), own.mcp.own.echo, own.host.sessions["own"]
+    before = session.calls
 
-    async def main() -> None:
-        running = asyncio.ensure_future(echo.map.aio(["a", "b"]) if is_map else echo.aio("a"))
+    async def cancel() -> None:
+        running = asyncio.ensure_future(echo.map.aio(["a", "b"]) if way == "an awaited map" else echo.aio("a"))
         await asyncio.to_thread(view.question, "approve")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    asyncio.run(main())
+    if way == "a call of the panel":
+        number = view.ask("call", server="own", tool="echo", arguments={"text": "x"})["call"]
+        view.question("approve")
+        view.ask("cancel", call=number)
+        assert view.result(number)["error"]["type"] == "CallCancelled"
+    else:
+        asyncio.run(cancel())
     view.until_no_question()
-    assert own.host.sessions["own"].calls == before
+    assert session.calls == before
 
 
 def test_a_question_of_a_call_is_answered_or_closed_with_the_call(open_notebook: OpenNotebook) -> None:
@@ -428,7 +422,8 @@ def login(redirected: threading.Event | None) -> LoginQuestion:
     )
 
 
-def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
+@pytest.mark.parametrize("is_opened", [True, False], ids=["opened by the panel", "opened elsewhere"])
+def test_a_browser_that_comes_back_ends_a_login(demo: Notebook, is_opened: bool) -> None:
     view, back = demo.view(), threading.Event()
     future, question = asked(view, asking(demo, login(back)).answer)
     assert (question["type"], question["url"]) == ("visit", "https://example.com/authorize?x=1")
@@ -436,16 +431,9 @@ def test_a_login_waits_for_the_browser_to_come_back(demo: Notebook) -> None:
         "Log in at example.com, for the server at mcp.example.com; the answer goes to token.example.com.\n\n"
         "It may then: read, write"
     )
-    view.answer(question, action="accept")
-    view.question("wait")
-    back.set()
-    assert future.result(10) == ""
-    view.until_no_question()
-
-
-def test_a_browser_that_comes_back_ends_a_login_that_the_panel_did_not_open(demo: Notebook) -> None:
-    view, back = demo.view(), threading.Event()
-    future, _ = asked(view, asking(demo, login(back)).answer)
+    if is_opened:
+        view.answer(question, action="accept")
+        view.question("wait")
     back.set()
     assert future.result(10) == ""
     view.until_no_question()
@@ -619,18 +607,14 @@ def test_another_mode_counts_at_once_and_is_sent_to_views(demo: Notebook) -> Non
     assert view.reply("stop", server="demo")["error"]["type"] == "PolicyError"
 
 
-def test_a_view_of_another_version_may_only_look(demo: Notebook) -> None:
-    view = demo.view(version=2)
-    assert view.of_kind("hello")[0]["mode"] == "view"
+def test_a_view_of_another_version_may_only_look_and_its_hello_may_have_other_fields(demo: Notebook) -> None:
+    view = demo.view(version=2, wants={"servers": True}, server=7)
+    assert (view.of_kind("hello")[0]["mode"], [*view.state["servers"]]) == ("view", ["demo"])
     error = view.reply("stop", server="demo")["error"]
     assert error["type"] == "PolicyError"
     assert error["hint"] == "panel and kernel are of different versions: upgrade the older one"
     assert view.ask("tools")
 
-
-def test_a_hello_of_another_version_may_have_other_fields_and_one_of_ours_may_not(demo: Notebook) -> None:
-    view = demo.view(version=2, wants={"servers": True}, server=7)
-    assert (view.of_kind("hello")[0]["mode"], [*view.state["servers"]]) == ("view", ["demo"])
     ours = DirectView(demo.panel)
     ours.send({"kind": "hello", "version": 1, "client": "cell", "wants": {"servers": True}})
     error = ours.wait(lambda message: message["kind"] == "reply")["error"]

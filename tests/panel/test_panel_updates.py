@@ -1,11 +1,14 @@
-"""Updates of a panel, and its services for a page: history, templates, hints."""
+"""Updates of a panel, and its services for a page: history, templates, hints, words."""
 
+import re
 from typing import Any
 
 import pytest
 
 from ipymcp.errors import AuthError, CallTimeout, CommandNotFound, McpError, ServerStopped, ToolError, TrustError
 from ipymcp.panel.rows import panel_hint
+from ipymcp.runtime.server_status import State
+from tests.environments import ROOT
 from tests.panel.notebooks import Notebook
 from tests.panels import DirectView, Message
 
@@ -108,3 +111,9 @@ HINTS: list[tuple[McpError, str | None]] = [
 @pytest.mark.parametrize(("error", "hint"), HINTS)
 def test_a_hint_names_buttons_where_there_are_some(error: McpError, hint: str | None) -> None:
     assert panel_hint(error) == hint
+
+
+def test_the_page_and_the_kernel_have_one_word_for_each_state() -> None:
+    page = (ROOT / "labextension" / "src" / "views" / "parts.tsx").read_text()
+    labels = re.findall(r'^  (\w+): \{ label: \(\) => trans\.__\("([^"]+)"\), tone:', page, re.MULTILINE)
+    assert dict(labels) == {state.value: state.record.label for state in State}
