@@ -34,7 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "posix: needs permissions, links, sockets or paths that Windows does not have")
     config.addinivalue_line("markers", "nightly: needs environments that only `make nightly` makes")
     config.addinivalue_line("markers", "local_model: asks a real model that runs on this machine (some seconds each)")
-    config.addinivalue_line("markers", "nightly: needs environments that `make test` does not have")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

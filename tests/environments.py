@@ -328,8 +328,6 @@ _SERVERS = {
     "excel": lambda: _script("server-excel", "excel-mcp-server", "stdio"),
     "sdk1": lambda: _own(environment("sdk1").python, "sdk_server.py"),
     "sdk2": lambda: _own(environment("sdk2").python, "sdk_server.py"),
-    "push-fastmcp": lambda: _own(environment("peer-fastmcp").python, "push_fastmcp.py"),
-    "push-python": lambda: _own(environment("sdk2").python, "push_python.py"),
     "push-typescript": lambda: _node("npm-sdk2", "push_typescript.cjs"),
     "bridge": lambda: ["node", str(environment("npm-bridge").folder / "node_modules/supergateway/dist/index.js")],
     "misbehaving": lambda: _own(Path(sys.executable), "misbehaving.py"),

@@ -143,7 +143,7 @@ class ServedKernel:
         """Says where it serves views."""
         self.client = BlockingKernelClient(connection_file=str(connection_file))
         self.client.load_connection_file()
-        self.client.start_channels(hb=False)  # a heart that beats slowly is no dead one
+        self.client.start_channels(hb=False)  # a slow heartbeat is not a dead kernel
         self._wait_until_it_is_heard()
 
     def run(self, code: str) -> str:
@@ -218,8 +218,8 @@ class RelayView(View):
             message = self._run(lambda: asyncio.wait_for(self._read(), max(deadline - time.monotonic(), 0.001)))
             if message is None:
                 self.closed = self._socket.close_code, self._socket.close_reason
-                raise ConnectionError(f"the server has closed it: {self.closed}, {self.heard[-3:]}")
-            self.heard.append(json.loads(message))
+                raise ConnectionError(f"the server has closed it: {self.closed}, {self.received[-3:]}")
+            self.received.append(json.loads(message))
 
     def until_closed(self, timeout: float = 30) -> Message | None:
         """Hear what comes until the server closes it; gives what the relay has said last of its own."""
@@ -235,7 +235,7 @@ class RelayView(View):
 
     async def _end(self) -> None:
         self._socket.close()
-        self._protocol._abort()  # nobody reads what may still come
+        self._protocol._abort()  # no one reads what may still come
         await asyncio.sleep(0.02)
 
     async def _read(self) -> Any:

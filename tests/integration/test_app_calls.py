@@ -114,7 +114,7 @@ def test_until_you_agree_to_the_call_its_app_reaches_nothing_and_never_if_you_re
     while (app := {**app, **view.ask("app_open", app=app["number"], page="1")})["partial"] != {"text": TEXT}:
         pass
     assert app["input"] is None, "the user may change them"
-    assert not any(one.get("id") in (901, 902) for one in view.heard)
+    assert not any(one.get("id") in (901, 902) for one in view.received)
 
     view.ask("answer", question=question, answer="no")
     told = followed(view, app)

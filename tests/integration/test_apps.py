@@ -303,7 +303,7 @@ def test_a_resource_over_10_mb_is_refused_to_an_app(notebook: Kernel, tmp_path: 
 
 def test_a_call_of_an_app_needs_consent_as_a_models(notebook: Kernel) -> None:
     view, number = opened(notebook)
-    before = len(view.heard)
+    before = len(view.received)
     view.send({"kind": "intent", "id": 999, "do": "app_request", "app": number, "page": "1", "method": "tools/call",
                "params": {"name": "add", "arguments": {"a": 1, "b": 2}}})  # fmt: skip
     view.until(lambda state: bool(state["questions"]))

@@ -49,7 +49,7 @@ class Program:
     @property
     def is_nightly(self) -> bool:
         """Whether it needs an environment that `make test` does not have."""
-        return not ENVIRONMENTS[self.env].for_tests or (self.behind is not None and self.behind.is_nightly)
+        return ENVIRONMENTS[self.env].tier != "test" or (self.behind is not None and self.behind.is_nightly)
 
     def command(self, **places: object) -> list[str]:
         """The command line.

@@ -1,4 +1,4 @@
-"""A Jupyter server with a kernel that has ipymcp, for tests that leave both as they were."""
+"""A Jupyter server with two kernels that have ipymcp, for tests that leave all three as they were."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
 
 @pytest.fixture(scope="module")
 def kernel(server: JupyterServer) -> ServedKernel:
-    """With the demo server."""
+    """A kernel with the demo server."""
     kernel = server.start_kernel()
     kernel.load()
     kernel.run("%mcp load demo")
+    return kernel
+
+
+@pytest.fixture(scope="module")
+def other(server: JupyterServer) -> ServedKernel:
+    """A kernel without servers."""
+    kernel = server.start_kernel()
+    kernel.load()
     return kernel

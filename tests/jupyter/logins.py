@@ -25,19 +25,18 @@ def callback(place: Place) -> str:
 
 
 def asked(place: Place, kernel: ServedKernel, view: View, site: OAuthServer, name: str = "docs") -> str:
-    """Load a server that wants a login, and agree in the panel; the address where to log in."""
+    """Load a server that wants a login, and agree in the panel; give the address of the login."""
     file = Path(place.folder, f"{name}.json")
     file.write_text(json.dumps({"mcpServers": {name: {"url": site.url}}}))
     view.hello(callback=callback(place))
     kernel.start(f"%mcp load {file}")
-    view.until(lambda state: any(one["type"] == "visit" for one in state["questions"].values()))
-    [question] = view.state["questions"].values()
-    view.ask("answer", question=question["id"], action="accept")
+    question = view.question("visit")
+    view.answer(question, action="accept")
     return question["url"]
 
 
 def begin(place: Place, kernel: ServedKernel, view: View, site: OAuthServer) -> dict[str, str]:
-    """Do so, and log in there; what the browser is sent back with."""
+    """Do so and log in; give the parameters with which the browser is sent back."""
     back = urlsplit(httpx.get(asked(place, kernel, view, site)).headers["location"])
     assert back._replace(query="").geturl() == callback(place)
     return dict(parse_qsl(back.query))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.jupyter.logins import begin, callback
-from tests.jupyter_servers import JupyterServer, started
+from tests.jupyter_servers import JupyterServer, ServedKernel, started
 from tests.servers.oauth_server import Behaviour, running
 
 CONFIG = {
@@ -25,14 +25,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
         yield server
 
 
-def post(server: JupyterServer, brought: dict[str, Any], *, xsrf: bool = True) -> int:
+@pytest.fixture(scope="module")
+def module_kernel(server: JupyterServer) -> ServedKernel:
+    kernel = server.start_kernel()
+    kernel.load()
+    return kernel
+
+
+@pytest.fixture
+def kernel(module_kernel: ServedKernel) -> Iterator[ServedKernel]:
+    """A kernel that the tests share; the server that they log in to is unloaded."""
+    yield module_kernel
+    module_kernel.run("mcp.unload('docs')")
+
+
+def post(server: JupyterServer, answer: dict[str, Any], *, xsrf: bool = True) -> int:
     """Post what the callback page posts, as a user who is logged in to Jupyter."""
     with server.browser() as browser:
         headers = {"X-XSRFToken": browser.cookies["_xsrf"], "Origin": server.origin} if xsrf else {}
-        return browser.post("ipymcp/oauth/redirected", json=brought, headers=headers).status_code
+        return browser.post("ipymcp/oauth/redirected", json=answer, headers=headers).status_code
 
 
-def test_the_page_is_the_same_for_everybody_and_changes_nothing(server: JupyterServer) -> None:
+def test_the_page_is_the_same_for_every_browser_and_changes_nothing(server: JupyterServer) -> None:
     with server.anonymous() as browser:
         page = browser.get("ipymcp/oauth/callback", params={"code": "the-code", "state": "the-state"})
         assert page.status_code == 200 and "set-cookie" not in page.headers
@@ -56,58 +70,51 @@ def test_the_page_is_the_same_for_everybody_and_changes_nothing(server: JupyterS
     assert "the-code" not in server.log() and "the-state" not in server.log()
 
 
-def test_a_login_ends_at_the_jupyter_server_once(server: JupyterServer) -> None:
-    kernel, other = server.start_kernel(), server.start_kernel()
-    kernel.load()
-    other.load()
+def test_a_login_ends_at_the_jupyter_server_once(
+    server: JupyterServer, kernel: ServedKernel, other: ServedKernel
+) -> None:
     with running() as site, server.view(kernel) as view, server.view(other) as elsewhere:
         elsewhere.hello(callback=callback(server))
-        brought = begin(server, kernel, view, site)
-        assert len(base64.urlsafe_b64decode(brought["state"] + "=")) == 32  # 256 bits
-        assert post(server, brought, xsrf=False) == 403
+        answer = begin(server, kernel, view, site)
+        assert len(base64.urlsafe_b64decode(answer["state"] + "=")) == 32  # 256 bits
+        assert post(server, answer, xsrf=False) == 403
         with server.anonymous() as stranger:
-            assert stranger.post("ipymcp/oauth/redirected", json=brought).status_code == 403
-        assert post(server, {**brought, "state": brought["state"][:-2]}) == 404
-        assert post(server, {"code": brought["code"]}) == 400
-        assert post(server, brought) == 200
-        assert post(server, brought) == 404
-        view.until(lambda state: state["servers"]["docs"]["state"] == "ready")
+            assert stranger.post("ipymcp/oauth/redirected", json=answer).status_code == 403
+        assert post(server, {**answer, "state": answer["state"][:-2]}) == 404
+        assert post(server, {"code": answer["code"]}) == 400
+        assert post(server, answer) == 200
+        assert post(server, answer) == 404
+        view.until_server("docs", "ready")
         assert "docs" not in elsewhere.state["servers"]
         assert kernel.run("print(mcp.docs.whoami().text)") == "you are logged in\n"
-        for secret in [brought["code"], brought["state"], *site.tokens]:
+        for secret in [answer["code"], answer["state"], *site.tokens]:
             assert secret not in server.log()
 
 
-def test_an_answer_of_another_issuer_is_refused_by_the_kernel(server: JupyterServer) -> None:
-    kernel = server.start_kernel()
-    kernel.load()
+def test_an_answer_of_another_issuer_is_refused_by_the_kernel(server: JupyterServer, kernel: ServedKernel) -> None:
     with running(Behaviour()) as site, server.view(kernel) as view:
-        brought = begin(server, kernel, view, site)
-        assert post(server, {**brought, "iss": "https://evil.example"}) == 200
+        answer = begin(server, kernel, view, site)
+        assert post(server, {**answer, "iss": "https://evil.example"}) == 200
         view.until(lambda state: bool(state["servers"]["docs"]["error"]))
         assert "names another issuer" in view.state["servers"]["docs"]["error"]["message"]
-        assert post(server, brought) == 404
+        assert post(server, answer) == 404
 
 
-def test_a_login_that_was_given_up_takes_no_answer_any_more(server: JupyterServer) -> None:
-    kernel = server.start_kernel()
-    kernel.load()
+def test_a_login_that_was_cancelled_takes_no_answer(server: JupyterServer, kernel: ServedKernel) -> None:
     with running() as site, server.view(kernel) as view:
-        brought = begin(server, kernel, view, site)
-        view.until(lambda state: [one["type"] for one in state["questions"].values()] == ["wait"])
-        [question] = view.state["questions"].values()
-        view.ask("answer", question=question["id"], action="cancel")
+        answer = begin(server, kernel, view, site)
+        view.answer(view.question("wait"), action="cancel")
         view.until(lambda state: bool(state["servers"]["docs"]["error"]))
-        assert post(server, brought) == 404
+        assert post(server, answer) == 404
         view.ask("unload", server="docs")
         again = begin(server, kernel, view, site)
-        assert again["state"] != brought["state"]
-        assert post(server, {**brought, "state": again["state"]}) == 200  # the code of another login
+        assert again["state"] != answer["state"]
+        assert post(server, {**answer, "state": again["state"]}) == 200  # the code of another login
         view.until(lambda state: state["servers"]["docs"]["state"] in ("error", "needs_auth"))
         assert not site.tokens
 
 
-def test_it_works_behind_a_proxy_that_speaks_tls(server: JupyterServer) -> None:
+def test_the_callback_works_behind_a_proxy_that_speaks_tls(server: JupyterServer) -> None:
     """The browser's origin is https and another host's; the proxy hands the Host header on, as JupyterHub's does."""
     with server.browser(Host="hub.example") as browser:
         assert browser.get("ipymcp/oauth/callback?code=c&state=s").status_code == 200

@@ -1,4 +1,4 @@
-"""The installed extension: what enables it, what it imports, and who may use it."""
+"""The installed extension: what enables it, what it imports, who may use it, and the document around an app's page."""
 
 import json
 import os
@@ -7,36 +7,44 @@ import sys
 from pathlib import Path
 
 import pytest
+from tornado.httpclient import HTTPClientError
 
+from tests.environments import ROOT
 from tests.jupyter_servers import JupyterServer, started
 
 DENYING = """
+import json, pathlib
 from jupyter_server.auth.authorizer import Authorizer
 
 class Denying(Authorizer):
     def is_authorized(self, handler, user, action, resource):
-        return (action, resource) != ({action!r}, {resource!r})
+        return [action, resource] != json.loads(pathlib.Path(__file__).with_name("denied.json").read_text())
 """
+FRAME = "ipymcp/apps/frame"
 
 
-@pytest.mark.parametrize(("action", "resource"), [("write", "ipymcp"), ("execute", "kernels")])
-def test_the_authorizer_decides_who_delivers_a_login(tmp_path: Path, action: str, resource: str) -> None:
-    (tmp_path / "denying.py").write_text(DENYING.format(action=action, resource=resource))
+def test_the_authorizer_decides_who_delivers_a_login_and_who_opens_a_panel(tmp_path: Path) -> None:
+    (tmp_path / "denying.py").write_text(DENYING)
+    denied = tmp_path / "denied.json"
+    denied.write_text("[]")
     with started(tmp_path, {"ServerApp": {"authorizer_class": "denying.Denying"}}) as server:
-        reply = server.http.post("ipymcp/oauth/redirected", json={"state": "s", "code": "c"})
-        assert (reply.status_code, reply.json()["message"]) == (403, f"may not {action} {resource}")
+        server.view("no-such-kernel").close()
+        for action, resource in (("write", "ipymcp"), ("execute", "kernels")):
+            denied.write_text(json.dumps([action, resource]))
+            reply = server.http.post("ipymcp/oauth/redirected", json={"state": "s", "code": "c"})
+            assert (reply.status_code, reply.json()["message"]) == (403, f"may not {action} {resource}")
+        with pytest.raises(HTTPClientError) as refusal:
+            server.view("no-such-kernel")
+        assert refusal.value.code == 403
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"[7]", b'{"state": 7}', b'{"code": "c"}', b'{"state": "\xff"}', b"[" * 99_999]
-)
-def test_a_malformed_login_answer_is_refused(server: JupyterServer, body: bytes) -> None:
-    assert server.http.post("ipymcp/oauth/redirected", content=body).status_code == 400
+def test_a_malformed_login_answer_is_refused(server: JupyterServer) -> None:
+    for body in (b"", b"{", b"[7]", b'{"state": 7}', b'{"code": "c"}', b'{"state": "\xff"}', b"[" * 99_999):
+        assert server.http.post("ipymcp/oauth/redirected", content=body).status_code == 400, body[:20]
 
 
-def test_installing_enables_it(server: JupyterServer) -> None:
-    root = Path(__file__).parents[2]
-    shared = json.loads((root / "etc/jupyter/jupyter_server_config.d/ipymcp.json").read_text())
+def test_installing_enables_the_extension(server: JupyterServer) -> None:
+    shared = json.loads((ROOT / "etc/jupyter/jupyter_server_config.d/ipymcp.json").read_text())
     assert shared == {"ServerApp": {"jpserver_extensions": {"ipymcp": True}}}
     assert "ipymcp | extension was successfully loaded" in server.log()
     assert "Warning" not in server.log().replace("IPKernelApp] WARNING", "")
@@ -51,3 +59,77 @@ def test_the_server_imports_nothing_that_runs_servers() -> None:
     loaded = {name.split(".")[1] for name in done.stdout.split()}
     light = {"jupyter", "storage", "protocol", "errors", "files", "import_guard", "masking", "text", "version"}
     assert loaded <= light, loaded
+
+
+# -- the document around an app's page ---------------------------------------------------------------------------------
+
+
+def directives(policy: str) -> dict[str, str]:
+    return dict(one.split(" ", 1) for one in policy.split("; "))
+
+
+def test_the_document_of_an_app_is_sandboxed_and_not_stored(server: JupyterServer) -> None:
+    with server.anonymous() as stranger:
+        reply = stranger.get(FRAME)
+    assert reply.status_code == 200
+    policy = directives(reply.headers["Content-Security-Policy"])
+    assert policy["sandbox"] == "allow-scripts allow-forms"
+    assert policy["default-src"] == policy["connect-src"] == policy["frame-src"] == "'none'"
+    assert policy["frame-ancestors"] == "'self'"
+    assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert reply.headers["Referrer-Policy"] == "no-referrer"
+    assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+def test_the_document_of_an_app_is_the_same_for_a_user_and_a_stranger_and_sets_no_cookies(
+    server: JupyterServer,
+) -> None:
+    with server.anonymous() as stranger, server.browser() as user:
+        replies = [client.get(FRAME) for client in (stranger, user, server.http)]
+        token = server.http.headers["Authorization"].removeprefix("token ")
+        secrets = [token, *user.cookies.values()]
+    assert len({reply.text for reply in replies}) == 1
+    assert len({reply.headers["Content-Security-Policy"] for reply in replies}) == 1
+    assert not any("Set-Cookie" in reply.headers for reply in replies)
+    assert secrets[1:], "the user has cookies"
+    assert not any(secret in replies[1].text for secret in secrets)
+
+
+def test_the_query_of_an_app_grants_origins_and_nothing_else(server: JupyterServer) -> None:
+    origins = {"connect": "https://a.example,wss://b.example:8443", "resource": "https://*.c.example", "eval": "1"}
+    with server.anonymous() as stranger:
+        policy = directives(stranger.get(FRAME, params=origins).headers["Content-Security-Policy"])
+    assert policy["connect-src"] == "https://a.example wss://b.example:8443"
+    assert policy["img-src"] == "data: blob: https://*.c.example"
+    assert policy["script-src"] == "'unsafe-inline' 'report-sample' blob: data: 'unsafe-eval' https://*.c.example"
+    assert policy["frame-src"] == "'none'" and policy["sandbox"] == "allow-scripts allow-forms"
+
+
+NOT_ORIGINS = (
+    "*",
+    "'self'",
+    "data:",
+    "http://a.example",
+    "https://a.example; sandbox allow-same-origin",
+    "https://a.example\r\nSet-Cookie: a=b",
+    "https://a.example/'unsafe-inline'",
+    '"><script>alert(1)</script>',
+)
+
+
+def test_no_query_writes_a_header_or_the_document_of_an_app(server: JupyterServer) -> None:
+    with server.anonymous() as stranger:
+        plain = stranger.get(FRAME)
+        for value in NOT_ORIGINS:
+            reply = stranger.get(FRAME, params={"connect": value})
+            assert reply.text == plain.text, value
+            assert reply.headers["Content-Security-Policy"] == plain.headers["Content-Security-Policy"], value
+            assert "Set-Cookie" not in reply.headers, value
+
+
+def test_the_document_of_an_app_can_only_be_read(server: JupyterServer) -> None:
+    with server.anonymous() as stranger:
+        for method in ("POST", "PUT", "DELETE"):
+            assert stranger.request(method, FRAME).status_code in (403, 405), method

@@ -46,9 +46,9 @@ def bobs(bob: HubUser) -> ServedKernel:
     return kernel
 
 
-def post(user: HubUser, brought: dict[str, str], *, to: HubUser | None = None) -> int:
+def post(user: HubUser, answer: dict[str, str], *, to: HubUser | None = None) -> int:
     """Post what the callback page posts, in a user's browser."""
-    return user.ask("POST", f"{(to or user).path}ipymcp/oauth/redirected", brought).status_code
+    return user.ask("POST", f"{(to or user).path}ipymcp/oauth/redirected", answer).status_code
 
 
 def test_a_user_reaches_their_own_kernels(alice: HubUser, kernel: ServedKernel) -> None:
@@ -70,31 +70,31 @@ def test_another_user_of_the_hub_is_refused_everywhere(
     with pytest.raises(HTTPClientError) as refused:
         alice.view(kernel, origin="https://evil.example")
     assert refused.value.code == 403
-    brought = {"state": "s", "code": "c"}
-    assert post(bob, brought, to=alice) == 403
+    answer = {"state": "s", "code": "c"}
+    assert post(bob, answer, to=alice) == 403
     with hub.client(headers={"Authorization": f"token {hub.token('bob')}"}) as script:
-        assert script.post(f"{bob.path}ipymcp/oauth/redirected", json=brought).status_code == 404
-        assert script.post(f"{alice.path}ipymcp/oauth/redirected", json=brought).status_code == 403
+        assert script.post(f"{bob.path}ipymcp/oauth/redirected", json=answer).status_code == 404
+        assert script.post(f"{alice.path}ipymcp/oauth/redirected", json=answer).status_code == 403
 
 
-def test_a_login_comes_back_through_the_hubs_proxy_to_the_one_kernel_that_waits(
+def test_a_login_comes_back_through_the_hubs_proxy_to_the_kernel_that_waits(
     hub: Hub, alice: HubUser, bob: HubUser, kernel: ServedKernel, bobs: ServedKernel
 ) -> None:
     with running() as site, alice.view(kernel) as view, bob.view(bobs) as bobs_view:
-        brought, his = begin(alice, kernel, view, site), begin(bob, bobs, bobs_view, site)
+        answer, bobs_answer = begin(alice, kernel, view, site), begin(bob, bobs, bobs_view, site)
         with hub.client() as stranger:
-            page = stranger.get(callback(alice), params=brought)
+            page = stranger.get(callback(alice), params=answer)
             assert page.status_code == 200 and "set-cookie" not in page.headers
             assert page.headers["cache-control"] == "no-store" and page.headers["referrer-policy"] == "no-referrer"
-            assert stranger.post(f"{alice.url}ipymcp/oauth/redirected", json=brought).status_code == 403
-        assert post(bob, brought, to=alice) == 403
-        assert post(alice, his) == 404
-        assert post(bob, brought) == 404
-        assert post(alice, brought) == 200
-        assert post(alice, brought) == 404
-        assert post(bob, his) == 200
+            assert stranger.post(f"{alice.url}ipymcp/oauth/redirected", json=answer).status_code == 403
+        assert post(bob, answer, to=alice) == 403
+        assert post(alice, bobs_answer) == 404
+        assert post(bob, answer) == 404
+        assert post(alice, answer) == 200
+        assert post(alice, answer) == 404
+        assert post(bob, bobs_answer) == 200
         for each in (view, bobs_view):
-            each.until(lambda state: state["servers"]["docs"]["state"] == "ready")
+            each.until_server("docs", "ready")
         assert kernel.run("print(mcp.docs.whoami().text)") == "you are logged in\n"
-        for secret in [brought["code"], brought["state"], his["state"], *site.tokens]:
+        for secret in [answer["code"], answer["state"], bobs_answer["state"], *site.tokens]:
             assert secret not in hub.log()

@@ -46,34 +46,35 @@ def below(folder: Path) -> set[Path]:
     return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_an_sdist_has_the_front_ends_source_and_nothing_that_was_made(sdist: Path) -> None:
+def test_an_sdist_has_the_front_ends_source_and_no_build_products(sdist: Path) -> None:
     for name in ("src/cell.ts", "src/lab/index.ts", "tests/build.test.ts", "build.mjs", "package-lock.json", ".npmrc"):
         assert (sdist / "labextension" / name).is_file(), name
     assert below(sdist / "ipymcp" / "labextension") == below(LAB)
     assert below(sdist / "ipymcp" / "panel" / "static") == below(STATIC)
-    made = {"node_modules", "__pycache__", ".envs", ".venv", "lib"}
-    assert not [path for path in below(sdist) if made & set(path.parts)]
+    products = {"node_modules", "__pycache__", ".envs", ".venv", "lib"}
+    assert not [path for path in below(sdist) if products & set(path.parts)]
 
 
-def test_a_wheel_is_made_of_it_without_node_and_brings_what_jupyter_looks_for(wheel: zipfile.ZipFile) -> None:
+def test_a_wheel_is_built_from_the_sdist_without_node_and_has_the_files_that_jupyter_needs(
+    wheel: zipfile.ZipFile,
+) -> None:
     data = next(name for name in wheel.namelist() if ".data/" in name).partition("/")[0]
 
-    def there(name: str) -> bytes:
+    def installed(name: str) -> bytes:
         return wheel.read(f"{data}/{name}")
 
     for path in below(LAB):
-        assert there(f"{WHERE_LAB_LOOKS}/{path}") == (LAB / path).read_bytes(), path
-    assert there(f"{WHERE_LAB_LOOKS}/install.json") == (ROOT / "labextension" / "install.json").read_bytes()
+        assert installed(f"{WHERE_LAB_LOOKS}/{path}") == (LAB / path).read_bytes(), path
+    assert installed(f"{WHERE_LAB_LOOKS}/install.json") == (ROOT / "labextension" / "install.json").read_bytes()
     enabled = "etc/jupyter/jupyter_server_config.d/ipymcp.json"
-    assert there(f"data/{enabled}") == (ROOT / enabled).read_bytes()
+    assert installed(f"data/{enabled}") == (ROOT / enabled).read_bytes()
     for name in below(STATIC):
         assert wheel.read(f"ipymcp/panel/static/{name}") == (STATIC / name).read_bytes(), name
-    assert not [
-        name for name in wheel.namelist() if name.startswith(("ipymcp/labextension/", "labextension/", "tests/"))
-    ]
+    elsewhere = ("ipymcp/labextension/", "labextension/", "tests/")
+    assert not [name for name in wheel.namelist() if name.startswith(elsewhere)]
 
 
-def test_the_licence_of_what_is_bundled_comes_with_it(wheel: zipfile.ZipFile) -> None:
+def test_a_wheel_has_the_licences_of_bundled_libraries(wheel: zipfile.ZipFile) -> None:
     [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     named = re.findall("^License-File: (.*)$", wheel.read(metadata).decode(), re.MULTILINE)
     assert named == ["LICENSE", "ipymcp/panel/static/LICENSES.txt"]
@@ -81,7 +82,7 @@ def test_the_licence_of_what_is_bundled_comes_with_it(wheel: zipfile.ZipFile) ->
     assert "preact" in text and "Permission is hereby granted" in text
 
 
-def test_an_sdist_has_what_the_project_is_made_of_and_nothing_else(sdist: Path) -> None:
+def test_an_sdist_has_the_projects_files_and_no_others(sdist: Path) -> None:
     folders = {".ci", "benchmarks", "docs", "etc", "examples", "ipymcp", "labextension", "tests"}
     texts = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
     files = texts | {"Makefile", "mkdocs.yml", "pyproject.toml"}
@@ -94,14 +95,14 @@ def test_an_sdist_has_what_the_project_is_made_of_and_nothing_else(sdist: Path) 
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "pattern"),
     [
         (("jupyter-labextension", "list"), r"ipymcp v\S+ enabled OK \(python, ipymcp\)"),
         (("jupyter-server", "extension", "list"), r"ipymcp enabled\n.*- Validating ipymcp\.\.\.\n.*ipymcp \S* OK"),
     ],
     ids=["labextension", "server extension"],
 )
-def test_jupyter_says_that_all_is_well(command: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_jupyter_lists_the_extension_as_enabled(command: tuple[str, ...], pattern: str, tmp_path: Path) -> None:
     python = environment("readme").python
     script, *words = command
     done = subprocess.run(
@@ -113,7 +114,7 @@ def test_jupyter_says_that_all_is_well(command: tuple[str, ...], said: str, tmp_
         text=True,
         check=True,
     )
-    assert re.search(said, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)), done.stdout
+    assert re.search(pattern, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)), done.stdout
 
 
 USER_PROGRAM = """\

@@ -1,18 +1,15 @@
 """The panel's list of activity: what is shown of a call, what can be done with it, and a server's messages."""
 
 import json
-import time
 from typing import Any
 
 import pytest
 
 from ipymcp.errors import McpError
 from ipymcp.masking import masks
-from ipymcp.notebook import call_code
-from ipymcp.panel.commands import COMMANDS
-from ipymcp.panel.panel import Panel, PanelContext
-from tests.panel.notebooks import Notebook, quiet
+from tests.panel.notebooks import OWN, Notebook, OpenNotebook
 from tests.panels import DirectView, Message
+from tests.processes import wait_until
 
 
 def rows(view: DirectView, **fields: Any) -> list[Message]:
@@ -26,7 +23,7 @@ def details(view: DirectView, row: Message) -> Message:
 # -- one call ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_of_a_cell_has_its_arguments_and_its_result_and_can_be_made_again(demo: Notebook) -> None:
+def test_a_call_of_a_cell_has_its_arguments_and_its_result_and_can_be_repeated(demo: Notebook) -> None:
     demo.mcp.demo.query("penguins", limit=2)
     view = demo.view()
     [row] = rows(view)
@@ -38,7 +35,7 @@ def test_a_call_of_a_cell_has_its_arguments_and_its_result_and_can_be_made_again
     assert view.ask("repeat_code", row=row["id"])["text"] == "mcp.demo.query(table='penguins', limit=2)"
 
     number = view.ask("repeat", row=row["id"])["call"]
-    again = view.wait(lambda one: one["kind"] == "result" and one["call"] == number)
+    again = view.result(number)
     assert again["preview"]["json"] == shown["result"]["json"]
     newest, _ = rows(view)
     assert (newest["call"], newest["caller"], newest["cell"]) == (number, "panel", None)
@@ -69,7 +66,7 @@ def test_a_large_result_of_a_call_of_a_cell_opens_as_a_table_of_pages(own: Noteb
     assert len(own.mcp.results[row["call"]].data["rows"]) == page["total"]
 
 
-def test_a_result_that_is_too_large_to_be_kept_can_only_be_had_again(own: Notebook) -> None:
+def test_a_call_whose_result_is_too_large_to_be_kept_can_only_be_repeated(own: Notebook) -> None:
     own.mcp.own.big(11)
     view = own.view()
     [row] = rows(view)
@@ -108,13 +105,15 @@ def test_a_refused_call_has_its_question_and_the_answer(own: Notebook) -> None:
     view = own.view()
     own.mcp.policy.ask("own.echo")
 
-    for reply in ("once", "no"):
+    for answer in ("once", "no"):
         number = view.ask("call", server="own", tool="echo", arguments={"text": "a"})["call"]
-        view.until(lambda state: bool(state["questions"]))
-        [question] = view.state["questions"]
-        view.ask("answer", question=question, answer=reply)
-        view.wait(lambda one, number=number: one["kind"] == "result" and one["call"] == number)
-        view.until(lambda state: not state["questions"])
+        question = view.question("approve")
+        assert question["calls"][0]["arguments"] == {"text": "a"}
+        assert view.reply("answer", question=question["id"], answer="perhaps")["error"]["type"] == "Malformed"
+        view.answer(question, answer=answer)
+        result = view.result(number)
+        assert result["ok"] if answer == "once" else result["error"]["type"] == "PolicyError"
+        view.until_no_question()
     refused, allowed = rows(view)
     assert (refused["outcome"], allowed["outcome"]) == ("refused", "done")
     assert details(view, allowed)["questions"] == ["May own.echo be called? · allowed once"]
@@ -132,19 +131,18 @@ def test_secrets_are_masked_in_arguments_results_and_code(own: Notebook) -> None
     assert shown["result"]["text"] == "[secret]"
     assert view.ask("repeat_code", row=row["id"])["text"] == "mcp.own.echo(text='[secret]')"
     number = view.ask("repeat", row=row["id"])["call"]
-    view.wait(lambda one: one["kind"] == "result" and one["call"] == number)
+    view.result(number)
     assert own.mcp.results[number].text == "hunter2-hunter2", "the call is made with the real value"
 
 
-def test_of_another_kernels_call_there_is_what_was_stored(own: Notebook) -> None:
-    history = own.mcp._host.history
+def test_a_call_of_another_kernel_has_what_was_stored(own: Notebook) -> None:
     own.mcp.own.echo("short")
     view = own.view()
     assert len(rows(view)) == 1  # written
-    history.mode = "values"
+    own.host.history.mode = "values"
     own.mcp.own.echo("stored")
     stored, short = rows(view)
-    history._kept.clear()  # as after a restart
+    own.forget_calls()
     assert [row["call"] for row in rows(view)] == [None, None]
     shown = details(view, stored | {"call": None})
     assert json.loads(shown["arguments"]) == {"text": "stored"} and shown["result"]["text"] == "stored"
@@ -163,7 +161,7 @@ def test_rows_come_in_pages_by_outcome_and_of_this_notebook_unless_all_are_wante
     assert rows(view, after=oldest["id"]) == [newest, middle]
     assert rows(view, before=newest["id"], limit=1) == [middle]
     assert rows(view, outcome="failed") == [] and len(rows(view, outcome="done", words="echo")) == 3
-    own.mcp._host.history._notebook = "other.ipynb"
+    own.host.history._notebook = "other.ipynb"
     assert rows(view) == [] and len(rows(view, everywhere=True)) == 3
 
 
@@ -172,14 +170,9 @@ def test_rows_come_in_pages_by_outcome_and_of_this_notebook_unless_all_are_wante
 
 def test_visitors_open_the_calls_of_panels_and_see_no_other_kernels(own: Notebook) -> None:
     own.mcp.own.echo("before")
-    own.mcp._host.history.flush()
-    own.mcp._host.store.database.query("SELECT 1")
-    own.mcp._host.history._kept.clear()  # made by another kernel
+    own.forget_calls()  # as if another kernel had made it
     own.mcp.own.echo("of a cell")
-    own.mode = "run"
-    context = PanelContext(lambda: own.mode, lambda: "mcp", "one life", call_code, has_visitors=True)
-    own.panel = Panel(own.mcp, context, COMMANDS)
-    view = own.view()
+    view = own.visitor()
     view.call("own", "echo", text="mine")
     mine, cells = rows(view, everywhere=True)
     assert (mine["caller"], cells["caller"]) == ("panel", "user")
@@ -190,17 +183,14 @@ def test_visitors_open_the_calls_of_panels_and_see_no_other_kernels(own: Noteboo
         assert (error["type"], error["message"]) == ("PolicyError", "this panel may not open this call")
 
 
-def test_visitors_open_no_call_of_another_kernels_panel(own: Notebook) -> None:
-    own.mcp._host.history.mode = "values"
+def test_visitors_cannot_open_a_call_of_another_kernels_panel(own: Notebook) -> None:
+    own.host.history.mode = "values"
     view = own.view()
     view.call("own", "echo", text="another visitor's words")
     [theirs] = rows(view)
-    own.mcp._host.history._kept.clear()  # made by another kernel
+    own.forget_calls()  # as if another kernel had made it
     assert "another visitor's words" in json.dumps(details(own.view(), theirs | {"call": None}))
-    own.mode = "run"
-    context = PanelContext(lambda: own.mode, lambda: "mcp", "one life", call_code, has_visitors=True)
-    own.panel = Panel(own.mcp, context, COMMANDS)
-    visitor = own.view()
+    visitor = own.visitor()
     assert rows(visitor, everywhere=True) == []
     for verb in ("details", "repeat"):
         error = visitor.reply(verb, row=theirs["id"])["error"]
@@ -214,17 +204,17 @@ def messages(view: DirectView) -> list[Message]:
     return [line for batch in view.of_kind("protocol") for line in batch["lines"]]
 
 
-def followed(view: DirectView, *, on: bool = True, **fields: Any) -> None:
+def follow(view: DirectView, *, on: bool = True, **fields: Any) -> None:
     view.ask("protocol", server="own", on=on, **fields)
 
 
-def test_the_messages_of_a_server_are_shown_from_when_they_are_wanted(own: Notebook) -> None:
+def test_the_messages_of_a_server_are_shown_from_the_request_on(own: Notebook) -> None:
     masks.add("hunter2-hunter2")
-    session = own.mcp._host.find("own")
+    session = own.host.find("own")
     view = own.view()
     own.mcp.own.echo("unseen")
     assert session.recorder is None and session.require().recorder is None
-    followed(view)
+    follow(view)
     own.mcp.own.echo("hunter2-hunter2")  # read by this thread
     own.mcp.own.sleep(0.1)  # read by the loop
     view.listen(lambda: len(messages(view)) >= 4, 10)
@@ -238,45 +228,43 @@ def test_the_messages_of_a_server_are_shown_from_when_they_are_wanted(own: Noteb
     )
     assert json.loads(sent["text"])["params"]["arguments"] == {"text": "[secret]"}
     assert [one["type"] for one in others] == ["request", "response"] and others[1]["duration"] >= 0.1
-    assert "unseen" not in json.dumps(view.heard) and "hunter2" not in json.dumps(view.heard)
+    assert "unseen" not in json.dumps(view.received) and "hunter2" not in json.dumps(view.received)
 
 
-def test_messages_are_recorded_over_a_restart_until_no_view_follows_them(own: Notebook) -> None:
-    one, other = own.view(), own.view()
-    followed(one)
-    followed(other)
+def test_messages_are_recorded_over_a_restart_until_no_view_follows_them(open_notebook: OpenNotebook) -> None:
+    own = open_notebook(own=OWN)
+    view, other = own.view(), own.view()
+    follow(view)
+    follow(other)
     own.mcp.restart("own")
-    one.listen(lambda: any(line["method"] in ("initialize", "server/discover") for line in messages(one)), 10)
-    followed(one, on=False)
-    session = own.mcp._host.find("own")
+    view.listen(lambda: any(line["method"] in ("initialize", "server/discover") for line in messages(view)), 10)
+    follow(view, on=False)
+    session = own.host.find("own")
     assert session.recorder is not None
     own.mcp.own.echo("a")
     other.listen(lambda: any(line["method"] == "tools/call" for line in messages(other)), 10)
     other.leave()
-    deadline = time.monotonic() + 10
-    while session.recorder is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: session.recorder is None, within=10)
     assert session.require().recorder is None and not own.panel.recorders
 
 
-def test_messages_are_for_those_who_may_do_everything(own: Notebook) -> None:
+def test_only_a_view_with_full_permissions_follows_messages(own: Notebook) -> None:
     view = own.view()
-    followed(view)
+    follow(view)
     own.mode = "run"
     own.panel.send_mode()
     error = view.reply("protocol", server="own", on=True)["error"]
     assert error["message"] == "this panel may not protocol: its mode is run"
-    assert own.mcp._host.find("own").recorder is None
-    heard = len(view.of_kind("protocol"))
+    assert own.host.find("own").recorder is None
+    before = len(view.of_kind("protocol"))
     own.mcp.own.echo("unseen")
-    quiet(view)
-    assert len(view.of_kind("protocol")) == heard
+    view.settle()
+    assert len(view.of_kind("protocol")) == before
 
 
 def test_a_flood_of_messages_is_counted_and_a_returning_view_has_the_rest(own: Notebook) -> None:
     view = own.view()
-    followed(view)
+    follow(view)
     view.room.clear()
     calls = [own.mcp.own.echo.submit("x") for _ in range(1500)]
     for call in calls:
@@ -290,14 +278,15 @@ def test_a_flood_of_messages_is_counted_and_a_returning_view_has_the_rest(own: N
     assert all(len(one["lines"]) <= 500 for one in batches)
 
     late = own.view()
-    followed(late, since=total - 3)
+    follow(late, since=total - 3)
     late.listen(lambda: len(messages(late)) == 3, 10)
 
 
-def test_an_idle_panel_that_follows_messages_says_nothing(own: Notebook) -> None:
+def test_an_idle_panel_that_follows_messages_sends_nothing(own: Notebook) -> None:
     view = own.view()
-    followed(view)
-    quiet(view, 1)
-    heard = len(view.heard)
-    quiet(view, 1)
-    assert len(view.heard) == heard
+    follow(view)
+    view.settle()
+    before = len(view.received)
+    for _ in range(5):
+        view.settle()
+    assert len(view.received) == before

@@ -16,7 +16,7 @@ from ipymcp.api.additions import from_values
 from ipymcp.api.namespace import Mcp
 from ipymcp.runtime.host import Host
 from tests.environments import ROOT, server_command
-from tests.panel.notebooks import Notebook, Open
+from tests.panel.notebooks import NAMED, Notebook, OpenNotebook, named
 from tests.panels import DirectView, Message
 from tests.processes import wait_until, wait_until_gone
 from tests.registry import RegistryServer, package_index, registry_server
@@ -25,20 +25,28 @@ from tests.servers.oauth_server import Behaviour, running
 CLOCK = "io.github.example/clock-mcp"
 KEY = "the key of my clock"
 DEMO = server_command("demo")
-VERBS = ("registry", "search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file")
+LINE = " ".join(DEMO)
+ENTRY = {"command": DEMO[0], "args": DEMO[1:]}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def registry() -> Iterator[RegistryServer]:
-    with registry_server() as served:
-        yield served
+    with registry_server() as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home folder whose `uvx` installs the packages of the registry."""
+    home = tmp_path_factory.mktemp("home")
+    package_index(home)
+    return home
 
 
 @pytest.fixture
-def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's own file, in a home folder whose `uvx` installs the packages of the registry."""
-    package_index(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def own_file(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file."""
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{ROOT / '.venv/bin'}:/usr/bin:/bin")
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
@@ -46,21 +54,19 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def notebook(opened: Open, registry: RegistryServer, own_file: Path) -> Notebook:
-    notebook = opened()
-    notebook.mcp._host.registry_address = registry.address
+def notebook(open_notebook: OpenNotebook, registry: RegistryServer, own_file: Path) -> Notebook:
+    notebook = open_notebook()
+    notebook.host.registry_address = registry.address
     return notebook
 
 
 def tried(view: DirectView, answers: list[Message], **fields: Any) -> Message:
     """The reply to a trial; its questions are answered in turn."""
-    number = 7_000 + len(view.heard)
+    number = 7_000 + len(view.received)
     view.send({"kind": "intent", "id": number, "do": "try", "trial": 1, "keep": "me", **fields})
     for answer in answers:
-        view.until(lambda state: bool(state["questions"]))
-        [question] = view.state["questions"].values()
-        assert view.ask("answer", question=question["id"], **answer) is None
-        view.until(lambda state: not state["questions"])
+        assert view.answer(view.question(), **answer) is None
+        view.until_no_question()
     return view.wait(lambda one: one["kind"] == "reply" and one["id"] == number, timeout=60)
 
 
@@ -101,9 +107,9 @@ def test_a_server_of_the_registry_is_asked_about_tried_and_kept(notebook: Notebo
         "CLOCK_KEY": "${secret:clock-CLOCK_KEY}",
         "CLOCK_ZONE": "Europe/Berlin",
     }
-    view.until(lambda state: state["servers"].get("clock", {}).get("state") == "ready")
+    view.until_server("clock", "ready")
     assert notebook.mcp.clock.settings().data["key"] == len(KEY)
-    assert KEY not in json.dumps(view.heard)
+    assert KEY not in json.dumps(view.received)
 
 
 def test_a_trial_that_fails_shows_its_log_and_keeps_nothing(notebook: Notebook, own_file: Path) -> None:
@@ -150,30 +156,23 @@ def test_a_trial_tells_how_its_start_goes_and_starts_the_server_once(notebook: N
     assert view.ask("trial_progress", trial=1) is None
 
 
-def test_a_server_that_was_tried_is_started_again_like_others(notebook: Notebook) -> None:
-    view = notebook.view()
-    assert tried(view, [], by="command", what=" ".join(DEMO), keep="notebook", name="mine")["ok"]
-    view.ask("keep", trial=1)
-    view.until(lambda state: state["servers"].get("mine", {}).get("state") == "ready")
-    pid = notebook.mcp.servers["mine"].pid
-    assert pid is not None
-    psutil.Process(pid).kill()
-    view.until(lambda state: state["servers"]["mine"]["pid"] not in (None, pid))
-    view.until(lambda state: state["servers"]["mine"]["state"] == "ready")
-
-
 def test_a_command_is_tried_for_this_notebook_and_dropped_or_kept(notebook: Notebook) -> None:
     view = notebook.view()
-    line = " ".join(DEMO)
-    fields = {"by": "command", "what": line, "keep": "notebook", "name": "mine"}
+    fields = {"by": "command", "what": LINE, "keep": "notebook", "name": "mine"}
     assert [tool["name"] for tool in tried(view, [], **fields)["value"]["tools"]][:1]
     view.ask("drop", trial=1)
     assert view.state["servers"] == {}
     assert tried(view, [], **fields)["ok"]
     added = view.ask("keep", trial=1)
-    assert added == {"name": "mine", "cell": f"%mcp load mine -- {line}"}
-    view.until(lambda state: "mine" in state["servers"])
+    assert added == {"name": "mine", "cell": f"%mcp load mine -- {LINE}"}
+    view.until_server("mine", "ready")
     assert view.state["servers"]["mine"]["own"] is False
+
+    pid = notebook.mcp.servers["mine"].pid  # it is started again like others
+    assert pid is not None
+    psutil.Process(pid).kill()
+    view.until(lambda state: state["servers"]["mine"]["pid"] not in (None, pid))
+    view.until_server("mine", "ready")
 
 
 @pytest.mark.usefixtures("own_file")
@@ -187,7 +186,7 @@ def test_servers_that_were_added_are_offered_again_in_a_later_kernel(
     with contextlib.closing(Mcp(Host(notebook=path))) as mcp:
         view = Notebook(mcp).view()
         for name, keep in [("mine", "me"), ("ours", "project"), ("here", "notebook")]:
-            reply = tried(view, [], by="command", what=" ".join(DEMO), keep=keep, name=name)
+            reply = tried(view, [], by="command", what=LINE, keep=keep, name=name)
             assert reply["ok"], reply
             view.ask("keep", trial=1)
 
@@ -201,15 +200,15 @@ def test_servers_that_were_added_are_offered_again_in_a_later_kernel(
 
 def test_secrets_that_are_typed_go_to_the_secret_store(notebook: Notebook, own_file: Path) -> None:
     view = notebook.view()
-    tried(view, [], by="command", what=f"API_KEY=abcdefgh12345678 LEVEL=debug {' '.join(DEMO)}", name="mine")
+    tried(view, [], by="command", what=f"API_KEY=abcdefgh12345678 LEVEL=debug {LINE}", name="mine")
     view.ask("keep", trial=1)
     assert servers_in(own_file)["mine"]["env"] == {"API_KEY": "${secret:mine-API_KEY}", "LEVEL": "debug"}
-    assert notebook.mcp._host.store.secrets.get("mine-API_KEY") == "abcdefgh12345678"
+    assert notebook.host.store.secrets.get("mine-API_KEY") == "abcdefgh12345678"
 
 
 def test_secrets_in_arguments_headers_and_addresses_go_to_the_secret_store(notebook: Notebook, own_file: Path) -> None:
-    view, host = notebook.view(), notebook.mcp._host
-    line = f"{' '.join(DEMO)} --token=abcdefgh12345678 --api-key 87654321hgfedcba --level=debug pg://me:pass1word@db/x"
+    view, host = notebook.view(), notebook.host
+    line = f"{LINE} --token=abcdefgh12345678 --api-key 87654321hgfedcba --level=debug pg://me:pass1word@db/x"
     tried(view, [], by="command", what=line, keep="notebook", name="mine")
     cell = view.ask("keep", trial=1)["cell"]
     assert cell.startswith("mcp.load(")
@@ -245,7 +244,7 @@ def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_fil
         "hint": "write one on each line, as Name: value",
         "type": "ConfigError",
     }
-    document = {"servers": {"pasted": {"command": DEMO[0], "args": DEMO[1:]}}}
+    document = {"servers": {"pasted": ENTRY}}
     assert tried(view, [], by="json", what=f"// theirs\n{json.dumps(document)}", trial=3)["ok"]
     assert view.ask("keep", trial=3)["cell"] == "%mcp load pasted"
     assert list(servers_in(own_file)) == ["pasted"]
@@ -254,14 +253,8 @@ def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_fil
 @pytest.mark.usefixtures("own_file")
 def test_a_pasted_entry_without_a_name_gets_one_as_its_command_does(notebook: Notebook) -> None:
     view = notebook.view()
-    names = [
-        tried(view, [], by=by, what=what, trial=trial)["value"]["name"]
-        for trial, by, what in [
-            (1, "command", " ".join(DEMO)),
-            (2, "json", json.dumps({"command": DEMO[0], "args": DEMO[1:]})),
-        ]
-    ]
-    assert names[0] == names[1]
+    by_command = tried(view, [], by="command", what=LINE, trial=1)["value"]["name"]
+    assert tried(view, [], by="json", what=json.dumps(ENTRY), trial=2)["value"]["name"] == by_command
     invalid = json.dumps({"command": 5})
     error = view.reply("try", trial=3, keep="me", by="json", what=invalid)["error"]
     assert error["message"].endswith("mcpServers.server.command: expected a string, got 5")
@@ -280,13 +273,7 @@ def test_ways_to_run_a_server_have_labels_that_differ(notebook: Notebook) -> Non
 
 def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Notebook, own_file: Path) -> None:
     own_file.parent.mkdir(parents=True)
-    entry = {
-        "command": DEMO[0],
-        "args": DEMO[1:],
-        "colour": "kept",
-        "headers": {},
-        "env": {"TOKEN": "abcdefgh12345678"},
-    }
+    entry = {**ENTRY, "colour": "kept", "headers": {}, "env": {"TOKEN": "abcdefgh12345678"}}
     own_file.write_text(json.dumps({"mcpServers": {"mine": entry}, "other": 1}))
     notebook.mcp.load("mine")
     view = notebook.view()
@@ -300,7 +287,7 @@ def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Not
     written = servers_in(own_file)["mine"]
     assert (written["timeout"], written["colour"], written["env"]) == (7, "kept", {"TOKEN": "${secret:mine-TOKEN}"})
     assert json.loads(own_file.read_text())["other"] == 1
-    assert notebook.mcp._host.store.secrets.get("mine-TOKEN") == "abcdefgh12345678"
+    assert notebook.host.store.secrets.get("mine-TOKEN") == "abcdefgh12345678"
     copied = {key: value for key, value in written.items() if key != "timeout"}
     assert tried(view, [], by="json", what=json.dumps(copied), name="second", trial=2)["ok"]
     view.ask("keep", trial=2)
@@ -311,25 +298,28 @@ def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Not
 
 
 def test_servers_of_a_file_are_loaded_after_a_question(notebook: Notebook, tmp_path: Path) -> None:
-    (tmp_path / "theirs.json").write_text(
-        json.dumps({"mcpServers": {"theirs": {"command": DEMO[0], "args": DEMO[1:]}}})
-    )
+    (tmp_path / "theirs.json").write_text(json.dumps({"mcpServers": {"theirs": ENTRY}}))
     view = notebook.view()
     view.send({"kind": "intent", "id": 900, "do": "load_file", "path": "theirs.json"})
-    view.until(lambda state: bool(state["questions"]))
-    [question] = view.state["questions"].values()
+    question = view.question("trust")
     assert (question["kind"], [one["name"] for one in question["candidates"]]) == ("trust", ["theirs"])
-    view.ask("answer", question=question["id"], servers=["theirs"], secrets=[])
-    view.until(lambda state: state["servers"].get("theirs", {}).get("state") == "ready")
+    view.answer(question, servers=["theirs"], secrets=[])
+    view.until_server("theirs", "ready")
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("mode", ["view", "run"])
-def test_only_a_full_panel_may_add_servers(notebook: Notebook, mode: str, verb: str) -> None:
-    notebook.mode = mode
+def test_a_server_of_the_project_is_loaded_once_it_is_trusted(notebook: Notebook, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": named({"name": "a"})}}))
     view = notebook.view()
-    error = view.reply(verb, words="x", trial=1, keep="me", by="command", what="x", server="x", path="x")["error"]
-    assert (error["type"], error["message"]) == ("PolicyError", f"this panel may not {verb}: its mode is {mode}")
+    assert [row["name"] for row in view.ask("known")] == ["theirs"]
+    view.ask("load", what=["theirs"])
+    question = view.question("trust")
+    assert question["candidates"][0]["name"] == "theirs"
+    assert any(NAMED in line for line in question["candidates"][0]["lines"])
+    view.answer(question, servers=[], secrets=[])
+    view.until_server("theirs", "needs_trust")
+    view.ask("trust", server="theirs")
+    view.answer(view.question("trust"), servers=["theirs"], secrets=[])
+    view.until_server("theirs", "ready")
 
 
 QUIET = {"by": "registry", "what": "io.github.example/clock-quiet", "way": 0}
@@ -341,7 +331,7 @@ CLOSED = {"message": "the question is no longer open", "hint": "it was answered 
 def test_a_trial_that_ends_while_it_asks_closes_its_question_and_starts_nothing(
     notebook: Notebook, own_file: Path, kind: str, ends: str
 ) -> None:
-    host = notebook.mcp._host
+    host = notebook.host
     view, other = notebook.view(), notebook.view()
     with running(Behaviour()) as server:
         what = {
@@ -368,7 +358,7 @@ def test_a_trial_that_ends_while_it_asks_closes_its_question_and_starts_nothing(
 
 def test_a_view_that_goes_leaves_no_trial_behind(notebook: Notebook) -> None:
     view = notebook.view()
-    assert tried(view, [], by="command", what=" ".join(DEMO), name="mine")["ok"]
+    assert tried(view, [], by="command", what=LINE, name="mine")["ok"]
     processes = psutil.Process().children(recursive=True)
     assert any("demo" in " ".join(one.cmdline()) for one in processes)
     view.leave()

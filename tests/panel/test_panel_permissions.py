@@ -1,10 +1,9 @@
 """Permissions of a view in each mode, tested by raw messages: the kernel enforces them, whatever a page sends."""
 
-import asyncio
+import contextlib
 import json
 import sys
 import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,9 @@ from ipymcp.interaction.questions import (
     TrustQuestion,
     WantedCall,
 )
-from ipymcp.notebook import call_code
-from ipymcp.panel.commands import COMMANDS
-from ipymcp.panel.panel import Panel, PanelContext
 from ipymcp.runtime.host import Host
-from tests.environments import server_command
-from tests.panel.notebooks import NAMED, Notebook, Open, command, named
-from tests.panels import DirectView, Message
+from tests.panel.notebooks import DEMO, NAMED, OWN, Notebook, OpenNotebook, command, named
+from tests.panels import Message
 
 ALL = ("once", "answer", "server", "notebook", "always", "never", "no")
 FORM: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "string", "format": "password"}}}
@@ -60,27 +55,18 @@ EVERY_ANSWER: list[Message] = [
 ]
 
 
-def ask(notebook: Notebook, name: str) -> Future[Any]:
-    host = notebook.mcp._host
-    return asyncio.run_coroutine_threadsafe(host.questions.ask(QUESTIONS[name]), host.loop.loop)
-
-
-def opened_question(view: DirectView) -> Message:
-    view.until(lambda state: bool(state["questions"]))
-    [row] = view.state["questions"].values()
-    return row
-
-
 @pytest.mark.parametrize("name", QUESTIONS)
 @pytest.mark.parametrize("mode", ["view", "run"])
-def test_a_question_goes_only_to_views_that_may_answer_its_kind(opened: Open, mode: str, name: str) -> None:
-    notebook = opened()
+def test_a_question_goes_only_to_views_that_may_answer_its_kind(
+    open_notebook: OpenNotebook, mode: str, name: str
+) -> None:
+    notebook = open_notebook()
     question = QUESTIONS[name]
     notebook.mode = mode
     view = notebook.view()
-    answer = ask(notebook, name)
+    answer = notebook.ask(QUESTIONS[name])
     if mode == "run" and question.kind in IN_RUN:
-        assert opened_question(view)["kind"] == question.kind
+        assert view.question()["kind"] == question.kind
         view.leave()
         assert answer.result(10) == question.withdrawn
     else:
@@ -89,11 +75,11 @@ def test_a_question_goes_only_to_views_that_may_answer_its_kind(opened: Open, mo
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_no_message_answers_a_question_of_a_kind_that_the_mode_does_not_have(opened: Open, name: str) -> None:
-    notebook = opened()
+def test_no_message_answers_a_question_that_the_mode_does_not_allow(open_notebook: OpenNotebook, name: str) -> None:
+    notebook = open_notebook()
     full, older = notebook.view(), notebook.view(version=2)
-    answer = ask(notebook, name)
-    number = opened_question(full)["id"]
+    answer = notebook.ask(QUESTIONS[name])
+    number = full.question()["id"]
     kind = QUESTIONS[name].kind
     views = [older]
     if kind not in IN_RUN:  # the mode is another now, and the views have not been told yet
@@ -109,115 +95,102 @@ def test_no_message_answers_a_question_of_a_kind_that_the_mode_does_not_have(ope
     assert answer.result(10) == QUESTIONS[name].withdrawn
 
 
-def test_the_reason_names_the_kind_and_the_mode(opened: Open) -> None:
-    notebook = opened()
+def test_the_reason_names_the_kind_and_the_mode(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook()
     view = notebook.view()
-    answer = ask(notebook, "trust")
-    number = opened_question(view)["id"]
+    answer = notebook.ask(TRUST)
+    question = view.question()
     notebook.mode = "run"
-    error = view.reply("answer", question=number, servers=["theirs"])["error"]
+    error = view.reply("answer", question=question["id"], servers=["theirs"])["error"]
     assert error["message"] == "this panel may not answer a question of trust: its mode is run"
     notebook.mode = "full"
-    view.ask("answer", question=number, servers=["theirs"], secrets=[["theirs", "gh"]])
+    view.answer(question, servers=["theirs"], secrets=[["theirs", "gh"]])
     assert answer.result(10) == TrustAnswer(frozenset({"theirs"}), frozenset({("theirs", "gh")}))
 
 
 @pytest.mark.parametrize("name", ["approval", "sampling"])
-def test_in_run_no_answer_outlasts_the_answer_of_a_model(opened: Open, name: str) -> None:
-    notebook = opened()
+def test_in_run_no_decision_lasts_longer_than_the_answer_of_a_model(open_notebook: OpenNotebook, name: str) -> None:
+    notebook = open_notebook()
     notebook.mode = "run"
     view = notebook.view()
-    answer = ask(notebook, name)
-    row = opened_question(view)
+    answer = notebook.ask(QUESTIONS[name])
+    row = view.question()
     assert row["answers"] == ["once", "answer", "no"]
     for lasting in ("server", "notebook", "always", "never"):
         reply = view.reply("answer", question=row["id"], answer=lasting)
         assert reply["error"]["message"] == "the answer must be one of once, answer, no"
     assert not answer.done()
-    view.ask("answer", question=row["id"], answer="once")
+    view.answer(row, answer="once")
     assert answer.result(10) == "once"
 
 
-def test_a_question_that_no_view_may_answer_any_more_is_answered_by_nobody(opened: Open) -> None:
-    notebook = opened()
+def test_a_question_that_no_view_may_answer_any_more_ends_unanswered(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook()
     view = notebook.view()
-    trust = ask(notebook, "trust")
-    opened_question(view)
+    trust = notebook.ask(TRUST)
+    view.question()
     notebook.mode = "run"
     notebook.panel.send_mode()
     assert trust.result(10) is None
-    view.until(lambda state: not state["questions"])
+    view.until_no_question()
 
-    form = ask(notebook, "form of a server")
-    number = opened_question(view)["id"]
-    view.ask("answer", question=number, action="decline")
+    form = notebook.ask(QUESTIONS["form of a server"])
+    view.answer(view.question(), action="decline")
     assert form.result(10).action == "decline"
 
 
 # -- servers that start at their first use ----------------------------------------------------------------------------
 
-USES: list[tuple[str, Message]] = [
-    ("call", {"tool": "echo", "arguments": {"text": "a"}}),
-    ("resources", {}),
-    ("read", {"uri": "demo://notes.md"}),
-    ("prompts", {}),
-    ("prompt", {"prompt": "describe", "arguments": {"species": "Adelie"}}),
-]
+USES: dict[str, Message] = {
+    "call": {"tool": "echo", "arguments": {"text": "a"}},
+    "resources": {},
+    "read": {"uri": "demo://notes.md"},
+    "prompts": {},
+    "prompt": {"prompt": "describe", "arguments": {"species": "Adelie"}},
+}
 
 
-@pytest.mark.parametrize(("verb", "fields"), USES)
-def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_an_agreement(
-    tmp_path: Path, verb: str, fields: Message
-) -> None:
+def test_in_run_no_use_of_a_lazy_server_starts_one_that_needs_trust(tmp_path: Path) -> None:
     source = Source(scope="project", file=str(tmp_path / ".mcp.json"), folder=str(tmp_path))
-    [definition] = from_mapping({"theirs": command(*server_command("demo"))}).values()
+    [definition] = from_mapping({"theirs": DEMO}).values()
     definition = definition.replace(source=source, lazy=True)
-    known = Mcp(Host())
-    trust = known._host.guard.trust
-    known._host.loop.run(trust.agree_to_typed(definition))
-    known._host.loop.run(known._host.load([definition]))
-    known._host.loop.run(known._host.sessions["theirs"].resources.refresh("resources", "templates", "prompts"))
-    known._host.loop.run(trust.revoke("theirs"))
-    known.close()
+    with contextlib.closing(Mcp(Host())) as earlier:
+        host = earlier._host
+        host.loop.run(host.guard.trust.agree_to_typed(definition))
+        host.loop.run(host.load([definition]))
+        host.loop.run(host.sessions["theirs"].resources.refresh("resources", "templates", "prompts"))
+        host.loop.run(host.guard.trust.revoke("theirs"))
 
-    lazy = Mcp(Host())
-    lazy._host.loop.run(lazy._host.load([definition]))
-    session = lazy._host.sessions["theirs"]
-    assert session.is_lazy and session.catalog.tools
-    notebook = Notebook(lazy)
-    notebook.mode = "run"
-    try:
-        view = notebook.view()
-        error = view.reply(verb, server="theirs", **fields)["error"]
-        assert (error["type"], error["message"]) == ("PolicyError", "needs trust, which this panel may not grant")
-        assert session.is_lazy and session.pid is None and not view.state["questions"]
+    for verb, fields in USES.items():
+        with contextlib.closing(Mcp(Host())) as lazy:
+            host = lazy._host
+            host.loop.run(host.load([definition]))
+            session = host.sessions["theirs"]
+            assert session.is_lazy and session.catalog.tools
+            notebook = Notebook(lazy)
+            notebook.mode = "run"
+            view = notebook.view()
+            error = view.reply(verb, server="theirs", **fields)["error"]
+            assert (error["type"], error["message"]) == ("PolicyError", "needs trust, which this panel may not grant")
+            assert session.is_lazy and session.pid is None and not view.state["questions"]
 
-        lazy._host.loop.run(lazy._host.guard.trust.agree_to_typed(definition))
-        assert view.reply(verb, server="theirs", **fields)["ok"]
-        view.until(lambda state: state["servers"]["theirs"]["state"] == "ready")
-    finally:
-        lazy.close()
+            host.loop.run(host.guard.trust.agree_to_typed(definition))
+            assert view.reply(verb, server="theirs", **fields)["ok"], verb
+            view.until_server("theirs", "ready")
+            host.loop.run(host.guard.trust.revoke("theirs"))
 
 
 # -- visitors ---------------------------------------------------------------------------------------------------------
 
 
-def visited(notebook: Notebook) -> DirectView:
-    """The view of a stranger, as Voilà has them."""
-    notebook.mode = "run"
-    context = PanelContext(lambda: notebook.mode, lambda: "mcp", "one life", call_code, has_visitors=True)
-    notebook.panel = Panel(notebook.mcp, context, COMMANDS)
-    return notebook.view()
-
-
-def test_visitors_are_shown_nothing_of_the_machine(opened: Open, tmp_path: Path) -> None:
+def test_visitors_are_shown_nothing_of_the_machine(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     secret_place = tmp_path / "private" / "server.py"
     broken = command(sys.executable, str(secret_place))
-    notebook = opened(own=command(*server_command("misbehaving")), theirs=named({"name": "a"}))
+    notebook = open_notebook(own=OWN, theirs=named({"name": "a"}))
     notebook.mcp.load({"broken": broken}, wait=False)
-    view = visited(notebook)
+    view = notebook.visitor()
     assert view.of_kind("hello")[0]["visitor"] is True
-    view.until(lambda state: state["servers"].get("broken", {}).get("state") == "error", 60)
+    view.until_server("broken", "error", 60)
     for row in view.state["servers"].values():
         assert (row["where"], row["source"], row["pid"]) == ("", "", None)
     error = view.state["servers"]["broken"]["error"]
@@ -228,23 +201,19 @@ def test_visitors_are_shown_nothing_of_the_machine(opened: Open, tmp_path: Path)
     assert died["error"] == {"message": "This server cannot be used now.", "hint": None, "type": "ServerError"}
     failed = view.ask("history", outcome="failed")[0]
     assert (failed["error"], failed["notebook"], failed["cell"]) == ("failed", "", None)
-    refused: list[tuple[str, Message]] = [("logs", {"on": True}), ("code", {"tool": "a", "form": "python"})]
-    refused += [
-        ("protocol", {"on": True}),
-        ("repeat_code", {"row": failed["id"]}),
-        ("keep_result", {"row": failed["id"]}),
-    ]
-    for verb, fields in refused:
+    refused: dict[str, Message] = {"logs": {"on": True}, "code": {"tool": "a", "form": "python"}}
+    refused |= {"protocol": {"on": True}, "repeat_code": {"row": failed["id"]}, "keep_result": {"row": failed["id"]}}
+    for verb, fields in refused.items():
         error = view.reply(verb, server="theirs", **fields)["error"]
         assert error == {"message": f"this panel may not {verb}", "hint": None, "type": "PolicyError"}
-    heard = json.dumps(view.heard)
+    received = json.dumps(view.received)
     for private in (str(tmp_path), sys.executable, NAMED, "Traceback"):
-        assert private not in heard
+        assert private not in received
 
 
-def test_visitors_to_whom_everything_is_allowed_see_everything(opened: Open) -> None:
-    notebook = opened(theirs=named({"name": "a"}))
-    view = visited(notebook)
+def test_visitors_with_full_permissions_see_everything(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(theirs=named({"name": "a"}))
+    view = notebook.visitor()
     notebook.mode = "full"
     notebook.panel.send_mode()
     view.until(lambda state: NAMED in state["servers"]["theirs"]["where"])

@@ -4,11 +4,6 @@ import base64
 import json
 from typing import Any
 
-import pytest
-
-from ipymcp.notebook import call_code
-from ipymcp.panel.commands import COMMANDS
-from ipymcp.panel.panel import Panel, PanelContext
 from ipymcp.panel.rows import preview
 from ipymcp.results.tool_result import ToolResult
 from tests.panel.notebooks import Notebook
@@ -118,34 +113,22 @@ def test_a_result_that_was_dropped_is_named_and_its_table_forgotten(demo: Notebo
     assert number not in demo.panel.tables
 
 
-@pytest.mark.parametrize(("verb", "fields"), [("rows", {}), ("row", {}), ("file", {"format": "csv"})])
-def test_a_panel_that_only_views_gets_no_results(demo: Notebook, verb: str, fields: Message) -> None:
-    number = shown_table(demo.view())["result"]
-    demo.mode = "view"
-    error = demo.view().reply(verb, result=number, **fields)["error"]
-    assert (error["type"], error["message"]) == ("PolicyError", f"this panel may not {verb}: its mode is view")
-    demo.mode = "run"
-    assert demo.view().ask(verb, result=number, **fields)
-
-
 def test_visitors_get_the_tables_of_their_own_calls_only(demo: Notebook) -> None:
-    demo.mode = "run"
-    context = PanelContext(lambda: demo.mode, lambda: "mcp", "one life", call_code, has_visitors=True)
-    demo.panel = Panel(demo.mcp, context, COMMANDS)
     secret = demo.mcp.demo.query("penguins")
     demo.mcp.results.keep(77, secret, secret.size)
-    visitor = demo.view()
+    visitor = demo.visitor()
     number = shown_table(visitor)["result"]
     assert visitor.ask("rows", result=number)["total"] == 10
+    assert visitor.ask("row", result=number)
     assert visitor.ask("file", result=number, format="csv")["next"] is None
     assert not visitor.reply("rows", result=77)["ok"]
 
 
-@pytest.mark.parametrize("wrong", [{"first": -1}, {"sort": 99}, {"sort": "a"}, {"result": "x"}])
-def test_a_malformed_request_is_refused(demo: Notebook, wrong: Message) -> None:
+def test_a_malformed_request_is_refused(demo: Notebook) -> None:
     view = demo.view()
     number = shown_table(view)["result"]
-    assert not view.reply("rows", **{"result": number, **wrong})["ok"]
+    for wrong in ({"first": -1}, {"sort": 99}, {"sort": "a"}, {"result": "x"}):
+        assert not view.reply("rows", **{"result": number, **wrong})["ok"], wrong
     assert not view.reply("file", result=number, format="exe")["ok"]
 
 

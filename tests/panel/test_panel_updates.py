@@ -1,14 +1,15 @@
-"""Updates of a panel, and its services for a page: history, templates, formats, hints."""
+"""Updates of a panel, and its services for a page: history, templates, hints, words."""
 
-import asyncio
+import re
 from typing import Any
 
 import pytest
 
 from ipymcp.errors import AuthError, CallTimeout, CommandNotFound, McpError, ServerStopped, ToolError, TrustError
-from ipymcp.interaction.elicitation import FormQuestion
 from ipymcp.panel.rows import panel_hint
-from tests.panel.notebooks import Notebook, Open, quiet
+from ipymcp.runtime.server_status import State
+from tests.environments import ROOT
+from tests.panel.notebooks import Notebook
 from tests.panels import DirectView, Message
 
 
@@ -18,24 +19,24 @@ def newest(view: DirectView, after: int, **fields: Any) -> Message:
     return view.ask("history", limit=1, **fields)[0]
 
 
-def test_every_call_that_is_over_is_news_whoever_made_it_and_however_it_ended(own: Notebook) -> None:
+def test_views_are_notified_of_every_call_that_has_ended(own: Notebook) -> None:
     view = own.view()
-    heard = len(view.heard)
+    before = len(view.received)
     own.mcp.own.echo("a")
-    done = newest(view, heard)
+    done = newest(view, before)
     assert (done["tool"], done["outcome"], done["error"]) == ("echo", "done", "")
 
-    heard = len(view.heard)
+    before = len(view.received)
     with pytest.raises(McpError):
         own.mcp.own.refuse(code=-32000, message="no", data=None)
-    failed = newest(view, heard)
+    failed = newest(view, before)
     assert (failed["tool"], failed["outcome"]) == ("refuse", "failed")
 
-    heard = len(view.heard)
+    before = len(view.received)
     call = own.mcp.own.sleep.submit(60)
     view.until(lambda state: bool(state["calls"]))
     view.ask("cancel", call=call.number)
-    cancelled = newest(view, heard)
+    cancelled = newest(view, before)
     assert (cancelled["tool"], cancelled["outcome"]) == ("sleep", "cancelled")
     assert done["id"] < failed["id"] < cancelled["id"]
     assert "sleep" not in {row["tool"] for row in view.ask("history", outcome="failed")}
@@ -55,19 +56,10 @@ def test_a_template_has_its_parameters_and_is_expanded_in_the_kernel(demo: Noteb
     assert "demo://penguins/a%2Fb%20c" in odd["message"]
 
 
-def test_a_tool_that_is_switched_off_keeps_its_decision(demo: Notebook) -> None:
+def test_views_are_notified_of_every_change_in_a_list_of_tools(demo: Notebook) -> None:
     view = demo.view()
-    view.ask("disable_tools", tools=[{"server": "demo", "tool": "query"}])
-    row = view.ask("tool", server="demo", tool="query")
-    assert (row["disabled"], row["decision"]) == (True, "allow")
-    view.ask("enable_tools", tools=[{"server": "demo", "tool": "query"}])
-    row = view.ask("tool", server="demo", tool="query")
-    assert (row["disabled"], row["decision"]) == (False, "allow")
-
-
-def test_a_view_learns_of_every_change_of_what_a_list_of_tools_shows(demo: Notebook) -> None:
-    view = demo.view()
-    quiet(view)
+    view.until(lambda now: all(now["servers"]["demo"][kind] for kind in ("prompts", "resources")))
+    view.settle()
     version = view.state["servers"]["demo"]["tools_version"]
 
     def decision() -> str:
@@ -87,36 +79,11 @@ def test_a_view_learns_of_every_change_of_what_a_list_of_tools_shows(demo: Noteb
     demo.mcp.enable("demo.query")
     decision()
 
-    quiet(view)
+    view.settle()
+    calls = view.state["servers"]["demo"]["calls"]
     demo.mcp.demo.echo("a")
-    view.until(lambda now: now["servers"]["demo"]["calls"] == 1)
+    view.until(lambda now: now["servers"]["demo"]["calls"] == calls + 1)
     assert view.state["servers"]["demo"]["tools_version"] == version, "a call changes nothing of them"
-
-
-FORMATS = [
-    ("email", "nope", "expected an email address", "a@example.com"),
-    ("uri", "nope", "expected an address, such as https://host/path", "https://example.com/a"),
-    ("date", "28.7.2026", "expected a date, such as 2026-07-28", "2026-07-28"),
-    ("date-time", "2026-07-28", "expected a timestamp, such as 2026-07-28T09:30:00Z", "2026-07-28T09:30:00Z"),
-]
-
-
-@pytest.mark.parametrize(("format_", "wrong", "problem", "right"), FORMATS)
-def test_the_format_of_a_value_is_checked_in_the_kernel(
-    opened: Open, format_: str, wrong: str, problem: str, right: str
-) -> None:
-    notebook = opened()
-    view, host = notebook.view(), notebook.mcp._host
-    field = {"type": "string", "format": format_, "title": "Yours"}
-    question = FormQuestion("far", None, "Please", {"type": "object", "properties": {"value": field}})
-    asked = asyncio.run_coroutine_threadsafe(host.questions.ask(question), host.loop.loop)
-    view.until(lambda state: bool(state["questions"]))
-    [number] = view.state["questions"]
-    answer = view.ask("answer", question=number, action="accept", content={"value": wrong})
-    assert answer == {"errors": [{"path": ["value"], "message": problem}]}
-    assert view.ask("answer", question=number, action="accept", content={"value": right}) is None
-    given: Any = asked.result(10)
-    assert given.content == {"value": right}
 
 
 HINTS: list[tuple[McpError, str | None]] = [
@@ -144,3 +111,9 @@ HINTS: list[tuple[McpError, str | None]] = [
 @pytest.mark.parametrize(("error", "hint"), HINTS)
 def test_a_hint_names_buttons_where_there_are_some(error: McpError, hint: str | None) -> None:
     assert panel_hint(error) == hint
+
+
+def test_the_page_and_the_kernel_have_one_word_for_each_state() -> None:
+    page = (ROOT / "labextension" / "src" / "views" / "parts.tsx").read_text()
+    labels = re.findall(r'^  (\w+): \{ label: \(\) => trans\.__\("([^"]+)"\), tone:', page, re.MULTILINE)
+    assert dict(labels) == {state.value: state.record.label for state in State}
