@@ -50,7 +50,7 @@ OUTPUT = {
     },
     "$defs": {"Name": {"type": "object", "properties": {"upper": {"type": "string"}}}},
 }
-KEYS = [str(each) for each in range(200)]
+KEYS = keys(200)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -59,12 +59,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def resource_tracker() -> None:
     """The process that multiprocessing starts with the first pool, and that stays."""
     tracker.ensure_running()
-
-
-@pytest.fixture
-def mcp(record: Path) -> Iterator[Mcp]:
-    with connected(server(record)) as mcp:
-        yield mcp
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +153,10 @@ def test_dask_workers_call_once_for_each_row_and_one_session_serves_each_process
     mcp: Mcp, record: Path, client: Client
 ) -> None:
     frame = pd.DataFrame({"key": KEYS}, index=[f"i{key}" for key in KEYS])
-    found = mcp.rows.read.map(frame, executor=client, concurrency=4)
-    assert found.df["name.upper"].tolist() == KEYS
-    assert found.df.index.tolist() == frame.index.tolist()
-    assert found.summary["calls"] == len(KEYS)
+    mapped = mcp.rows.read.map(frame, executor=client, concurrency=4)
+    assert mapped.df["name.upper"].tolist() == KEYS
+    assert mapped.df.index.tolist() == frame.index.tolist()
+    assert mapped.summary["calls"] == len(KEYS)
     assert set(calls(record).values()) == {1}
     assert 2 <= len(servers_of(record)) <= 3  # here, and one for each worker that had a chunk
     written = mcp.rows.write.map(KEYS[:20], executor=client)
@@ -191,16 +185,16 @@ def test_the_engines_of_ipyparallel_call_the_rows(mcp: Mcp, record: Path, tmp_pa
 
     with ipyparallel.Cluster(n=2, ipython_dir=str(tmp_path / "ipython"), log_level=50) as engines:
         executor = engines.load_balanced_view().executor
-        found = mcp.rows.read.map(KEYS, executor=executor, seconds=0.005, concurrency=2)
-        assert found.df["name.upper"].tolist() == KEYS
+        mapped = mcp.rows.read.map(KEYS, executor=executor, seconds=0.005, concurrency=2)
+        assert mapped.df["name.upper"].tolist() == KEYS
         assert set(calls(record).values()) == {1}
         with pytest.raises(ArgumentError) as caught:
             mcp.rows.write.map(["a", "b"], executor=engines[:].executor)
         assert caught.value.message == "map: executor: a DirectView makes every call on each of its engines"
         assert caught.value.hint == "client.load_balanced_view().executor"
         os.kill(engines[:].apply_sync(os.getpid)[0], signal.SIGKILL)
-        found = mcp.rows.read.map([f"x{key}" for key in KEYS], executor=executor, seconds=0.01)
-        assert found.summary["succeeded"] == len(KEYS)
+        mapped = mcp.rows.read.map([f"x{key}" for key in KEYS], executor=executor, seconds=0.01)
+        assert mapped.summary["succeeded"] == len(KEYS)
     wait_until(lambda: len(servers_of(record)) == 1)
 
 
@@ -231,10 +225,10 @@ def test_a_killed_process_of_a_pool_costs_only_the_writes_that_it_had_begun(
     mcp: Mcp, record: Path, pool: ProcessPoolExecutor
 ) -> None:
     def kill() -> None:
-        wait_until(lambda: sum(calls(record).values()) >= 40)
+        wait_until(lambda: calls(record).total() >= 40)
         os.kill(next(iter(pool._processes)), signal.SIGKILL)
 
-    keys = [str(each) for each in range(2_000)]
+    keys = keys(2_000)
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(ConnectionLost) as caught:
@@ -254,32 +248,32 @@ def test_a_killed_process_of_a_pool_costs_only_the_writes_that_it_had_begun(
 
 def test_a_restarted_cluster_costs_only_the_writes_that_it_had_begun(mcp: Mcp, record: Path) -> None:
     def restart() -> None:
-        wait_until(lambda: sum(calls(record).values()) >= 20)
+        wait_until(lambda: calls(record).total() >= 20)
         client.restart()
 
     with cluster(2) as local, Client(local) as client:
         restarter = threading.Thread(target=restart)
         restarter.start()
-        found = mcp.rows.write.map(KEYS, executor=client, seconds=0.1)
+        mapped = mcp.rows.write.map(KEYS, executor=client, seconds=0.1)
         restarter.join()
-        assert found.summary["stopped"] == "because its tasks were cancelled"
-        assert 1 <= found.summary["unknown"] <= 100
-        assert found.summary["not called"] >= 50
-        found.resume()
-    assert found.summary["succeeded"] + found.summary["unknown"] == len(KEYS)
+        assert mapped.summary["stopped"] == "because its tasks were cancelled"
+        assert 1 <= mapped.summary["unknown"] <= 100
+        assert mapped.summary["not called"] >= 50
+        mapped.resume()
+    assert mapped.summary["succeeded"] + mapped.summary["unknown"] == len(KEYS)
     assert set(calls(record).values()) == {1}
 
 
 def test_a_cluster_that_is_gone_is_one_error_and_the_map_continues_elsewhere(mcp: Mcp) -> None:
     with cluster(1) as local, Client(local) as client:
-        found = mcp.rows.broken.map(KEYS, executor=client, stop_after=3, concurrency=1)
+        mapped = mcp.rows.broken.map(KEYS, executor=client, stop_after=3, concurrency=1)
     with pytest.raises(ConnectionLost) as caught:
-        found.resume()
+        mapped.resume()
     assert caught.value.message.startswith("the workers cannot be used: ")
     assert caught.value.hint == "mcp.maps[-1].resume(executor=…) continues on another one, with None in this process"
-    left = found.summary["not called"]
+    left = mapped.summary["not called"]
     assert left
-    assert found.resume(executor=None).summary["not called"] == left - 3
+    assert mapped.resume(executor=None).summary["not called"] == left - 3
 
 
 def test_a_map_that_waits_for_workers_says_so(mcp: Mcp) -> None:
@@ -292,8 +286,8 @@ def test_a_map_that_waits_for_workers_says_so(mcp: Mcp) -> None:
                 local.scale(1)
 
     with cluster(0) as local, Client(local) as client:
-        found = mcp.rows.read.map(KEYS, executor=client, on_progress=look)
-    assert found.summary["succeeded"] == len(KEYS)
+        mapped = mcp.rows.read.map(KEYS, executor=client, on_progress=look)
+    assert mapped.summary["succeeded"] == len(KEYS)
     assert seen
 
 
@@ -333,12 +327,12 @@ def test_a_rate_holds_over_all_workers(mcp: Mcp, client: Client) -> None:
 
 
 def test_failures_in_a_row_stop_the_map_and_resume_goes_on(mcp: Mcp, client: Client) -> None:
-    found = mcp.rows.read.options(timeout=0.05).map(
+    mapped = mcp.rows.read.options(timeout=0.05).map(
         KEYS[:40], seconds=0.5, retries=0, stop_after=3, concurrency=1, executor=client
     )
-    assert found.summary["stopped"] == "after 3 failures in a row"
-    assert found.summary["not called"] >= 20
-    assert found.summary["failed"] + found.summary["not called"] == 40
+    assert mapped.summary["stopped"] == "after 3 failures in a row"
+    assert mapped.summary["not called"] >= 20
+    assert mapped.summary["failed"] + mapped.summary["not called"] == 40
     with pytest.raises(McpError):
         mcp.rows.read.options(timeout=0.05).map(["a"], seconds=0.5, retries=0, on_error="raise", executor=client)
 
@@ -390,7 +384,7 @@ def kill_one_worker(client: Client, record: Path, when: int) -> threading.Thread
     pids = client.run(os.getpid)
 
     def kill() -> None:
-        wait_until(lambda: sum(calls(record).values()) >= when)
+        wait_until(lambda: calls(record).total() >= when)
         busy = {process.ppid() for process in servers_of(record)} & set(pids.values())
         os.kill(next(iter(busy)), signal.SIGKILL)
 
@@ -405,16 +399,16 @@ def test_a_killed_worker_costs_no_row_of_a_tool_that_reads_and_repeats_no_write(
 ) -> None:
     with cluster(2) as local, Client(local) as client:
         killer = kill_one_worker(client, record, 20)
-        found = mcp.rows[tool].map(KEYS, executor=client, seconds=0.05, concurrency=2)
+        mapped = mcp.rows[tool].map(KEYS, executor=client, seconds=0.05, concurrency=2)
         killer.join()
     if tool == "read":
-        assert found.summary["succeeded"] == len(KEYS)
+        assert mapped.summary["succeeded"] == len(KEYS)
         assert set(calls(record)) == {f"read {key}" for key in KEYS}
     else:
         assert set(calls(record).values()) == {1}
-        assert found.summary["unknown"] >= 1
-        assert found.summary["succeeded"] + found.summary["unknown"] == len(KEYS)
-        unknown = {f"write {KEYS[row['row']]}" for row in found.errors}
+        assert mapped.summary["unknown"] >= 1
+        assert mapped.summary["succeeded"] + mapped.summary["unknown"] == len(KEYS)
+        unknown = {f"write {KEYS[row['row']]}" for row in mapped.errors}
         assert {f"write {key}" for key in KEYS} - unknown <= set(calls(record))
     wait_until(lambda: len(servers_of(record)) == 1)
 
@@ -439,12 +433,12 @@ def test_an_interrupt_ends_the_calls_of_workers_and_resume_goes_on(
     interrupter.join()
     left = mcp.maps[-1]
     left._is_idle.wait(10)
-    made = sum(calls(record).values())
+    made = calls(record).total()
     assert left.summary["succeeded"] >= 1
     assert 1 <= left.summary["unknown"] <= 4
     assert left.summary["not called"] >= 30
     time.sleep(0.5)
-    assert sum(calls(record).values()) == made
+    assert calls(record).total() == made
     left.resume()
     assert left.summary["succeeded"] + left.summary["unknown"] == len(keys)
     assert set(calls(record).values()) == {1}
@@ -474,11 +468,11 @@ def declared(record: Path) -> Iterator[Mcp]:
 
 def test_a_dask_table_stays_lazy_and_its_meta_is_what_is_computed(declared: Mcp, record: Path, client: Client) -> None:
     table = dask.dataframe.from_pandas(pd.DataFrame({"key": KEYS, "times": range(200)}), npartitions=4)
-    found = declared.rows.read.map(table)
+    mapped = declared.rows.read.map(table)
     assert not calls(record)
-    assert list(found.columns) == ["key", "times", "length", "name.upper", "times_result", "error"]
-    computed = found.compute()
-    assert computed.dtypes.equals(found.dtypes)
+    assert list(mapped.columns) == ["key", "times", "length", "name.upper", "times_result", "error"]
+    computed = mapped.compute()
+    assert computed.dtypes.equals(mapped.dtypes)
     assert computed["name.upper"].tolist() == KEYS
     assert computed["times_result"].tolist() == list(range(200))
     assert computed["error"].isna().all()
@@ -487,11 +481,11 @@ def test_a_dask_table_stays_lazy_and_its_meta_is_what_is_computed(declared: Mcp,
 
 def test_the_columns_of_a_lazy_table_can_be_given(mcp: Mcp, client: Client) -> None:
     table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a", "bb"]}), npartitions=1)
-    found = mcp.rows.read.map(table, meta={"length": "int64", "times": "bool", "name.upper": "uint8"})
-    computed = found.compute()
+    mapped = mcp.rows.read.map(table, meta={"length": "int64", "times": "bool", "name.upper": "uint8"})
+    computed = mapped.compute()
     assert computed["length"].tolist() == [1, 2]
     assert computed["error"].tolist() == ["name.upper is not of type UInt8"] * 2
-    assert computed.dtypes.equals(found.dtypes)
+    assert computed.dtypes.equals(mapped.dtypes)
     failed = mcp.rows.broken.map(table, meta={"length": "int64"}).compute()
     assert (failed["length"].isna().all(), failed["error"].notna().all()) == (True, True)
     with pytest.raises(ArgumentError, match="declares no output schema, which a lazy table needs"):
@@ -503,24 +497,24 @@ def test_a_value_of_another_type_than_declared_is_an_error_of_its_row(record: Pa
     Path(f"{record}.json").write_text(json.dumps({"outputSchema": wrong}))
     with connected(server(record)) as mcp:
         table = dask.dataframe.from_pandas(pd.DataFrame({"key": ["a"]}), npartitions=1)
-        found = mcp.rows.read.map(table)
-        computed = found.compute()
+        mapped = mcp.rows.read.map(table)
+        computed = mapped.compute()
     assert computed["error"].tolist() == ["length does not match its schema"]
-    assert computed.dtypes.equals(found.dtypes)
+    assert computed.dtypes.equals(mapped.dtypes)
 
 
 def test_a_bag_stays_lazy(mcp: Mcp, record: Path, client: Client) -> None:
-    found = mcp.rows.read.map(dask.bag.from_sequence(["a", "bb"], npartitions=2), times=3)
+    mapped = mcp.rows.read.map(dask.bag.from_sequence(["a", "bb"], npartitions=2), times=3)
     assert not calls(record)
-    assert [(row["row"], row["length"], row["times"], row["error"]) for row in found.compute(scheduler=client)] == [
+    assert [(row["row"], row["length"], row["times"], row["error"]) for row in mapped.compute(scheduler=client)] == [
         ("a", 1, 3, None),
         ("bb", 2, 3, None),
     ]
 
 
 def test_an_error_in_a_bag_is_the_text_that_a_map_shows(mcp: Mcp, client: Client) -> None:
-    found = mcp.rows.read.map(dask.bag.from_sequence([{"kee": "a"}], npartitions=1)).compute(scheduler=client)
-    assert str(found[0]["error"]).startswith("ArgumentError: ")
+    mapped = mcp.rows.read.map(dask.bag.from_sequence([{"kee": "a"}], npartitions=1)).compute(scheduler=client)
+    assert str(mapped[0]["error"]).startswith("ArgumentError: ")
 
 
 def test_what_may_change_something_or_needs_consent_is_not_called_lazily(mcp: Mcp, client: Client) -> None:
