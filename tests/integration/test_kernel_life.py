@@ -16,6 +16,7 @@ from tests import kernels, processes
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Kernel, Outcome
 
+pytestmark = pytest.mark.cold
 every_kernel = pytest.mark.kernels(*KERNELS)
 HEAVY = ("httpx", "ipywidgets", "jsonschema_rs", "cryptography", "sqlite3", "json5", "pandas", "nest_asyncio")
 M = f"m -- {shlex.join(server_command('misbehaving'))}"
@@ -30,7 +31,7 @@ def ran(kernel: Kernel, code: str) -> Outcome:
 @pytest.fixture(scope="module")
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """One kernel for the tests that leave it as it was."""
-    with kernels.started(kernel_name, tmp_path_factory.mktemp(kernel_name)) as kernel:
+    with kernels.started(kernel_name, tmp_path_factory.mktemp(kernel_name), cold=True) as kernel:
         ran(kernel, f"%load_ext ipymcp\nimport asyncio, time\n%mcp load demo\n%mcp load {M}")
         yield kernel
 

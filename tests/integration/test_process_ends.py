@@ -21,6 +21,7 @@ from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Kernel
 
+pytestmark = pytest.mark.cold
 every_kernel = pytest.mark.kernels(*KERNELS)
 BARE = server_command("misbehaving", "child")
 STUBBORN = server_command("misbehaving", "stubborn", "child")
