@@ -383,10 +383,7 @@ def test_a_script_finds_the_same_configuration_and_is_told_what_is_wrong(
     wrong += " · look there, and just before, for a missing comma, quote or bracket"
     refused = f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"
     said = [line for line in done.stderr.splitlines() if line != "  mcp.load()"]  # Python 3.13 quotes it
-    assert said == [
-        *(f"ipymcp: {wrong}", refused),
-        *(f"<string>:5: UserWarning: {wrong}", refused),
-    ]
+    assert said == [*(f"ipymcp: {wrong}", refused), *(f"<string>:5: UserWarning: {wrong}", refused)]
 
 
 @pytest.mark.parametrize("load", ["mcp.load()", "await mcp.load.aio()"])

@@ -66,10 +66,7 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("call demo.query table:x", "table:x is not key=value: write table=x"),
         ("call demo.echo text=a b", 'b is not key=value: quote a value that has blanks: text="a b"'),
         ("call demo.echo {d}/a.txt", "{d}/a.txt is not key=value: write text={d}/a.txt"),
-        (
-            "call demo.echo(text='x')",
-            "arguments follow the name, without brackets: %mcp call demo.echo key=value …",
-        ),
+        ("call demo.echo(text='x')", "arguments follow the name, without brackets: %mcp call demo.echo key=value …"),
         ("call --timeout 0 demo.echo text=a", "--timeout needs a number greater than 0"),
         ("load --start-timeout 0 demo", "--start-timeout needs a number greater than 0"),
         ("config update cfgd env.=5", "env. needs a name after the dot: env.NAME=VALUE"),
@@ -110,11 +107,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
             "demo.query: table: expected string, got",
             "mcp.demo.query.call({…}), or mcp.demo.query(**{…})",
         ),
-        (
-            "mcp.demo.plot({'kind': 'bar'})",
-            "demo.plot: ",
-            "mcp.demo.plot.call({…}), or mcp.demo.plot(**{…})",
-        ),
+        ("mcp.demo.plot({'kind': 'bar'})", "demo.plot: ", "mcp.demo.plot.call({…}), or mcp.demo.plot(**{…})"),
         (
             "mcp.demo.slow(seconds=1, timeout=60)",
             "demo.slow: no argument 'timeout'",

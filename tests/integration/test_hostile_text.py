@@ -222,8 +222,7 @@ def test_nothing_raw_is_completed(kernel: Kernel, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code",
-    ["mcp.evil.say", "mcp.evil.fail", "mcp.evil.prompts.greet", "mcp.evil", "mcp.servers", "%mcp call evil.say"],
+    "code", ["mcp.evil.say", "mcp.evil.fail", "mcp.evil.prompts.greet", "mcp.evil", "mcp.servers", "%mcp call evil.say"]
 )
 def test_nothing_raw_is_inspected(kernel: Kernel, code: str) -> None:
     for detail in (0, 1):

@@ -207,7 +207,7 @@ def test_a_call_that_waits_for_room_in_the_queue_is_interrupted(shared: Kernel, 
     shared.run(f"%mcp load full -- {misbehaving('deaf=60')}")
     call = "await mcp.full.echo.aio(text)" if await_ else "mcp.full.echo(text)"
     cell = shared.start_timed(
-        f"text = 'x' * 40_000_000\nrunning = mcp.full.echo.submit(text)\nprint('full', flush=True)\n{call}",
+        f"text = 'x' * 40_000_000\nrunning = mcp.full.echo.submit(text)\nprint('full', flush=True)\n{call}"
     )
     cell.wait_for_output("full")
     outcome = shared.interrupt_within(WITHIN, cell)

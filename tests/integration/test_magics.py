@@ -191,10 +191,7 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
         ),
         (
             "%mcp call demo.fail message=oops",
-            [
-                "ToolError: demo.fail: oops",
-                "  the tool's own message · in: %mcp call demo.fail message=oops",
-            ],
+            ["ToolError: demo.fail: oops", "  the tool's own message · in: %mcp call demo.fail message=oops"],
         ),
         (
             "%mcp call demo",
@@ -221,10 +218,7 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
                 "  loaded: demo, everything, a.b, a, load, x-y, x_y · in: %mcp tools fs.*?",
             ],
         ),
-        (
-            "%mcp cancel 99999",
-            ["UnknownName: no call 99999 is running", "  running: none · in: %mcp cancel 99999"],
-        ),
+        ("%mcp cancel 99999", ["UnknownName: no call 99999 is running", "  running: none · in: %mcp cancel 99999"]),
     ],
 )
 def test_what_fails_says_so_in_two_lines(kernel: Kernel, cell: str, lines: list[str]) -> None:
@@ -443,11 +437,7 @@ def test_prompts_are_listed_and_their_messages_are_the_lines_value(kernel: Kerne
             "RpcError: demo: Resource not found: demo://penguin.csv",
             "did you mean 'demo://penguins.csv'?",
         ),
-        (
-            "read dmo notes.md",
-            "UnknownName: there is no server 'dmo'",
-            "did you mean 'demo'?",
-        ),
+        ("read dmo notes.md", "UnknownName: there is no server 'dmo'", "did you mean 'demo'?"),
         (
             "read demo demo://penguins/{species}",
             "ArgumentError: demo.demo://penguins/{species}: missing argument 'species'",
@@ -458,11 +448,7 @@ def test_prompts_are_listed_and_their_messages_are_the_lines_value(kernel: Kerne
             "CallError: demo: does not announce changes of its resources",
             "read the resource again instead",
         ),
-        (
-            "prompt demo.descibe",
-            "UnknownName: demo: there is no prompt 'descibe'",
-            "did you mean 'describe'?",
-        ),
+        ("prompt demo.descibe", "UnknownName: demo: there is no prompt 'descibe'", "did you mean 'describe'?"),
         (
             "prompt demo",
             "UnknownName: 'demo' names a server; a prompt is demo.PROMPT",
@@ -473,11 +459,7 @@ def test_prompts_are_listed_and_their_messages_are_the_lines_value(kernel: Kerne
             "ArgumentError: demo.describe: missing argument 'species'",
             "describe(species: str, *, tone)",
         ),
-        (
-            "resources dmo",
-            "UnknownName: no resource matches 'dmo': there is no server 'dmo'",
-            "did you mean 'demo'?",
-        ),
+        ("resources dmo", "UnknownName: no resource matches 'dmo': there is no server 'dmo'", "did you mean 'demo'?"),
     ],
 )
 def test_what_cannot_be_read_or_got_says_so_in_two_lines(kernel: Kernel, line: str, message: str, hint: str) -> None:

@@ -26,16 +26,7 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 
-from ipymcp import (
-    ArgumentError,
-    CommandNotFound,
-    ConfigError,
-    ConnectionLost,
-    Mcp,
-    McpError,
-    PolicyError,
-    SecretError,
-)
+from ipymcp import ArgumentError, CommandNotFound, ConfigError, ConnectionLost, Mcp, McpError, PolicyError, SecretError
 from ipymcp.interaction.questions import PageReply
 from ipymcp.protocol.types import Progress
 from tests.bad_servers import connected

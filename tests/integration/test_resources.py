@@ -210,10 +210,7 @@ def test_a_resource_that_is_not_there_names_the_nearest(mcp: Mcp) -> None:
     assert len(mcp.s.resources) == 2
     with pytest.raises(RpcError) as caught:
         mcp.s.resources["note://aa"].read()
-    assert rendered(caught.value) == [
-        "RpcError: s: note://aa: Resource not found",
-        "  did you mean 'note://a'?",
-    ]
+    assert rendered(caught.value) == ["RpcError: s: note://aa: Resource not found", "  did you mean 'note://a'?"]
     with pytest.raises(UnknownName) as unknown:
         mcp.s.resources["c"]
     assert rendered(unknown.value) == ["UnknownName: s: there is no resource 'c'", "  %mcp resources s"]
