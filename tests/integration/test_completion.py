@@ -147,7 +147,7 @@ def test_accepting_a_completion_gives_what_was_meant(either: Kernel, typed: str,
         ("%%mcp call demo.echo\n{'text': fra", "frame"),
     ],
 )
-def test_what_is_not_ours_is_completed_as_ever(either: Kernel, typed: str, offered: str) -> None:
+def test_completions_of_python_are_left_as_they_are(either: Kernel, typed: str, offered: str) -> None:
     assert any(match.endswith(offered) for match in either.complete(typed).matches)
 
 
@@ -162,7 +162,7 @@ def test_tab_in_the_middle_of_a_cell_sees_only_what_is_before_it(kernel: Kernel)
     assert (completion.matches, completion.start, completion.end) == (["echo"], 9, 11)
 
 
-def test_a_server_that_is_starting_or_failed_holds_nothing_up(kernel: Kernel) -> None:
+def test_a_server_that_is_starting_or_failed_does_not_delay_tab(kernel: Kernel) -> None:
     late = " ".join(server_command("misbehaving", "slow-start=60"))
     done(kernel, f"%mcp load --no-wait late -- {late};")
     kernel.run("%mcp load gone -- no-such-program;")
@@ -187,7 +187,7 @@ def test_new_tools_are_offered_as_soon_as_the_server_has_them(kernel: Kernel) ->
     assert accepted(kernel, "%mcp call sdk.brand") == ["%mcp call sdk.brand_new"]
 
 
-def test_a_server_that_suggests_nothing_in_time_holds_tab_up_for_a_second_at_most(kernel: Kernel) -> None:
+def test_a_server_that_suggests_nothing_in_time_delays_tab_by_a_second_at_most(kernel: Kernel) -> None:
     slow = " ".join(server_command("offering", "mute=completion/complete,prompts/list"))
     done(kernel, f"%mcp load mute -- {slow};")
     began = time.monotonic()

@@ -93,7 +93,7 @@ def test_an_unknown_name_is_answered_with_its_near_misses(
     error = raised(errors.UnknownName, lambda: look_up(mcp))
     assert rendered(error) == lines
     assert isinstance(error, AttributeError | KeyError)
-    assert (error.server, error.tool) == ("one" if "one:" in lines[0] else "", None)
+    assert (error.server, error.tool) == ("one" if "one:" in lines[0] else None, None)
     assert raised(errors.UnknownName, lambda: far(mcp)).hint == hint
 
 

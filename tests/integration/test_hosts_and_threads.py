@@ -97,12 +97,12 @@ def test_a_cancelled_await_tells_the_server() -> None:
 
 def test_an_awaited_call_has_its_deadline_and_its_progress() -> None:
     async def main(mcp: ipymcp.Mcp) -> list[float]:
-        heard: list[float] = []
-        tool = mcp.one.progress.options(timeout=1, on_progress=lambda progress: heard.append(progress.progress))
+        steps: list[float] = []
+        tool = mcp.one.progress.options(timeout=1, on_progress=lambda progress: steps.append(progress.progress))
         await tool.aio(interval=0.02, count=3)
         with pytest.raises(errors.CallTimeout):
             await mcp.one.sleep.options(timeout=0.2).aio(60)
-        return heard
+        return steps
 
     with connected({"one": bad()}) as mcp:
         assert asyncio.run(main(mcp)) == [1, 2, 3]
@@ -126,12 +126,12 @@ async def awaited(tool: ipymcp.Tool) -> ipymcp.ToolResult:
 
 
 def test_a_submitted_call_gives_result_progress_and_cancel() -> None:
-    heard = []
+    steps = []
     enough = threading.Event()
 
-    def hear(progress: object) -> None:
-        heard.append(progress)
-        if len(heard) == 2:
+    def take(progress: object) -> None:
+        steps.append(progress)
+        if len(steps) == 2:
             enough.set()
 
     with connected({"one": bad()}) as mcp:
@@ -143,7 +143,7 @@ def test_a_submitted_call_gives_result_progress_and_cancel() -> None:
         assert call.result(PATIENCE).text == "slept 0.3 s"
         assert call.result() == call.result()
         assert call.done
-        running = mcp.one.progress.options(on_progress=hear).submit(interval=0.02)
+        running = mcp.one.progress.options(on_progress=take).submit(interval=0.02)
         assert enough.wait(PATIENCE)
         assert running.progress is not None and running.progress.progress >= 2
         assert mcp.cancel(running.number) == 1
@@ -166,19 +166,19 @@ def test_a_submitted_call_is_awaited_on_any_loop_by_several() -> None:
         assert asyncio.run(main(call)) == ["slept 0.2 s"] * 3
 
 
-def test_a_coroutine_function_hears_progress() -> None:
-    heard: list[float] = []
+def test_a_coroutine_function_is_called_with_progress() -> None:
+    steps: list[float] = []
     done = threading.Event()
 
-    async def hear(progress: object) -> None:
-        heard.append(progress.progress)
-        if len(heard) == 3:
+    async def take(progress: object) -> None:
+        steps.append(progress.progress)
+        if len(steps) == 3:
             done.set()
 
     with connected({"one": bad()}) as mcp:
-        mcp.one.progress.options(on_progress=hear)(interval=0.02, count=3)
+        mcp.one.progress.options(on_progress=take)(interval=0.02, count=3)
         assert done.wait(PATIENCE)
-        assert heard == [1, 2, 3]
+        assert steps == [1, 2, 3]
 
 
 def test_waiting_on_ipymcps_own_loop_is_refused_and_names_aio() -> None:

@@ -38,7 +38,9 @@ def kernel(shared: Kernel) -> Iterator[Kernel]:
 def load(kernel: Kernel, folder: Path, definition: dict[str, Any], *, can_ask: bool = True) -> Cell:
     """Load a server as `docs`."""
     file = folder / "servers.json"
-    file.write_text(json.dumps({"mcpServers": {"docs": definition}}))
+    table = {name: server if isinstance(server, dict) else {"url": server.url} for name, server in definitions.items()}
+    file.write_text(json.dumps({"mcpServers": table}))
+    kernel.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
     return kernel.start(f"%mcp load {file}", answers=[] if can_ask else None)
 
 
@@ -92,7 +94,7 @@ def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tm
         assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
 
 
-def test_where_no_one_can_be_asked_a_login_fails_at_once(kernel: Kernel, tmp_path: Path) -> None:
+def test_with_no_one_to_ask_it_fails_at_once_and_says_so(kernel: Kernel, tmp_path: Path) -> None:
     with running() as server:
         load(kernel, tmp_path, {"url": server.url}, can_ask=False).wait()
         reason = kernel.run("print(mcp.servers['docs'].error)").stdout
