@@ -137,7 +137,7 @@ def test_an_interrupted_map_is_interrupted_in_the_history(mcp: Mcp, record: Path
     interrupt_after(1, record)
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.write.map(["a", "b", "c"], seconds=HELD)
-    assert mcp.maps[-1]._is_idle.wait(5)
+    assert mcp.maps[-1]._is_idle.wait(30)
     entry = mcp.history().entries[0]
     assert entry.outcome == "interrupted"
     assert entry.error.endswith(": 1 unknown, 2 not called; stopped when it was interrupted")

@@ -335,7 +335,7 @@ def test_an_interrupted_map_without_workers_ends_quietly(mcp: Mcp, capfd: pytest
         with pytest.raises(KeyboardInterrupt):
             mcp.rows.read.map(KEYS, executor=client)
         interrupter.join()
-        assert mcp.maps[-1]._is_idle.wait(20)
+        assert mcp.maps[-1]._is_idle.wait(30)
         assert mcp.maps[-1].summary["not called"] == len(KEYS)
     assert "never retrieved" not in capfd.readouterr().err
 
@@ -463,7 +463,7 @@ def test_an_interrupt_ends_the_calls_of_workers_and_resume_goes_on(
         mcp.rows.write.map(held_from(8, 130), executor=executor)
     interrupter.join()
     left = mcp.maps[-1]
-    left._is_idle.wait(10)
+    left._is_idle.wait(30)
     assert left.summary["succeeded"] >= 1
     assert 1 <= left.summary["unknown"] <= 4
     assert left.summary["not called"] >= 30

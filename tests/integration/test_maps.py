@@ -485,7 +485,7 @@ def test_a_write_that_the_server_has_refused_is_not_called(own_record: Path, end
         with pytest.raises(KeyboardInterrupt) if end == "interrupted" else nullcontext():
             mcp.rows.refusing.map(keys(10), concurrency=4)
         ender.join()
-        assert mcp.maps[-1]._is_idle.wait(5)
+        assert mcp.maps[-1]._is_idle.wait(30)
         assert mcp.maps[-1].summary["not called"] == 10
 
 
@@ -494,7 +494,7 @@ def test_only_writes_that_were_sent_are_unknown_after_an_interrupt(mcp: Mcp, rec
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.write.map(keys(20), rate="20/s", concurrency=4, seconds=HELD)
     left = mcp.maps[-1]
-    assert left._is_idle.wait(5)
+    assert left._is_idle.wait(30)
     sent = calls(record).total()
     assert left.summary["not called"] == 20 - sent
     hurry(record)
@@ -507,7 +507,7 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(mcp: Mcp, record: Pa
     with pytest.raises(KeyboardInterrupt):
         mcp.rows.read.map(pd.DataFrame(held_from(8, 40)), concurrency=2)
     left = mcp.maps[-1]
-    assert left._is_idle.wait(5)
+    assert left._is_idle.wait(30)
     assert (left.summary["succeeded"], left.summary["not called"]) == (8, 32)
     hurry(record)
     left.resume()
