@@ -12,9 +12,9 @@ TIMEOUT = 60
 
 
 @contextlib.contextmanager
-def opened(name: str, folder: Path, servers: Mapping[str, list[str]]) -> Iterator[Kernel]:
+def opened(name: str, folder: Path, servers: Mapping[str, list[str]], *, cold: bool = False) -> Iterator[Kernel]:
     """Run a kernel of that name with the extension, the demo server and further servers by their commands loaded."""
-    with kernels.started(name, folder) as kernel:
+    with kernels.started(name, folder, cold=cold) as kernel:
         done(kernel, "%load_ext ipymcp")
         done(kernel, "%mcp load demo;")
         for server, command in servers.items():

@@ -25,7 +25,7 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "load": misbehaving,
         "all": server_command("everything"),
     }
-    with opened(kernel_name, tmp_path_factory.mktemp("completion"), servers) as kernel:
+    with opened(kernel_name, tmp_path_factory.mktemp("completion"), servers, cold=True) as kernel:
         (kernel.folder / "servers").mkdir()
         (kernel.folder / "servers" / "own.json").write_text("{}")
         done(kernel, "frame = {'column': [1]}")

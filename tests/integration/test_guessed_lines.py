@@ -11,6 +11,11 @@ from tests.kernels import Kernel
 
 MISBEHAVING = server_command("misbehaving")
 TABLE = "MCP servers"
+CONFIGURED = "it is configured but not loaded yet: %mcp load cfgd"
+NOT_LOADED = [
+    *["mcp.cfgd", "mcp['cfgd']", "mcp.servers['cfgd']", "%mcp call cfgd.x"],
+    *["%mcp start cfgd", "%mcp tools cfgd", "%mcp resources cfgd", "%mcp prompts cfgd.*"],
+]
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +88,10 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
-        ("mcp.cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("mcp['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("mcp.servers['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp call cfgd.x", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp start cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp tools cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp resources cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp prompts cfgd.*", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp policy allow cfgd.*", "no loaded server matches", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp ask --tools cfgd.* hi", "no tool matches", "it is configured but not loaded yet: %mcp load cfgd"),
+        *[(cell, "there is no server 'cfgd'", CONFIGURED) for cell in NOT_LOADED],
+        ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", CONFIGURED),
+        ("%mcp policy allow cfgd.*", "no loaded server matches", CONFIGURED),
+        ("%mcp ask --tools cfgd.* hi", "no tool matches", CONFIGURED),
         ("mcp.cfdg", "there is no server 'cfdg'", "did you mean 'cfgd'?"),
         ("mcp.wrong", "there is no server 'wrong'", "it is configured but not loaded yet: %mcp load wrong"),
         ("%mcp load wrong", "wrong", "in:"),

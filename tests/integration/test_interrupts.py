@@ -33,7 +33,7 @@ def misbehaving(*words: str) -> str:
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """One kernel for many tests, with a server that records what it is told."""
     folder = tmp_path_factory.mktemp(kernel_name)
-    with kernels.started(kernel_name, folder) as kernel:
+    with kernels.started(kernel_name, folder, cold=True) as kernel:
         setup = f"""
             import asyncio, signal, time
             %load_ext ipymcp

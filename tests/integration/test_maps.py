@@ -651,7 +651,7 @@ def test_an_error_of_the_progress_function_ends_the_map(mcp: Mcp) -> None:
 # -- in a cell --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.kernels("kernel-7")
+@pytest.mark.cold
 def test_a_line_maps_a_table_and_tab_knows_its_arguments(kernel: Kernel) -> None:
     kernel.run("%load_ext ipymcp\nimport pandas as pd\ndf = pd.DataFrame({'word': ['a', 'b'], 'text': ['x', 'y']})")
     kernel.run("%mcp load demo")

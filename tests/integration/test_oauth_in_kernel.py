@@ -55,6 +55,7 @@ def log_in(url: str) -> str:
     return httpx.get(url).headers["location"]
 
 
+@pytest.mark.cold
 def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_path: Path) -> None:
     with running(Behaviour(needs_scope="read", needs_scope_to_call="write", issues_refresh_tokens=True)) as server:
         cell = load(kernel, tmp_path, {"url": server.url})

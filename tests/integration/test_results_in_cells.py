@@ -19,7 +19,7 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "sdk": server_command("sdk2"),
         "files": server_command("filesystem", str(folder / "files")),
     }
-    with opened(kernel_name, folder, servers) as kernel:
+    with opened(kernel_name, folder, servers, cold=True) as kernel:
         yield kernel
 
 

@@ -448,6 +448,7 @@ mcp.close()
 # -- %mcp secret ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cold
 def test_a_secret_is_set_listed_and_deleted_in_a_cell(kernel: Kernel) -> None:
     kernel.run("%load_ext ipymcp")
     assert kernel.run("%mcp secret list").text == "secrets\nsecret  kept in  changed\nnone yet: %mcp secret set NAME"
