@@ -36,6 +36,12 @@ def text(kernel: Kernel, cell: str) -> str:
     return shown
 
 
+def received(record: Path, word: str) -> int:
+    """The number of messages with a word that a server with `record=PATH` has received."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    return sum(line.startswith("< ") and word in line for line in lines)
+
+
 def error(kernel: Kernel, cell: str) -> list[str]:
     """The lines of the error in which a cell ends, as a notebook shows them."""
     outcome = kernel.run(cell, timeout=TIMEOUT)
