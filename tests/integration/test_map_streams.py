@@ -245,18 +245,17 @@ def test_a_file_is_replaced_only_by_rows(mcp: Mcp, tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.partial")) == []
 
 
-def test_a_parquet_file_loses_no_fraction(mcp: Mcp, tmp_path: Path) -> None:
-    rows = [{"key": key, "seconds": 0 if int(key) < 1_000 else 0.0005} for key in keys(1_001)]
-    with pytest.raises(McpError, match="does not fit the columns of the first 1,000: column 'seconds' is int64"):
-        mcp.rows.read.map(rows, to=tmp_path / "out.parquet")
-
-
-def test_a_parquet_file_keeps_the_rows_before_one_that_does_not_fit(mcp: Mcp, tmp_path: Path) -> None:
-    rows = [{"key": key, "seconds": 0 if int(key) < 2_300 else 0.0005} for key in keys(2_400)]
-    with pytest.raises(McpError) as caught:
-        mcp.rows.read.map(rows, to=tmp_path / "out.parquet")
-    assert caught.value.hint == f"write a .jsonl file; {tmp_path / 'out.parquet'} has the first 2,300 rows"
-    assert pl.read_parquet(tmp_path / "out.parquet")["key"].to_list() == keys(2_300)
+@pytest.mark.parametrize(("fitting", "count"), [(1_000, 1_001), (2_300, 2_400)])
+def test_a_parquet_file_keeps_the_rows_before_one_that_does_not_fit(
+    mcp: Mcp, tmp_path: Path, fitting: int, count: int
+) -> None:
+    path = tmp_path / "out.parquet"
+    rows = [{"key": key, "seconds": 0 if int(key) < fitting else 0.0005} for key in keys(count)]
+    misfit = "does not fit the columns of the first 1,000: column 'seconds' is int64"
+    with pytest.raises(McpError, match=misfit) as caught:
+        mcp.rows.read.map(rows, to=path)
+    assert caught.value.hint == f"write a .jsonl file; {path} has the first {fitting:,} rows"
+    assert pl.read_parquet(path)["key"].to_list() == keys(fitting)
 
 
 def test_a_full_disk_keeps_what_was_written(mcp: Mcp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
