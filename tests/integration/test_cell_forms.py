@@ -223,6 +223,7 @@ def test_without_anywidget_it_is_a_prompt_and_a_panel_is_for_ipymcps_extension_a
     assert set(panel) == {"text/plain", "text/html", "application/vnd.ipymcp.panel+json"}
 
 
+@pytest.mark.cold  # a forked kernel has imported anywidget
 def test_a_form_that_cannot_be_made_is_a_prompt(fresh: Kernel) -> None:
     done(fresh, "import sys, types; sys.modules['anywidget'] = module = types.ModuleType('anywidget')")
     done(fresh, "import importlib.machinery as m; module.__spec__ = m.ModuleSpec('anywidget', None)")

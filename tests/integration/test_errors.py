@@ -73,8 +73,8 @@ def sent_to(mcp: Mcp, tool: str) -> list[int]:
     ("look_up", "lines", "far", "hint"),
     [
         (
-            lambda mcp: mcp.gud,
-            ["UnknownName: there is no server 'gud'", "  did you mean 'good'?"],
+            lambda mcp: mcp.goud,
+            ["UnknownName: there is no server 'goud'", "  did you mean 'good'?"],
             lambda mcp: mcp["zzz"],
             "loaded: one, good",
         ),

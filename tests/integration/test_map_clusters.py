@@ -270,17 +270,17 @@ def test_writes_whose_report_cannot_be_read_are_not_called_again(mcp: Mcp, recor
 def test_a_killed_process_of_a_pool_costs_only_the_writes_that_it_had_begun(
     mcp: Mcp, record: Path, pool: ProcessPoolExecutor
 ) -> None:
-    rows = keys(2_000)
+    rows = held_from(40, 600)
     killer = after_calls(40, record, lambda: os.kill(next(iter(pool._processes)), signal.SIGKILL))
     with pytest.raises(ConnectionLost) as caught:
-        mcp.rows.write.map(rows, executor=pool, seconds=0.005)
+        mcp.rows.write.map(rows, executor=pool)
     killer.join()
     hint = "mcp.maps[-1].resume(executor=…) continues on another one, with None in this process"
     assert caught.value.hint == hint
     left = mcp.maps[-1]
     sent = len(calls(record))
-    assert left.summary["unknown"] < 800
-    assert left.summary["not called"] > 1_000
+    assert left.summary["unknown"] < 240
+    assert left.summary["not called"] > 300
     assert left.summary["succeeded"] + left.summary["unknown"] >= sent
     hurry(record)
     assert left.resume(executor=None) is left
@@ -290,7 +290,7 @@ def test_a_killed_process_of_a_pool_costs_only_the_writes_that_it_had_begun(
 
 def test_a_restarted_cluster_costs_only_the_writes_that_it_had_begun(mcp: Mcp, record: Path, client: Client) -> None:
     restarter = after_calls(20, record, client.restart)
-    mapped = mcp.rows.write.map(KEYS, executor=client, seconds=0.1)
+    mapped = mcp.rows.write.map(held_from(20, 200), executor=client)
     restarter.join()
     assert mapped.summary["stopped"] == "because its tasks were cancelled"
     assert 1 <= mapped.summary["unknown"] <= 100
