@@ -269,7 +269,7 @@ def test_the_default_host_restarts_a_dead_server_after_a_second() -> None:
 
 def test_a_server_that_keeps_dying_is_given_up_after_three_restarts(tmp_path: Path) -> None:
     count = tmp_path / "runs"
-    with connected({"one": bad("die-idle=0.1", f"runs={count}")}) as mcp, News(mcp) as news:
+    with connected({"one": bad("die-idle=0.5", f"runs={count}")}) as mcp, News(mcp) as news:
         news.until(lambda: mcp.servers["one"].state == "error")
         assert runs(count) == 4
         with pytest.raises(errors.ConnectionLost, match="exited with code 3"):

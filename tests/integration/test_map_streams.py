@@ -117,7 +117,7 @@ def test_results_are_written_to_a_file_as_they_come(mcp: Mcp, tmp_path: Path, su
     mapped = pl.read_parquet(path) if suffix == ".parquet" else pl.read_ndjson(path)
     assert mapped["key"].to_list() == keys(1_200)
     assert mapped["error"].null_count() == 1_200 - 171
-    assert mapped["length"].to_list()[:2] == [1, 1]
+    assert mapped["length"].drop_nulls().to_list()[:2] == [1, 1]
 
 
 def test_what_was_written_stays_when_the_map_is_interrupted(mcp: Mcp, record: Path, tmp_path: Path) -> None:
