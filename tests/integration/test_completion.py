@@ -14,6 +14,8 @@ CSV, BIRDS = "demo://penguins.csv", "demo://penguins/{species}"
 URIS = [CSV, "demo://notes.md", BIRDS]
 SPECIES, TONES = ["Adelie", "Chinstrap", "Gentoo"], ["plain", "playful"]
 SALES = ["David", "Eve", "Frank"]
+JEDI = 100
+"""Seconds that Jedi may take for its first completions, beside other load."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def either(request: pytest.FixtureRequest, kernel: Kernel) -> Kernel:
 
 def accepted(kernel: Kernel, code: str) -> list[str]:
     """The cell's text with each match inserted."""
-    completion = kernel.complete(code)
+    completion = kernel.complete(code, timeout=JEDI)
     return [code[: completion.start] + match + code[completion.end :] for match in completion.matches]
 
 
@@ -148,7 +150,7 @@ def test_accepting_a_completion_gives_what_was_meant(either: Kernel, typed: str,
     ],
 )
 def test_completions_of_python_are_left_as_they_are(either: Kernel, typed: str, offered: str) -> None:
-    assert any(match.endswith(offered) for match in either.complete(typed).matches)
+    assert any(match.endswith(offered) for match in either.complete(typed, timeout=JEDI).matches)
 
 
 def test_the_words_of_mcp_itself_come_with_the_servers(kernel: Kernel) -> None:
