@@ -25,7 +25,7 @@ from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 def mcp() -> Iterator[ipymcp.Mcp]:
     """A host of the module, for tests that leave its server as it was."""
     with connected({"one": bad()}) as mcp:
-        mcp.one.progress.options(on_progress=lambda _: None)(count=1)  # starts the thread for users' functions
+        mcp.one.progress.options(on_progress=lambda _: None).submit(count=1).result()  # starts the handlers' thread
         yield mcp
 
 
