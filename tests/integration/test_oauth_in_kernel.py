@@ -23,7 +23,7 @@ def robot(server: OAuthServer) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    with kernels.started(kernel_name, tmp_path_factory.mktemp("kernel")) as kernel:
+    with kernels.started(kernel_name, tmp_path_factory.mktemp("kernel"), cold=True) as kernel:
         kernel.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
         yield kernel
 
@@ -38,9 +38,7 @@ def kernel(shared: Kernel) -> Iterator[Kernel]:
 def load(kernel: Kernel, folder: Path, definition: dict[str, Any], *, can_ask: bool = True) -> Cell:
     """Load a server as `docs`."""
     file = folder / "servers.json"
-    table = {name: server if isinstance(server, dict) else {"url": server.url} for name, server in definitions.items()}
-    file.write_text(json.dumps({"mcpServers": table}))
-    kernel.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
+    file.write_text(json.dumps({"mcpServers": {"docs": definition}}))
     return kernel.start(f"%mcp load {file}", answers=[] if can_ask else None)
 
 
@@ -55,7 +53,6 @@ def log_in(url: str) -> str:
     return httpx.get(url).headers["location"]
 
 
-@pytest.mark.cold
 def test_a_user_logs_in_and_calls_and_no_secret_is_shown(kernel: Kernel, tmp_path: Path) -> None:
     with running(Behaviour(needs_scope="read", needs_scope_to_call="write", issues_refresh_tokens=True)) as server:
         cell = load(kernel, tmp_path, {"url": server.url})
@@ -95,7 +92,7 @@ def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tm
         assert kernel.run("mcp.docs.whoami().text").text == "'you are logged in'"
 
 
-def test_with_no_one_to_ask_it_fails_at_once_and_says_so(kernel: Kernel, tmp_path: Path) -> None:
+def test_where_no_one_can_be_asked_a_login_fails_at_once(kernel: Kernel, tmp_path: Path) -> None:
     with running() as server:
         load(kernel, tmp_path, {"url": server.url}, can_ask=False).wait()
         reason = kernel.run("print(mcp.servers['docs'].error)").stdout
