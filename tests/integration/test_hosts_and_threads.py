@@ -197,6 +197,7 @@ def test_waiting_on_ipymcps_own_loop_is_refused_and_names_aio(mcp: ipymcp.Mcp) -
             else f"LoopError: {error.where}: a synchronous call cannot wait on ipymcp's own loop",
             "  await its .aio instead",
         ]
+    assert mcp.cancel(call.number) == 1
     assert mcp.one.echo("x").text == "x"
 
 

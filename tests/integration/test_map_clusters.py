@@ -65,7 +65,7 @@ if __name__ == "__main__":
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()
 """
-"""A cluster in a process of its own, which starts workers again that were killed."""
+"""A cluster in a process of its own, which can be restarted."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -117,10 +117,6 @@ def servers_of(record: Path) -> list[psutil.Process]:
     """The processes of servers with this record."""
     processes = psutil.process_iter(["cmdline", "ppid"])
     return [process for process in processes if str(record) in (process.info["cmdline"] or [])]
-
-
-def parents_of_servers(record: Path) -> set[int]:
-    return {process.info["ppid"] for process in servers_of(record)}
 
 
 # -- what travels -----------------------------------------------------------------------------------------------------
@@ -418,7 +414,7 @@ def kill_one_worker(client: Client, record: Path, count: int) -> threading.Threa
     pids = client.run(os.getpid)
 
     def kill() -> None:
-        busy = parents_of_servers(record) & set(pids.values())
+        busy = {process.info["ppid"] for process in servers_of(record)} & set(pids.values())
         os.kill(next(iter(busy)), signal.SIGKILL)
 
     return after_calls(count, record, kill)
@@ -426,12 +422,13 @@ def kill_one_worker(client: Client, record: Path, count: int) -> threading.Threa
 
 @pytest.mark.parametrize("tool", ["read", "write"])
 def test_a_killed_worker_costs_no_row_of_a_tool_that_reads_and_repeats_no_write(
-    own_mcp: Mcp, own_record: Path, client: Client, tool: str
+    own_mcp: Mcp, own_record: Path, tool: str
 ) -> None:
-    mcp, record = own_mcp, own_record
-    killer = kill_one_worker(client, record, 20)
-    mapped = mcp.rows[tool].map(KEYS, executor=client, seconds=0.05, concurrency=2)
-    killer.join()
+    record = own_record
+    with cluster(2) as local, Client(local) as client:
+        killer = kill_one_worker(client, record, 20)
+        mapped = own_mcp.rows[tool].map(KEYS, executor=client, seconds=0.05, concurrency=2)
+        killer.join()
     if tool == "read":
         assert mapped.summary["succeeded"] == len(KEYS)
         assert set(calls(record)) == {f"read {key}" for key in KEYS}
@@ -441,8 +438,7 @@ def test_a_killed_worker_costs_no_row_of_a_tool_that_reads_and_repeats_no_write(
         assert mapped.summary["succeeded"] + mapped.summary["unknown"] == len(KEYS)
         unknown = {f"write {KEYS[row['row']]}" for row in mapped.errors}
         assert {f"write {key}" for key in KEYS} - unknown <= set(calls(record))
-    client.wait_for_workers(2)
-    wait_until(lambda: parents_of_servers(record) <= {os.getpid(), *client.run(os.getpid).values()})
+    wait_until(lambda: len(servers_of(record)) == 1)
 
 
 def test_a_cluster_that_adapts_gets_its_workers_from_the_map(mcp: Mcp) -> None:
