@@ -33,7 +33,7 @@ from tests.processes import descendants, is_alive, wait_until_gone
 from tests.wire import tapped
 
 KERNELS = ("kernel-7", "kernel-6", "kernel-colab")
-FORKED = ("kernel-7", "models")
+FORKED = ("kernel-7", "models", "readme")
 """Kernels that are forked from a process that has imported everything, unless a test wants them cold."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")

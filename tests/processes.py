@@ -5,6 +5,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import psutil
 
@@ -15,6 +16,22 @@ def descendants(pid: int) -> list[psutil.Process]:
         return [process for process in psutil.Process(pid).children(recursive=True) if is_alive(process)]
     except psutil.NoSuchProcess:
         return []
+
+
+def children(since: float = 0) -> list[psutil.Process]:
+    """Give the children of this process that started after a moment (in seconds since the machine started).
+
+    Linux lists them at once; psutil would look at every process of the machine, which takes 9 ms.
+    """
+    own = Path(f"/proc/{os.getpid()}/task")
+    if not (own / str(os.getpid()) / "children").exists():
+        started = psutil.Process().children()
+    else:
+        started = []
+        for task in os.listdir(own):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):
+                started += [psutil.Process(int(pid)) for pid in (own / task / "children").read_text().split()]
+    return [process for process in started if process.create_time() - psutil.boot_time() >= since]
 
 
 def group_members(group: int) -> list[psutil.Process]:

@@ -12,9 +12,9 @@ TIMEOUT = 60
 
 
 @contextlib.contextmanager
-def opened(name: str, folder: Path, servers: Mapping[str, list[str]]) -> Iterator[Kernel]:
+def opened(name: str, folder: Path, servers: Mapping[str, list[str]], *, cold: bool = False) -> Iterator[Kernel]:
     """Run a kernel of that name with the extension, the demo server and further servers by their commands loaded."""
-    with kernels.started(name, folder) as kernel:
+    with kernels.started(name, folder, cold=cold) as kernel:
         done(kernel, "%load_ext ipymcp")
         done(kernel, "%mcp load demo;")
         for server, command in servers.items():
@@ -34,6 +34,12 @@ def text(kernel: Kernel, cell: str) -> str:
     shown = done(kernel, cell).text
     assert shown is not None, f"{cell} shows nothing"
     return shown
+
+
+def received(record: Path, word: str) -> int:
+    """The number of messages with a word that a server with `record=PATH` has received."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    return sum(line.startswith("< ") and word in line for line in lines)
 
 
 def error(kernel: Kernel, cell: str) -> list[str]:

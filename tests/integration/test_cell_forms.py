@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,47 @@ import httpx
 import pytest
 
 from tests.environments import ROOT, server_command
-from tests.integration.notebooks import done, text
-from tests.kernels import Cell, Kernel
+from tests.integration.notebooks import done, opened, text
+from tests.kernels import Cell, Kernel, Outcome
 from tests.panels import CommView, Message, wait_for_views
 from tests.servers.oauth_server import running
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 NAMED = ROOT / "tests" / "servers" / "named.py"
+ASKING = [server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk_asks.py")]
 ASK = "r = await mcp.asks.ask_form.aio()"
 
 
-@pytest.fixture
-def asking(kernel: Kernel) -> Kernel:
+@pytest.fixture(scope="module")
+def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """A kernel with a server that asks."""
-    command = [server_command("sdk2")[0], str(ROOT / "tests" / "servers" / "sdk_asks.py")]
-    done(kernel, "%load_ext ipymcp")
-    done(kernel, f"%mcp load asks -- {shlex.join(command)};")
-    done(kernel, "%mcp load demo;")
+    with opened(kernel_name, tmp_path_factory.mktemp("forms"), {"asks": ASKING}) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def asking(shared: Kernel) -> Iterator[Kernel]:
+    """The module's kernel, in which no form is shown and no rule holds."""
+    shared.comms.clear()
+    yield shared
+    done(shared, "mcp.policy.reset()")
+    wait_for_views(shared, 0)
+
+
+@pytest.fixture
+def fresh(kernel: Kernel) -> Kernel:
+    """A kernel with a server that asks, which does not know yet whether a page draws forms."""
+    done(kernel, f"%load_ext ipymcp\n%mcp load asks -- {shlex.join(ASKING)};")
     return kernel
+
+
+def is_shown(outcome: Outcome) -> bool:
+    return any(WIDGET in display for display in outcome.displays)
 
 
 def form_of(kernel: Kernel, cell: Cell) -> CommView:
     """The form that a cell shows."""
-    cell.wait_for(lambda outcome: any(WIDGET in one for one in outcome.displays))
+    cell.wait_for(is_shown)
     return CommView(kernel, cell.outcome.displays)
 
 
@@ -70,8 +88,8 @@ def test_an_awaiting_cell_asks_below_itself_and_keeps_a_line(asking: Kernel) -> 
     assert line(cell) == 'asks.ask_form asked: Who are you? · name = "Ada", age = 36'
     assert text(asking, "r.text") == "'Ada is 36'"
     wait_for_views(asking, 0)
-    ours = [one for one in asking.comms if one["msg_type"] == "comm_close"]
-    assert view.comm in [one["content"]["comm_id"] for one in ours]
+    closed = [message["content"]["comm_id"] for message in asking.comms if message["msg_type"] == "comm_close"]
+    assert view.comm in closed
 
 
 @pytest.mark.parametrize(
@@ -104,13 +122,14 @@ def test_each_kind_of_question_has_its_line(
     assert line(running) == left
 
 
+@pytest.mark.cold
 def test_trust_is_asked_below_the_cell_that_loads(kernel: Kernel) -> None:
     server = {"command": sys.executable, "args": [str(NAMED), '{"name": "a"}']}
     (kernel.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": server}}))
     done(kernel, "%load_ext ipymcp")
     cell = kernel.start("from ipymcp import mcp; await mcp.load.aio('theirs')", answers=())
     view, question = asked(kernel, cell)
-    assert [one["name"] for one in question["candidates"]] == ["theirs"]
+    assert [server["name"] for server in question["candidates"]] == ["theirs"]
     view.ask("answer", question=question["id"], servers=["theirs"], secrets=[])
     assert cell.wait().error is None
     assert line(cell) == f"May servers of {kernel.folder / '.mcp.json'} run? · yes: theirs"
@@ -125,25 +144,23 @@ def test_a_login_is_asked_below_the_cell_and_waits_for_the_browser(kernel: Kerne
         view, question = asked(kernel, cell)
         assert (question["type"], question["title"]) == ("visit", "docs wants you to log in")
         view.ask("answer", question=question["id"], action="accept")
-        view.until(lambda state: any(one["type"] == "wait" for one in state["questions"].values()))
+        view.until(lambda state: any(row["type"] == "wait" for row in state["questions"].values()))
         httpx.get(question["url"], follow_redirects=True)
         assert cell.wait().error is None
         assert line(cell) == f"docs wanted you to log in at {server.origin[7:]} · logged in"
         assert text(kernel, "mcp.docs.whoami().text") == "'you are logged in'"
 
 
-def test_where_nothing_draws_forms_it_is_a_prompt_once_after_two_seconds_and_then_at_once(asking: Kernel) -> None:
-    cell = asking.start(ASK, answers=["!decline"])
-    form_of(asking, cell)
+def test_where_nothing_draws_forms_it_is_a_prompt_once_after_two_seconds_and_then_at_once(fresh: Kernel) -> None:
     began = time.monotonic()
+    cell = fresh.start(ASK, answers=["!decline"])
+    form_of(fresh, cell)
     cell.wait_for(lambda outcome: bool(outcome.prompts))
-    assert 1.5 < time.monotonic() - began < 10
+    assert 2 <= time.monotonic() - began < 15  # as long as a page that loads the code is waited for
     cell.wait()
     assert cell.outcome.displays[0] == {}
-    again = asking.run(ASK, answers=["!decline"])
-    assert again.prompts
-    assert not again.displays
-    wait_for_views(asking, 0)
+    check_prompt(fresh)
+    wait_for_views(fresh, 0)
 
 
 def test_a_page_that_is_slow_to_load_the_code_is_waited_for(asking: Kernel) -> None:
@@ -159,7 +176,7 @@ def test_a_page_that_is_slow_to_load_the_code_is_waited_for(asking: Kernel) -> N
     assert line(cell) == "asks.ask_form asked: Who are you? · not answered"
 
 
-def test_where_nobody_can_answer_it_is_cancelled_at_once_and_nothing_is_shown(asking: Kernel) -> None:
+def test_where_no_one_can_answer_it_is_cancelled_at_once_and_nothing_is_shown(asking: Kernel) -> None:
     outcome = asking.run(ASK)  # as nbclient and papermill do
     assert not outcome.displays
     assert not outcome.prompts
@@ -167,29 +184,28 @@ def test_where_nobody_can_answer_it_is_cancelled_at_once_and_nothing_is_shown(as
 
 
 def test_a_cell_that_blocks_the_kernel_is_asked_at_the_prompt(asking: Kernel) -> None:
-    outcome = asking.run("mcp.asks.ask_form()", answers=["!decline"])
-    assert outcome.prompts
-    assert not outcome.displays
+    check_prompt(asking, "mcp.asks.ask_form()")
 
 
-def answer_late(kernel: Kernel, cell: Cell) -> CommView:
-    return asked(kernel, cell)[0]
-
-
-@pytest.mark.parametrize("seen", [answer_late, form_of])
-def test_an_interrupt_takes_it_back(asking: Kernel, seen: Callable[[Kernel, Cell], CommView]) -> None:
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_an_interrupt_takes_it_back(asking: Kernel, is_drawn: bool) -> None:
     cell = asking.start(ASK, answers=())
-    seen(asking, cell)
+    if is_drawn:
+        asked(asking, cell)
+    else:
+        form_of(asking, cell).send({"kind": "library"})  # or it would be a prompt after two seconds
     asking.interrupt()
     outcome = cell.wait(10)
     assert outcome.error is not None
     assert outcome.error.ename in ("KeyboardInterrupt", "CancelledError")
     assert not outcome.prompts
-    asking.read_until(lambda: not any(WIDGET in one for one in cell.outcome.displays), 10)
+    asking.read_until(lambda: not is_shown(cell.outcome), 10)
     left: list[Any] = [{"text/plain": "asks.ask_form asked: Who are you? · not answered"}, {}]
     assert outcome.displays[0] in left
-    form_of(asking, asking.start(ASK, answers=()))  # the next is drawn as well
+    following = asking.start(ASK, answers=())
+    form_of(asking, following).send({"kind": "library"})  # it is drawn as well
     asking.interrupt()
+    following.wait()
 
 
 def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> None:
@@ -200,25 +216,28 @@ def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> No
     assert line(cell) == "asks.ask_form asked: Who are you? · not answered"
 
 
-def test_without_anywidget_it_is_a_prompt_and_a_panel_is_for_ipymcps_extension_alone(asking: Kernel) -> None:
-    done(asking, "import sys; sys.modules['anywidget'] = None")
-    outcome = asking.run(ASK, answers=["!decline"])
-    assert outcome.prompts
-    assert not outcome.displays
-    [panel] = done(asking, "%mcp panel", answers=()).displays
+def test_without_anywidget_it_is_a_prompt_and_a_panel_is_for_ipymcps_extension_alone(fresh: Kernel) -> None:
+    done(fresh, "import sys; sys.modules['anywidget'] = None")
+    check_prompt(fresh)
+    [panel] = done(fresh, "%mcp panel", answers=()).displays
     assert set(panel) == {"text/plain", "text/html", "application/vnd.ipymcp.panel+json"}
 
 
-def test_widgets_that_are_broken_are_no_reason_not_to_ask(asking: Kernel) -> None:
-    done(asking, "import sys, types; sys.modules['anywidget'] = module = types.ModuleType('anywidget')")
-    done(asking, "import importlib.machinery as m; module.__spec__ = m.ModuleSpec('anywidget', None)")
-    outcome = asking.run(ASK, answers=["!decline"])
-    assert outcome.prompts
-    assert not outcome.displays
+@pytest.mark.cold  # a forked kernel has imported anywidget
+def test_a_form_that_cannot_be_made_is_a_prompt(fresh: Kernel) -> None:
+    done(fresh, "import sys, types; sys.modules['anywidget'] = module = types.ModuleType('anywidget')")
+    done(fresh, "import importlib.machinery as m; module.__spec__ = m.ModuleSpec('anywidget', None)")
+    check_prompt(fresh)
 
 
 def test_a_panel_that_may_only_look_asks_at_the_prompt(asking: Kernel) -> None:
     done(asking, '%config IPyMCP.panel = "view"')
-    outcome = asking.run(ASK, answers=["!decline"])
+    check_prompt(asking)
+    done(asking, '%config IPyMCP.panel = "full"')
+
+
+def check_prompt(kernel: Kernel, cell: str = ASK) -> None:
+    """Check that a cell asks at the prompt and shows no form."""
+    outcome = kernel.run(cell, answers=["!decline"])
     assert outcome.prompts
     assert not outcome.displays

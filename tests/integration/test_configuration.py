@@ -46,6 +46,7 @@ def project(kernel: Kernel) -> Path:
     return kernel.folder
 
 
+@pytest.mark.cold
 def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_project(
     start_kernel: StartKernel, tmp_path: Path
 ) -> None:
@@ -115,7 +116,7 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     [message, _] = error(kernel, f"%mcp load {folder}/.mcp.json evil")  # named, it is still the project's
     assert message == f"TrustError: evil: needs your trust: {folder}/.mcp.json {why}"
     assert list(marks.iterdir()) == []
-    [message, _] = error(kernel, "%mcp load ./.mcp.json evil --trust")  # now it runs, and is no server
+    [message, _] = error(kernel, "%mcp load ./.mcp.json evil --trust")  # now it runs, but does not speak MCP
     assert message.startswith("StartError: evil: ")
     assert [path.name for path in marks.iterdir()] == ["project"]
 
@@ -179,7 +180,7 @@ def test_inputs_are_asked_for_once_and_hidden_ones_are_not_shown(start_kernel: S
     }
     write(kernel.folder / "vs.json", document)
     done(kernel, "%load_ext ipymcp")
-    [message, _] = error(kernel, "%mcp load ./vs.json fs")  # nobody can answer
+    [message, _] = error(kernel, "%mcp load ./vs.json fs")  # no one can answer
     assert message.endswith("vs.json: servers.fs.env.K: ${input:key} has no value")
     outcome = kernel.run("%mcp load ./vs.json fs", answers=["s3cr3t", "", ""])
     assert outcome.error is None, outcome.error
@@ -189,7 +190,7 @@ def test_inputs_are_asked_for_once_and_hidden_ones_are_not_shown(start_kernel: S
     assert text(kernel, "mcp.fs.env().data['environ']['K']") == "'s3cr3t'"
 
 
-def test_the_configuration_is_shown_changed_and_told_of(start_kernel: StartKernel) -> None:
+def test_the_configuration_is_shown_and_changed_and_its_changes_are_announced(start_kernel: StartKernel) -> None:
     kernel = start_kernel()
     folder, own = project(kernel), own_file(kernel)
     done(kernel, "%load_ext ipymcp")
@@ -256,9 +257,7 @@ def test_a_document_is_pasted_into_a_cell_and_a_definition_into_a_line(start_ker
     assert outcome.error is not None and outcome.error.evalue.startswith("%mcp config remove takes no cell")
 
 
-def test_a_file_that_is_named_gives_what_can_be_used_of_it_and_says_when_that_is_nothing(
-    kernel_of_lines: Kernel,
-) -> None:
+def test_the_usable_servers_of_a_named_file_are_loaded(kernel_of_lines: Kernel) -> None:
     kernel = kernel_of_lines
     file = write(kernel.folder / "n.json", {"mcpServers": {"good": about(), "bad": {"command": 5}}})
     expected = f"ConfigError: {file}: mcpServers.bad.command: expected a string, got 5"
@@ -271,7 +270,7 @@ def test_a_file_that_is_named_gives_what_can_be_used_of_it_and_says_when_that_is
     done(kernel, "%mcp unload good;")
 
 
-def test_tab_knows_what_stands_after_each_word(start_kernel: StartKernel) -> None:
+def test_tab_completes_what_follows_each_word(start_kernel: StartKernel) -> None:
     kernel = start_kernel()
     project(kernel)
     write(own_file(kernel), {"mcpServers": {"fs": about(env={"T": "${secret:token}"}), "my db": about()}})
@@ -360,7 +359,7 @@ def kernel_of_lines(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) 
         yield kernel
 
 
-def test_a_script_finds_the_same_configuration_and_is_told_what_is_wrong(
+def test_a_script_finds_the_same_configuration_and_is_warned_of_its_errors(
     tmp_path: Path, start_kernel: StartKernel
 ) -> None:
     kernel = start_kernel()
@@ -383,14 +382,11 @@ def test_a_script_finds_the_same_configuration_and_is_told_what_is_wrong(
     wrong += " · look there, and just before, for a missing comma, quote or bracket"
     refused = f"ipymcp.server.theirs: host: needs your trust: {folder}/mcp.json belongs to a project"
     said = [line for line in done.stderr.splitlines() if line != "  mcp.load()"]  # Python 3.13 quotes it
-    assert said == [
-        *(f"ipymcp: {wrong}", refused),
-        *(f"<string>:5: UserWarning: {wrong}", refused),
-    ]
+    assert said == [*(f"ipymcp: {wrong}", refused), *(f"<string>:5: UserWarning: {wrong}", refused)]
 
 
 @pytest.mark.parametrize("load", ["mcp.load()", "await mcp.load.aio()"])
-def test_loading_from_python_says_what_is_wrong_with_a_file(kernel: Kernel, load: str) -> None:
+def test_loading_from_python_warns_of_the_errors_of_a_file(kernel: Kernel, load: str) -> None:
     (kernel.folder / "mcp.json").write_text("{ oops")
     told = kernel.run(f"%load_ext ipymcp\n{load}").stderr
     assert f"UserWarning: {kernel.folder}/mcp.json, line 1, column 7: not JSON: Unexpected end of input" in told
@@ -419,7 +415,7 @@ def test_a_warning_points_at_the_users_line(kernel: Kernel) -> None:
     assert lines == [f"{number}: {said}" for number in (2, 3, 5, 6, 8)]  # a task has no line but that of its loop
 
 
-def test_under_a_line_of_the_magic_a_warning_is_a_line_of_ours(kernel: Kernel) -> None:
+def test_a_warning_below_a_line_of_the_magic_is_a_line_without_a_path(kernel: Kernel) -> None:
     (kernel.folder / "none.json").write_text('{"mcpServers": {}}')
     handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
     done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};")
@@ -431,7 +427,7 @@ def test_under_a_line_of_the_magic_a_warning_is_a_line_of_ours(kernel: Kernel) -
     assert "ipymcp/tools" not in with_line[0]
 
 
-def test_the_setting_of_the_model_says_in_one_line_which_servers_learn_of_it_later(kernel: Kernel) -> None:
+def test_the_setting_of_the_model_names_the_servers_that_need_a_restart_in_one_line(kernel: Kernel) -> None:
     handshaking = shlex.join([sys.executable, str(ROOT / "tests" / "servers" / "named.py"), '{"name": "x"}'])
     done(kernel, f"%load_ext ipymcp\n%mcp load one -- {handshaking};\n%mcp load 'my one' -- {handshaking};")
     said = done(kernel, "%config IPyMCP.model = 'openai:gpt-5'")
@@ -441,7 +437,7 @@ def test_the_setting_of_the_model_says_in_one_line_which_servers_learn_of_it_lat
     assert done(kernel, "%config IPyMCP.model = 'openai:gpt-4'").stderr == ""
 
 
-def test_a_secret_that_is_written_as_typed_is_pointed_out(kernel: Kernel) -> None:
+def test_a_secret_that_is_written_to_a_file_as_typed_is_a_warning(kernel: Kernel) -> None:
     done(kernel, "%load_ext ipymcp")
     (kernel.folder / ".git").mkdir()
     file = kernel.folder / "mcp.json"

@@ -169,22 +169,22 @@ def in_memory(path: Path, reason: str, *, timeout: float = 5.0) -> None:
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
-def made(path: Path) -> None:
+def make(path: Path) -> None:
     database = Database(path)
     put(database, "kept")
     database.close()
 
 
-def test_of_a_newer_version_it_is_left_alone(path: Path) -> None:
-    made(path)
+def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
+    make(path)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=1000")
     connection.close()
     in_memory(path, f"was written by a newer ipymcp (version 1000; this one supports {len(MIGRATIONS)})")
 
 
-def test_locked_for_long_it_is_done_without(path: Path) -> None:
-    made(path)
+def test_a_database_that_stays_locked_is_not_used(path: Path) -> None:
+    make(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     in_memory(path, "is locked by another program", timeout=0.2)
@@ -193,33 +193,30 @@ def test_locked_for_long_it_is_done_without(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["text", "middle"])
-def test_damaged_it_is_left_alone(path: Path, damage: str) -> None:
-    made(path)
+def test_a_damaged_database_is_left_alone(path: Path, damage: str) -> None:
+    make(path)
     data = bytearray(path.read_bytes())
     data = bytearray(b"this is no database\n" * 500) if damage == "text" else data[:100] + b"\xff" * (len(data) - 100)
     path.write_bytes(data)
     in_memory(path, "is damaged")
 
 
-def test_a_folder_in_its_place_is_no_database(path: Path) -> None:
+def test_a_folder_in_its_place_or_a_file_in_that_of_its_folder_is_left_alone(path: Path, tmp_path: Path) -> None:
     path.mkdir(parents=True)
     in_memory(path, "cannot be opened (it is not a regular file)")
-
-
-def test_a_file_where_its_folder_should_be_is_said(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("")
-    in_memory(tmp_path / "state" / "state.db", "cannot be opened (Not a directory)")
+    (tmp_path / "file").write_text("")
+    in_memory(tmp_path / "file" / "state.db", "cannot be opened (Not a directory)")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-def test_of_another_user_it_is_left_alone(path: Path) -> None:
-    made(path)
+def test_a_database_of_another_user_is_left_alone(path: Path) -> None:
+    make(path)
     os.chown(path, 12345, 12345)
     in_memory(path, "belongs to another user")
 
 
-def test_full_it_goes_on_in_memory_with_what_it_holds(path: Path) -> None:
-    made(path)
+def test_a_full_database_is_continued_in_memory_with_its_rows(path: Path) -> None:
+    make(path)
     warnings: list[str] = []
     database = Database(path, warnings.append)
     database.query("PRAGMA max_page_count=1")  # as small as it is now: as a disk without space
@@ -236,7 +233,7 @@ def test_full_it_goes_on_in_memory_with_what_it_holds(path: Path) -> None:
 def test_an_empty_file_becomes_a_database(path: Path) -> None:
     path.parent.mkdir()
     path.touch()
-    made(path)
+    make(path)
     database = Database(path)
     assert names(database) == ["kept"]
     assert database.query("PRAGMA user_version") == [(len(MIGRATIONS),)]

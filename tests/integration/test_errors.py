@@ -6,13 +6,17 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
 
 import ipymcp
-from ipymcp import errors
+from ipymcp import Mcp, McpError, errors
+from ipymcp.protocol.types import Progress
 from ipymcp.runtime.context import Timing
 from tests.bad_servers import (
     PATIENCE,
@@ -29,28 +33,68 @@ from tests.bad_servers import (
 )
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
-
-def test_an_unknown_server_is_named_with_its_near_misses() -> None:
-    with connected({"weather": bad()}) as mcp:
-        with pytest.raises(errors.UnknownName) as caught:
-            mcp.wether.echo("x")
-        assert rendered(caught.value) == ["UnknownName: there is no server 'wether'", "  did you mean 'weather'?"]
-        assert isinstance(caught.value, AttributeError | KeyError)
-        with pytest.raises(errors.UnknownName) as far:
-            mcp["zzz"]
-        assert far.value.hint == "loaded: weather"
-        assert mcp.weather.echo("x").text == "x"
+E = TypeVar("E", bound=McpError)
 
 
-def test_an_unknown_tool_is_named_with_its_near_misses() -> None:
-    with connected({"one": bad()}) as mcp:
-        with pytest.raises(errors.UnknownName) as caught:
-            mcp.one.ecko("x")
-        assert rendered(caught.value) == ["UnknownName: one: there is no tool 'ecko'", "  did you mean 'echo'?"]
-        assert (caught.value.server, caught.value.tool) == ("one", None)
-        with pytest.raises(errors.UnknownName) as far:
-            mcp.one["zzzzz"]
-        assert far.value.hint == "%mcp tools one"
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Mcp]:
+    """A host of the module, for tests that leave its two servers as they were."""
+    with connected({"one": bad(), "good": bad()}) as mcp:
+        yield mcp
+
+
+@pytest.fixture
+def mcp(shared: Mcp) -> Iterator[Mcp]:
+    yield shared
+    assert shared.calls == []
+    assert shared.one.echo("x").text == shared.good.echo("x").text == "x"
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Mcp]:
+    with ipymcp.connect("demo") as mcp:
+        yield mcp
+
+
+def raised(kind: type[E], act: Callable[[], object]) -> E:
+    """Give the error in which a function ends."""
+    with pytest.raises(kind) as caught:
+        act()
+    return caught.value
+
+
+def sent_to(mcp: Mcp, tool: str) -> list[int]:
+    """The ids of the calls of a tool that the server `one` has received."""
+    messages = mcp.one.seen().data["frames"]
+    return [each["id"] for each in messages if each.get("method") == "tools/call" and each["params"]["name"] == tool]
+
+
+@pytest.mark.parametrize(
+    ("look_up", "lines", "far", "hint"),
+    [
+        (
+            lambda mcp: mcp.goud,
+            ["UnknownName: there is no server 'goud'", "  did you mean 'good'?"],
+            lambda mcp: mcp["zzz"],
+            "loaded: one, good",
+        ),
+        (
+            lambda mcp: mcp.one.ecko,
+            ["UnknownName: one: there is no tool 'ecko'", "  did you mean 'echo'?"],
+            lambda mcp: mcp.one["zzzzz"],
+            "%mcp tools one",
+        ),
+    ],
+    ids=["server", "tool"],
+)
+def test_an_unknown_name_is_answered_with_its_near_misses(
+    mcp: Mcp, look_up: Callable[[Mcp], object], lines: list[str], far: Callable[[Mcp], object], hint: str
+) -> None:
+    error = raised(errors.UnknownName, lambda: look_up(mcp))
+    assert rendered(error) == lines
+    assert isinstance(error, AttributeError | KeyError)
+    assert (error.server, error.tool) == ("one" if "one:" in lines[0] else None, None)
+    assert raised(errors.UnknownName, lambda: far(mcp)).hint == hint
 
 
 @pytest.mark.parametrize(
@@ -63,19 +107,15 @@ def test_an_unknown_tool_is_named_with_its_near_misses() -> None:
     ids=["missing", "surplus", "mistyped"],
 )
 def test_a_wrong_argument_is_named_and_nothing_is_sent(
-    tmp_path: Path, arguments: dict[str, object], named: str, message: str
+    mcp: Mcp, arguments: dict[str, object], named: str, message: str
 ) -> None:
-    record = tmp_path / "record"
-    with connected({"one": bad(f"record={record}")}) as mcp:
-        with pytest.raises(errors.ArgumentError) as caught:
-            mcp.one.echo(**arguments)
-        error = caught.value
-        assert message in error.message
-        assert (error.server, error.tool, error.argument) == ("one", "echo", named)
-        assert len(rendered(error)) == 2
-        assert isinstance(error, TypeError) and isinstance(error, ValueError)
-        assert mcp.one.echo("x").text == "x"
-        assert calls_read(record, "echo") == 1
+    before = sent_to(mcp, "echo")
+    error = raised(errors.ArgumentError, lambda: mcp.one.echo(**arguments))
+    assert message in error.message
+    assert (error.server, error.tool, error.argument) == ("one", "echo", named)
+    assert len(rendered(error)) == 2
+    assert isinstance(error, TypeError) and isinstance(error, ValueError)
+    assert sent_to(mcp, "echo") == before
 
 
 @pytest.mark.parametrize(
@@ -93,22 +133,20 @@ def test_a_command_that_is_not_there_says_what_was_looked_for(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))  # whose folder is looked into, last
     with connected({}, load=False) as mcp:
-        with pytest.raises(errors.CommandNotFound) as caught:
-            mcp.load({"one": {"command": command}})
-        assert rendered(caught.value) == [
+        error = raised(errors.CommandNotFound, lambda: mcp.load({"one": {"command": command}}))
+        assert rendered(error) == [
             f"CommandNotFound: one: there is no program {command!r} (looked for {command}, on the PATH)",
             f"  {hint}",
         ]
-        assert caught.value.server == "one"
+        assert error.server == "one"
         assert "starting it again" not in " ".join(log_of(mcp, "one"))
         assert mcp.servers["one"].state == "error"
 
 
 def test_a_command_with_a_folder_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with connected({}, folder=tmp_path, load=False) as mcp:
-        with pytest.raises(errors.CommandNotFound) as caught:
-            mcp.load({"one": {"command": "bin/server"}})
-        assert caught.value.message == f"there is no program 'bin/server' (looked for {tmp_path}/bin/server)"
+        error = raised(errors.CommandNotFound, lambda: mcp.load({"one": {"command": "bin/server"}}))
+        assert error.message == f"there is no program 'bin/server' (looked for {tmp_path}/bin/server)"
 
 
 def test_a_program_that_may_not_run_is_refused_without_a_retry(tmp_path: Path) -> None:
@@ -116,9 +154,8 @@ def test_a_program_that_may_not_run_is_refused_without_a_retry(tmp_path: Path) -
     program.write_bytes(b"\x00\x01 no program of this machine")
     program.chmod(0o755)
     with connected({}, load=False) as mcp:
-        with pytest.raises(errors.StartError) as caught:
-            mcp.load({"one": {"command": str(program)}})
-        assert rendered(caught.value) == [
+        error = raised(errors.StartError, lambda: mcp.load({"one": {"command": str(program)}}))
+        assert rendered(error) == [
             f"StartError: one: could not be started ({program}: Exec format error)",
             f"  its working folder is {Path.cwd()}",
         ]
@@ -133,9 +170,7 @@ def test_the_waits_before_a_retry_are_one_two_and_four_seconds() -> None:
 def test_a_server_that_exits_at_start_is_tried_four_times_and_its_last_lines_are_told(tmp_path: Path) -> None:
     count = tmp_path / "runs"
     with connected({"good": bad()}) as mcp, News(mcp) as news:
-        with pytest.raises(errors.StartError) as caught:
-            mcp.load({"one": bad("die-start=7", f"runs={count}", ours="legacy")})
-        error = caught.value
+        error = raised(errors.StartError, lambda: mcp.load({"one": bad("die-start=7", f"runs={count}", ours="legacy")}))
         assert rendered(error) == [
             "StartError: one: did not start: the server exited with code 7; it last wrote: "
             "reading the configuration / looking for what it needs / cannot start: no herring",
@@ -166,21 +201,20 @@ def test_a_server_that_starts_at_the_second_attempt_is_loaded(tmp_path: Path) ->
 def test_a_server_that_names_a_variable_that_was_not_passed_on_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERRING_TOKEN", "a-secret-value")
     with connected({}, load=False) as mcp:
-        with pytest.raises(errors.StartError) as caught:
-            mcp.load({"one": bad("die-start=1", "die-says=HERRING_TOKEN is not set")})
+        server = bad("die-start=1", "die-says=HERRING_TOKEN is not set")
+        error = raised(errors.StartError, lambda: mcp.load({"one": server}))
         in_file = '"env": {"HERRING_TOKEN": "${HERRING_TOKEN}"} in its definition'
         way = f"add it by --env HERRING_TOKEN, or {in_file}"
-        assert caught.value.hint == f"HERRING_TOKEN is set here but not passed on: {way}"
-        assert "a-secret-value" not in "".join(rendered(caught.value))
+        assert error.hint == f"HERRING_TOKEN is set here but not passed on: {way}"
+        assert "a-secret-value" not in "".join(rendered(error))
 
 
 def test_a_server_that_never_answers_fails_at_its_start_timeout() -> None:
     with connected({"good": bad()}) as mcp:
         began = time.monotonic()
-        with pytest.raises(errors.StartError) as caught:
-            mcp.load({"one": bad("mute", start_timeout=0.5)})
+        error = raised(errors.StartError, lambda: mcp.load({"one": bad("mute", start_timeout=0.5)}))
         assert 0.5 <= time.monotonic() - began < PATIENCE
-        assert rendered(caught.value) == [
+        assert rendered(error) == [
             "StartError: one: did not answer within 0.5 s",
             "  %mcp logs one · %mcp restart one",
         ]
@@ -199,13 +233,11 @@ def test_a_death_in_mid_call_fails_all_calls_in_flight_and_replays_none(tmp_path
     with connected(servers) as mcp, News(mcp) as news:
         others = [mcp.one.sleep.submit(60) for _ in range(3)]
         alive = mcp.good.sleep.submit(0.3)
-        with pytest.raises(errors.ConnectionLost) as caught:
-            mcp.one.die()
-        assert rendered(caught.value) == [
+        error = raised(errors.ConnectionLost, lambda: mcp.one.die())
+        assert rendered(error) == [
             "ConnectionLost: one.die: the server exited with code 3; it last wrote: misbehaving: dying as told",
             "  %mcp logs one · %mcp restart one",
         ]
-        error = caught.value
         assert (error.server, error.tool, error.exit_code) == ("one", "die", 3)
         assert error.stderr == ("misbehaving: dying as told",)
         for call in others:
@@ -237,7 +269,7 @@ def test_the_default_host_restarts_a_dead_server_after_a_second() -> None:
 
 def test_a_server_that_keeps_dying_is_given_up_after_three_restarts(tmp_path: Path) -> None:
     count = tmp_path / "runs"
-    with connected({"one": bad("die-idle=0.1", f"runs={count}")}) as mcp, News(mcp) as news:
+    with connected({"one": bad("die-idle=0.5", f"runs={count}")}) as mcp, News(mcp) as news:
         news.until(lambda: mcp.servers["one"].state == "error")
         assert runs(count) == 4
         with pytest.raises(errors.ConnectionLost, match="exited with code 3"):
@@ -250,9 +282,8 @@ def test_a_server_told_not_to_restart_stays_down(tmp_path: Path) -> None:
         with pytest.raises(errors.ConnectionLost):
             mcp.one.die()
         news.until(lambda: mcp.servers["one"].state == "error")
-        with pytest.raises(errors.ConnectionLost) as caught:
-            mcp.one.echo("x")
-        assert caught.value.hint == "%mcp logs one · %mcp restart one"
+        error = raised(errors.ConnectionLost, lambda: mcp.one.echo("x"))
+        assert error.hint == "%mcp logs one · %mcp restart one"
         assert runs(count) == 1
         mcp.restart("one")
         assert mcp.one.echo("x").text == "x"
@@ -272,9 +303,8 @@ def on(method, message):
 def test_a_server_that_closes_its_output_is_lost_and_ended() -> None:
     with connected({"one": bad("close-stdout=tools/call"), "good": bad()}) as mcp, News(mcp) as news:
         old = psutil.Process(mcp.servers["one"].pid)
-        with pytest.raises(errors.ConnectionLost) as caught:
-            mcp.one.echo("x")
-        assert rendered(caught.value) == [
+        error = raised(errors.ConnectionLost, lambda: mcp.one.echo("x"))
+        assert rendered(error) == [
             "ConnectionLost: one.echo: the server closed its output",
             "  %mcp logs one · %mcp restart one",
         ]
@@ -287,14 +317,14 @@ def test_a_server_that_closes_its_output_is_lost_and_ended() -> None:
 def test_a_server_that_negotiates_an_unknown_version_is_refused_and_not_retried(era: str, tmp_path: Path) -> None:
     count = tmp_path / "runs"
     with connected({"good": bad()}) as mcp:
-        with pytest.raises(errors.ProtocolError) as caught:
-            mcp.load({"one": bad("negotiate=1999-01-01", f"runs={count}", era=era)})
+        server = bad("negotiate=1999-01-01", f"runs={count}", era=era)
+        error = raised(errors.ProtocolError, lambda: mcp.load({"one": server}))
         said = {
             "legacy": "the server answered with the unknown protocol version '1999-01-01'",
             "modern": "the server supports only 1999-01-01",
             "both": "the server supports only 1999-01-01",
         }
-        assert rendered(caught.value) == [
+        assert rendered(error) == [
             f"ProtocolError: one: {said[era]}",
             "  ipymcp supports 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",
         ]
@@ -315,10 +345,9 @@ def test_an_era_that_was_forced_and_is_not_spoken_is_refused_and_not_retried(
 ) -> None:
     count = tmp_path / "runs"
     with connected({}, load=False) as mcp:
-        with pytest.raises(errors.ProtocolError) as caught:
-            mcp.load({"one": bad(f"runs={count}", era=theirs, ours=ours)})
+        error = raised(errors.ProtocolError, lambda: mcp.load({"one": bad(f"runs={count}", era=theirs, ours=ours)}))
         hint = '  write "era": "auto" in its definition, or load it with --era auto on a %mcp line'
-        assert rendered(caught.value) == [f"ProtocolError: one: {message}", hint]
+        assert rendered(error) == [f"ProtocolError: one: {message}", hint]
         assert runs(count) == 1
 
 
@@ -328,14 +357,13 @@ def test_a_result_over_the_limit_fails_its_call_alone_and_is_not_kept(words: lis
         pid = pid_of(mcp, "one")
         other = mcp.one.sleep.submit(0.5)
         before = psutil.Process().memory_info().rss
-        with pytest.raises(errors.ResultTooLarge) as caught:
-            mcp.one.big(60)
+        error = raised(errors.ResultTooLarge, lambda: mcp.one.big(60))
         assert psutil.Process().memory_info().rss - before < 20_000_000
-        assert rendered(caught.value) == [
+        assert rendered(error) == [
             "ResultTooLarge: one.big: the response is larger than 1,000,000 bytes and was discarded",
             "  ask for less, or load the server with a larger max_result_bytes",
         ]
-        assert caught.value.limit == 1_000_000
+        assert error.limit == 1_000_000
         assert other.result(PATIENCE).text == "slept 0.5 s"
         assert pid_of(mcp, "one") == pid
         assert mcp.good.echo("x").text == "x"
@@ -347,10 +375,9 @@ def test_a_result_over_the_limit_fails_its_call_alone_and_is_not_kept(words: lis
 def test_a_malformed_answer_fails_its_own_call_at_once() -> None:
     with connected({"one": bad("malformed"), "good": bad()}) as mcp:
         began = time.monotonic()
-        with pytest.raises(errors.CallError) as caught:
-            mcp.one.echo("x")
-        assert time.monotonic() - began < 5
-        assert rendered(caught.value) == [
+        error = raised(errors.CallError, lambda: mcp.one.echo("x"))
+        assert time.monotonic() - began < PATIENCE
+        assert rendered(error) == [
             "CallError: one.echo: the server's answer is not valid JSON (Expecting value at character 46)",
             "  a fault of the server; see its log",
         ]
@@ -359,80 +386,55 @@ def test_a_malformed_answer_fails_its_own_call_at_once() -> None:
         assert mcp.good.echo("x").text == "x"
 
 
-def test_a_refused_request_is_an_error_with_code_and_data() -> None:
-    with connected({"one": bad()}) as mcp:
-        with pytest.raises(errors.RpcError) as caught:
-            mcp.one.refuse(code=-32002, message="no such herring", data={"herring": [1, None]})
-        error = caught.value
-        assert (error.code, error.data) == (-32002, {"herring": [1, None]})
-        assert (error.server, error.tool) == ("one", "refuse")
-        assert rendered(error)[0] == "RpcError: one.refuse: no such herring"
-        assert mcp.one.echo("x").text == "x"
+def test_a_refused_request_is_an_error_with_code_and_data(mcp: Mcp) -> None:
+    refuse = partial(mcp.one.refuse, code=-32002, message="no such herring", data={"herring": [1, None]})
+    error = raised(errors.RpcError, refuse)
+    assert (error.code, error.data) == (-32002, {"herring": [1, None]})
+    assert (error.server, error.tool) == ("one", "refuse")
+    assert rendered(error)[0] == "RpcError: one.refuse: no such herring"
 
 
-def test_a_tool_that_fails_is_a_tool_error_that_holds_its_answer() -> None:
-    with ipymcp.connect("demo") as mcp:
-        with pytest.raises(errors.ToolError) as caught:
-            mcp.demo.fail()
-        error = caught.value
-        assert error.result.is_error
-        assert error.result.text
-        assert (error.server, error.tool) == ("demo", "fail")
-        assert rendered(error)[1] == "  the tool's own message"
-        longest = "x" * 300
-        with pytest.raises(errors.ToolError) as whole:
-            mcp.demo.fail(message=longest)
-        assert rendered(whole.value) == [f"ToolError: demo.fail: {longest}", "  the tool's own message"]
-        with pytest.raises(errors.ToolError) as cut:
-            mcp.demo.fail(message=f"{longest}y")
-        hint = "  the tool's own message; .result has all of it"
-        assert rendered(cut.value) == [f"ToolError: demo.fail: {longest[:-1]}…", hint]
-        assert cut.value.result.text == f"{longest}y"
-        assert mcp.demo.echo("x").text == "x"
+def test_a_tool_that_fails_is_a_tool_error_that_holds_its_answer(demo: Mcp) -> None:
+    error = raised(errors.ToolError, demo.demo.fail)
+    assert error.result.is_error
+    assert error.result.text
+    assert (error.server, error.tool) == ("demo", "fail")
+    assert rendered(error)[1] == "  the tool's own message"
+    longest = "x" * 300
+    whole = raised(errors.ToolError, lambda: demo.demo.fail(message=longest))
+    assert rendered(whole) == [f"ToolError: demo.fail: {longest}", "  the tool's own message"]
+    cut = raised(errors.ToolError, lambda: demo.demo.fail(message=f"{longest}y"))
+    hint = "  the tool's own message; .result has all of it"
+    assert rendered(cut) == [f"ToolError: demo.fail: {longest[:-1]}…", hint]
+    assert cut.result.text == f"{longest}y"
+    assert (demo.servers["demo"].error, demo.servers["demo"].state) == ("", "ready")
 
 
-def test_a_call_without_an_answer_times_out_and_the_server_is_told() -> None:
-    with connected({"one": bad(), "good": bad()}) as mcp:
-        began = time.monotonic()
-        with pytest.raises(errors.CallTimeout) as caught:
-            mcp.one.sleep.options(timeout=0.3)(60)
-        assert 0.3 <= time.monotonic() - began < 5
-        assert rendered(caught.value) == [
-            "CallTimeout: one.sleep: no answer within 0.3 s",
-            "  give it longer: mcp.one.sleep.options(timeout=0.6)(…)",
-        ]
-        assert isinstance(caught.value, TimeoutError)
-        seen = mcp.one.seen().data
-        asked = next(message["id"] for message in seen["messages"] if message["method"] == "tools/call")
-        assert seen["cancelled"] == [asked]
-        assert mcp.good.echo("x").text == "x"
-        assert mcp.calls == []
+def test_a_call_without_an_answer_times_out_and_the_server_is_told(mcp: Mcp) -> None:
+    began = time.monotonic()
+    error = raised(errors.CallTimeout, lambda: mcp.one.sleep.options(timeout=0.3)(60))
+    assert 0.3 <= time.monotonic() - began < PATIENCE
+    assert rendered(error) == [
+        "CallTimeout: one.sleep: no answer within 0.3 s",
+        "  give it longer: mcp.one.sleep.options(timeout=0.6)(…)",
+    ]
+    assert isinstance(error, TimeoutError)
+    call = mcp.one.sleep.options(timeout=0.3).submit(60)
+    raised(errors.CallTimeout, lambda: call.result(PATIENCE))  # though nothing waited for it
+    assert mcp.one.seen().data["cancelled"][-2:] == sent_to(mcp, "sleep")[-2:]
 
 
-def test_progress_resets_the_clock() -> None:
-    with connected({"one": bad()}) as mcp:
-        heard = []
-        result = mcp.one.progress.options(timeout=1.0, on_progress=heard.append)(interval=0.3, count=6)
-        assert result.text == "6 steps"
-        assert [(progress.progress, progress.total, progress.message) for progress in heard[:2]] == [
-            (1, 6, "step 1"),
-            (2, 6, "step 2"),
-        ]
+def test_progress_resets_the_clock(mcp: Mcp) -> None:
+    steps: list[Progress] = []
+    result = mcp.one.progress.options(timeout=1.0, on_progress=steps.append)(interval=0.3, count=6)
+    assert result.text == "6 steps"
+    assert [(step.progress, step.total, step.message) for step in steps[:2]] == [(1, 6, "step 1"), (2, 6, "step 2")]
 
 
 def test_a_call_ends_at_its_last_deadline_in_spite_of_progress() -> None:
     with connected({"one": bad(timeout=0.5, max_timeout=1)}) as mcp:
-        with pytest.raises(errors.CallTimeout) as caught:
-            mcp.one.progress(interval=0.1)
-        assert caught.value.message == "no answer within 1 s"
-        assert len(mcp.one.seen().data["cancelled"]) == 1
-
-
-def test_a_submitted_call_times_out_with_nobody_waiting() -> None:
-    with connected({"one": bad(timeout=0.3)}) as mcp:
-        call = mcp.one.sleep.submit(60)
-        with pytest.raises(errors.CallTimeout):
-            call.result(PATIENCE)
+        error = raised(errors.CallTimeout, lambda: mcp.one.progress(interval=0.1))
+        assert error.message == "no answer within 1 s"
         assert len(mcp.one.seen().data["cancelled"]) == 1
 
 
@@ -440,13 +442,11 @@ def test_a_stopped_or_disabled_server_says_how_to_start_it() -> None:
     with connected({"one": bad()}) as mcp:
         echo = mcp.one.echo
         mcp.stop("one")
-        with pytest.raises(errors.ServerStopped) as caught:
-            echo("x")
-        assert rendered(caught.value) == ["ServerStopped: one: is stopped", "  %mcp start one"]
+        error = raised(errors.ServerStopped, lambda: echo("x"))
+        assert rendered(error) == ["ServerStopped: one: is stopped", "  %mcp start one"]
         mcp.disable("one")
-        with pytest.raises(errors.ServerStopped) as caught:
-            mcp.one.echo("x")
-        assert rendered(caught.value) == ["ServerStopped: one: is disabled", "  %mcp enable one"]
+        error = raised(errors.ServerStopped, lambda: mcp.one.echo("x"))
+        assert rendered(error) == ["ServerStopped: one: is disabled", "  %mcp enable one"]
 
 
 def test_a_server_that_dies_of_the_probe_is_started_once_more_with_initialize_alone(tmp_path: Path) -> None:
@@ -497,7 +497,7 @@ def test_an_era_that_was_answered_is_remembered_per_definition(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("first", "then"), [("legacy", "modern"), ("modern", "legacy")])
-def test_a_server_that_changed_its_era_is_asked_anew(first: str, then: str, tmp_path: Path) -> None:
+def test_a_server_that_changed_its_era_is_asked_again(first: str, then: str, tmp_path: Path) -> None:
     choice = tmp_path / "era"
     choice.write_text(first)
     script = f"exec {sys.executable} {Path(__file__).parents[1] / 'servers' / 'misbehaving.py'} --era $(cat {choice})"
@@ -527,11 +527,3 @@ def test_notes_of_others_stand_below_the_hint() -> None:
     error.add_note("and this")
     assert error.__notes__ == ["do this", "and this"]
     assert pickle.loads(pickle.dumps(error)).__notes__ == ["do this", "and this"]
-
-
-def test_an_error_of_a_tool_is_no_error_of_its_server() -> None:
-    with ipymcp.connect("demo") as mcp:
-        with pytest.raises(errors.ToolError):
-            mcp.demo.fail(message="x")
-        assert mcp.servers["demo"].error == ""
-        assert mcp.servers["demo"].state == "ready"

@@ -27,6 +27,7 @@ def shown(outcome: Outcome) -> str:
     return "\n".join(str(text) for bundle in bundles for text in bundle.values())
 
 
+@pytest.mark.cold
 def test_every_block_of_the_readme_works_as_it_is_pasted_in_the_order_it_is_read(kernel: Kernel) -> None:
     assert {language for language, _ in README_BLOCKS} == {"", "sh"}  # a shell's lines made the environment
     cells = [text for language, text in README_BLOCKS if language == ""]

@@ -11,6 +11,11 @@ from tests.kernels import Kernel
 
 MISBEHAVING = server_command("misbehaving")
 TABLE = "MCP servers"
+CONFIGURED = "it is configured but not loaded yet: %mcp load cfgd"
+NOT_LOADED = [
+    *["mcp.cfgd", "mcp['cfgd']", "mcp.servers['cfgd']", "%mcp call cfgd.x"],
+    *["%mcp start cfgd", "%mcp tools cfgd", "%mcp resources cfgd", "%mcp prompts cfgd.*"],
+]
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +71,7 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("call demo.query table:x", "table:x is not key=value: write table=x"),
         ("call demo.echo text=a b", 'b is not key=value: quote a value that has blanks: text="a b"'),
         ("call demo.echo {d}/a.txt", "{d}/a.txt is not key=value: write text={d}/a.txt"),
-        (
-            "call demo.echo(text='x')",
-            "arguments follow the name, without brackets: %mcp call demo.echo key=value …",
-        ),
+        ("call demo.echo(text='x')", "arguments follow the name, without brackets: %mcp call demo.echo key=value …"),
         ("call --timeout 0 demo.echo text=a", "--timeout needs a number greater than 0"),
         ("load --start-timeout 0 demo", "--start-timeout needs a number greater than 0"),
         ("config update cfgd env.=5", "env. needs a name after the dot: env.NAME=VALUE"),
@@ -86,17 +88,10 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
-        ("mcp.cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("mcp['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("mcp.servers['cfgd']", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp call cfgd.x", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp start cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp tools cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp resources cfgd", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp prompts cfgd.*", "there is no server 'cfgd'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp policy allow cfgd.*", "no loaded server matches", "it is configured but not loaded yet: %mcp load cfgd"),
-        ("%mcp ask --tools cfgd.* hi", "no tool matches", "it is configured but not loaded yet: %mcp load cfgd"),
+        *[(cell, "there is no server 'cfgd'", CONFIGURED) for cell in NOT_LOADED],
+        ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", CONFIGURED),
+        ("%mcp policy allow cfgd.*", "no loaded server matches", CONFIGURED),
+        ("%mcp ask --tools cfgd.* hi", "no tool matches", CONFIGURED),
         ("mcp.cfdg", "there is no server 'cfdg'", "did you mean 'cfgd'?"),
         ("mcp.wrong", "there is no server 'wrong'", "it is configured but not loaded yet: %mcp load wrong"),
         ("%mcp load wrong", "wrong", "in:"),
@@ -110,11 +105,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
             "demo.query: table: expected string, got",
             "mcp.demo.query.call({…}), or mcp.demo.query(**{…})",
         ),
-        (
-            "mcp.demo.plot({'kind': 'bar'})",
-            "demo.plot: ",
-            "mcp.demo.plot.call({…}), or mcp.demo.plot(**{…})",
-        ),
+        ("mcp.demo.plot({'kind': 'bar'})", "demo.plot: ", "mcp.demo.plot.call({…}), or mcp.demo.plot(**{…})"),
         (
             "mcp.demo.slow(seconds=1, timeout=60)",
             "demo.slow: no argument 'timeout'",

@@ -93,7 +93,7 @@ def test_what_tab_inserts_is_sent_as_the_server_named_it(kernel: Kernel, pattern
     assert sent - {""} == {"marked", *(value for value in INJECTIONS if value.isprintable())}
 
 
-def test_a_secret_of_a_name_that_cannot_be_typed_is_none(kernel: Kernel) -> None:
+def test_a_secret_whose_name_cannot_be_typed_is_not_offered(kernel: Kernel) -> None:
     matches = kernel.complete("%mcp secret set ").matches
     assert "gh-token" in matches and not any("{" in match or "'" in match for match in matches)
 

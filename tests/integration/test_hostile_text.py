@@ -147,8 +147,8 @@ DOCUMENTS: list[Any] = [
 
 def check(value: Any, where: str) -> None:
     for text in strings(value):
-        found = RAW.search(COLOR.sub("", text))
-        assert found is None, f"{where}: {found[0]!r} in {text[max(0, found.start() - 200) : found.end() + 50]!r}"
+        raw = RAW.search(COLOR.sub("", text))
+        assert raw is None, f"{where}: {raw[0]!r} in {text[max(0, raw.start() - 200) : raw.end() + 50]!r}"
 
 
 def check_lines(text: str, where: str) -> None:
@@ -217,15 +217,14 @@ def test_no_message_of_a_panel_holds_anything_raw(kernel: Kernel) -> None:
         *("%mcp secret set ", "%mcp load ", "%mcp tools ", "%mcp pins accept "),
     ],
 )
-def test_nothing_raw_is_completed(kernel: Kernel, code: str) -> None:
+def test_no_completion_has_anything_raw(kernel: Kernel, code: str) -> None:
     check(kernel.complete(code).matches, code)
 
 
 @pytest.mark.parametrize(
-    "code",
-    ["mcp.evil.say", "mcp.evil.fail", "mcp.evil.prompts.greet", "mcp.evil", "mcp.servers", "%mcp call evil.say"],
+    "code", ["mcp.evil.say", "mcp.evil.fail", "mcp.evil.prompts.greet", "mcp.evil", "mcp.servers", "%mcp call evil.say"]
 )
-def test_nothing_raw_is_inspected(kernel: Kernel, code: str) -> None:
+def test_no_inspection_has_anything_raw(kernel: Kernel, code: str) -> None:
     for detail in (0, 1):
         check(kernel.inspect(code, detail=detail) or "", code)
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests import kernels, processes
 from tests.environments import server_command
+from tests.integration.notebooks import done, received
 from tests.kernels import Cell, Kernel, Outcome
 
 pytestmark = pytest.mark.timed
@@ -27,7 +28,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     with prepared("agents", tmp_path_factory.mktemp("agents")) as kernel:
-        ran(kernel, AGENT)
+        done(kernel, AGENT)
         yield kernel
 
 
@@ -47,14 +48,8 @@ def prepared(name: str, folder: Path) -> Iterator[Kernel]:
             "def named(tools, name): return next(tool for tool in tools if tool.name == name)",
             "async def tick(): pass",
         )
-        ran(kernel, "\n".join(lines))
+        done(kernel, "\n".join(lines))
         yield kernel
-
-
-def ran(kernel: Kernel, code: str) -> Outcome:
-    outcome = kernel.run(code)
-    assert outcome.status == "ok", outcome
-    return outcome
 
 
 def started(kernel: Kernel, code: str, calls: int) -> Cell:
@@ -66,9 +61,7 @@ def started(kernel: Kernel, code: str, calls: int) -> Cell:
 
 
 def recorded(kernel: Kernel) -> int:
-    record = Path(kernel.folder / "record")
-    lines = record.read_text().splitlines() if record.exists() else []
-    return sum(line.startswith("< ") and '"name":"sleep"' in line for line in lines)
+    return received(kernel.folder / "record", '"name":"sleep"')
 
 
 def interrupted(kernel: Kernel, cell: Cell) -> Outcome:
@@ -86,7 +79,7 @@ def sleeps(kernel: Kernel) -> tuple[list[int], list[int]]:
         for frame in seen["frames"]
         if frame.get("method") == "tools/call" and frame["params"]["name"] == "sleep"
     ]
-    return ids, [one for one in ids if one in seen["cancelled"]]
+    return ids, [number for number in ids if number in seen["cancelled"]]
 
 
 AGENT = """
@@ -129,7 +122,7 @@ WAITING = {
 def test_the_threads_that_a_cell_waits_for_end_and_the_server_is_told(
     kernel: Kernel, code: str, error: str, calls: int
 ) -> None:
-    ran(kernel, SLEEP)
+    done(kernel, SLEEP)
     known = len(sleeps(kernel)[0])
 
     outcome = interrupted(kernel, started(kernel, code, calls))
@@ -158,7 +151,7 @@ def test_an_agent_that_is_interrupted_ends_and_the_server_is_told(agents: Kernel
 
 
 def test_what_is_queued_for_these_threads_is_not_begun(kernel: Kernel) -> None:
-    ran(kernel, SLEEP)
+    done(kernel, SLEEP)
     known = len(sleeps(kernel)[0])
     code = "list(sleep.batch_as_completed([{'seconds': 60}] * 6, config={'max_concurrency': 2}))"
 
@@ -170,7 +163,7 @@ def test_what_is_queued_for_these_threads_is_not_begun(kernel: Kernel) -> None:
 
 
 def test_after_an_interrupt_that_the_cell_catches_new_threads_work(kernel: Kernel) -> None:
-    ran(kernel, SLEEP + "echo = named(mcp.tools.to_langchain(), 'm__echo')")
+    done(kernel, SLEEP + "echo = named(mcp.tools.to_langchain(), 'm__echo')")
     code = f"try: {BATCH}\nexcept KeyboardInterrupt: print(echo.batch([{{'text': 'a'}}, {{'text': 'b'}}]))\n{BATCH}"
     cell = started(kernel, code, 3)
     before = recorded(kernel)
@@ -185,10 +178,10 @@ def test_after_an_interrupt_that_the_cell_catches_new_threads_work(kernel: Kerne
 
 
 def test_a_thread_of_an_earlier_cell_is_left_alone(kernel: Kernel) -> None:
-    ran(kernel, SLEEP)
+    done(kernel, SLEEP)
     before = recorded(kernel)
-    ran(kernel, "done = []\nthread = threading.Thread(target=lambda: done.append(sleep.invoke({'seconds': 2})))")
-    ran(kernel, "thread.start()")
+    done(kernel, "done = []\nthread = threading.Thread(target=lambda: done.append(sleep.invoke({'seconds': 2})))")
+    done(kernel, "thread.start()")
     processes.wait_until(lambda: recorded(kernel) > before)
     cell = kernel.start(
         "try:\n    print('here', flush=True)\n    time.sleep(60)\n"
@@ -205,9 +198,9 @@ def test_a_thread_of_an_earlier_cell_is_left_alone(kernel: Kernel) -> None:
 
 def test_only_cells_with_such_tools_handle_sigint_otherwise(tmp_path: Path) -> None:
     with kernels.started("models", tmp_path) as kernel:
-        ran(kernel, "import gc, signal\nplain = signal.getsignal(signal.SIGINT)\n%load_ext ipymcp")
+        done(kernel, "import gc, signal\nplain = signal.getsignal(signal.SIGINT)\n%load_ext ipymcp")
         assert kernel.value("signal.getsignal(signal.SIGINT) is plain") is True
-        ran(kernel, "tools = mcp.tools.to_langchain()\nassert signal.getsignal(signal.SIGINT) is not plain")
+        done(kernel, "tools = mcp.tools.to_langchain()\nassert signal.getsignal(signal.SIGINT) is not plain")
         assert kernel.value("signal.getsignal(signal.SIGINT) is plain") is False
-        ran(kernel, "del tools; gc.collect()")
+        done(kernel, "del tools; gc.collect()")
         assert kernel.value("signal.getsignal(signal.SIGINT) is plain") is True

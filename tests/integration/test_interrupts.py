@@ -15,6 +15,7 @@ import pytest
 
 from tests import kernels, processes
 from tests.environments import ROOT, server_command
+from tests.integration.notebooks import received
 from tests.kernels import KERNELS, Kernel
 from tests.wire import tapped
 
@@ -33,7 +34,7 @@ def misbehaving(*words: str) -> str:
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """One kernel for many tests, with a server that records what it is told."""
     folder = tmp_path_factory.mktemp(kernel_name)
-    with kernels.started(kernel_name, folder) as kernel:
+    with kernels.started(kernel_name, folder, cold=True) as kernel:
         setup = f"""
             import asyncio, signal, time
             %load_ext ipymcp
@@ -55,12 +56,6 @@ def sent(kernel: Kernel, name: str) -> list[int]:
     return [frame["id"] for frame in calls if frame["params"]["name"] == name]
 
 
-def recorded(record: Path, word: str) -> int:
-    """Number of occurrences of a word in the client's output."""
-    lines = record.read_text().splitlines() if record.exists() else []
-    return sum(line.startswith("< ") and word in line for line in lines)
-
-
 SLEEP = '"name":"sleep"'
 BLOCKED = {
     "a plain cell": ("mcp.m.sleep(60)", "KeyboardInterrupt", 1),
@@ -78,11 +73,11 @@ BLOCKED = {
 def test_an_interrupted_call_ends_at_once_and_the_server_is_told(
     shared: Kernel, code: str, error: str, calls: int
 ) -> None:
-    known = set(sent(shared, "sleep"))
+    before_ids = set(sent(shared, "sleep"))
     record = shared.folder / "record"
-    before = recorded(record, SLEEP)
+    before = received(record, SLEEP)
     cell = shared.start_timed(code)
-    processes.wait_until(lambda: recorded(record, SLEEP) >= before + calls)
+    processes.wait_until(lambda: received(record, SLEEP) >= before + calls)
     outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
@@ -92,7 +87,7 @@ def test_an_interrupted_call_ends_at_once_and_the_server_is_told(
         f"{error}: m.sleep was interrupted, and the server was told to stop\n  in: {shown}"
     )
     assert shared.run("mcp.m.echo('next').text").text == "'next'"
-    new = set(sent(shared, "sleep")) - known
+    new = set(sent(shared, "sleep")) - before_ids
     assert len(new) == calls
     assert new <= set(shared.value("mcp.m.seen().data['cancelled']"))
     assert (
@@ -121,17 +116,17 @@ def test_the_users_own_progress_function_is_interrupted_where_it_stands(shared: 
 
 def test_an_interrupt_can_be_caught_and_shown_whole(shared: Kernel) -> None:
     record = shared.folder / "record"
-    before = recorded(record, SLEEP)
+    before = received(record, SLEEP)
     cell = shared.start(
         "try: mcp.m.sleep(60)\nexcept KeyboardInterrupt as error: print('caught', type(error).__name__)"
     )
-    processes.wait_until(lambda: recorded(record, SLEEP) > before)
+    processes.wait_until(lambda: received(record, SLEEP) > before)
     shared.interrupt()
     assert cell.wait(timeout=20).stdout == "caught KeyboardInterrupt\n"
 
     shared.run("%config IPyMCP.tracebacks = True")
     cell = shared.start_timed("mcp.m.sleep(60)")
-    processes.wait_until(lambda: recorded(record, SLEEP) > before + 1)
+    processes.wait_until(lambda: received(record, SLEEP) > before + 1)
     outcome = shared.interrupt_within(WITHIN, cell)
     shared.run("%config IPyMCP.tracebacks = False")
     assert outcome.error is not None
@@ -141,9 +136,9 @@ def test_an_interrupt_can_be_caught_and_shown_whole(shared: Kernel) -> None:
 @pytest.mark.parametrize("wait", ["call.result()", "await call"], ids=["blocked", "awaited"])
 def test_waiting_for_a_submitted_call_is_interrupted_and_the_call_goes_on(shared: Kernel, wait: str) -> None:
     record = shared.folder / "record"
-    before = recorded(record, SLEEP)
+    before = received(record, SLEEP)
     cell = shared.start_timed(f"call = mcp.m.sleep.submit(60); {wait}")
-    processes.wait_until(lambda: recorded(record, SLEEP) > before)
+    processes.wait_until(lambda: received(record, SLEEP) > before)
     outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
@@ -156,7 +151,7 @@ def test_waiting_for_a_submitted_call_is_interrupted_and_the_call_goes_on(shared
 
 
 def test_wait_for_and_cancel_end_an_awaited_call_and_tell_the_server(shared: Kernel) -> None:
-    known = set(sent(shared, "sleep"))
+    before_ids = set(sent(shared, "sleep"))
     outcome = shared.run(
         "try: await asyncio.wait_for(mcp.m.sleep.aio(60), 0.1)\n"
         "except TimeoutError: print('late')\n"
@@ -166,7 +161,7 @@ def test_wait_for_and_cancel_end_an_awaited_call_and_tell_the_server(shared: Ker
         "except asyncio.CancelledError: print('cancelled')"
     )
     assert outcome.stdout == "late\ncancelled\n"
-    new = set(sent(shared, "sleep")) - known
+    new = set(sent(shared, "sleep")) - before_ids
     assert len(new) == 2
     assert new <= set(shared.value("mcp.m.seen().data['cancelled']"))
 
@@ -207,7 +202,7 @@ def test_a_call_that_waits_for_room_in_the_queue_is_interrupted(shared: Kernel, 
     shared.run(f"%mcp load full -- {misbehaving('deaf=60')}")
     call = "await mcp.full.echo.aio(text)" if await_ else "mcp.full.echo(text)"
     cell = shared.start_timed(
-        f"text = 'x' * 40_000_000\nrunning = mcp.full.echo.submit(text)\nprint('full', flush=True)\n{call}",
+        f"text = 'x' * 40_000_000\nrunning = mcp.full.echo.submit(text)\nprint('full', flush=True)\n{call}"
     )
     cell.wait_for_output("full")
     outcome = shared.interrupt_within(WITHIN, cell)
@@ -246,7 +241,7 @@ def test_a_storm_of_interrupts_tears_no_frame(shared: Kernel) -> None:
     shared.run(f"%mcp load storm -- {misbehaving(f'record={record}')}")
     cell = shared.start(STORM)
     cell.wait_for_output("ready")
-    for number in range(5000):
+    for number in range(2500):
         os.kill(shared.pid, signal.SIGINT)
         time.sleep(number % 10 * 0.0003)  # in bursts: some calls shall get through
     (shared.folder / "over").touch()
@@ -282,13 +277,13 @@ def test_in_a_terminal_an_interrupt_ends_the_call_and_the_server_is_told(tmp_pat
         terminal.sendline(line)
         terminal.expect(prompt)
     terminal.sendline(code)
-    processes.wait_until(lambda: recorded(record, SLEEP) == 1)
+    processes.wait_until(lambda: received(record, SLEEP) == 1)
     before = time.monotonic()
     terminal.sendintr()
     terminal.expect("KeyboardInterrupt")
     took = time.monotonic() - before
     terminal.expect(prompt)
-    processes.wait_until(lambda: recorded(record, "notifications/cancelled") == 1)
+    processes.wait_until(lambda: received(record, "notifications/cancelled") == 1)
     terminal.sendline("import signal; signal.getsignal(2) is signal.default_int_handler")
     terminal.expect("True")
     terminal.sendline("mcp.m.echo('the ' + 'next').text")
@@ -332,7 +327,7 @@ def test_in_a_script_an_interrupt_does_what_the_script_says(tmp_path: Path, code
     command = [sys.executable, "-c", SCRIPT, code, *server_command("misbehaving", f"record={record}")]
     env = tapped({**os.environ, "PYTHONPATH": str(ROOT)})
     with subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as script:
-        processes.wait_until(lambda: recorded(record, SLEEP) == 1)
+        processes.wait_until(lambda: received(record, SLEEP) == 1)
         script.send_signal(signal.SIGINT)
         assert script.communicate(timeout=30)[0] == output
     assert script.returncode == 0

@@ -14,24 +14,20 @@ import pytest
 
 from tests import kernels, processes
 from tests.environments import ROOT, server_command
-from tests.kernels import KERNELS, Kernel, Outcome
+from tests.integration.notebooks import done
+from tests.kernels import KERNELS, Kernel
 
+pytestmark = pytest.mark.cold
 every_kernel = pytest.mark.kernels(*KERNELS)
 HEAVY = ("httpx", "ipywidgets", "jsonschema_rs", "cryptography", "sqlite3", "json5", "pandas", "nest_asyncio")
 M = f"m -- {shlex.join(server_command('misbehaving'))}"
 
 
-def ran(kernel: Kernel, code: str) -> Outcome:
-    outcome = kernel.run(code)
-    assert outcome.status == "ok", outcome.error
-    return outcome
-
-
 @pytest.fixture(scope="module")
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """One kernel for the tests that leave it as it was."""
-    with kernels.started(kernel_name, tmp_path_factory.mktemp(kernel_name)) as kernel:
-        ran(kernel, f"%load_ext ipymcp\nimport asyncio, time\n%mcp load demo\n%mcp load {M}")
+    with kernels.started(kernel_name, tmp_path_factory.mktemp(kernel_name), cold=True) as kernel:
+        done(kernel, f"%load_ext ipymcp\nimport asyncio, time\n%mcp load demo\n%mcp load {M}")
         yield kernel
 
 
@@ -41,15 +37,15 @@ def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @every_kernel
 def test_loading_imports_nothing_heavy(kernel: Kernel) -> None:
     known = f"sorted(sys.modules.keys() & {set(HEAVY)!r})"
-    ran(kernel, "import sys")
+    done(kernel, "import sys")
     before = kernel.value(known)
-    ran(kernel, "%load_ext ipymcp")
+    done(kernel, "%load_ext ipymcp")
     assert kernel.value(known) == before
 
 
 PRESENT = """[
     'mcp' in get_ipython().magics_manager.magics['line'], 'mcp' in get_ipython().magics_manager.magics['cell'],
-    len([one for one in get_ipython().configurables if type(one).__name__ == 'IPyMCP']),
+    len([part for part in get_ipython().configurables if type(part).__name__ == 'IPyMCP']),
     len([one for one in getattr(get_ipython().Completer, 'custom_matchers', []) if 'ipymcp' in one.__module__]),
     len([one for one in get_ipython().input_transformer_manager.token_transformers if 'ipymcp' in one.__module__]),
     len([one for one in get_ipython().events.callbacks['pre_run_cell'] if 'ipymcp' in repr(one)]),
@@ -61,53 +57,53 @@ PRESENT = """[
 def test_loading_twice_changes_nothing_and_unloading_takes_all_back(kernel: Kernel, kernel_name: str) -> None:
     matchers = 0 if kernel_name == "kernel-colab" else 1  # IPython 7 has none that see the whole line
     whole = [True, True, 1, matchers, 1, 1, True]
-    ran(kernel, "%load_ext ipymcp")
+    done(kernel, "%load_ext ipymcp")
     assert kernel.value(PRESENT) == whole
-    ran(kernel, f"%load_ext ipymcp\n%mcp load {M}")
+    done(kernel, f"%load_ext ipymcp\n%mcp load {M}")
     assert kernel.value(PRESENT) == whole
     server = psutil.Process(kernel.value("mcp.m.pid().data['pid']"))
 
-    assert ran(kernel, "%unload_ext ipymcp").stderr == ""
+    assert done(kernel, "%unload_ext ipymcp").stderr == ""
     processes.wait_until_gone([server], within=0.5)
     assert kernel.value(PRESENT) == [False, False, 0, 0, 0, 0, False]
     gone = kernel.run("%mcp").error
     assert gone is not None
     assert "not found" in gone.evalue
 
-    ran(kernel, "%load_ext ipymcp\n%reload_ext ipymcp")
+    done(kernel, "%load_ext ipymcp\n%reload_ext ipymcp")
     assert kernel.value(PRESENT) == whole
-    ran(kernel, "%mcp start m")
+    done(kernel, "%mcp start m")
     assert kernel.value("mcp.m.echo('again').text") == "again"
 
 
 def test_a_name_of_the_users_own_is_never_overwritten(kernel: Kernel) -> None:
-    ran(kernel, "mcp = 'mine'")
-    assert ran(kernel, "%load_ext ipymcp").stderr == (
+    done(kernel, "mcp = 'mine'")
+    assert done(kernel, "%load_ext ipymcp").stderr == (
         "ipymcp: the name 'mcp' is already in use; write: from ipymcp import mcp as …\n"
     )
     assert kernel.value("mcp") == "mine"
-    ran(kernel, "%mcp load demo")
-    ran(kernel, "%config IPyMCP.namespace = 'tools'")
+    done(kernel, "%mcp load demo")
+    done(kernel, "%config IPyMCP.namespace = 'tools'")
     assert kernel.value("[mcp, tools.demo.echo('hi').text]") == ["mine", "hi"]
-    ran(kernel, "%config IPyMCP.namespace = 'again'")
+    done(kernel, "%config IPyMCP.namespace = 'again'")
     assert kernel.value("['tools' in globals(), again.demo.echo('hi').text]") == [False, "hi"]
-    ran(kernel, "again = 'rebound'")
-    ran(kernel, "%unload_ext ipymcp")
+    done(kernel, "again = 'rebound'")
+    done(kernel, "%unload_ext ipymcp")
     assert kernel.value("[mcp, again]") == ["mine", "rebound"]
 
 
 def test_after_a_reset_the_name_is_back(kernel: Kernel) -> None:
-    ran(kernel, f"%load_ext ipymcp\n%mcp load {M}")
-    ran(kernel, "x = 1\n%reset -f")
+    done(kernel, f"%load_ext ipymcp\n%mcp load {M}")
+    done(kernel, "x = 1\n%reset -f")
     assert kernel.value("['x' in globals(), mcp.m.echo('after the reset').text]") == [False, "after the reset"]
 
 
 def test_autoreload_leaves_it_alone(kernel: Kernel) -> None:
     (kernel.folder / "mine.py").write_text("import ipymcp\nword = 'old'\n")
-    ran(kernel, f"%load_ext autoreload\n%autoreload 2\n%load_ext ipymcp\n%mcp load {M}\nimport mine")
+    done(kernel, f"%load_ext autoreload\n%autoreload 2\n%load_ext ipymcp\n%mcp load {M}\nimport mine")
     (kernel.folder / "mine.py").write_text("import ipymcp\nword = 'quite new'\n")
     os.utime(kernel.folder / "mine.py", (2e9, 2e9))
-    outcome = ran(kernel, "print(mcp.m.echo(mine.word).text)")
+    outcome = done(kernel, "print(mcp.m.echo(mine.word).text)")
     assert (outcome.stdout, outcome.stderr) == ("quite new\n", "")
 
 
@@ -116,12 +112,12 @@ def test_autoreload_leaves_it_alone(kernel: Kernel) -> None:
 
 @every_kernel
 def test_the_magics_that_time_things_work(shared: Kernel) -> None:
-    assert "per loop" in ran(shared, '%timeit -n 2 -r 1 mcp.demo.echo("x")').stdout
-    outcome = ran(shared, '%%time\n%mcp call demo.echo text="timed"')
+    assert "per loop" in done(shared, '%timeit -n 2 -r 1 mcp.demo.echo("x")').stdout
+    outcome = done(shared, '%%time\n%mcp call demo.echo text="timed"')
     assert "timed" in str(outcome.result)
-    outcome = ran(shared, '%%time\n%%mcp call demo.echo\n{"text": "nested"}')
+    outcome = done(shared, '%%time\n%%mcp call demo.echo\n{"text": "nested"}')
     assert "Wall time" in outcome.stdout and outcome.text == "ToolResult demo.echo: nested"
-    outcome = ran(shared, '%%time\nr = mcp.demo.echo("x")')
+    outcome = done(shared, '%%time\nr = mcp.demo.echo("x")')
     assert "Wall time" in outcome.stdout
 
 
@@ -129,20 +125,19 @@ def test_the_magics_that_time_things_work(shared: Kernel) -> None:
 def test_settings_take_effect(shared: Kernel) -> None:
     wrong = "mcp.demo.no_such_tool"
     short = shared.run(wrong)
-    ran(shared, "%config IPyMCP.tracebacks = True")
+    done(shared, "%config IPyMCP.tracebacks = True")
     whole = shared.run(wrong)
-    ran(shared, "%config IPyMCP.tracebacks = False")
-    assert short.error is not None
-    assert whole.error is not None
+    done(shared, "%config IPyMCP.tracebacks = False")
+    assert short.error is not None and whole.error is not None
     assert short.error.ename == whole.error.ename == "UnknownName"
     assert len(short.error.traceback.splitlines()) <= 3
     assert "Traceback" in whole.error.traceback
 
     slow = "mcp.m.progress(interval=0.05, count=16)"
-    assert len(ran(shared, slow).displays) == 1
-    ran(shared, "%config IPyMCP.quiet = True")
-    assert ran(shared, slow).displays == []
-    ran(shared, "%config IPyMCP.quiet = False")
+    assert len(done(shared, slow).displays) == 1
+    done(shared, "%config IPyMCP.quiet = True")
+    assert done(shared, slow).displays == []
+    done(shared, "%config IPyMCP.quiet = False")
 
 
 # -- threads and tasks ------------------------------------------------------------------------------------------------
@@ -150,7 +145,7 @@ def test_settings_take_effect(shared: Kernel) -> None:
 
 @every_kernel
 def test_a_call_in_another_thread_shows_nothing_and_tells_its_progress(shared: Kernel) -> None:
-    outcome = ran(
+    outcome = done(
         shared,
         "from concurrent.futures import ThreadPoolExecutor\n"
         "steps = []\nslow = mcp.m.progress.options(on_progress=lambda p: steps.append(p.progress))\n"
@@ -172,7 +167,7 @@ def test_progress_of_an_awaited_call_is_shown_in_its_own_cell(shared: Kernel) ->
 
 @every_kernel
 def test_what_a_submitted_call_prints_and_shows(shared: Kernel) -> None:
-    outcome = ran(
+    outcome = done(
         shared,
         "call = mcp.m.progress.submit(interval=0.05, count=14)\nprint(call.done)\n"
         "result = call.result()\nprint(call.done, result.text, call.progress.message)",
@@ -183,30 +178,31 @@ def test_what_a_submitted_call_prints_and_shows(shared: Kernel) -> None:
 def test_the_background_prints_nothing(shared: Kernel) -> None:
     """Noise, an unknown notification, a server that dies: the log has it, no cell does."""
     noisy = shlex.join(server_command("misbehaving", "noise=all", "banner", "stderr=200"))
-    ran(shared, f"%mcp load noisy -- {noisy}")
+    done(shared, f"%mcp load noisy -- {noisy}")
     assert shared.run("mcp.noisy.die()").error is not None
-    outcome = ran(shared, "time.sleep(0.5)")
+    outcome = done(shared, "time.sleep(0.5)")
     assert (outcome.stdout, outcome.stderr, outcome.displays) == ("", "", [])
-    ran(shared, "%mcp unload noisy")
+    done(shared, "%mcp unload noisy")
 
 
 # -- nested loops -----------------------------------------------------------------------------------------------------
 
 
-def test_the_harmful_nested_loop_is_warned_of_and_calls_work_all_the_same(kernel: Kernel) -> None:
-    ran(kernel, "import nest_asyncio; nest_asyncio.apply()")
-    assert ran(kernel, "%load_ext ipymcp").stderr == (
-        "ipymcp: nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
-        " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)\n"
-    )
-    ran(kernel, f"%mcp load {M}")
-    assert kernel.value("[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
-
-
-def test_the_harmless_one_is_not(kernel: Kernel) -> None:
-    ran(kernel, "import nest_asyncio2; nest_asyncio2.apply()")
-    assert ran(kernel, "%load_ext ipymcp").stderr == ""
-    ran(kernel, f"%mcp load {M}")
+@pytest.mark.parametrize(
+    ("module", "warning"),
+    [
+        (
+            "nest_asyncio",
+            "ipymcp: nest_asyncio 1.6 is applied in this kernel, and with ipykernel 7 it drops queued cells;"
+            " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)\n",
+        ),
+        ("nest_asyncio2", ""),
+    ],
+)
+def test_calls_work_in_nested_loops_and_the_harmful_one_is_a_warning(kernel: Kernel, module: str, warning: str) -> None:
+    done(kernel, f"import {module}; {module}.apply()")
+    assert done(kernel, "%load_ext ipymcp").stderr == warning
+    done(kernel, f"%mcp load {M}")
     assert kernel.value("[mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]") == ["sync", "async"]
 
 
@@ -230,9 +226,9 @@ def notebook() -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec})
 
 
-def results(ran: nbformat.NotebookNode) -> list[str | None]:
+def results(notebook: nbformat.NotebookNode) -> list[str | None]:
     texts: list[str | None] = []
-    for cell in ran.cells:
+    for cell in notebook.cells:
         data = [output.data for output in cell.outputs if output.output_type == "execute_result"]
         texts.append(data[0]["text/plain"] if data else None)
     return texts
@@ -262,9 +258,9 @@ def test_papermill_runs_it_and_stops_at_an_error(tmp_path: Path) -> None:
     node = notebook()
     failing = node.cells.pop(4)
     nbformat.write(node, before)
-    done = papermill.execute_notebook(before, after, cwd=tmp_path, progress_bar=False)
-    assert results(done)[2:4] == ["'sync'", "'async'"]
-    assert results(done)[5] == "'last'"
+    executed = papermill.execute_notebook(before, after, cwd=tmp_path, progress_bar=False)
+    assert results(executed)[2:4] == ["'sync'", "'async'"]
+    assert results(executed)[5] == "'last'"
 
     node.cells.insert(4, failing)
     nbformat.write(node, before)

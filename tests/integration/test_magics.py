@@ -31,6 +31,7 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         **dict.fromkeys(["a.b", "a", "load", "x-y", "x_y"], MISBEHAVING),
     }
     with opened(kernel_name, tmp_path_factory.mktemp("magics"), servers) as kernel:
+        done(kernel, "%mcp resources demo;")
         done(kernel, "n, i, name, folder = 3, 7, 'Ada', {'path': r'C:\\data'}")
         yield kernel
 
@@ -123,6 +124,7 @@ for _ in 'ab':
 %mcp call demo.echo text=last"""
 
 
+@pytest.mark.cold
 @pytest.mark.kernels("kernel-7", "kernel-6", "kernel-colab")
 def test_the_cell_that_loads_the_extension_shows_what_its_lines_show_in_any_other_cell(
     start_kernel: StartKernel, kernel_name: str
@@ -132,7 +134,8 @@ def test_the_cell_that_loads_the_extension_shows_what_its_lines_show_in_any_othe
 
     for _ in "12":  # the second time it is loaded already
         outcome = done(kernel, LOADING_CELL)
-        assert [each["text/plain"] for each in outcome.displays] == [f"ToolResult demo.echo: {one}" for one in shown]
+        displayed = [display["text/plain"] for display in outcome.displays]
+        assert displayed == [f"ToolResult demo.echo: {word}" for word in shown]
         assert outcome.text == "ToolResult demo.echo: last"
 
 
@@ -159,76 +162,78 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("cell", "lines"),
+    ("cell", "message", "hint"),
     [
         (
             "%%mcp call demo.query\n{'table': 'penguins',\n  limit: 3 x}",
-            [
-                "ArgumentError: demo.query: line 2, column 10: invalid syntax. Perhaps you forgot a comma?",
-                "  the body is JSON, JSON5, or a Python dict with the notebook's names · in: %%mcp call demo.query",
-            ],
+            "ArgumentError: demo.query: line 2, column 10: invalid syntax. Perhaps you forgot a comma?",
+            "the body is JSON, JSON5, or a Python dict with the notebook's names",
         ),
         (
             "%%mcp call demo.echo\n['a']",
-            [
-                "ArgumentError: demo.echo: the body is a list, not a mapping of arguments",
-                '  write {"argument": value, …} · in: %%mcp call demo.echo',
-            ],
+            "ArgumentError: demo.echo: the body is a list, not a mapping of arguments",
+            'write {"argument": value, …}',
         ),
         (
             "%mcp call demo.query tabel=penguins",
-            [
-                "ArgumentError: demo.query: no argument 'tabel'; did you mean 'table'?",
-                "  query(table: Literal['penguins'], *, where, limit) · in: %mcp call demo.query tabel=penguins",
-            ],
+            "ArgumentError: demo.query: no argument 'tabel'; did you mean 'table'?",
+            "query(table: Literal['penguins'], *, where, limit)",
         ),
         (
             "%mcp call demo.echo text=$nam",
-            [
-                "ArgumentError: text: the notebook has no name 'nam'",
-                "  did you mean 'name'? single quotes send the text as it is · in: %mcp call demo.echo text=$nam",
-            ],
+            "ArgumentError: text: the notebook has no name 'nam'",
+            "did you mean 'name'? single quotes send the text as it is",
         ),
-        (
-            "%mcp call demo.fail message=oops",
-            [
-                "ToolError: demo.fail: oops",
-                "  the tool's own message · in: %mcp call demo.fail message=oops",
-            ],
-        ),
-        (
-            "%mcp call demo",
-            [
-                "UnknownName: 'demo' names a server; a tool is demo.TOOL",
-                "  its tools: %mcp tools demo · in: %mcp call demo",
-            ],
-        ),
+        ("%mcp call demo.fail message=oops", "ToolError: demo.fail: oops", "the tool's own message"),
+        ("%mcp call demo", "UnknownName: 'demo' names a server; a tool is demo.TOOL", "its tools: %mcp tools demo"),
         (
             "%mcp load docs https://127.0.0.1:1/mcp --header Authorization",
-            [
-                "McpError: --header Authorization: no value",
-                "  write --header 'Name: value' · in: %mcp load docs https://127.0.0.1:1/mcp --header Authorization",
-            ],
+            "McpError: --header Authorization: no value",
+            "write --header 'Name: value'",
         ),
-        (
-            "%mcp disable demo.ecko",
-            ["UnknownName: no tool matches 'demo.ecko'", "  did you mean 'demo.echo'? · in: %mcp disable demo.ecko"],
-        ),
+        ("%mcp disable demo.ecko", "UnknownName: no tool matches 'demo.ecko'", "did you mean 'demo.echo'?"),
         (
             "%mcp tools fs.*?",
-            [
-                "UnknownName: no tool matches 'fs.*?': there is no server 'fs'",
-                "  loaded: demo, everything, a.b, a, load, x-y, x_y · in: %mcp tools fs.*?",
-            ],
+            "UnknownName: no tool matches 'fs.*?': there is no server 'fs'",
+            "loaded: demo, everything, a.b, a, load, x-y, x_y",
+        ),
+        ("%mcp cancel 99999", "UnknownName: no call 99999 is running", "running: none"),
+        (
+            "%mcp read demo demo://penguin.csv",
+            "RpcError: demo: Resource not found: demo://penguin.csv",
+            "did you mean 'demo://penguins.csv'?",
+        ),
+        ("%mcp read dmo notes.md", "UnknownName: there is no server 'dmo'", "did you mean 'demo'?"),
+        (
+            "%mcp read demo demo://penguins/{species}",
+            "ArgumentError: demo.demo://penguins/{species}: missing argument 'species'",
+            "demo://penguins/{species}(species: str)",
         ),
         (
-            "%mcp cancel 99999",
-            ["UnknownName: no call 99999 is running", "  running: none · in: %mcp cancel 99999"],
+            "%mcp subscribe demo notes.md",
+            "CallError: demo: does not announce changes of its resources",
+            "read the resource again instead",
+        ),
+        ("%mcp prompt demo.descibe", "UnknownName: demo: there is no prompt 'descibe'", "did you mean 'describe'?"),
+        (
+            "%mcp prompt demo",
+            "UnknownName: 'demo' names a server; a prompt is demo.PROMPT",
+            "its prompts: %mcp prompts demo",
+        ),
+        (
+            "%mcp prompt demo.describe",
+            "ArgumentError: demo.describe: missing argument 'species'",
+            "describe(species: str, *, tone)",
+        ),
+        (
+            "%mcp resources dmo",
+            "UnknownName: no resource matches 'dmo': there is no server 'dmo'",
+            "did you mean 'demo'?",
         ),
     ],
 )
-def test_what_fails_says_so_in_two_lines(kernel: Kernel, cell: str, lines: list[str]) -> None:
-    assert error(kernel, cell) == lines
+def test_a_failed_line_shows_a_message_and_a_hint(kernel: Kernel, cell: str, message: str, hint: str) -> None:
+    assert error(kernel, cell) == [message, f"  {hint} · in: {cell.splitlines()[0]}"]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +262,7 @@ def test_errors_can_be_caught_and_read(kernel: Kernel) -> None:
     assert text(kernel, cell) == "('demo', 'fail', 'oops', True)"
 
 
-def test_whole_tracebacks_are_there_for_the_asking(kernel: Kernel) -> None:
+def test_a_setting_shows_whole_tracebacks(kernel: Kernel) -> None:
     done(kernel, "%config IPyMCP.tracebacks = True")
     outcome = kernel.run("mcp.demo.fail()")
     done(kernel, "%config IPyMCP.tracebacks = False")
@@ -273,9 +278,8 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
 
     assert outcome.error is not None
     assert outcome.error.ename == "UsageError"
-    assert outcome.stderr == (
-        "UsageError: there is no %mcp tolls; did you mean 'tools'?\n  %mcp tolls demo\n       ^\n"
-    )
+    line = "UsageError: there is no %mcp tolls; did you mean 'tools'?"
+    assert outcome.stderr == f"{line}\n  %mcp tolls demo\n       ^\n"
 
 
 @pytest.mark.parametrize(
@@ -375,8 +379,7 @@ def test_logs_are_asked_for_by_server_and_number(kernel: Kernel) -> None:
         "demo: SELECT * FROM penguins LIMIT 3",
         "demo: SELECT * FROM penguins LIMIT 4",
     ]
-    everyone = text(kernel, "%mcp logs -n 1000")
-    assert everyone.startswith("MCP logs\ntime      server      source  level")
+    assert text(kernel, "%mcp logs -n 1000").startswith("MCP logs\ntime      server      source  level")
     assert text(kernel, "%mcp logs demo -n 0").endswith("nothing is logged yet")
     assert text(kernel, "list(mcp.servers['demo'].logs(1).df.columns)") == "['time', 'source', 'level', 'text']"
 
@@ -420,9 +423,8 @@ def test_resources_are_listed_read_and_subscribed_to(kernel: Kernel) -> None:
     assert text(kernel, "r = %mcp read demo demo://penguins.csv\nlen(r.df)") == "42"
     assert "# Penguins" in done(kernel, "%mcp read demo notes.md").result["text/markdown"]
     assert text(kernel, f"s = 'Gentoo'\nr = %mcp read demo {BIRDS} species=$s\nr.data[0]['species']") == "'Gentoo'"
-    assert text(kernel, f"%mcp read demo {BIRDS} species={{s}}").startswith(
-        "ResourceResult demo demo://penguins/Gentoo:"
-    )
+    read = text(kernel, f"%mcp read demo {BIRDS} species={{s}}")
+    assert read.startswith("ResourceResult demo demo://penguins/Gentoo:")
     uri = "demo://resource/static/document/startup.md"
     assert text(kernel, f"%mcp subscribe everything {uri}") == f"Subscription everything {uri}, updated 0 times"
 
@@ -435,56 +437,6 @@ def test_prompts_are_listed_and_their_messages_are_the_lines_value(kernel: Kerne
     assert "Please promote Eve to the head of the Sales team." in rich["text/html"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message", "hint"),
-    [
-        (
-            "read demo demo://penguin.csv",
-            "RpcError: demo: Resource not found: demo://penguin.csv",
-            "did you mean 'demo://penguins.csv'?",
-        ),
-        (
-            "read dmo notes.md",
-            "UnknownName: there is no server 'dmo'",
-            "did you mean 'demo'?",
-        ),
-        (
-            "read demo demo://penguins/{species}",
-            "ArgumentError: demo.demo://penguins/{species}: missing argument 'species'",
-            "demo://penguins/{species}(species: str)",
-        ),
-        (
-            "subscribe demo notes.md",
-            "CallError: demo: does not announce changes of its resources",
-            "read the resource again instead",
-        ),
-        (
-            "prompt demo.descibe",
-            "UnknownName: demo: there is no prompt 'descibe'",
-            "did you mean 'describe'?",
-        ),
-        (
-            "prompt demo",
-            "UnknownName: 'demo' names a server; a prompt is demo.PROMPT",
-            "its prompts: %mcp prompts demo",
-        ),
-        (
-            "prompt demo.describe",
-            "ArgumentError: demo.describe: missing argument 'species'",
-            "describe(species: str, *, tone)",
-        ),
-        (
-            "resources dmo",
-            "UnknownName: no resource matches 'dmo': there is no server 'dmo'",
-            "did you mean 'demo'?",
-        ),
-    ],
-)
-def test_what_cannot_be_read_or_got_says_so_in_two_lines(kernel: Kernel, line: str, message: str, hint: str) -> None:
-    done(kernel, "%mcp resources demo;")
-    assert error(kernel, f"%mcp {line}") == [message, f"  {hint} · in: %mcp {line}"]
-
-
 def test_a_mistyped_line_of_these_words_shows_where(kernel: Kernel) -> None:
     outcome = kernel.run("%mcp read demo notes.md a=1")
     assert "notes.md is not a template: it takes no parameters" in outcome.stderr + str(outcome.error)
@@ -492,8 +444,6 @@ def test_a_mistyped_line_of_these_words_shows_where(kernel: Kernel) -> None:
     assert "something is missing; usage: %mcp read SERVER URI [key=value …]" in outcome.stderr + str(outcome.error)
 
 
-def test_the_seconds_of_a_start_can_be_said_on_the_line(kernel: Kernel) -> None:
-    kernel.run("%load_ext ipymcp")
-    outcome = kernel.run("%mcp load one --start-timeout 0.3 -- python -c 'import sys; sys.stdin.read()'")
-    assert outcome.error is not None
-    assert "did not answer within 0.3 s" in outcome.error.traceback
+def test_the_timeout_of_a_start_can_be_given_on_the_line(kernel: Kernel) -> None:
+    cell = "%mcp load one --start-timeout 0.3 -- python -c 'import sys; sys.stdin.read()'"
+    assert "did not answer within 0.3 s" in error(kernel, cell)[0]

@@ -5,6 +5,8 @@ import json
 import sys
 from collections.abc import Iterator
 
+import pytest
+
 from tests.conftest import StartKernel
 from tests.environments import ROOT
 from tests.kernels import Outcome, strings
@@ -33,7 +35,7 @@ def planted() -> dict[str, str]:
     """Every form of every secret, but the two that differ only in what stands before it, and what base64 mixes."""
     secrets = {"token": TOKEN, "argument": ARGUMENT, "header": HEADER, "told": TOLD, "kept": KEPT}
     secrets["key"] = KEY.splitlines()[1]
-    found: dict[str, str] = {}
+    planted: dict[str, str] = {}
     for name, secret in secrets.items():
         for form, text in forms(secret).items():
             if form in ("json", "unicode json", "repr"):
@@ -43,10 +45,11 @@ def planted() -> dict[str, str]:
             elif "base64" in form or form == "basic":
                 text = text[8:-4]  # what is before and after the secret has its part in the rest
             if form not in ("cut", "long"):
-                found[f"{name} as {form}"] = text
-    return found
+                planted[f"{name} as {form}"] = text
+    return planted
 
 
+@pytest.mark.cold
 def test_nothing_that_a_session_writes_holds_a_secret(start_kernel: StartKernel) -> None:
     kernel = start_kernel(env={"TOLD_TOKEN": TOLD})
     options = ["--api-key", ARGUMENT, "--header", f"Authorization: Bearer {HEADER}", "--told", "${TOLD_TOKEN}"]

@@ -23,7 +23,7 @@ def robot(server: OAuthServer) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    with kernels.started(kernel_name, tmp_path_factory.mktemp("kernel")) as kernel:
+    with kernels.started(kernel_name, tmp_path_factory.mktemp("kernel"), cold=True) as kernel:
         kernel.run("%load_ext ipymcp\n%config IPyMCP.quiet = True")
         yield kernel
 

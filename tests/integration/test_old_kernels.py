@@ -9,7 +9,7 @@ from tests.environments import kernel_python
 from tests.integration.notebooks import done, error, opened, text
 from tests.kernels import Kernel
 
-pytestmark = pytest.mark.kernels("kernel-6", "kernel-colab")
+pytestmark = [pytest.mark.kernels("kernel-6", "kernel-colab"), pytest.mark.nightly]
 MISBEHAVING = Path(__file__).parent.parent / "servers" / "misbehaving.py"
 
 

@@ -21,6 +21,7 @@ from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.kernels import KERNELS, Kernel
 
+pytestmark = pytest.mark.cold
 every_kernel = pytest.mark.kernels(*KERNELS)
 BARE = server_command("misbehaving", "child")
 STUBBORN = server_command("misbehaving", "stubborn", "child")
@@ -71,7 +72,7 @@ def test_a_kernel_that_ended_leaves_no_process_of_a_server(kernel: Kernel, end: 
 
 
 @pytest.mark.kernels("kernel-6", "kernel-colab")
-def test_an_older_kernel_that_was_shut_down_leaves_none_either(kernel: Kernel) -> None:
+def test_an_older_kernel_that_was_shut_down_leaves_no_process_of_a_server(kernel: Kernel) -> None:
     groups, reaper = load(kernel, SERVERS)
     kernel.shutdown()
     assert_nothing_is_left(groups, reaper)
@@ -116,7 +117,7 @@ def test_a_descendant_whose_parents_have_gone_is_remembered(kernel: Kernel, tmp_
     server = ["sh", "-c", f"sh -c {shlex.quote(driver)} >&2 & exec {shlex.join(server_command('misbehaving'))}"]
     groups, reaper = load(kernel, {"one": server})
     browser = psutil.Process(int(told.read_text()))
-    drivers = [one for one in processes.descendants(groups[0]) if one.name() == "sh"]
+    drivers = [process for process in processes.descendants(groups[0]) if process.name() == "sh"]
     psutil.wait_procs(drivers, timeout=20)
     assert groups[0] not in [parent.pid for parent in browser.parents()]
     os.kill(kernel.pid, signal.SIGKILL)
@@ -153,10 +154,7 @@ def test_a_kernel_that_is_killed_while_it_starts_servers_leaves_none(kernel: Ker
     servers = {f"s{i}": server_command("misbehaving", "stubborn", "child", f"runs={runs}") for i in range(10)}
     kernel.run("%load_ext ipymcp")
     kernel.start(f"mcp.load({config(servers)!r})")
-    deadline = time.monotonic() + 20
-    while not runs.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    processes.wait_until(runs.exists, within=20)
     os.kill(kernel.pid, signal.SIGKILL)
     processes.wait_until_gone(of_command(str(runs)), within=5)
     assert of_command(str(runs)) == []
@@ -174,7 +172,8 @@ def test_closing_one_host_leaves_the_servers_of_another_alone() -> None:
 
 def of_command(word: str) -> list[psutil.Process]:
     """The living processes that have this word on their command line."""
-    named = (one for one in psutil.process_iter(["cmdline"]) if word in " ".join(one.info["cmdline"] or ()))
+    running = psutil.process_iter(["cmdline"])
+    named = (process for process in running if word in " ".join(process.info["cmdline"] or ()))
     return [process for process in named if processes.is_alive(process)]
 
 

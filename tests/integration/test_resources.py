@@ -15,6 +15,7 @@ from ipymcp import ArgumentError, CallError, CallTimeout, Mcp, RpcError, Unknown
 from ipymcp.results.resource_result import ResourceResult
 from tests.bad_servers import PATIENCE, QUICK, News, bad, connected, frames_read, log_of, rendered
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
+from tests.processes import wait_until
 
 SCRIPT = Path(__file__).parents[1] / "servers" / "offering.py"
 ERAS = ("legacy", "modern")
@@ -24,13 +25,20 @@ def offering(*words: str, era: str = "modern", **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(SCRIPT), "--era", era, *words], "era": era, **more}
 
 
-@pytest.fixture(params=ERAS)
+@pytest.fixture(scope="module", params=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture
 def mcp(era: str) -> Iterator[Mcp]:
+    with connected({"s": offering(era=era)}) as mcp:
+        yield mcp
+
+
+@pytest.fixture(scope="module")
+def shared(era: str) -> Iterator[Mcp]:
+    """A host of the module, for tests that change nothing which others see."""
     with connected({"s": offering(era=era)}) as mcp:
         yield mcp
 
@@ -90,15 +98,12 @@ def test_a_changed_list_is_read_again_at_the_next_look(mcp: Mcp) -> None:
 
 def test_a_list_is_fresh_for_its_time_and_read_again_after_it() -> None:
     with connected({"long": offering("silent", "ttl=60000"), "short": offering("silent", "ttl=1200")}) as mcp:
-        assert (len(mcp.long.resources), len(mcp.short.resources)) == (2, 2)
         read = time.monotonic()
+        assert (len(mcp.long.resources), len(mcp.short.resources)) == (2, 2)
         mcp.long.grow(uri="note://c")
         mcp.short.grow(uri="note://c")
         assert len(mcp.short.resources) == 2 or time.monotonic() - read > 1.2
-        ended = time.monotonic() + PATIENCE
-        while len(mcp.short.resources) == 2:
-            assert time.monotonic() < ended
-            time.sleep(0.1)
+        wait_until(lambda: len(mcp.short.resources) > 2)
         assert time.monotonic() - read >= 1.2
         assert len(mcp.long.resources) == 2
 
@@ -149,33 +154,33 @@ def test_a_list_that_never_comes_fails_that_look_alone(era: str) -> None:
         assert mcp.s.prompts.plain().text == "Hello, nobody."
 
 
-def test_a_selection_is_by_server_uri_and_name(mcp: Mcp) -> None:
+def test_a_selection_is_by_server_uri_and_name(shared: Mcp) -> None:
     def uris(*patterns: str) -> list[str]:
-        return [resource.uri for resource in mcp.resources(*patterns)]
+        return [resource.uri for resource in shared.resources(*patterns)]
 
     assert uris("s") == uris("*://*") == uris("s.note*") == ["note://a", "note://b"]
     assert uris("b") == uris("!*a") == ["note://b"]
-    assert [prompt.name for prompt in mcp.prompts("s.g*")] == ["greet"]
+    assert [prompt.name for prompt in shared.prompts("s.g*")] == ["greet"]
     assert uris("t") == []
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_resource_is_read_by_its_uri_or_its_name_listed_or_not(mcp: Mcp) -> None:
-    assert mcp.s.resources["note://a"].read().text == "first a"
-    assert mcp.s.resources["b"].read().text == "first b"
-    mcp.s.write(uri="note://hidden", text="x", tell=False)
-    assert mcp.s.resources["note://hidden"].read() == mcp.s.resources["note://hidden"].read()
+def test_a_resource_is_read_by_its_uri_or_its_name_listed_or_not(shared: Mcp) -> None:
+    assert shared.s.resources["note://a"].read().text == "first a"
+    assert shared.s.resources["b"].read().text == "first b"
+    shared.s.write(uri="note://hidden", text="x", tell=False)
+    assert shared.s.resources["note://hidden"].read() == shared.s.resources["note://hidden"].read()
 
     async def main() -> str:
-        return (await mcp.s.resources["note://a"].read.aio()).text
+        return (await shared.s.resources["note://a"].read.aio()).text
 
     assert asyncio.run(main()) == "first a"
 
 
-def test_a_template_makes_resources(mcp: Mcp) -> None:
-    template = mcp.s.resources["note://{name}"]
+def test_a_template_makes_resources(shared: Mcp) -> None:
+    template = shared.s.resources["note://{name}"]
     assert template("a").read().text == template(name="a").read().text == "first a"
     with pytest.raises(ArgumentError) as caught:
         template()
@@ -206,37 +211,34 @@ def test_what_is_read_without_a_time_is_read_every_time(mcp: Mcp) -> None:
     assert counts(mcp)["resources/read"] == 2
 
 
-def test_a_resource_that_is_not_there_names_the_nearest(mcp: Mcp) -> None:
-    assert len(mcp.s.resources) == 2
+def test_a_resource_that_is_not_there_names_the_nearest(shared: Mcp) -> None:
+    assert len(shared.s.resources) == 2
     with pytest.raises(RpcError) as caught:
-        mcp.s.resources["note://aa"].read()
-    assert rendered(caught.value) == [
-        "RpcError: s: note://aa: Resource not found",
-        "  did you mean 'note://a'?",
-    ]
+        shared.s.resources["note://aa"].read()
+    assert rendered(caught.value) == ["RpcError: s: note://aa: Resource not found", "  did you mean 'note://a'?"]
     with pytest.raises(UnknownName) as unknown:
-        mcp.s.resources["c"]
+        shared.s.resources["c"]
     assert rendered(unknown.value) == ["UnknownName: s: there is no resource 'c'", "  %mcp resources s"]
 
 
-def test_many_threads_read_at_once(mcp: Mcp) -> None:
+def test_many_threads_read_at_once(shared: Mcp) -> None:
     with ThreadPoolExecutor(8) as pool:
-        read = pool.map(lambda n: mcp.s.resources[f"note://{'ab'[n % 2]}"].read().text, range(40))
+        read = pool.map(lambda n: shared.s.resources[f"note://{'ab'[n % 2]}"].read().text, range(40))
         assert list(read) == ["first a", "first b"] * 20
 
 
 # -- prompts ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_prompt_is_called_like_a_function(mcp: Mcp) -> None:
-    result = mcp.s.prompts.greet("Ada")
+def test_a_prompt_is_called_like_a_function(shared: Mcp) -> None:
+    result = shared.s.prompts.greet("Ada")
     assert (result.text, len(result), result[0].role) == ("Hello, Ada.", 1, "user")
-    assert mcp.s.prompts["greet"](name=5).text == "Hello, 5."
+    assert shared.s.prompts["greet"](name=5).text == "Hello, 5."
     with pytest.raises(ArgumentError, match="no argument 'nmae'; did you mean 'name'"):
-        mcp.s.prompts.greet(nmae="x")
+        shared.s.prompts.greet(nmae="x")
 
     async def main() -> str:
-        return (await mcp.s.prompts.greet.aio("Bob")).text
+        return (await shared.s.prompts.greet.aio("Bob")).text
 
     assert asyncio.run(main()) == "Hello, Bob."
 
@@ -295,24 +297,21 @@ def test_a_subscription_outlives_a_change_of_the_definition(mcp: Mcp, era: str) 
         changes.until("second")
 
 
-def test_several_are_one_listening_that_grows_and_is_taken_again_when_the_server_ends_it() -> None:
+def test_subscriptions_share_one_listener_that_is_opened_again_when_the_server_ends_it() -> None:
     with connected({"s": offering()}, timing=QUICK) as mcp:
         changes = Changes()
         first = mcp.s.resources["note://a"].subscribe(changes)
         with mcp.s.resources["note://b"].subscribe(changes):
-            wanted = [one.get("resourceSubscriptions") for one in mcp.s.counts().data["wanted"]]
+            wanted = [params.get("resourceSubscriptions") for params in mcp.s.counts().data["wanted"]]
             assert wanted == [None, ["note://a"], ["note://a", "note://b"]]
             mcp.s.end_listening()
-            ended = time.monotonic() + PATIENCE
-            while len(mcp.s.counts().data["wanted"]) < 5:  # one for the lists, one for the resources
-                assert time.monotonic() < ended
-                time.sleep(0.05)
+            wait_until(lambda: len(mcp.s.counts().data["wanted"]) >= 5)  # one for the lists, one for the resources
             mcp.s.write(uri="note://b", text="second b")
             changes.until("second b")
         first.close()
 
 
-def test_a_server_that_tells_of_no_changes_refuses_in_two_lines(era: str) -> None:
+def test_a_server_that_does_not_announce_changes_refuses_a_subscription_in_two_lines(era: str) -> None:
     with connected({"s": offering("silent", era=era)}) as mcp:
         with pytest.raises(CallError) as caught:
             mcp.s.resources["note://a"].subscribe()
@@ -322,10 +321,10 @@ def test_a_server_that_tells_of_no_changes_refuses_in_two_lines(era: str) -> Non
         ]
 
 
-def test_a_resource_that_cannot_be_read_cannot_be_subscribed_to(mcp: Mcp) -> None:
+def test_a_resource_that_cannot_be_read_cannot_be_subscribed_to(shared: Mcp) -> None:
     with pytest.raises(RpcError, match="note://nowhere: Resource not found"):
-        mcp.s.resources["note://nowhere"].subscribe()
-    assert len(mcp._host.sessions["s"].subscriptions) == 0
+        shared.s.resources["note://nowhere"].subscribe()
+    assert len(shared._host.sessions["s"].subscriptions) == 0
 
 
 def test_a_resource_that_has_gone_keeps_its_last_value_and_says_so(mcp: Mcp) -> None:

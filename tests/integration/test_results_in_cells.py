@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.environments import server_command
-from tests.integration.notebooks import done, opened
+from tests.integration.notebooks import done, error, opened, text
 from tests.kernels import Bundle, Kernel
 
 
@@ -19,7 +19,7 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "sdk": server_command("sdk2"),
         "files": server_command("filesystem", str(folder / "files")),
     }
-    with opened(kernel_name, folder, servers) as kernel:
+    with opened(kernel_name, folder, servers, cold=True) as kernel:
         yield kernel
 
 
@@ -151,7 +151,7 @@ def test_servers_are_shown_as_they_come_and_never_twice_the_same(kernel: Kernel)
     assert [m["msg_type"] for m in again.messages if "display_data" in m["msg_type"]] == ["display_data"]
 
 
-def test_a_failed_load_is_told_once(kernel: Kernel) -> None:
+def test_a_failed_load_is_shown_once(kernel: Kernel) -> None:
     outcome = kernel.run("%mcp load nada -- no-such-program")
 
     assert outcome.error is not None
@@ -160,16 +160,14 @@ def test_a_failed_load_is_told_once(kernel: Kernel) -> None:
     assert kernel.run("mcp.servers['nada']").text.startswith("nada · failed · "), "the same word as in the tables"
 
 
-def test_a_stopped_server_is_not_said_to_have_no_prompts(kernel: Kernel) -> None:
+def test_a_list_of_prompts_says_that_its_server_is_stopped(kernel: Kernel) -> None:
     done(kernel, f"%mcp load still -- {' '.join(server_command('misbehaving'))}\n%mcp stop still")
 
     assert kernel.run("%mcp prompts still").text.splitlines()[-1] == "no prompts here · still is stopped"
 
 
 def failed(kernel: Kernel, cell: str) -> str:
-    error = kernel.run(cell).error
-    assert error is not None
-    return error.traceback
+    return "\n".join(error(kernel, cell))
 
 
 OWN = "the tool's own message"
@@ -192,15 +190,12 @@ def test_an_error_in_a_function_that_a_library_calls_names_no_line_of_the_librar
     assert failed(kernel, cell).endswith(" · in: pd.Series([1]).map(lambda one: mcp.demo.fail(message=str(one)))")
 
 
-def test_awaiting_what_is_there_already_gives_it_and_not_awaiting_what_is_not_says_what_to_write(
-    kernel: Kernel,
-) -> None:
+def test_a_result_can_be_awaited_and_a_coroutine_that_was_not_says_what_to_write(kernel: Kernel) -> None:
     assert done(kernel, "(await mcp.demo.echo('x')).text").text == "'x'"
     not_awaited = "not called: this is a coroutine, write await before it (or leave out .aio)"
     assert done(kernel, "mcp.demo.echo.aio('x')").text == not_awaited
     assert done(kernel, "mcp.stop.aio('demo')").text == not_awaited
-    theirs = done(kernel, "async def theirs(): ...\ntheirs()").text
-    assert theirs is not None and theirs.startswith("<coroutine object theirs at ")
+    assert text(kernel, "async def theirs(): ...\ntheirs()").startswith("<coroutine object theirs at ")
 
 
 def test_a_call_with_too_many_positional_arguments_is_spelled_with_their_names(kernel: Kernel) -> None:
@@ -216,13 +211,11 @@ def test_help_says_the_signature_once(kernel: Kernel) -> None:
     assert "String form: demo.query\n" in shown
 
 
-def test_a_change_of_policy_answers_with_the_tools_that_it_is_about(kernel: Kernel) -> None:
-    table = done(kernel, "%mcp policy ask demo.echo").text
-    assert table == (
+def test_a_change_of_policy_shows_the_tools_that_it_concerns(kernel: Kernel) -> None:
+    assert text(kernel, "%mcp policy ask demo.echo") == (
         "MCP policy\ntool       you  models  apps  by\n"
         "demo.echo  ask  ask     ask   ask demo.echo (this notebook)\nask demo.echo (this notebook)"
     )
-    many = done(kernel, "%mcp policy ask everything.*").text
-    assert many is not None
+    many = text(kernel, "%mcp policy ask everything.*")
     assert len(many.splitlines()) == 13 and "more: %mcp policy · " in many
     assert "demo.echo" not in done(kernel, "%mcp policy reset").text

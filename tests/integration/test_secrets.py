@@ -1,12 +1,14 @@
 """Secrets and logins that outlive the kernel: encrypted in the database, or in a keyring; shared by processes."""
 
 import asyncio
+import contextlib
 import os
 import re
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ipymcp.storage.database import Database
 from ipymcp.storage.secrets import Keyring, SecretStore, Vault, process_lock
 from ipymcp.storage.store import Store
 from tests.environments import ROOT
+from tests.integration.notebooks import error
 from tests.kernels import Kernel
 from tests.servers.oauth_server import Behaviour, running
 
@@ -31,27 +34,21 @@ sys.stdout.write(Vault(Path(sys.argv[1])).seal("name", "value").hex())
 """
 
 
-class Stores:
+class Stores(contextlib.ExitStack):
     """Makes stores over one folder, as several kernels do, and closes them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.warnings: list[str] = []
-        self._made: list[Store] = []
 
     def __call__(self) -> Store:
-        self._made.append(Store(self.warnings.append))
-        return self._made[-1]
-
-    def close(self) -> None:
-        for store in self._made:
-            store.close()
+        return self.enter_context(contextlib.closing(Store(self.warnings.append)))
 
 
 @pytest.fixture
-def stores() -> Any:
-    made = Stores()
-    yield made
-    made.close()
+def stores() -> Iterator[Stores]:
+    with Stores() as stores:
+        yield stores
 
 
 def refused(act: Any) -> tuple[str, str | None]:
@@ -68,7 +65,7 @@ def test_a_secret_is_there_for_every_kernel_and_in_no_file(stores: Stores, state
     assert (kept.name, kept.place) == ("github-token", "vault")
     other = stores()
     assert other.secrets.get("github-token") == "the secret value 123"
-    assert [each.name for each in other.secrets.kept()] == ["github-token"]
+    assert [secret.name for secret in other.secrets.kept()] == ["github-token"]
     for file in state_of_its_own.rglob("*"):
         assert not file.is_file() or b"secret value" not in file.read_bytes()
     assert other.secrets.delete("github-token")
@@ -96,7 +93,7 @@ def test_a_record_is_good_under_its_own_name_alone(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "1", "x{y}", "a\nb"])
-def test_what_is_no_name_is_refused(stores: Stores, name: str) -> None:
+def test_a_name_that_is_not_valid_is_refused(stores: Stores, name: str) -> None:
     hint = "use letters, digits, _, . and -"
     assert refused(lambda: stores().secrets.set(name, "value")) == ("this is not a valid name for a secret", hint)
 
@@ -133,7 +130,7 @@ def test_kernels_that_make_the_key_at_once_make_one(tmp_path: Path) -> None:
         kernel.stdin.write("x")
         kernel.stdin.flush()
     sealed = [kernel.communicate(timeout=60)[0] for kernel in kernels]
-    assert [Vault(path).open("name", bytes.fromhex(each)) for each in sealed] == ["value"] * 4
+    assert [Vault(path).open("name", bytes.fromhex(record)) for record in sealed] == ["value"] * 4
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["vault.key"]
 
@@ -200,7 +197,7 @@ def test_a_lost_key_makes_secrets_unreadable_and_deletes_none(stores: Stores, st
     assert stores().secrets.get("old") == "old value"
 
 
-def test_a_key_file_that_holds_none_is_said(stores: Stores, state_of_its_own: Path) -> None:
+def test_a_key_file_without_a_key_is_an_error_that_says_so(stores: Stores, state_of_its_own: Path) -> None:
     path = key_file(state_of_its_own)
     path.write_bytes(b"x" * 40)
     message = (f"{path} does not contain a key", "restore the right file, or remove it")
@@ -264,7 +261,7 @@ def test_what_the_keyring_does_not_take_is_kept_in_the_vault(safe: SecretStore, 
     assert backend.kept == {}
 
 
-def test_a_keyring_that_hangs_is_given_up(safe: SecretStore, backend: Backend) -> None:
+def test_a_keyring_that_hangs_is_not_waited_for(safe: SecretStore, backend: Backend) -> None:
     safe.set("secret", "name", "value")
     backend.delay = 1.0
     assert refused(lambda: safe.get("secret", "name")) == (
@@ -273,7 +270,7 @@ def test_a_keyring_that_hangs_is_given_up(safe: SecretStore, backend: Backend) -
     )
 
 
-def test_a_keyring_that_is_gone_is_said(safe: SecretStore) -> None:
+def test_a_keyring_that_is_gone_is_an_error_that_says_so(safe: SecretStore) -> None:
     safe.set("secret", "name", "value")
     safe.__dict__["_keyring"] = None
     assert refused(lambda: safe.get("secret", "name")) == (
@@ -315,7 +312,7 @@ def test_logins_are_there_for_every_kernel(stores: Stores) -> None:
     asyncio.run(check())
 
 
-def test_a_login_that_cannot_be_read_is_as_none_and_is_not_deleted(stores: Stores, state_of_its_own: Path) -> None:
+def test_a_login_that_cannot_be_read_is_not_used_and_not_deleted(stores: Stores, state_of_its_own: Path) -> None:
     async def check() -> None:
         await stores().tokens.keep_tokens(KEY, TOKENS)
         key_file(state_of_its_own).unlink()
@@ -326,7 +323,7 @@ def test_a_login_that_cannot_be_read_is_as_none_and_is_not_deleted(stores: Store
     asyncio.run(check())
 
 
-def test_a_login_that_cannot_be_kept_is_said_and_goes_on(stores: Stores, state_of_its_own: Path) -> None:
+def test_a_login_that_cannot_be_stored_is_a_warning(stores: Stores, state_of_its_own: Path) -> None:
     key_file(state_of_its_own).write_bytes(b"short" * 10)
     asyncio.run(stores().tokens.keep_tokens(KEY, TOKENS))
     [warning] = stores.warnings
@@ -376,7 +373,7 @@ def test_a_lock_is_held_by_one_process_until_it_dies(tmp_path: Path) -> None:
     holder.stdout.close()
 
 
-def test_a_lock_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_a_lock_is_not_waited_for_forever(tmp_path: Path) -> None:
     async def check() -> None:
         async with process_lock(tmp_path, "name", 60), process_lock(tmp_path, "name", 0.1):
             pass
@@ -429,7 +426,7 @@ def test_kernels_that_refresh_at_once_make_one_request() -> None:
     assert grants == ["authorization_code", "refresh_token"]
 
 
-def test_what_keeps_things_is_imported_when_something_is_kept() -> None:
+def test_the_store_is_imported_when_something_is_stored() -> None:
     heavy = ["sqlite3", "cryptography", "keyring", "jupyter_core"]
     script = f"""
 import sys, ipymcp
@@ -445,13 +442,13 @@ mcp.close()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.stderr == ""
-    found = done.stdout.splitlines()
-    assert found == ["[]", "[]"]
+    assert done.stdout.splitlines() == ["[]", "[]"]
 
 
 # -- %mcp secret ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cold
 def test_a_secret_is_set_listed_and_deleted_in_a_cell(kernel: Kernel) -> None:
     kernel.run("%load_ext ipymcp")
     assert kernel.run("%mcp secret list").text == "secrets\nsecret  kept in  changed\nnone yet: %mcp secret set NAME"
@@ -459,23 +456,19 @@ def test_a_secret_is_set_listed_and_deleted_in_a_cell(kernel: Kernel) -> None:
     assert (kept.prompts, kept.stdout) == (["github-token: "], "kept: github-token (encrypted file)\n")
     listed = kernel.run("%mcp secret list").text or ""
     assert re.fullmatch(r"secrets\nsecret +kept in +changed\ngithub-token +encrypted file +\d{4}-\d\d-\d\d", listed)
-    unknown = kernel.run("%mcp secret delete github-tokn").error
-    assert unknown is not None
-    assert unknown.traceback.splitlines() == [
+    assert error(kernel, "%mcp secret delete github-tokn") == [
         "UnknownName: there is no secret 'github-tokn'",
         "  did you mean 'github-token'? · in: %mcp secret delete github-tokn",
     ]
     assert kernel.run("%mcp secret delete github-token").stdout == "deleted: github-token\n"
 
 
-def test_a_secret_is_never_taken_from_a_line_nor_from_nobody(kernel: Kernel) -> None:
+def test_a_secret_is_taken_from_a_prompt_alone(kernel: Kernel) -> None:
     kernel.run("%load_ext ipymcp")
     typed = kernel.run("%mcp secret set token the-value-of-it").error
     assert typed is not None
     assert typed.evalue == "give the name only: a prompt asks for the value; a value typed here is visible"
-    alone = kernel.run("%mcp secret set token").error
-    assert alone is not None
-    assert alone.traceback.splitlines() == [
+    assert error(kernel, "%mcp secret set token") == [
         "SecretError: cannot ask for 'token': there is no user",
         "  run this line in a notebook · in: %mcp secret set token",
     ]

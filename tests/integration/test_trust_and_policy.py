@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import nbformat
 import papermill
 import pytest
 
+from tests import kernels
 from tests.conftest import StartKernel
 from tests.environments import ROOT
 from tests.kernels import Kernel, Outcome
@@ -21,6 +22,7 @@ from tests.processes import wait_until
 
 DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
 LOAD = "%load_ext ipymcp\n"
+LOAD_ALPHA = f"{LOAD}%mcp load alpha -- {sys.executable} -I -S {DEMO}"
 Start = Callable[..., Kernel]
 
 
@@ -37,6 +39,22 @@ def started(start_kernel: StartKernel, tmp_path: Path) -> Start:
     return start
 
 
+@pytest.fixture(scope="module")
+def shared(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with kernels.started(kernel_name, tmp_path_factory.mktemp("shared")) as kernel:
+        run(kernel, LOAD)
+        yield kernel
+
+
+@pytest.fixture
+def plain(shared: Kernel) -> Iterator[Kernel]:
+    """The module's kernel, without servers and rules, in an empty folder."""
+    yield shared
+    run(shared, "for name in list(mcp.servers): mcp.unload(name)\nmcp.policy.reset(always=True)")
+    for name in ("mcp.lock", "own.json"):
+        (shared.folder / name).unlink(missing_ok=True)
+
+
 def write(file: Path, servers: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"mcpServers": servers}))
@@ -44,6 +62,11 @@ def write(file: Path, servers: dict[str, Any]) -> None:
 
 def demo(**values: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-I", "-S", DEMO], **values}
+
+
+def own_file(kernel: Kernel) -> Path:
+    """The user's own configuration."""
+    return kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
 
 
 def run(kernel: Kernel, code: str, *answers: str) -> Outcome:
@@ -63,6 +86,7 @@ def states(kernel: Kernel) -> dict[str, str]:
     return dict(eval(outcome.stdout))
 
 
+@pytest.mark.cold
 def test_a_projects_servers_are_one_question_and_another_kernel_is_not_asked(started: Start) -> None:
     servers = {"alpha": demo(env={"API_TOKEN": "abcdef0123456789"}), "beta": {"command": "npx", "args": ["-y", "x"]}}
     kernel = started(servers)
@@ -89,10 +113,8 @@ def test_a_projects_servers_are_one_question_and_another_kernel_is_not_asked(sta
     assert "alpha" in run(other, "print(repr(mcp.trust))").stdout
     assert run(other, "%mcp trust revoke alpha").stdout == "revoked: alpha\n"
     assert states(other) == {"alpha": "needs_trust"}
-    assert (
-        failed(kernel, "%mcp restart alpha", "none")[0]
-        == f"TrustError: alpha: you said that it may not run: {kernel.folder}/.mcp.json"
-    )
+    refusal = f"TrustError: alpha: you said that it may not run: {kernel.folder}/.mcp.json"
+    assert failed(kernel, "%mcp restart alpha", "none")[0] == refusal
 
 
 def test_nothing_in_a_definition_hides_from_the_question(started: Start) -> None:
@@ -146,7 +168,7 @@ def test_mending_importing_and_renaming_run_nothing_that_was_not_agreed_to(start
 
     outcome = run(kernel, "%mcp config import mcp.json bad", "no")
     assert outcome.prompts == ["run it? [yes, no] "]
-    own = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
+    own = own_file(kernel)
     assert f"{file} is to be imported into {own}. It would run a server with your rights.\n1 bad\n" in outcome.stdout
     assert "bad is not imported: you did not agree to it" in outcome.stderr
     assert failed(kernel, "%mcp config import mcp.json bad", ask=False)[0] == (
@@ -165,7 +187,7 @@ def test_mending_importing_and_renaming_run_nothing_that_was_not_agreed_to(start
 def test_a_project_cannot_put_its_server_in_the_place_of_the_users_own(started: Start) -> None:
     kernel = started({"helper": demo()})
     run(kernel, LOAD + "%mcp load", "yes")
-    own = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
+    own = own_file(kernel)
     write(own, {"helper": demo(env={"MINE": "1"})})
     outcome = run(kernel, "%mcp load", "no")
     assert f"  ! takes the place of your own helper ({own}): its calls would go here\n" in outcome.stdout
@@ -186,7 +208,7 @@ def test_a_flood_of_servers_or_variables_is_a_short_question(started: Start) -> 
     )
 
 
-def test_with_nobody_to_ask_a_projects_server_does_not_run(started: Start) -> None:
+def test_with_no_one_to_ask_a_projects_server_does_not_run(started: Start) -> None:
     kernel = started()
     marker = kernel.folder / "ran"
     write(kernel.folder / "mcp.json", {"bad": {"command": "touch", "args": [str(marker)]}})
@@ -248,7 +270,7 @@ def test_trust_in_the_cell_or_in_the_environment_asks_nothing(started: Start) ->
 
 def test_an_entry_of_the_users_own_file_that_changed_is_asked_about_once(started: Start) -> None:
     kernel = started()
-    own = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
+    own = own_file(kernel)
     write(own, {"alpha": demo()})
     assert run(kernel, LOAD + "%mcp load").prompts == []
     write(own, {"alpha": demo(env={"LEVEL": "debug"})})
@@ -260,9 +282,9 @@ def test_an_entry_of_the_users_own_file_that_changed_is_asked_about_once(started
     assert states(kernel) == {"alpha": "ready"}
 
 
-def test_a_models_calls_are_asked_about_together_and_a_persons_is_not(started: Start) -> None:
-    kernel = started()
-    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\n%mcp policy ask alpha.query;")
+def test_a_models_calls_are_asked_about_together_and_a_persons_is_not(plain: Kernel) -> None:
+    kernel = plain
+    run(kernel, f"{LOAD_ALPHA}\n%mcp policy ask alpha.query;")
     run(kernel, "import asyncio\nmodel = mcp.alpha.echo.options(caller='model')\nprint(mcp.alpha.echo('mine'))")
     run(kernel, "%mcp policy ask alpha.echo;")
     code = "for r in await asyncio.gather(*(model.aio(text) for text in 'ab')): print(r)"
@@ -294,13 +316,11 @@ def test_a_models_calls_are_asked_about_together_and_a_persons_is_not(started: S
 
 
 def test_always_and_never_hold_in_another_kernel_that_runs(started: Start) -> None:
-    load = LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\nfrom ipymcp.errors import PolicyError"
-    one, other = started(), started()
-    setup = load + "\n%mcp policy ask alpha.echo alpha.query --always\nmodel = mcp.alpha.echo.options(caller='model')"
-    run(one, setup)
-    folder = str(one.folder)
-    run(other, f"import os\nos.chdir({folder!r})\n{load}\nmodel = mcp.alpha.echo.options(caller='model')")
-    run(one, "model('x')", "always")
+    kernel, other = started(), started()
+    model = "model = mcp.alpha.echo.options(caller='model')"
+    run(kernel, f"{LOAD_ALPHA}\n%mcp policy ask alpha.echo alpha.query --always\n{model}")
+    run(other, f"import os\nos.chdir({str(kernel.folder)!r})\n{LOAD_ALPHA}\n{model}")
+    run(kernel, "model('x')", "always")
     waiting = """
 import time
 end = time.monotonic() + 20
@@ -310,7 +330,7 @@ while decided() != DECISION and time.monotonic() < end:
     mcp.alpha.slow(seconds=0.1)
 """
     assert run(other, waiting.replace("DECISION", "'allow'") + "print(model('y'))").stdout == "y\n"
-    run(one, "%mcp policy deny alpha.echo --always")
+    run(kernel, "%mcp policy deny alpha.echo --always")
     run(other, waiting.replace("DECISION", "'deny'"))
     assert failed(other, "mcp.alpha.echo('z')")[0] == (
         "PolicyError: alpha.echo: denied by the rule 'deny alpha.echo (always)'"
@@ -319,20 +339,20 @@ while decided() != DECISION and time.monotonic() < end:
     assert history == "echo PolicyError: denied by the rule 'deny alpha.echo (always)'\n"
 
 
-def test_what_a_killed_kernel_did_more_than_a_second_ago_is_kept(started: Start) -> None:
-    kernel = started()
-    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\nimport time")
+def test_what_a_killed_kernel_had_written_to_the_history_is_kept(started: Start) -> None:
+    kernel, other = started(), started()
+    run(kernel, LOAD_ALPHA)
+    run(other, LOAD)
     calling = run(kernel, "mcp.alpha.echo('kept')")
-    run(kernel, "time.sleep(1.0)")
+    wait_until(lambda: run(other, "print(len(mcp.history(server='alpha').entries))").stdout == "1\n", within=20)
     os.kill(kernel.pid, signal.SIGKILL)
-    other = started()
-    listing = run(other, LOAD + "h = mcp.history(server='alpha')\nprint(h.entries[0].cell, h.entries[0].tool)\nh")
+    listing = run(other, "h = mcp.history(server='alpha')\nprint(h.entries[0].cell, h.entries[0].tool)\nh")
     assert listing.stdout == f"{calling.execution_count} echo\n"
     assert listing.result is not None and "<table" in listing.result["text/html"]
 
 
-def test_read_only_and_locked_loads_refuse_what_they_should(started: Start) -> None:
-    kernel = started()
+def test_read_only_and_locked_loads_refuse_what_they_should(plain: Kernel) -> None:
+    kernel = plain
     load = f"alpha -- {sys.executable} -I -S {DEMO}"
     run(kernel, LOAD + f"%mcp load --read-only {load}\nprint(mcp.alpha.echo('x'))")
     lock = kernel.folder / "mcp.lock"
@@ -341,14 +361,11 @@ def test_read_only_and_locked_loads_refuse_what_they_should(started: Start) -> N
     document = json.loads(lock.read_text())
     document["servers"]["alpha"]["echo"] = "0" * 64
     lock.write_text(json.dumps(document))
-    assert failed(kernel, f"%mcp load --locked {load}")[0] == (
-        "PolicyError: alpha: differs from mcp.lock: echo has changed"
-    )
+    refusal = "PolicyError: alpha: differs from mcp.lock: echo has changed"
+    assert failed(kernel, f"%mcp load --locked {load}")[0] == refusal
     assert states(kernel) == {"alpha": "error"}
     run(kernel, "%mcp unload alpha;")
-    assert failed(kernel, f"%mcp load --locked {load}")[0] == (
-        "PolicyError: alpha: differs from mcp.lock: echo has changed"
-    )
+    assert failed(kernel, f"%mcp load --locked {load}")[0] == refusal
 
 
 def test_a_tool_that_changes_is_noticed_shown_and_kept_from_models_until_it_is_accepted(started: Start) -> None:
@@ -385,13 +402,11 @@ def test_a_tool_that_changes_is_noticed_shown_and_kept_from_models_until_it_is_a
     assert run(kernel, "print(mcp.turn.say.options(caller='model')(text='a'))").stdout == "said\n"
 
 
-def test_a_disabled_server_lists_nothing_and_refuses(started: Start) -> None:
-    kernel = started()
-    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\necho = mcp.alpha.echo\n%mcp disable alpha")
-    assert run(kernel, "print(len(mcp.alpha), len(mcp.tools), dir(mcp.alpha))").stdout == (
-        "0 0 ['prompts', 'resources']\n"
-    )
-    assert failed(kernel, "echo('x')")[:1] == ["ServerStopped: alpha: is disabled"]
+def test_a_disabled_server_lists_nothing_and_refuses(plain: Kernel) -> None:
+    run(plain, f"{LOAD_ALPHA}\necho = mcp.alpha.echo\n%mcp disable alpha")
+    listed = run(plain, "print(len(mcp.alpha), len(mcp.tools), dir(mcp.alpha))").stdout
+    assert listed == "0 0 ['prompts', 'resources']\n"
+    assert failed(plain, "echo('x')")[:1] == ["ServerStopped: alpha: is disabled"]
 
 
 def test_what_was_disabled_here_stays_so_when_everything_is_loaded(started: Start) -> None:
@@ -403,15 +418,14 @@ def test_what_was_disabled_here_stays_so_when_everything_is_loaded(started: Star
     assert states(kernel) == {"alpha": "ready"}
 
 
-def test_a_listing_counts_what_policy_hides(started: Start) -> None:
-    kernel = started()
-    run(kernel, LOAD + f"%mcp load alpha -- {sys.executable} -I -S {DEMO}\n%mcp policy deny alpha.echo;")
-    listed = run(kernel, "%mcp tools alpha.echo").text or ""
+def test_a_listing_counts_what_policy_hides(plain: Kernel) -> None:
+    run(plain, f"{LOAD_ALPHA}\n%mcp policy deny alpha.echo;")
+    listed = run(plain, "%mcp tools alpha.echo").text or ""
     assert listed.splitlines()[-1] == "1 not shown: %mcp policy shows why"
 
 
-def test_hints_name_servers_and_tools_with_blanks_as_lines_that_can_be_pasted(started: Start) -> None:
-    kernel = started()
+def test_hints_name_servers_and_tools_with_blanks_as_lines_that_can_be_pasted(plain: Kernel) -> None:
+    kernel = plain
     tools = [json.dumps({"name": name}) for name in ("write file", "it's", "a[1]")]
     own = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "named.py"), *tools]}
     write(kernel.folder / "own.json", {"my server": own})

@@ -24,55 +24,11 @@ class Unprintable:
 
 
 WRONG: list[Any] = [
-    *[
-        None,
-        "",
-        " ",
-        "nowhere",
-        "no.where",
-        "\ud800",
-        "a\0b",
-        "x" * 5000,
-        b"",
-        b"x",
-        b"\xff",
-        0,
-        5,
-        -1,
-        -0.5,
-        10**400,
-        10**6000,
-    ],
-    *[
-        10**6000,
-        math.nan,
-        math.inf,
-        True,
-        (),
-        [],
-        [1],
-        [None],
-        [[]],
-        ["nowhere"],
-        {},
-        {"a": 1},
-        {1: 2},
-        {"a": {}},
-        {1},
-        set(),
-    ],
-    *[
-        object(),
-        Unprintable(),
-        object,
-        print,
-        Path("/nowhere/at/all"),
-        Path("\0"),
-        Ellipsis,
-        iter([1]),
-        1j,
-        memoryview(b"x"),
-    ],
+    *[None, "", " ", "nowhere", "no.where", "\ud800", "a\0b", "x" * 5000, b"", b"x", b"\xff"],
+    *[0, 5, -1, -0.5, 10**400, 10**6000, math.nan, math.inf, True],
+    *[(), [], [1], [None], [[]], ["nowhere"], {}, {"a": 1}, {1: 2}, {"a": {}}, {1}, set()],
+    *[object(), Unprintable(), object, print, Path("/nowhere/at/all"), Path("\0"), Ellipsis, iter([1]), 1j],
+    memoryview(b"x"),
 ]
 OWN = ("__call__", "__getitem__", "__contains__", "__add__")
 """Special methods that users write as syntax."""
@@ -97,6 +53,13 @@ GOOD: dict[str, Any] = {"prompt": "hi", "identifier": "t", "response": [], "path
 @pytest.fixture
 def mcp(tmp_path: Path) -> Iterator[Mcp]:
     with contextlib.chdir(tmp_path), ipymcp.connect("demo") as mcp:
+        yield mcp
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Mcp]:
+    """A host of the module, for tests that change nothing."""
+    with ipymcp.connect("demo") as mcp:
         yield mcp
 
 
@@ -133,13 +96,14 @@ def faces(mcp: Mcp) -> dict[str, Any]:
 
 def functions(mcp: Mcp) -> dict[str, Callable[..., Any]]:
     """All that a user may call, by what it is called here."""
-    found: dict[str, Callable[..., Any]] = {"connect": ipymcp.connect, "aconnect": ipymcp.aconnect}
+    functions: dict[str, Callable[..., Any]] = {"connect": ipymcp.connect, "aconnect": ipymcp.aconnect}
     for name, face in faces(mcp).items():
-        members = [one for one in dir(type(face)) if not one.startswith("_") and one not in NOT_CALLED]
-        for member in [*members, *(one for one in OWN if any(one in vars(kind) for kind in type(face).__mro__))]:
+        members = [member for member in dir(type(face)) if not member.startswith("_") and member not in NOT_CALLED]
+        members += [member for member in OWN if any(member in vars(kind) for kind in type(face).__mro__)]
+        for member in members:
             if name != "messages" and callable(value := getattr(face, member)):
-                found[f"{name}.{member}"] = value
-    return found
+                functions[f"{name}.{member}"] = value
+    return functions
 
 
 def attempts(function: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
@@ -167,7 +131,7 @@ def attempts(function: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
 def check(where: str, attempt: Callable[[], Any]) -> None:
     """Nothing but our own errors comes out, and each is a line and a hint."""
     try:
-        given = attempt()
+        value = attempt()
     except McpError as error:
         lines = error._render_traceback_()
         assert len(lines) <= 2, (where, lines)
@@ -177,9 +141,9 @@ def check(where: str, attempt: Callable[[], Any]) -> None:
         if not (isinstance(error, OSError) and where.endswith(".save")):  # Python's own, which names the file
             raise AssertionError(f"{where}: {error!r}") from error
     else:
-        if inspect.iscoroutine(given):
-            given.close()
-        repr(given)
+        if inspect.iscoroutine(value):
+            value.close()
+        repr(value)
 
 
 def test_every_function_refuses_what_it_cannot_take_in_two_lines(mcp: Mcp, recwarn: pytest.WarningsRecorder) -> None:
@@ -219,9 +183,9 @@ def test_attributes_that_are_set_refuse_what_they_cannot_take(mcp: Mcp) -> None:
     mcp.roots = None
 
 
-def test_wrong_answers_are_told_from_wrong_keys(mcp: Mcp) -> None:
+def test_wrong_answers_are_told_from_wrong_keys(shared: Mcp) -> None:
     """Indexing an answer indexes its data, with the same errors."""
-    result = mcp.demo.echo("hi")
+    result = shared.demo.echo("hi")
     with pytest.raises(TypeError, match="answered with text, not a list or dict"):
         result[5]
     assert result.content == [Text("hi")]
@@ -255,14 +219,14 @@ def test_wrong_answers_are_told_from_wrong_keys(mcp: Mcp) -> None:
     ],
 )
 def test_the_error_names_the_argument_and_shows_the_call(
-    mcp: Mcp, attempt: Callable[[Mcp], Any], message: str, hint: str | None
+    shared: Mcp, attempt: Callable[[Mcp], Any], message: str, hint: str | None
 ) -> None:
     with pytest.raises(McpError) as caught:
-        attempt(mcp)
+        attempt(shared)
     assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
-def test_one_pattern_may_stand_alone_where_several_may(mcp: Mcp) -> None:
-    assert mcp._selection("demo.echo").names == mcp._selection(["demo.echo"]).names == ["demo.echo"]
+def test_one_pattern_may_stand_alone_where_several_may(shared: Mcp) -> None:
+    assert shared._selection("demo.echo").names == shared._selection(["demo.echo"]).names == ["demo.echo"]
     with pytest.raises(ipymcp.ArgumentError):
-        mcp._selection(5)
+        shared._selection(5)

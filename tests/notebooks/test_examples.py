@@ -43,10 +43,7 @@ SHOWN = {
         "library.write_file: denied by the rule",
         "nothing has changed since it was pinned",
     ],
-    "questions-of-a-server": [
-        "Booked for 2026-12-24: Bar, 4 guests.",
-        "Nothing was booked.",
-    ],
+    "questions-of-a-server": ["Booked for 2026-12-24: Bar, 4 guests.", "Nothing was booked."],
     "quickstart": ["✓ demo: ready, 5 tools", "demo.slow 8/8 step 8 of 8"],
     "remote-server-with-login": [
         "and no one can be asked",
@@ -71,7 +68,7 @@ WARNED = {
     "questions-of-a-server": [
         "ipymcp: booking.book asked a question that was cancelled: on_elicitation returned values that do not match "
         "the schema: guests: 400 is more than 8\n"
-    ],
+    ]
 }
 """What each notebook shows on stderr."""
 

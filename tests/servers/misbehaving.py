@@ -69,7 +69,7 @@ LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 MODERN = "2026-07-28"
 CAPABILITIES = {"tools": {"listChanged": True}, "logging": {}}
 INFO = {"name": "misbehaving", "version": "1"}
-LIFETIME = 300
+LIFETIME = 1_800
 """Seconds after which even the most stubborn process ends, so that a failed test leaves nothing for good."""
 NOISE = {
     "junk": b"Listening on nothing in particular {",

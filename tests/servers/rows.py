@@ -2,10 +2,11 @@
 
     python rows.py RECORD [DIES]         stdio; it dies at the DIESth call
     python rows.py RECORD --http PORT    HTTP; the tool `limited` answers 429 to every third request, `bucket` and
-                                         `bare_bucket` (without Retry-After) to those beyond 5 a second, `late` to the
+                                         `bare_bucket` (without Retry-After) to those beyond 20 a second, `late` to the
                                          first, `refusing` to all; `down` answers 503
 
 Every call that arrives is a line in the file RECORD: the tool and the key. RECORD.json adds to the tools' definitions.
+A call takes its argument `seconds`, or until the file RECORD.hurry exists. Where RECORD is emptied, counts start again.
 """
 
 import json
@@ -25,36 +26,34 @@ KEY = {
     "properties": {"key": {"type": "string"}, "seconds": {"type": "number"}, "times": {"type": "integer"}},
     "required": ["key"],
 }
-HINTS = {
-    "read": READS,
-    "write": WRITES,
-    "flaky": READS,
-    "limited": READS,
-    "compute": READS,
-    "broken": READS,
-    "bucket": READS,
-    "bare_bucket": READS,
-    "late": READS,
-    "down": READS,
-    "refusing": WRITES,
-}
+READING = ("read", "flaky", "limited", "compute", "broken", "bucket", "bare_bucket", "late", "down")
+HINTS = {**dict.fromkeys(READING, READS), "write": WRITES, "refusing": WRITES}
 TOOLS = [{"name": name, "inputSchema": KEY, "annotations": hints} for name, hints in HINTS.items()]
 LOCK = threading.Lock()
-COUNTS: dict[str, int] = {}
+COUNTS: Counter[str] = Counter()
 
 
 def count(record: str, tool: str, key: str) -> int:
-    with LOCK:
-        COUNTS[tool] = COUNTS.get(tool, 0) + 1
-        with open(record, "a") as file:
-            file.write(f"{tool} {key}\n")
-        return sum(COUNTS.values()) if tool == "all" else COUNTS[tool]
+    with LOCK, open(record, "a") as file:
+        if not file.tell():
+            COUNTS.clear()
+        COUNTS[tool] += 1
+        file.write(f"{tool} {key}\n")
+        return COUNTS[tool]
+
+
+def wait(record: str, seconds: float) -> None:
+    end, size = time.monotonic() + seconds, os.path.getsize(record)
+    while (left := end - time.monotonic()) > 0 and not os.path.exists(f"{record}.hurry"):
+        if os.path.getsize(record) < size:  # of a test that is over
+            break
+        time.sleep(min(left, 0.01))
 
 
 def call(record: str, tool: str, arguments: dict) -> dict:
     key = arguments["key"]
     number = count(record, tool, key)
-    time.sleep(arguments.get("seconds", 0))
+    wait(record, arguments.get("seconds", 0))
     if tool == "compute":
         end = time.process_time() + 0.02
         while time.process_time() < end:
@@ -88,7 +87,7 @@ def answer(record: str, message: dict) -> dict:
 
 
 def on_stdio(record: str, dies: int) -> None:
-    pool = ThreadPoolExecutor(16)
+    pool = ThreadPoolExecutor(64)
     writing = threading.Lock()
     calls = 0
 
@@ -148,12 +147,12 @@ class Handler(BaseHTTPRequestHandler):
                 return (429, "0.2") if number % 3 == 0 else None
             case "bucket" | "bare_bucket":
                 now = time.monotonic()
-                Handler.tokens, Handler.filled = min(2.0, Handler.tokens + 5 * (now - Handler.filled)), now
+                Handler.tokens, Handler.filled = min(2.0, Handler.tokens + 20 * (now - Handler.filled)), now
                 if Handler.tokens < 1:
-                    return 429, "1" if tool == "bucket" else ""
+                    return 429, "0.2" if tool == "bucket" else ""
                 Handler.tokens -= 1
             case "late":
-                return (429, "1") if number == 1 else None
+                return (429, "0.4") if number == 1 else None
             case "refusing":
                 return 429, "60"
             case "down":
