@@ -1,0 +1,181 @@
+"""Servers, balancers and proxies as they are met on real networks."""
+
+import threading
+
+import pytest
+
+import ipymcp
+from ipymcp.errors import ConfigError
+from ipymcp.protocol.transports import http_client, remote
+from tests.servers.site import Heard, Reply, result, serving
+
+INFO = {"name": "s", "version": "1"}
+ECHO = {
+    "name": "echo",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+}
+
+
+def legacy(heard: Heard) -> Reply:
+    """The answers of a small server of the handshake era."""
+    match heard.method:
+        case "initialize":
+            return Reply(result(heard, protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=INFO))
+        case "tools/list":
+            return Reply(result(heard, tools=[ECHO]))
+        case "tools/call":
+            return Reply(
+                result(heard, content=[{"type": "text", "text": heard.message["params"]["arguments"]["text"]}])
+            )
+        case method if method.startswith("notifications/"):
+            return Reply(status=202)
+        case _:
+            return Reply(status=404)
+
+
+@pytest.mark.parametrize("is_answered", [False, True], ids=["no response", "a response that stays open"])
+def test_a_notification_that_is_never_done_delays_no_later_message(
+    is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def answer(heard: Heard) -> Reply:
+        if heard.method != "notifications/initialized":
+            return legacy(heard)
+        if not is_answered:
+            over.wait(60)
+        return Reply(events=[lambda: over.wait(60)])
+
+    if not is_answered:
+        monkeypatch.setattr(remote, "_PREDECESSOR_TIMEOUT", 0.2)
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+        try:
+            monkeypatch.setattr(remote, "_PREDECESSOR_TIMEOUT", 3600)
+            assert [mcp.s.echo(str(number)).text for number in range(3)] == ["0", "1", "2"]
+            waited = "notifications/initialized was not answered within 0.2 s; no longer waiting for it"
+            assert [row["text"] for row in mcp.servers["s"].logs()].count(waited) == (0 if is_answered else 1)
+        finally:
+            over.set()
+
+
+class Balancer:
+    """Two nodes, each with sessions of its own, behind one address; a cookie leads back to a node."""
+
+    def __init__(self, cookie: str) -> None:
+        self.cookie = cookie
+        self.sessions: dict[str, str] = {}
+        self.turn = 0
+        self.cookies: list[str | None] = []
+
+    def answer(self, heard: Heard) -> Reply:
+        sent = heard.headers.get("cookie")
+        self.cookies.append(sent)
+        node = sent.rpartition("node=")[2][:1] if sent and "node=" in sent else str(self.turn % 2)
+        self.turn += 1
+        if heard.method == "server/discover":
+            return Reply(status=404)
+        if heard.method == "initialize":
+            self.sessions[f"session-{self.turn}"] = node
+            reply = legacy(heard)
+            headers = {"Mcp-Session-Id": f"session-{self.turn}", "Set-Cookie": self.cookie.format(node=node)}
+            return Reply(reply.message, headers=headers)
+        if self.sessions.get(heard.headers.get("mcp-session-id", "")) != node:
+            return Reply(status=404)
+        return legacy(heard)
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "node={node}; Path=/",
+        "node={node}; Domain=example.org; Path=/elsewhere; Secure; HttpOnly; SameSite=None",
+        "node={node}; Expires=Wed, 21 Oct 2037 07:28:00 GMT; Max-Age=604800",
+    ],
+)
+def test_the_cookie_of_a_load_balancer_leads_back_to_the_node_of_the_session(cookie: str) -> None:
+    balancer = Balancer(cookie)
+    with serving(balancer.answer) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+        assert [mcp.s.echo(str(number)).text for number in range(4)] == ["0", "1", "2", "3"]
+    assert len(balancer.sessions) == 1
+    assert set(balancer.cookies[2:]) == {f"node={balancer.sessions['session-2']}"}
+
+
+def test_a_cookie_joins_those_of_the_definition_and_is_forgotten_with_the_session() -> None:
+    balancer = Balancer("node={node}")
+    with serving(balancer.answer) as site:
+        definition = {"url": site.url, "headers": {"Cookie": "own=1"}}
+        with ipymcp.connect({"s": definition}) as mcp:
+            node = balancer.sessions["session-2"]
+            balancer.sessions.clear()
+            balancer.cookies.clear()
+            assert mcp.s.echo("again").text == "again"
+    assert balancer.cookies[:2] == [f"own=1; node={node}", "own=1"], "the call, and the handshake of a new session"
+
+
+def test_what_set_cookie_headers_mean() -> None:
+    cookies = http_client.Cookies()
+    cookies.store(
+        ['a="1 2"', "a=1", "b=2; Max-Age=60", "c=3; expires=Wed, 21 Oct 2037 07:28:00 GMT", "no cookie", "=x"]
+    )
+    assert cookies.header == b"a=1; b=2; c=3"
+    cookies.store(
+        ["a=0; Max-Age=0; Expires=Wed, 21 Oct 2037 07:28:00 GMT", "c=; expires=Thu, 01 Jan 1970 00:00:00 GMT"]
+    )
+    assert cookies.header == b"b=2"
+    cookies.store(["b=x\r\nInjected: yes", f"d={'x' * 5000}", *(f"n{number}=1" for number in range(100))])
+    assert b"\r" not in cookies.header and cookies.header.count(b"=") == 50
+    cookies.clear()
+    assert cookies.header == b""
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("socks4://127.0.0.1:9", "the proxy in {} is of a kind that ipymcp does not support: socks4://"),
+        ("ftp://user:password@proxy:21", "the proxy in {} is of a kind that ipymcp does not support: ftp://"),
+        ("http://[::1", "the proxy in {} is not an address (InvalidURL)"),
+        ("http://", "the proxy in {} is not an address (ValueError)"),
+        ("http://proxy:99999", "the proxy in {} is not an address (ValueError)"),
+        ("://", "the proxy in {} is of a kind that ipymcp does not support: ://"),
+    ],
+)
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "all_proxy"])
+def test_a_proxy_that_cannot_be_used_is_an_error_that_names_the_variable(
+    name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        ipymcp.connect({"far": {"url": "http://far.invalid/mcp"}}).__enter__()
+    assert caught.value.message == message.format(name)
+    assert "NO_PROXY" in (caught.value.hint or "")
+
+
+def test_socks_means_socks5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:7891/")
+    proxy = http_client._environment_proxy(http_client._parse("http://far.invalid/mcp"))
+    assert str(proxy.url) == "socks5://127.0.0.1:7891/"
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "host", "is_direct"),
+    [
+        ("127.0.0.0/8", "127.0.0.1:8000", True),
+        ("10.0.0.0/8, 127.0.0.0/8", "127.1.2.3", True),
+        ("10.0.0.0/8", "127.0.0.1", False),
+        ("fd00::/8", "[fd00::1]:80", True),
+        ("::1", "[::1]:80", True),
+        ("example.org", "www.example.org:8080", True),
+        (".example.org", "example.org", True),
+        ("example.org:8080", "example.org:8080", True),
+        ("example.org:8081", "example.org:8080", False),
+        ("nonsense/99,*", "example.org", False),
+        ("*", "example.org", True),
+    ],
+)
+def test_no_proxy_has_names_networks_and_ports(
+    exceptions: str, host: str, is_direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    monkeypatch.setenv("NO_PROXY", exceptions)
+    proxy = http_client._environment_proxy(http_client._parse(f"http://{host}/mcp"))
+    assert (proxy is None) == is_direct
