@@ -38,6 +38,8 @@ _MAX_ALIKE = 3
 """Maximum of them with the same issuer and scopes."""
 _AFTER_FAILED_REFRESH = 30.0
 """Seconds after a failed refresh before the next attempt."""
+_ENDING_ERRORS = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+"""OAuth errors after which a refresh token is of no use (RFC 6749 section 5.2); after any other it is kept."""
 
 
 class _Sent(dict[str, str]):
@@ -280,7 +282,11 @@ class OAuth:
             self._refresh_after = time.monotonic() + _AFTER_FAILED_REFRESH
 
     async def _refresh(self, server: AuthorizationServer, key: TokenKey, held: Tokens) -> bool:
-        """Use the refresh token, unless another kernel has just done so. False if it is no longer valid."""
+        """Use the refresh token, unless another kernel has just done so. False if it is no longer valid.
+
+        Raises:
+            AuthError: It cannot be used now, and is kept.
+        """
         async with self._store.refreshing(key):
             kept = await self._store.tokens(key)
             if kept is not None and kept.access_token != held.access_token:
@@ -288,7 +294,10 @@ class OAuth:
                 return True
             try:
                 tokens = await TokenClient(self._web, server, self._settings, key.resource).refresh(held)
-            except Refused:
+            except Refused as error:
+                if error.code not in _ENDING_ERRORS:
+                    error.hint = "the login is kept: the next call tries to renew it again"
+                    raise
                 if self._held == held:
                     self._held = dataclasses.replace(held, refresh_token=None)
                     await self._store.forget_tokens(key)

@@ -1,12 +1,18 @@
-"""Servers, balancers and proxies as they are met on real networks."""
+"""Servers, load balancers and proxies that do not keep to the specification, as they are met in the field."""
 
+import base64
+import json
+import sys
 import threading
+from functools import partial
 
 import pytest
 
 import ipymcp
-from ipymcp.errors import ConfigError
+from ipymcp.errors import ArgumentError, ConfigError, McpError, RpcError
 from ipymcp.protocol.transports import http_client, remote
+from ipymcp.results.content import read_part
+from ipymcp.schema.tool_schema import ToolSchema
 from tests.servers.site import Heard, Reply, result, serving
 
 INFO = {"name": "s", "version": "1"}
@@ -179,3 +185,144 @@ def test_no_proxy_has_names_networks_and_ports(
     monkeypatch.setenv("NO_PROXY", exceptions)
     proxy = http_client._environment_proxy(http_client._parse(f"http://{host}/mcp"))
     assert (proxy is None) == is_direct
+
+
+# -- errors without an id ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["JSON", "event stream"])
+def test_an_error_without_an_id_is_the_error_of_the_post_that_it_answers(is_stream: bool) -> None:
+    message = {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "text is too short"}}
+
+    def answer(heard: Heard) -> Reply:
+        if heard.method != "tools/call":
+            return legacy(heard)
+        return Reply(events=[message]) if is_stream else Reply(message)
+
+    with (
+        serving(answer) as site,
+        ipymcp.connect({"s": {"url": site.url}}) as mcp,
+        pytest.raises(RpcError, match="text is too short"),
+    ):
+        mcp.s.echo("a")
+
+
+NULL_IDS = """
+import json, sys
+def say(**members):
+    print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
+tool = {"name": "echo", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}
+info = {"name": "s", "version": "1"}
+opened = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+results = {"initialize": opened, "tools/list": {"tools": [tool]}}
+held = []
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message["method"]
+    if method in results:
+        say(id=message["id"], result=results[method])
+    elif method == "tools/call":
+        number = message["params"]["arguments"]["n"]
+        if number == 0:
+            say(id=None, error={"code": -32603, "message": "no zero"})
+        else:
+            held.append(message["id"])
+        if len(held) == 2:
+            say(id=None, error={"code": -32603, "message": "one of you failed"})
+            for each in held:
+                say(id=each, result={"content": [{"type": "text", "text": "done"}]})
+    else:
+        say(id=None, error={"code": -32601, "message": "Method not found: " + method})
+"""
+
+
+def test_over_stdio_an_error_without_an_id_is_that_of_the_only_call() -> None:
+    server = {"command": sys.executable, "args": ["-c", NULL_IDS], "era": "legacy"}
+    with ipymcp.connect({"s": server}) as mcp:
+        with pytest.raises(RpcError, match="no zero"):
+            mcp.s.echo(0)
+        calls = [mcp.s.echo.submit(number) for number in (1, 2)]
+        assert [call.result().text for call in calls] == ["done", "done"], "of two calls, neither is meant"
+
+
+# -- pages of lists ----------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_cursor_leads_to_another_page_in_the_stateless_era_alone() -> None:
+    first, second = ({**ECHO, "name": name} for name in ("first", "second"))
+
+    def answer(heard: Heard, version: str) -> Reply:
+        complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        if heard.method == "server/discover" and version == "2026-07-28":
+            known = {"supportedVersions": [version], "capabilities": {"tools": {}}}
+            return Reply(result(heard, **known, **complete))
+        if heard.method == "tools/list":
+            is_next = "cursor" in heard.message.get("params", {})
+            page = {"tools": [second]} if is_next else {"tools": [first], "nextCursor": ""}
+            return Reply(result(heard, **page, **(complete if version == "2026-07-28" else {})))
+        return legacy(heard)
+
+    for version, names in (("2026-07-28", ["first", "second"]), ("2025-11-25", ["first"])):
+        with serving(partial(answer, version=version)) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+            assert [tool.name for tool in mcp.tools] == names
+
+
+# -- content -----------------------------------------------------------------------------------------------------------
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+IN_URLS = base64.urlsafe_b64encode(PNG).decode()
+
+
+@pytest.mark.parametrize("data", [IN_URLS, IN_URLS.rstrip("="), f"data:image/png;base64,{IN_URLS}"])
+def test_base64_is_read_in_each_of_its_forms(data: str) -> None:
+    image = read_part({"type": "image", "data": data, "mimeType": "image/png"})
+    assert (image.data, image.display_type) == (PNG, "image/png")
+    assert base64.b64decode(image.base64 + "==") == PNG, "what models and pages are sent"
+    embedded = read_part({"type": "resource", "resource": {"uri": "x:y", "blob": data}})
+    assert embedded.data == PNG
+
+
+def test_content_that_is_not_base64_is_one_of_our_errors() -> None:
+    with pytest.raises(McpError) as caught:
+        _ = read_part({"type": "image", "data": "!", "mimeType": "image/png"}).data
+    assert caught.value.message == "the content is not base64: Only base64 data is allowed"
+    assert caught.value.hint == "a fault of the server; .raw has it"
+
+
+def test_strings_and_lists_stand_for_parts() -> None:
+    def answer(heard: Heard) -> Reply:
+        text = {"type": "text", "text": "two"}
+        match heard.method:
+            case "initialize":
+                reply = legacy(heard)
+                reply.message["result"]["capabilities"]["prompts"] = {}
+                return reply
+            case "tools/call":
+                return Reply(
+                    result(
+                        heard,
+                        content=["one", text] if heard.message["params"]["arguments"]["text"] == "list" else "one",
+                    )
+                )
+            case "prompts/list":
+                return Reply(result(heard, prompts=[{"name": "greet"}]))
+            case "prompts/get":
+                return Reply(result(heard, messages=[{"role": "user", "content": ["one", text]}]))
+        return legacy(heard)
+
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+        assert (mcp.s.echo("list").text, mcp.s.echo("string").text) == ("one\ntwo", "one")
+        assert [str(message.content) for message in mcp.s.prompts.greet().messages] == ["one", "two"]
+
+
+def test_nullable_of_openapi_allows_none() -> None:
+    text = {"type": "string", "nullable": True}
+    choice = {"type": "string", "enum": ["a"], "nullable": True}
+    plain = {"type": "boolean"}
+    properties = {"text": text, "choice": choice, "nullable": plain, "many": {"type": "array", "items": text}}
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    tool = ToolSchema(json.dumps(schema).encode(), server="s", tool="t")
+    arguments = {"text": None, "choice": None, "nullable": True, "many": [None, "a"]}
+    assert tool.bind((), arguments) == arguments
+    with pytest.raises(ArgumentError, match="nullable: expected boolean, got None"):
+        tool.bind((), {**arguments, "nullable": None})
