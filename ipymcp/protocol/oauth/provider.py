@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import AuthError
-from ipymcp.masking import masks
+from ipymcp.masking import mask
 from ipymcp.protocol.oauth import discovery
 from ipymcp.protocol.oauth.discovery import ScopeRequest, scope_request
 from ipymcp.protocol.oauth.http import MetadataClient, Refused
@@ -171,7 +171,7 @@ class OAuth:
         return True
 
     def _hold(self, key: TokenKey, tokens: Tokens, *, is_new: bool, is_refreshed: bool = False) -> None:
-        masks.add(tokens.access_token, tokens.refresh_token, tokens.client.client_secret)
+        mask.add_tokens(tokens.access_token, tokens.refresh_token, tokens.client.client_secret)
         self._key, self._held = key, tokens
         self._uses = 0 if is_new else 2
         self._is_refreshed = is_refreshed
