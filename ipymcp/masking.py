@@ -30,7 +30,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"[!-~]{8,8192}")
-"""What is masked of a server's tokens: printable characters without blanks (RFC 6749, appendix A)."""
+"""The form of tokens: printable characters without blanks (RFC 6749, appendix A)."""
 _MIN_DISTINCT = 6
 """Minimum number of different characters in a token; fewer are a word or a filler."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -55,7 +55,7 @@ def unmasked(value: str) -> str:
 
 
 def unmasked_line(value: str) -> str:
-    """As `unmasked`, on one line."""
+    """Make untrusted text visible on one line without masking, as `unmasked` does."""
     return _shown(value).replace("\n", "\u240a")
 
 
