@@ -117,9 +117,11 @@ class Masks:
         if isinstance(value, dict):
             members: dict[Any, Any] = {}
             for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
-                name = self.json(key)
+                masked = name = self.json(key)
+                number = len(members)
                 while name in members:  # two names may be equal once they are masked
-                    name = f"{name}'"
+                    number += 1
+                    name = f"{masked} ({number})"
                 members[name] = self.json(item)
             return members
         if isinstance(value, list | tuple):
