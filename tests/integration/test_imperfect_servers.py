@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 import ipymcp
-from ipymcp.errors import ArgumentError, ConfigError, McpError, RpcError
+from ipymcp.errors import ArgumentError, ConfigError, HttpError, McpError, RpcError, StartError
 from ipymcp.protocol.transports import http_client, remote
 from ipymcp.results.content import read_part
 from ipymcp.schema.tool_schema import ToolSchema
@@ -326,3 +326,64 @@ def test_nullable_of_openapi_allows_none() -> None:
     assert tool.bind((), arguments) == arguments
     with pytest.raises(ArgumentError, match="nullable: expected boolean, got None"):
         tool.bind((), {**arguments, "nullable": None})
+
+
+# -- sessions that are gone --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_recovered"),
+    [
+        (400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Server not initialized"}}, True),
+        (400, b"Invalid session", True),
+        (404, b"", True),
+        (409, {"error": "unknown session"}, True),
+        (410, b"", True),
+        (400, b"malformed", False),
+        (500, b"Session 1 not found", False),
+    ],
+)
+def test_a_stale_session_is_opened_again_once_where_the_server_has_done_nothing(
+    status: int, body: object, is_recovered: bool
+) -> None:
+    is_restarted = threading.Event()
+    sessions: list[str] = []
+
+    def answer(heard: Heard) -> Reply:
+        if heard.method == "initialize":
+            sessions.append(f"session-{len(sessions)}")
+            return Reply(legacy(heard).message, headers={"Mcp-Session-Id": sessions[-1]})
+        is_stale = is_restarted.is_set() and heard.headers.get("mcp-session-id") == "session-0"
+        return Reply(body, status) if is_stale else legacy(heard)
+
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url, "era": "legacy"}}) as mcp:
+        is_restarted.set()
+        if is_recovered:
+            assert mcp.s.echo("again").text == "again"
+            assert len(sessions) == 2
+            return
+        with pytest.raises(HttpError) as caught:
+            mcp.s.echo("again")
+        is_about_session = isinstance(body, bytes) and b"Session" in body
+        assert ("%mcp restart" in (caught.value.hint or "")) is (is_about_session and status != 500)
+        assert len(sessions) == 1
+
+
+# -- stderr ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("output", "last"),
+    [
+        (r"'\r 12%|####  | 24/200' * 5000 + '\rRuntimeError: CUDA out of memory'", "RuntimeError: CUDA out of memory"),
+        (r"'one\r\ntwo\r\n'", "two"),
+        (r"'\rprogress\r\n' * 3 + 'reason\n'", "reason"),
+        (r"'x' * 100_000 + ' the reason'", "the reason"),
+    ],
+)
+def test_a_start_error_has_the_end_of_what_the_program_wrote(output: str, last: str) -> None:
+    code = f"import sys; sys.stderr.write({output}); sys.exit(1)"
+    with pytest.raises(StartError) as caught:
+        ipymcp.connect({"s": {"command": sys.executable, "args": ["-c", code], "restart": "no"}}).__enter__()
+    assert caught.value.stderr[-1].endswith(last)
+    assert "24/200" not in caught.value.stderr[-1]

@@ -394,7 +394,10 @@ class StreamableHttpTransport(RemoteTransport):
                     return await self._deliver_response(post, answer)
                 body = await answer.read_beginning(http_errors.BEGINNING)
             if session is None or not http_errors.is_unknown_session(answer.status, body):
-                return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+                error = http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+                if session is not None and error.hint is None and http_errors.names_session(error.message):
+                    error.hint = "%mcp restart NAME opens a new session"
+                return error
             if self._session == session:
                 self._forget_session()
 
