@@ -1,5 +1,6 @@
 """Servers, load balancers and proxies that do not keep to the specification, as they are met in the field."""
 
+import asyncio
 import base64
 import json
 import sys
@@ -9,10 +10,15 @@ from functools import partial
 import pytest
 
 import ipymcp
-from ipymcp.errors import ArgumentError, ConfigError, HttpError, McpError, RpcError, StartError
+from ipymcp.errors import ArgumentError, AuthError, ConfigError, HttpError, McpError, RpcError, StartError
+from ipymcp.protocol.oauth.clients import registered_method
+from ipymcp.protocol.oauth.discovery import authorization_server
+from ipymcp.protocol.oauth.http import MetadataClient
 from ipymcp.protocol.transports import http_client, remote
 from ipymcp.results.content import read_part
 from ipymcp.schema.tool_schema import ToolSchema
+from tests.oauth_user import MemoryTokenStore, ScriptedUser, oauth, send
+from tests.servers.oauth_server import Behaviour, OAuthServer, running
 from tests.servers.site import Heard, Reply, result, serving
 
 INFO = {"name": "s", "version": "1"}
@@ -387,3 +393,56 @@ def test_a_start_error_has_the_end_of_what_the_program_wrote(output: str, last: 
         ipymcp.connect({"s": {"command": sys.executable, "args": ["-c", code], "restart": "no"}}).__enter__()
     assert caught.value.stderr[-1].endswith(last)
     assert "24/200" not in caught.value.stderr[-1]
+
+
+# -- logins ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", ["temporarily_unavailable", "server_error", "slow_down", "invalid_request"])
+def test_a_refresh_that_fails_for_now_keeps_the_login(error: str) -> None:
+    user, store = ScriptedUser(), MemoryTokenStore()
+
+    async def check(server: OAuthServer) -> None:
+        authorizer = oauth(server.url, user=user, store=store)
+        await send(authorizer, server.url)
+        server.tokens.clear()
+        server.behaviour.token_error = {"error": error, "error_description": "busy"}
+        with pytest.raises(AuthError) as caught:
+            await send(authorizer, server.url)
+        assert caught.value.message == f"{server.origin[7:]} refused the token request ({error}: busy)"
+        assert caught.value.hint == "the login is kept: the next call tries to renew it again"
+        assert store._tokens
+        server.behaviour.token_error = None
+        assert (await send(authorizer, server.url)).status_code == 200
+
+    with running(Behaviour(issues_refresh_tokens=True)) as server:
+        asyncio.run(check(server))
+    assert len(user.requests) == 1
+
+
+def test_a_secret_without_a_method_is_sent_as_basic() -> None:
+    assert registered_method(None, "none", has_secret=True) == "client_secret_basic"
+    assert registered_method(None, "client_secret_post", has_secret=True) == "client_secret_post"
+    assert registered_method("client_secret_post", "none", has_secret=True) == "client_secret_post"
+    assert registered_method("client_secret_basic", "none", has_secret=False) == "none"
+
+
+async def test_tokens_are_read_from_a_form() -> None:
+    async def fetch(*_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
+        form = "access_token=a-token&token_type=bearer&expires_in=60"
+        return 200, {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}, form.encode()
+
+    web = MetadataClient(fetch, loopback=True)
+    reply = await web.post_form("http://127.0.0.1/token", {}, {}, "the token endpoint")
+    assert reply.document == {"access_token": "a-token", "token_type": "bearer", "expires_in": "60"}
+
+
+@pytest.mark.parametrize("slashes", [("", "/"), ("/", "")])
+async def test_a_slash_at_the_end_of_an_issuer_is_no_difference(slashes: tuple[str, str]) -> None:
+    named, own = (f"https://login.example/tenant{slash}" for slash in slashes)
+
+    async def fetch(*_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
+        return 200, {}, json.dumps({"issuer": own, "token_endpoint": "https://login.example/token"}).encode()
+
+    server = await authorization_server(MetadataClient(fetch, loopback=False), named, "https://server.example/mcp")
+    assert server.issuer == own
