@@ -427,6 +427,7 @@ def test_a_secret_without_a_method_is_sent_as_basic() -> None:
     assert registered_method("client_secret_basic", "none", has_secret=False) == "none"
 
 
+@pytest.mark.anyio
 async def test_tokens_are_read_from_a_form() -> None:
     async def fetch(*_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
         form = "access_token=a-token&token_type=bearer&expires_in=60"
@@ -437,6 +438,7 @@ async def test_tokens_are_read_from_a_form() -> None:
     assert reply.document == {"access_token": "a-token", "token_type": "bearer", "expires_in": "60"}
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("slashes", [("", "/"), ("/", "")])
 async def test_a_slash_at_the_end_of_an_issuer_is_no_difference(slashes: tuple[str, str]) -> None:
     named, own = (f"https://login.example/tenant{slash}" for slash in slashes)
