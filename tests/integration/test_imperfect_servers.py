@@ -360,7 +360,8 @@ def test_a_stale_session_is_opened_again_once_where_the_server_has_done_nothing(
             sessions.append(f"session-{len(sessions)}")
             return Reply(legacy(heard).message, headers={"Mcp-Session-Id": sessions[-1]})
         is_stale = is_restarted.is_set() and heard.headers.get("mcp-session-id") == "session-0"
-        return Reply(body, status) if is_stale else legacy(heard)
+        content = {"body": body} if isinstance(body, bytes) else {"message": body}
+        return Reply(status=status, **content) if is_stale else legacy(heard)
 
     with serving(answer) as site, ipymcp.connect({"s": {"url": site.url, "era": "legacy"}}) as mcp:
         is_restarted.set()

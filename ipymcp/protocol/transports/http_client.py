@@ -18,8 +18,8 @@ import ssl
 import time
 import urllib.request
 from collections import deque
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from http.cookiejar import http2time
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
@@ -317,8 +317,9 @@ def _is_expired(attributes: str) -> bool:
     ages = {match.lastgroup: match[match.lastgroup or 0] for match in _AGE.finditer(attributes)}
     if "seconds" in ages:
         return int(ages["seconds"][:9]) <= 0
-    expires = http2time(ages["date"].strip()) if "date" in ages else None
-    return expires is not None and expires <= time.time()
+    with contextlib.suppress(KeyError, ValueError):
+        return parsedate_to_datetime(ages["date"]).timestamp() <= time.time()
+    return False
 
 
 class HttpClient:
