@@ -114,7 +114,7 @@ class _Negotiation:
             return await self._handshake()
         except McpError as error:
             failure = discover.exception()
-            if not isinstance(failure, McpError) or isinstance(failure, RpcError):
+            if not isinstance(failure, McpError) or isinstance(failure, RpcError) or failure.message == error.message:
                 raise
             if isinstance(error, ConnectionLost) and isinstance(failure, ConnectionLost):
                 raise failure from None  # a program has ended: the second message did not reach it
