@@ -38,6 +38,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
+from ipymcp.masking import mask
 from ipymcp.text import colored, cut, one_line
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class McpError(Exception):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in ("message", "hint") and isinstance(value, str):
-            value = one_line(value)
+            value = one_line(mask(value))
         super().__setattr__(name, value)
 
     @property
@@ -166,7 +167,7 @@ def _brief_lines(error: BaseException, message: str, hint: str | None) -> list[s
 
 def _two_lines(first: str, hint: str | None, line: str | None) -> list[str]:
     second = " · ".join(part for part in (hint, f"in: {line}" if line else None) if part)
-    lines = [one_line(text) for text in ([first, f"  {second}"] if second else [first])]
+    lines = [one_line(mask(text)) for text in ([first, f"  {second}"] if second else [first])]
     return [cut(text, _MAX_SHOWN) for text in lines]
 
 

@@ -1,8 +1,10 @@
 """Secret masking for all text that ipymcp writes: logs, errors, tracebacks, displays, databases.
 
-All secrets are in one list for the process, because errors and tables do not know where their text comes from. All text
-passes `mask`. A tool's result in Python is never altered. Secrets of fewer than 8 characters are not masked (they would
-match everywhere), nor are encodings that `_forms` does not produce.
+All secrets are in one list for the process, because errors and tables do not know where their text comes from. A mask
+has an origin. The user's secrets are masked everywhere by `masks`. What a server has chosen (tokens, the secret of a
+registration) is masked in logs, errors and files only, by `mask`, which masks both: in a display it could hide what the
+user has to see, and in a question what the user agrees to. A tool's result in Python is never altered. Secrets of fewer
+than 8 characters are not masked (they would match everywhere), nor are encodings that `_forms` does not produce.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ _SECRET_NAME = re.compile(
     r"|[_-]pwd$|(?:^|(?<!public)[_-])key(?:_?\d+)?$",
     re.IGNORECASE,
 )
+_TOKEN = re.compile(r"[!-~]{8,8192}")
+"""The form of tokens: printable characters without blanks (RFC 6749, appendix A)."""
+_MIN_DISTINCT = 6
+"""Minimum number of different characters in a token; fewer are a word or a filler."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -36,18 +42,38 @@ def looks_secret(name: str) -> bool:
 
 
 class Masks:
-    """The secrets of this process in all encodings. Thread-safe."""
+    """The secrets of this process in all encodings. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        wider: Masks that get these secrets, too.
+    """
+
+    def __init__(self, wider: Masks | None = None) -> None:
+        self._wider = wider
         self._lock = threading.Lock()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all secrets."""
+        if self._wider is not None:
+            self._wider.clear()
         self._values: set[str] = set()
         self._forms: tuple[str, ...] = ()
         """Longest first, so that a form within another is replaced as a whole."""
 
     def add(self, *values: str | None) -> None:
-        """Mask these strings from now on, line by line; lines under 8 characters are ignored."""
+        """Mask these secrets of the user from now on, line by line; lines under 8 characters are ignored."""
         lines = {line.strip() for value in values if value for line in value.splitlines()}
-        new = {line for line in lines if len(line) >= MIN_LENGTH} - self._values
+        self._add({line for line in lines if len(line) >= MIN_LENGTH})
+        if self._wider is not None:
+            self._wider.add(*values)
+
+    def add_tokens(self, *values: str | None) -> None:
+        """Mask these strings, which a server has chosen, as a whole; those that do not look like tokens are ignored."""
+        self._add({value for value in values if value and _TOKEN.fullmatch(value) and len({*value}) >= _MIN_DISTINCT})
+
+    def _add(self, values: set[str]) -> None:
+        new = values - self._values
         if not new:
             return
         with self._lock:
@@ -91,9 +117,11 @@ class Masks:
         if isinstance(value, dict):
             members: dict[Any, Any] = {}
             for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
-                name = self.json(key)
+                masked = name = self.json(key)
+                number = len(members)
                 while name in members:  # two names may be equal once they are masked
-                    name = f"{name}'"
+                    number += 1
+                    name = f"{masked} ({number})"
                 members[name] = self.json(item)
             return members
         if isinstance(value, list | tuple):
@@ -118,10 +146,10 @@ class Masks:
         return LABEL + text[cut:] if cut >= _MIN_PART else text
 
 
-masks: Final = Masks()
-"""The secrets of this process."""
-mask: Final = masks
-"""The same object, for calls."""
+mask: Final = Masks()
+"""The user's secrets, and the tokens that servers have chosen: for logs, errors and files."""
+masks: Final = Masks(mask)
+"""The user's secrets: for displays and questions."""
 
 
 def _overlap(left: str, right: str) -> int:

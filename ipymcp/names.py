@@ -81,27 +81,44 @@ def aliases(names: Iterable[str], reserved: Collection[str] = ()) -> dict[str, s
     A name that is already an identifier keeps it, regardless of the order.
     """
     names = list(dict.fromkeys(names))
-    taken = set(reserved)
-    result = {name: name for name in names if identifier(name) == name and name not in taken}
-    taken.update(result)
+    result = {name: name for name in names if identifier(name) == name and name not in reserved}
+    unique = UniqueNames([*reserved, *result])
     for name in names:
         if name in result:
             continue
         alias = identifier(name)
         if alias in reserved:
             alias += "_"
-        result[name] = unused(alias, taken)
-        taken.add(result[name])
+        result[name] = unique.add(alias)
     return {name: result[name] for name in names}
 
 
-def unused(word: str, taken: Collection[str]) -> str:
-    """Make a word unique by a number at its end."""
-    number, free = 1, word
-    while free in taken:
-        number += 1
-        free = f"{word}_{number}"
-    return free
+class UniqueNames:
+    """Makes words unique by a number at their end. Any number of equal words takes linear time.
+
+    Args:
+        taken: The names that are taken already.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*taken}
+        self._numbers: dict[str, int] = {}
+        """The last number of each word."""
+
+    def add(self, word: str) -> str:
+        """Take a name for a word, and return it."""
+        number, name = self._numbers.get(word, 1), word
+        while name in self._taken:
+            number += 1
+            name = f"{word}_{number}"
+        self._numbers[word] = number
+        self._taken.add(name)
+        return name
+
+
+def unused(word: str, taken: Iterable[str]) -> str:
+    """Make one word unique by a number at its end."""
+    return UniqueNames(taken).add(word)
 
 
 def model_name(server: str, tool: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from ipymcp.masking import mask
+from ipymcp.masking import mask, masks
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
@@ -32,7 +32,7 @@ def visible(value: str) -> str:
 
     Line ends become `\n`. Tabs are not changed, nor are joiners that emoji and scripts need.
     """
-    return _shown(mask(value))
+    return _shown(masks(value))
 
 
 def one_line(value: str) -> str:
@@ -42,21 +42,26 @@ def one_line(value: str) -> str:
 
 
 def colored(value: str) -> str:
-    """Make text coloured by IPython visible, except for its colour escapes."""
-    return "".join(part if index % 2 else visible(part) for index, part in enumerate(_COLOR.split(value)))
+    """Make a traceback that IPython has coloured visible, except for its colour escapes."""
+    return "".join(part if index % 2 else visible(mask(part)) for index, part in enumerate(_COLOR.split(value)))
+
+
+def unmasked(value: str) -> str:
+    """Make untrusted text visible without masking, to be reviewed before approval.
+
+    A mask could hide the code that would run, the tool that would be called or the host that would be sent something.
+    """
+    return _shown(value)
 
 
 def unmasked_line(value: str) -> str:
-    """Make untrusted text visible on one line without masking, to be reviewed before approval.
-
-    A mask could hide the code that would run, and the text cannot contain the user's secrets.
-    """
+    """Make untrusted text visible on one line without masking, as `unmasked` does."""
     return _shown(value).replace("\n", "\u240a")
 
 
 def stripped(value: str) -> str:
     """Remove invisible characters and mask secrets, for text that a model reads."""
-    value = mask(value)
+    value = masks(value)
     if value.isascii() and value.isprintable():
         return value
     return _INVISIBLE.sub(_drop, value.replace("\r\n", "\n").replace("\r", "\n"))
@@ -81,7 +86,7 @@ def escaped(value: object) -> str:
 
 def shown_json(value: Any) -> Any:
     """Make all strings and keys of a JSON value visible, for display."""
-    return _each_visible(mask.json(value))
+    return _each_visible(masks.json(value))
 
 
 def _each_visible(value: Any) -> Any:

@@ -102,7 +102,7 @@ def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 @pytest.fixture(autouse=True)
 def no_secrets_from_before() -> None:
     """Forget secrets that a test planted, so that other tests see no masks."""
-    masks.__init__()
+    masks.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from ipymcp.argument_checks import FUNCTION, MAPPING, TEXT, check_name, checked
 from ipymcp.errors import McpError, RpcError
 from ipymcp.names import RESERVED_PROMPTS, nearest, selects
 from ipymcp.protocol import types
-from ipymcp.protocol.types import is_object
+from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results.content import Part, ReceivedResult, read_part
 from ipymcp.results.resource_result import ResourceResult
 from ipymcp.results.tables import NotPicklable
@@ -468,7 +468,7 @@ class PromptResult(ReceivedResult):
     def messages(self) -> list[Message]:
         """The messages, each with `.role` and `.content`."""
         result = types.decode(self._raw, types.GetPromptResult)
-        return [_message(types.loads(raw)) for raw in result.messages]
+        return [message for raw in result.messages for message in _messages(types.loads(raw))]
 
     @property
     def text(self) -> str:
@@ -690,9 +690,8 @@ def _first_line(entry: PromptEntry) -> str:
     return (entry.definition.description or entry.definition.title or "").strip().split("\n", 1)[0]
 
 
-def _message(value: Any) -> Message:
-    """Read a message leniently: an invalid message is shown, not refused."""
-    role = value.get("role") if is_object(value) else None
-    return Message(
-        role if isinstance(role, str) else "user", read_part(value.get("content") if is_object(value) else value)
-    )
+def _messages(value: Any) -> list[Message]:
+    """Read a message leniently: an invalid one is shown, not refused, and one with a list of parts is several."""
+    role, content = (value.get("role"), value.get("content")) if is_object(value) else (None, value)
+    parts = content if is_array(content) else [content]
+    return [Message(role if isinstance(role, str) else "user", read_part(part)) for part in parts]

@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-_STRING = r'"(?:\\.|[^"\\\n])*"'
+_STRING = r'"(?:\\.|[^"\\\n])*+\\?+(?:"|\Z|(?=\n))'
+"""A string, up to the end of its line if it is not closed: a search that begins in it again would be quadratic."""
 _COMMENT = rf"{_STRING}|(//[^\n]*|/\*(?:(?s:.)*?\*/|(?s:.)*))"
 _COMMA = rf"{_STRING}|(,)(?=\s*[}}\]])"
 _VISIBLE = r"[^\s]"

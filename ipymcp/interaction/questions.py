@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from ipymcp.masking import masks
-from ipymcp.text import cut, one_line, quoted, unmasked_line, visible
+from ipymcp.masking import LABEL, masks
+from ipymcp.text import cut, one_line, quoted, unmasked, unmasked_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -148,19 +148,23 @@ class FormPage(QuestionPage, frozen=True, tag="fill"):
     def read(self, reply: PageReply) -> PageReply:
         """Check the action, and the values if it is `accept`. Passwords are added to the masked secrets."""
         from ipymcp.interaction.forms import format_errors
+        from ipymcp.protocol.types import encode
         from ipymcp.schema.tool_schema import ToolSchema
 
         checked = super().read(reply)
         if reply.action != "accept":
             return checked
         schema, content = ToolSchema(self.schema, server=self.server, tool=""), reply.content or {}
+        written = encode(self.schema)  # the server's own words are not the user's secret
         errors = [{"path": [*one.path], "message": visible(one.problem)} for one in schema.problems(content)]
         errors = errors or [{"path": [*path], "message": text} for path, text in format_errors(self.schema, content)]
         if errors:
             raise InvalidFields(errors)
         for each in schema.parameters:
-            if isinstance(each.schema, dict) and each.schema.get("format") == "password":
-                masks.add(str(content.get(each.name, "")))
+            value = content.get(each.name)
+            is_password = isinstance(each.schema, dict) and each.schema.get("format") == "password"
+            if is_password and isinstance(value, str) and encode(value)[1:-1] not in written:
+                masks.add(value)
         return replace(checked, content=schema.check(content))
 
 
@@ -284,6 +288,12 @@ class WantedCall(Struct, frozen=True):
         return "" if self.count == 1 else f" {self.count:,} times" if self.count else " for every row"
 
 
+def _said_with_masks(call: WantedCall) -> str:
+    """The reason for a question, and whether its arguments are shown with masks."""
+    is_masked = masks.json([call.arguments, *call.samples]) != [call.arguments, *call.samples]
+    return " · ".join(filter(None, [call.why, f"your secrets are shown as {LABEL}" if is_masked else ""]))
+
+
 class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
     """Asks whether calls may be made. They were requested together, and one answer applies to all of them."""
 
@@ -303,9 +313,9 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
                 call,
                 arguments=masks.json(call.arguments),
                 samples=tuple(map(masks.json, call.samples)),
-                why=visible(call.why),
+                why=visible(_said_with_masks(call)),
                 hints=visible(call.hints),
-                code=visible(call.code),
+                code=unmasked(call.code),
             )
             for call in self.calls
         )

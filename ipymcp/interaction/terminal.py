@@ -15,7 +15,7 @@ from ipymcp.interaction.forms import MISSING, NO, YES, Field, UnsupportedForm, r
 from ipymcp.interaction.questions import Action, ApprovalPage, FormPage, InvalidFields, LinkPage, PageReply, TrustPage
 from ipymcp.masking import masks
 from ipymcp.protocol import types
-from ipymcp.text import cut, one_line, shortened, unmasked_line, visible
+from ipymcp.text import cut, one_line, shortened, unmasked, unmasked_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -141,8 +141,8 @@ def _show_link(page: LinkPage) -> PageReply:
 def _show_login(page: LinkPage, login: LoginQuestion) -> PageReply:
     """Show the login URL, and wait for the redirect or the pasted redirect URL."""
     _print(f"{page.title}:")
-    for line in filter(None, [*visible(page.message).splitlines(), visible(page.url)]):
-        _print(f"  {line}")
+    for line in filter(None, [*unmasked(page.message).splitlines(), page.url]):
+        _print_unmasked(f"  {line}")
     _print("Open that address in a browser and log in. Then press Enter here, or paste the address the browser")
     _print("ended at (needed where the browser runs on another machine) · !cancel")
     while True:
@@ -166,7 +166,7 @@ def _show_approval(page: ApprovalPage) -> PageReply:
     """Show calls, and ask whether they may be made."""
     for call in page.calls:
         hints = f"the server's hints: {call.hints}" if call.hints else ""
-        _print_unmasked(f"{_line(call.sentence)}:")
+        _print_unmasked(f"{call.sentence}:")
         for line in filter(None, (call.why, hints)):
             _print_unmasked(f"  {_line(line)}")
         if call.count != 1:
@@ -253,7 +253,7 @@ def _arguments(arguments: Mapping[str, Any]) -> list[str]:
 
 def _numbered_lines(code: str) -> list[str]:
     """All lines of code with their numbers: nothing is cut, because the user agrees to all of it."""
-    lines = visible(code).split("\n")
+    lines = unmasked(code).split("\n")
     return [f"{number:{len(str(len(lines)))}} {line}" for number, line in enumerate(lines, start=1)]
 
 

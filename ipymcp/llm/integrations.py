@@ -19,7 +19,7 @@ from ipymcp.errors import McpError
 from ipymcp.llm.answer import IMAGE_TYPES
 from ipymcp.llm.providers import PLAIN, Declaration
 from ipymcp.llm.tool_calls import CallOrigin
-from ipymcp.names import unused
+from ipymcp.names import UniqueNames
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results.tool_result import ToolResult
@@ -324,7 +324,7 @@ def smolagents_tools(declared: Iterable[Declaration], called: ToolCaller) -> lis
     """
     library: Any = _library("smolagents", "smolagents")
     base: Any = library.Tool
-    names: set[str] = set()
+    names = UniqueNames()
 
     class SmolagentsTool(base):
         """A tool of the notebook's MCP servers."""
@@ -335,8 +335,7 @@ def smolagents_tools(declared: Iterable[Declaration], called: ToolCaller) -> lis
         def __init__(self, one: Declaration) -> None:
             schema = one.schema
             required = set(schema.get("required") or ())
-            self.name = unused(re.sub(r"\W", "_", one.name), names)
-            names.add(self.name)
+            self.name = names.add(re.sub(r"\W", "_", one.name))
             self.description = "\n".join(filter(None, (one.description, str(schema.get("description") or ""))))
             self.inputs = {
                 name: _smol_input(each, is_required=name in required)

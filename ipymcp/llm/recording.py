@@ -16,7 +16,7 @@ from msgspec import Struct
 from ipymcp.errors import McpError
 from ipymcp.files import read_file, read_problem, trusted_owners, write_file
 from ipymcp.llm.answer import ModelCall, Usage
-from ipymcp.masking import masks
+from ipymcp.masking import mask
 from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class RecordedCall(Struct, frozen=True):
 
     def is_answered_by(self, text: str) -> bool:
         """Whether a new call has the same result."""
-        return _NUMBERS.sub("", masks(text)) == _NUMBERS.sub("", self.text)
+        return _NUMBERS.sub("", mask(text)) == _NUMBERS.sub("", self.text)
 
     def as_call(self, number: int, card: str) -> ModelCall:
         """The call as a part of an answer."""
@@ -153,7 +153,7 @@ class Recording:
         Raises:
             McpError: The file cannot be read or written.
         """
-        new = msgspec.convert(masks.json(msgspec.to_builtins(answer)), RecordedAnswer)
+        new = msgspec.convert(mask.json(msgspec.to_builtins(answer)), RecordedAnswer)
         kept = [one for one in self._read() if one.key != new.key]
         content = msgspec.json.encode(_File([*kept, new][-_MAX_ANSWERS:]))
         try:
@@ -177,7 +177,7 @@ class Recording:
 def digest(value: object) -> str:
     """A short digest of text, bytes or JSON, in which secrets are masked."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return hashlib.sha256(_NUMBERS.sub("", masks(text)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(_NUMBERS.sub("", mask(text)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def repeatable_part(messages: Any) -> Any:
@@ -200,7 +200,7 @@ def type_text(returns: Any) -> str:
 
 def prompt_head(prompt: str) -> str:
     """The beginning of a prompt."""
-    return masks.head(prompt, _MAX_QUESTION)
+    return mask.head(prompt, _MAX_QUESTION)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ipymcp.masking import mask, masks
-from ipymcp.names import unused
+from ipymcp.names import UniqueNames
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.schema.tree import (
@@ -156,12 +156,13 @@ class SharedParts:
             uses = self._count_uses()
         except RecursionError:
             return
+        unique = UniqueNames()
         circular = {part for part in self._parts if self._is_circular(part)}
         for part, (reference, schema) in self._parts.items():
             is_worth_it = uses[part] > 1 and len(types.encode(schema)) > _MIN_SHARED_BYTES
             if is_worth_it or (part in circular and profile.recursion):
                 name = _INVALID_CHARACTER.sub("_", reference.rpartition("/")[2].lstrip("#")).strip("_") or "root"
-                self._names[part] = unused(name, self._names.values())
+                self._names[part] = unique.add(name)
 
     def target(self, reference: str) -> Schema | None:
         """The final target of a chain of references; None if there is none."""

@@ -48,13 +48,13 @@ class ProgressLine:
         self._width = 0
 
     def show(self, plain: str, html: str) -> None:
-        """Replace the content."""
+        """Replace the content. Texts of servers are visible in both forms, each on one line."""
         if not self._is_notebook:
             self._rewrite(plain)
             return
         from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
 
-        bundle = {"text/plain": plain, "text/html": html}
+        bundle = {"text/plain": visible(plain), "text/html": html}
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:
@@ -153,7 +153,7 @@ class LoadDisplay:
         rows = [self._row(session) for session in sessions[:MAX_SERVERS]]
         if len(sessions) > MAX_SERVERS:
             rows.append(("…", "#888888", f"{len(sessions) - MAX_SERVERS:,} more", "%mcp shows them"))
-        plain = "\n".join(f"{mark} {name}: {text}" for mark, _, name, text in rows)
+        plain = "\n".join(one_line(f"{mark} {name}: {text}") for mark, _, name, text in rows)
         html = "".join(
             f'<div><span style="color:{colour}">{mark}</span> <b>{escaped(name)}</b> {escaped(text)}</div>'
             for mark, colour, name, text in rows
@@ -179,13 +179,13 @@ class LoadDisplay:
 
 def _bar(call: RunningCall, *, ended: bool) -> tuple[str, str]:
     progress = call.progress
-    name = f"{call.session.name}.{call.tool}"
+    name = one_line(f"{call.session.name}.{call.tool}")
     if progress is None:
         return name, escaped(name)
     done, total = progress.progress, progress.total
     share = min(max(done / total, 0.0), 1.0) if total else None
     amount = f"{done:g}/{total:g}" if total else f"{done:g}" + (" s" if call.task else "")
-    message = masks.head(progress.message or "", 80)
+    message = one_line(masks.head(progress.message or "", 80))
     words = " ".join(part for part in (amount, message) if part)
     filled = round(_BAR * share) if share is not None else 0
     bar = "" if share is None or ended else f" [{'#' * filled}{'.' * (_BAR - filled)}]"

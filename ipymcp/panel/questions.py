@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ipymcp.errors import UnknownName
 from ipymcp.interaction.questions import A, ApprovalPage, InvalidFields, PageReply, QuestionKind, QuestionPage, WaitPage
 from ipymcp.panel.messages import FieldError, FieldErrors, Malformed, QuestionRow
-from ipymcp.text import visible
+from ipymcp.text import unmasked, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,8 @@ class _OpenPage(Struct, eq=False):
 
     def row(self) -> QuestionRow:
         """The page as the views receive it."""
-        page = replace(self.page, title=visible(self.page.title), message=visible(self.page.message[:_MAX_MESSAGE]))
+        shown = unmasked if isinstance(self.page, ApprovalPage) or self.kind == "login" else visible
+        page = replace(self.page, title=shown(self.page.title), message=shown(self.page.message[:_MAX_MESSAGE]))
         return QuestionRow(msgspec.to_builtins(page) | {"id": self.id, "kind": self.kind})
 
 

@@ -106,6 +106,8 @@ _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _NULL, _ABSENT = Raw(b"null"), Raw()
 METHOD_NOT_FOUND = -32601
+_LONG_LIVED = frozenset({"subscriptions/listen"})
+"""Requests that stay pending for as long as the connection."""
 _SERVER_FAULT = "a fault of the server; see its log"
 
 
@@ -304,7 +306,7 @@ class Peer:
         self, message: types.Envelope, line: bytes | bytearray, origin_request_id: int | str | float | None
     ) -> None:
         if message.method is None:
-            self._receive_answer(message, line)
+            self._receive_answer(message, line, origin_request_id)
         elif message.id is not None:
             self._on_request(message, origin_request_id)
         elif message.method == "notifications/progress":
@@ -312,10 +314,14 @@ class Peer:
         else:
             self._on_notification(message.method, message.params)
 
-    def _receive_answer(self, message: types.Envelope, line: bytes | bytearray) -> None:
+    def _receive_answer(
+        self, message: types.Envelope, line: bytes | bytearray, origin_request_id: int | str | float | None
+    ) -> None:
         result = message.result
         error = message.error if message.error != _NULL else _ABSENT
         identifier = _own_id(message.id) if isinstance(message.id, str) else message.id
+        if identifier is None and len(error):
+            identifier = origin_request_id if origin_request_id is not None else self._addressee(rpc_error(error))
         if self.intercept is not None:
             pending = self.find(identifier)
             if pending is not None and self.intercept(pending, result, error, line):
@@ -336,6 +342,15 @@ class Peer:
             self._warn(f"an answer to no request in flight (id {message.id!r}): {content}")
         else:
             self._warn(f"not a JSON-RPC message: {excerpt(line)}")
+
+    def _addressee(self, error: RpcError) -> int | str | float | None:
+        """Return the id of the only request that an error without an id can be about.
+
+        Some servers answer our notifications with such errors, which are about no request.
+        """
+        waiting = [pending for pending in self.all_pending() if pending.method not in _LONG_LIVED]
+        is_about_notification = error.code == METHOD_NOT_FOUND or "notification" in error.message.lower()
+        return waiting[0].id if len(waiting) == 1 and not is_about_notification else None
 
     def _receive_progress(self, params: Raw) -> None:
         try:

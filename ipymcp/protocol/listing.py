@@ -75,6 +75,9 @@ class Listed(NamedTuple, Generic[T]):
 async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float | None) -> Listed[T]:
     """Fetch all pages of a list, up to a repeated cursor or 1,000 pages. The list is empty if the server lacks it.
 
+    An empty cursor leads to another page in the stateless era (2026-07-28, utilities/pagination). In the handshake era
+    servers end their lists with it.
+
     Raises:
         McpError: See `Client.request`.
         ProtocolError: A page is malformed.
@@ -86,7 +89,7 @@ async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float 
     cursors: set[str] = set()
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        body = types.encode({"cursor": cursor}) if cursor else b"{}"
+        body = b"{}" if cursor is None else types.encode({"cursor": cursor})
         try:
             raw = await client.request(listing.method, body, timeout=timeout)
         except RpcError as error:
@@ -99,7 +102,7 @@ async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float 
             seconds = max(0.0, page.ttlMs / 1000)
             ttl = seconds if ttl is None else min(ttl, seconds)
         cursor = page.nextCursor
-        if not cursor:
+        if cursor is None or (not cursor and client.era.kind == "handshake"):
             return Listed(items, ttl)
         if cursor in cursors:
             client.protocol_warning(f"{listing.method} repeats its cursor {cursor!r}; the list ends here")

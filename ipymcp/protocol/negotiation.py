@@ -2,8 +2,8 @@
 
 The stateless probe (`server/discover`) is sent first and never times out: Python servers take seconds to start. After
 two seconds without a response the handshake (`initialize`) is sent as well. The first success decides, and the other
-request is abandoned. Over HTTP an error status without a JSON-RPC error of the stateless era means an old server; over
-stdio any other error does.
+request is abandoned. Whatever else the probe meets leads to the handshake, because old servers, and proxies in front of
+them, react in every way to a method that they do not know; except a login, a request limit (429), and no connection.
 
 Source: MCP 2026-07-28 versioning, stdio and Streamable HTTP (backward compatibility), server/discover; 2025-11-25
 lifecycle and transports (session management).
@@ -16,8 +16,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from ipymcp.errors import ConnectionLost, HttpError, McpError, ProtocolError, RpcError
+from ipymcp.errors import AuthError, ConnectionLost, HttpError, McpError, ProtocolError, RpcError
 from ipymcp.protocol import eras, types
+from ipymcp.protocol.transports.base import NoConnection
 from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ PROBE_SILENCE = 2.0
 """Seconds without a response to `server/discover` after which `initialize` is sent as well."""
 UNSUPPORTED_VERSION = -32022
 _MODERN_ERRORS = frozenset({UNSUPPORTED_VERSION, -32020, -32021})
-_ERA_NEUTRAL_STATUSES = frozenset({401, 403, 407, 429, 503})
-"""HTTP errors that servers of either era give; any other may come from an old server that does not know the method."""
+_TOO_MANY_REQUESTS = 429
 _OUR_VERSIONS = f"ipymcp supports {', '.join(eras.STATELESS_VERSIONS + eras.HANDSHAKE_VERSIONS)}"
 
 
@@ -70,6 +70,7 @@ async def negotiate(
         ProtocolError: There is no common version, or a response is malformed.
         RpcError: The server refused.
         HttpError: The server responded with an HTTP error, also to the handshake if that was tried.
+        AuthError: The server requires a login.
         ConnectionLost: The connection closed.
     """
     return await _Negotiation(ask, identity, capabilities).run(choice)
@@ -92,7 +93,7 @@ class _Negotiation:
                 return await self._modern(discover)
             await asyncio.wait({discover}, timeout=PROBE_SILENCE)
             if discover.done():
-                return self._read_probe(discover) or await self._handshake()
+                return self._read_probe(discover) or await self._handshake_after(discover)
             return (await self._first_of_both(discover))._replace(was_answered=False)
         finally:
             discover.cancel()
@@ -101,8 +102,25 @@ class _Negotiation:
         await asyncio.wait({discover})
         result = self._read_probe(discover)
         if result is None:
-            raise ProtocolError("the server does not support the stateless era", hint=eras.OTHER_ERA)
+            failure = discover.exception()
+            if isinstance(failure, McpError) and not isinstance(failure, (RpcError, HttpError, ProtocolError)):
+                raise failure
+            raise ProtocolError("the server does not support the stateless era", hint=eras.OTHER_ERA) from failure
         return result
+
+    async def _handshake_after(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
+        """Shake hands after the probe has failed; if that fails as well, the hint says what the probe met."""
+        try:
+            return await self._handshake()
+        except McpError as error:
+            failure = discover.exception()
+            if not isinstance(failure, McpError) or isinstance(failure, RpcError) or failure.message == error.message:
+                raise
+            if isinstance(error, ConnectionLost) and isinstance(failure, ConnectionLost):
+                raise failure from None  # a program has ended: the second message did not reach it
+            probe = f'to server/discover: {failure.message}; "era": "legacy" in its definition leaves that request out'
+            error.hint = " · ".join(filter(None, [error.hint, probe]))
+            raise
 
     async def _first_of_both(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         initialize = self._initialize()
@@ -159,10 +177,8 @@ class _Negotiation:
             result = decode_result(discover.result(), types.DiscoverResult, "server/discover")
         except ProtocolError:  # the server answers unknown methods with arbitrary results
             return None
-        except HttpError as error:
-            if error.status in _ERA_NEUTRAL_STATUSES:
-                raise
-            return None
+        except (AuthError, NoConnection):
+            raise
         except RpcError as error:
             if error.code not in _MODERN_ERRORS:
                 return None
@@ -172,6 +188,10 @@ class _Negotiation:
             if any(version in eras.HANDSHAKE_VERSIONS for version in supported):
                 return None
             raise _no_common_version(supported) from error
+        except McpError as error:
+            if isinstance(error, HttpError) and error.status == _TOO_MANY_REQUESTS:
+                raise
+            return None
         version = next((known for known in eras.STATELESS_VERSIONS if known in result.supportedVersions), None)
         if version is None:
             if any(known in result.supportedVersions for known in eras.HANDSHAKE_VERSIONS):

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ipymcp.masking import LABEL, looks_secret, masks
+from ipymcp.masking import LABEL, looks_secret, mask
 from ipymcp.protocol import types
 from ipymcp.protocol.jsonrpc import find_id
 from ipymcp.text import visible
@@ -142,7 +142,7 @@ def _described(line: bytes | bytearray) -> tuple[MessageKind, int | str | float 
 
 def without_secrets(text: str) -> str:
     """Mask the known secrets in JSON, and the values of members whose names indicate a secret."""
-    return _INNER_MEMBER.sub(_masked, _MEMBER.sub(_masked, masks(text)))
+    return _INNER_MEMBER.sub(_masked, _MEMBER.sub(_masked, mask(text)))
 
 
 def _masked(member: re.Match[str]) -> str:

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 
 _MAX_INPUTS = 50
+_MAX_CHOICES = 100
+_MAX_TEMPLATE = 4_000
+"""Characters of a text with variables."""
+_MAX_VARIABLES = 100
+"""Variables in such a text, repeated ones included."""
 _SEPARATOR = ";"
 """Separates the values of an input that may be repeated."""
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
@@ -242,8 +247,11 @@ class _Substitution:
 
     def _filled(self, template: str, variables: Mapping[str, Input], *, is_secret: bool = False) -> str | None:
         """Replace the variables of a template; None if the value of one is missing."""
+        parts = _VARIABLE.split(template, 2 * _MAX_VARIABLES)
+        if len(template) > _MAX_TEMPLATE or len(parts) > 2 * _MAX_VARIABLES:
+            raise ValueError(f"a text in it has over {_MAX_TEMPLATE:,} characters or {_MAX_VARIABLES} variables")
         pieces: list[_Piece] = []
-        for index, part in enumerate(_VARIABLE.split(template)):
+        for index, part in enumerate(parts):
             if index % 2 == 0 or part not in variables:
                 pieces.append(_Piece(f"{{{part}}}" if index % 2 else part, is_from_entry=True))
                 continue
@@ -259,6 +267,8 @@ class _Substitution:
 
     def _value(self, one: Input, key: str) -> _Piece | None:
         """The value of an input; None if there is none."""
+        if len(one.choices or ()) > _MAX_CHOICES:
+            raise ValueError(f"it offers more than {_MAX_CHOICES} choices for {key}")
         for text in map(_as_text, (one.default, *(one.choices or ()))):
             _require_literal(text)
         self.wanted[key] = _merged(self.wanted.get(key), one, key)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Raw, Struct
 
 from ipymcp.argument_checks import PATH, checked
+from ipymcp.errors import McpError
 from ipymcp.files import write_file
 from ipymcp.protocol.types import decode, is_object, loads
 from ipymcp.text import one_line
@@ -46,6 +47,8 @@ _SVG_ELEMENTS = frozenset(
     b"rdf work format type creator agent rights publisher license namedview".split()
 )
 _AUDIO = r"audio/[a-z0-9.+-]{1,60}"
+_MAX_DATA_HEAD = 300
+"""Characters of a `data:` URL in which its data must begin."""
 
 
 class Text(Struct, frozen=True):
@@ -67,7 +70,7 @@ class _Savable(Struct, frozen=True):
         """Write the bytes to a file and return its path.
 
         Raises:
-            ValueError: The content is not base64.
+            McpError: The content is not base64; the error is a ValueError, too.
             OSError: The file cannot be written, or is a link.
         """
         target = Path(path)
@@ -77,7 +80,7 @@ class _Savable(Struct, frozen=True):
 
 class _Binary(_Savable, frozen=True):
     base64: str
-    """The content as received."""
+    """The content in standard base64, as it was received where that is what the server sent."""
     mime_type: str
 
     @property
@@ -85,7 +88,7 @@ class _Binary(_Savable, frozen=True):
         """The decoded bytes.
 
         Raises:
-            ValueError: The content is not base64.
+            McpError: The content is not base64; the error is a ValueError, too.
         """
         return _decode(self.base64)
 
@@ -150,7 +153,7 @@ class Embedded(_Savable, frozen=True):
         """The decoded bytes, or the text in UTF-8.
 
         Raises:
-            ValueError: The content is not base64.
+            McpError: The content is not base64; the error is a ValueError, too.
         """
         return _decode(self.base64) if self.text is None else self.text.encode()
 
@@ -184,7 +187,9 @@ Part = Text | Image | Audio | Link | Embedded | Unknown
 
 
 def read_part(value: Any) -> Part:
-    """Read one member of `content`. An invalid one becomes `Unknown`, never an error."""
+    """Read one member of `content`, which may also be a bare string. An invalid one becomes `Unknown`, not an error."""
+    if isinstance(value, str):
+        return Text(value)
     kind = _string(value, "type") if is_object(value) else None
     reader = _READERS.get(kind or "")
     part = reader(value) if reader else None
@@ -312,12 +317,12 @@ def _read_text(value: dict[str, Any]) -> Text | None:
 
 def _read_image(value: dict[str, Any]) -> Image | None:
     data = _string(value, "data")
-    return None if data is None else Image(data, _string(value, "mimeType") or "image")
+    return None if data is None else Image(_standard(data), _string(value, "mimeType") or "image")
 
 
 def _read_audio(value: dict[str, Any]) -> Audio | None:
     data = _string(value, "data")
-    return None if data is None else Audio(data, _string(value, "mimeType") or "audio")
+    return None if data is None else Audio(_standard(data), _string(value, "mimeType") or "audio")
 
 
 def _read_link(value: dict[str, Any]) -> Link | None:
@@ -334,7 +339,7 @@ def _read_embedded(value: dict[str, Any]) -> Embedded | None:
         return None
     uri, mime_type = _string(resource, "uri") or "", _string(resource, "mimeType") or ""
     text, blob = _string(resource, "text"), _string(resource, "blob")
-    return None if text is None and blob is None else Embedded(uri, mime_type, text, blob or "")
+    return None if text is None and blob is None else Embedded(uri, mime_type, text, _standard(blob or ""))
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
@@ -346,13 +351,25 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
 }
 
 
+class NotBase64(McpError, ValueError):
+    """Content that is not base64. Shown to users as an `McpError`."""
+
+
+def _standard(value: str) -> str:
+    """Convert base64 in the alphabet for URLs, or in a `data:` URL, to standard base64."""
+    if value[:5].lower() == "data:":
+        head, comma, _ = value[:_MAX_DATA_HEAD].partition(",")
+        value = value[len(head) + 1 :] if comma and head.lower().endswith(";base64") else value
+    return value.replace("-", "+").replace("_", "/") if "-" in value or "_" in value else value
+
+
 def _decode(value: str) -> bytes:
     """Decode base64 with or without padding and line breaks."""
     value = re.sub(r"\s+", "", value) if not value.isalnum() else value
     try:
         return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"not base64: {error}") from error
+        raise NotBase64(f"the content is not base64: {error}", hint="a fault of the server; .raw has it") from error
 
 
 def _is_base64(value: str) -> bool:

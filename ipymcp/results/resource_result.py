@@ -90,7 +90,7 @@ class ResourceResult(DisplayedResult):
         try:
             return self.contents[0].data
         except ValueError as error:
-            raise McpError(f"{self.uri} is {error}", server=self.server, hint="a fault of the server") from error
+            raise McpError(f"{self.uri}: {error}", server=self.server, hint="a fault of the server") from error
 
     @checked(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from ipymcp.masking import mask, masks
-from ipymcp.names import unused
+from ipymcp.names import UniqueNames, unused
 from ipymcp.protocol.types import is_object
 from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, form_kinds, listed_values, properties
 from ipymcp.schema.validation import listing
@@ -266,12 +266,8 @@ def _is_open(root: Schema, members: Schema) -> bool:
 def _aliases(names: list[str]) -> dict[str, str]:
     """A unique identifier for each name; a name that is an identifier is kept."""
     found = {name: name for name in names if _identifier(name) == name}
-    taken = set(found.values())
-    for name in names:
-        if name not in found:
-            found[name] = unused(_identifier(name), taken)
-            taken.add(found[name])
-    return found
+    unique = UniqueNames(found.values())
+    return found | {name: unique.add(_identifier(name)) for name in names if name not in found}
 
 
 def _identifier(name: str) -> str:

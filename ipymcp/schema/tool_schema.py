@@ -25,7 +25,7 @@ from ipymcp.schema.annotations import (
     read_parameters,
 )
 from ipymcp.schema.coercion import NotJson, coerce, is_plain, read_text, takes_none, to_json
-from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, constrains_only_types
+from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, allow_null, constrains_only_types
 from ipymcp.schema.validation import (
     ArgumentProblem,
     Validator,
@@ -313,10 +313,13 @@ def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:
 
 def _read(source: Any) -> Schema:
     if not isinstance(source, Mapping):
+        raw = bytes(cast("bytes | Raw", source))
         try:
-            source = loads(cast("bytes | Raw", source))
+            source = loads(raw)
         except (TypeError, ValueError, RecursionError):
             return {}
+        if b'"nullable"' in raw and is_object(source):
+            allow_null(source)
     return dict(cast("Mapping[str, Any]", source)) if isinstance(source, Mapping) else {}
 
 

@@ -33,6 +33,8 @@ _MAX_ALTERNATIVES: Final = 32
 _MAX_REFERENCES: Final = 16
 _MAX_STEPS: Final = 400
 _MAX_MEMBERS: Final = 2_000
+_MAX_NULLABLE: Final = 20_000
+"""Maximum subschemas in which `nullable` is read."""
 _SCALAR_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
@@ -528,6 +530,17 @@ def subschemas(schema: Schema, *, definitions: bool = True) -> Iterator[Schema]:
             continue
         parts = value.values() if word in MAPS and is_object(value) else value if is_array(value) else (value,)
         yield from filter(is_object, parts)
+
+
+def allow_null(schema: Schema) -> None:
+    """Write `nullable: true` of OpenAPI 3.0 as a type of JSON Schema, everywhere within a schema, in place."""
+    with suppress(RecursionError):
+        for part in walk(schema, Budget(_MAX_NULLABLE)):
+            kinds = part.get("type")
+            if part.get("nullable") is True and kinds is not None:
+                part["type"] = [*(kinds if is_array(kinds) else [kinds]), "null"]
+                if is_array(part.get("enum")) and None not in part["enum"]:
+                    part["enum"] = [*part["enum"], None]
 
 
 def walk(schema: Schema, budget: Budget, *, definitions: bool = True) -> Iterator[Schema]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ipymcp.masking import masks
+from ipymcp.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -86,7 +86,7 @@ def _may_keep(result: bytes) -> bool:
     if len(result) > MAX_RESULT_BYTES:
         return False
     text = result.decode("utf-8", "replace")
-    return masks(text) == text
+    return mask(text) == text
 
 
 def _touch(connection: Connection, keys: Sequence[bytes]) -> None:

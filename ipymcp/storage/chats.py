@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ipymcp.argument_checks import shown
 from ipymcp.errors import UnknownName
-from ipymcp.masking import masks
+from ipymcp.masking import mask
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.text import one_line
 
@@ -74,8 +74,8 @@ class SavedChats(Mapping[str, list[Any]]):
         """
         if not self._is_kept():
             return
-        content = _bounded(masks.json([*messages]))
-        row = (self._notebook, name, content, masks(source), time.time())
+        content = _bounded(mask.json([*messages]))
+        row = (self._notebook, name, content, mask(source), time.time())
 
         def write(connection: Connection) -> None:
             if earlier_as:

@@ -33,7 +33,7 @@ from ipymcp.config.variables import SECRET_NAME
 from ipymcp.errors import SecretError
 from ipymcp.files import create_file, foreign, make_private, open_lock, try_lock
 from ipymcp.import_guard import is_installed
-from ipymcp.masking import masks
+from ipymcp.masking import mask, masks
 from ipymcp.protocol.oauth.clients import Registration
 from ipymcp.protocol.oauth.tokens import TokenKey, Tokens
 from ipymcp.text import quoted
@@ -518,7 +518,7 @@ class StoredTokens:
     async def registration(self, issuer: str, redirect_uri: str) -> Registration | None:
         """Return the client that is registered with an issuer for a redirect URI."""
         found = await self._get("registration", _name(issuer, redirect_uri), Registration)
-        masks.add(found.client_secret if found else None)
+        mask.add_tokens(found.client_secret if found else None)
         return found
 
     async def redirect_uris(self, issuer: str) -> tuple[str, ...]:
@@ -528,7 +528,7 @@ class StoredTokens:
 
     async def keep_registration(self, issuer: str, redirect_uri: str, registration: Registration) -> None:
         """Store a client, replacing an older one."""
-        masks.add(registration.client_secret)
+        mask.add_tokens(registration.client_secret)
         await self._set("registration", _name(issuer, redirect_uri), registration)
 
     async def forget_registration(self, issuer: str, redirect_uri: str) -> None:

@@ -211,7 +211,7 @@ async def test_an_answer_whose_stream_was_cut_is_fetched_after_the_time_the_serv
     (resumption,) = [asked for asked in server.asked("GET") if "last-event-id" in asked.headers]
     assert resumption.headers["last-event-id"] == "call-2"
     assert resumption.headers["mcp-session-id"] == "session-1"
-    assert pauses == [0.5]
+    assert [pause for pause in pauses if pause] == [0.5]
     assert resumed_at - cut_at >= 0.49
     assert len(server.asked("tools/call")) == 1
 

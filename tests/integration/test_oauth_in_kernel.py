@@ -82,7 +82,8 @@ def test_the_address_is_pasted_where_the_browser_is_elsewhere(kernel: Kernel, tm
         cell = load(kernel, tmp_path, {"url": server.url})
         address = log_in(page(cell))
         kernel.answer(address.partition("?")[0])
-        outcome = cell.wait_for(lambda outcome: len(outcome.prompts) == 2)
+        cell.wait_for(lambda outcome: len(outcome.prompts) == 2)
+        outcome = cell.wait_for_output("paste the whole address that the browser ended at")
         assert (
             f"the answer belongs to another login at {server.origin[7:]}: "
             "paste the whole address that the browser ended at · !cancel" in outcome.stdout

@@ -33,7 +33,7 @@ def test_a_chat_belongs_to_its_notebook(database: Database) -> None:
 def test_chats_are_masked_and_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     masks = Masks()
     masks.add("hunter2hunter2")
-    monkeypatch.setattr(chats, "masks", masks)
+    monkeypatch.setattr(chats, "mask", masks)
     monkeypatch.setattr(chats, "MAX_CHATS", 2)
     monkeypatch.setattr(chats, "MAX_BYTES", 3_000)
     saved = SavedChats(lambda: database, "a.ipynb", lambda: True)

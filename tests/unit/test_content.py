@@ -43,7 +43,8 @@ def unknown(kind: str, **members: object) -> tuple[object, Unknown]:
         unknown("resource_link"),
         unknown("new"),
         ({"type": 3}, Unknown("unknown", {"type": 3})),
-        ("loose", Unknown("unknown", "loose")),
+        ("loose", Text("loose")),
+        (3, Unknown("unknown", 3)),
         (None, Unknown("unknown", None)),
     ],
 )

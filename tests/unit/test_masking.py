@@ -169,7 +169,7 @@ def test_a_secret_in_an_argument_with_equals_signs_is_found(args: tuple[str, ...
 
 def test_members_whose_masked_names_are_equal_are_all_kept() -> None:
     shown = masks("recipients_a", "recipients_b").json({"recipients_a": "attacker@evil", "recipients_b": "boss@corp"})
-    assert shown == {"[secret]": "attacker@evil", "[secret]'": "boss@corp"}
+    assert shown == {"[secret]": "attacker@evil", "[secret] (2)": "boss@corp"}
 
 
 def test_numbers_that_are_secrets_are_masked_within_json() -> None:

@@ -63,7 +63,7 @@ def test_a_recording_has_no_secrets_and_digests_are_those_of_masked_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masks = Masks()
-    monkeypatch.setattr(recording, "masks", masks)
+    monkeypatch.setattr(recording, "mask", masks)
     before = digest("say [secret]")
     masks.add("hunter2hunter2")
     file = tmp_path / "answers.json"

@@ -73,7 +73,7 @@ def test_secrets_are_masked_by_their_value_and_by_the_name_of_the_member(
     recorder: MessageRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_masks = Masks()
-    monkeypatch.setattr(recording, "masks", own_masks)
+    monkeypatch.setattr(recording, "mask", own_masks)
     message = {
         "method": "tools/call",
         "params": {

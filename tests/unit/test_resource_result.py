@@ -90,7 +90,7 @@ def test_several_contents_keep_their_uris_and_have_no_bytes_of_their_own() -> No
 
 
 def test_invalid_base64_is_an_error(tmp_path: Any) -> None:
-    with pytest.raises(McpError, match="x:y is not base64"):
+    with pytest.raises(McpError, match="x:y: the content is not base64"):
         reading({"blob": "!"}).save(tmp_path / "file")
 
 
@@ -129,7 +129,7 @@ def test_messages_of_one_role_are_text_without_it() -> None:
 
 
 def test_malformed_content_is_shown_rather_than_refused() -> None:
-    assert messages(("user", "plain text")).text == "[unknown]"
+    assert messages(("user", 3)).text == "[unknown]"
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------

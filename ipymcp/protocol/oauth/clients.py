@@ -110,10 +110,15 @@ def method_to_register(settings: OAuthSettings, server: AuthorizationServer) -> 
 
 
 def registered_method(given: object, asked: AuthMethod, *, has_secret: bool) -> AuthMethod:
-    """Return the authentication of a new client by the response to its registration."""
+    """Return the authentication of a new client by the response to its registration.
+
+    A secret without a method is for `client_secret_basic` (RFC 7591 section 2), unless another was requested.
+    """
     if not has_secret:
         return "none"
-    return given if given in (*_PREFERRED, "none") else asked
+    if given in (*_PREFERRED, "none"):
+        return given
+    return "client_secret_basic" if asked == "none" else asked
 
 
 def _offered(server: AuthorizationServer) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import urlencode, urljoin
+from urllib.parse import parse_qsl, urlencode, urljoin
 
 import msgspec
 
@@ -29,6 +29,7 @@ _ASK = {"Accept": "application/json", "MCP-Protocol-Version": HANDSHAKE_VERSIONS
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 3
 _PASSING = frozenset({408, 425, 429})
+_FORM = "application/x-www-form-urlencoded"
 _MAX_ERROR_TEXT = 200
 
 
@@ -131,7 +132,7 @@ class MetadataClient:
         Raises:
             AuthError: The URL is not allowed, or cannot be reached.
         """
-        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        kind = {"Content-Type": _FORM}
         return await self._post(url, urlencode(fields).encode(), {**kind, **headers}, what)
 
     async def post_json(self, url: str, value: Mapping[str, Any], what: str) -> Reply:
@@ -144,8 +145,9 @@ class MetadataClient:
 
     async def _post(self, url: str, body: bytes, headers: Mapping[str, str], what: str) -> Reply:
         addresses.secure(url, what, loopback=self.loopback)
-        status, _, answer = await self._send("POST", url, {"Accept": "application/json", **headers}, body)
-        return Reply(status, _object(answer))
+        status, answered, answer = await self._send("POST", url, {"Accept": "application/json", **headers}, body)
+        kind = next((value for key, value in answered.items() if key.lower() == "content-type"), "")
+        return Reply(status, _form(answer) if kind.startswith(_FORM) else _object(answer))
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
@@ -182,6 +184,14 @@ def _object(body: bytes) -> dict[str, Any] | None:
     except InvalidJson:
         return None
     return value if is_object(value) else None
+
+
+def _form(body: bytes) -> dict[str, Any] | None:
+    """Decode a response in the encoding of forms, which some token endpoints use whatever they are asked for."""
+    try:
+        return dict(parse_qsl(body.decode("ascii"), max_num_fields=50))
+    except ValueError:
+        return None
 
 
 def read_reply(reply: Reply, host: str, what: str, hidden: list[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import AuthError
-from ipymcp.masking import masks
+from ipymcp.masking import mask
 from ipymcp.protocol.oauth import discovery
 from ipymcp.protocol.oauth.discovery import ScopeRequest, scope_request
 from ipymcp.protocol.oauth.http import MetadataClient, Refused
@@ -38,6 +38,8 @@ _MAX_ALIKE = 3
 """Maximum of them with the same issuer and scopes."""
 _AFTER_FAILED_REFRESH = 30.0
 """Seconds after a failed refresh before the next attempt."""
+_ENDING_ERRORS = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+"""OAuth errors after which a refresh token is of no use (RFC 6749 section 5.2); after any other it is kept."""
 
 
 class _Sent(dict[str, str]):
@@ -169,7 +171,7 @@ class OAuth:
         return True
 
     def _hold(self, key: TokenKey, tokens: Tokens, *, is_new: bool, is_refreshed: bool = False) -> None:
-        masks.add(tokens.access_token, tokens.refresh_token, tokens.client.client_secret)
+        mask.add_tokens(tokens.access_token, tokens.refresh_token, tokens.client.client_secret)
         self._key, self._held = key, tokens
         self._uses = 0 if is_new else 2
         self._is_refreshed = is_refreshed
@@ -280,7 +282,11 @@ class OAuth:
             self._refresh_after = time.monotonic() + _AFTER_FAILED_REFRESH
 
     async def _refresh(self, server: AuthorizationServer, key: TokenKey, held: Tokens) -> bool:
-        """Use the refresh token, unless another kernel has just done so. False if it is no longer valid."""
+        """Use the refresh token, unless another kernel has just done so. False if it is no longer valid.
+
+        Raises:
+            AuthError: It cannot be used now, and is kept.
+        """
         async with self._store.refreshing(key):
             kept = await self._store.tokens(key)
             if kept is not None and kept.access_token != held.access_token:
@@ -288,7 +294,10 @@ class OAuth:
                 return True
             try:
                 tokens = await TokenClient(self._web, server, self._settings, key.resource).refresh(held)
-            except Refused:
+            except Refused as error:
+                if error.code not in _ENDING_ERRORS:
+                    error.hint = "the login is kept: the next call tries to renew it again"
+                    raise
                 if self._held == held:
                     self._held = dataclasses.replace(held, refresh_token=None)
                     await self._store.forget_tokens(key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from ipymcp.errors import ResultTooLarge
+from ipymcp.errors import ConnectionLost, ResultTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 RequestId = int | str | float
 
 NO_HEADERS: Mapping[str, str] = {}
+
+
+class NoConnection(ConnectionLost):
+    """No connection could be made, after all attempts: the next request would meet the same."""
 
 
 def too_large(limit: int) -> ResultTooLarge:

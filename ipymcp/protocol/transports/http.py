@@ -195,7 +195,7 @@ def _value(line: bytes | bytearray, name: int) -> bytes | bytearray:
 _FIRST_PAUSE = 1.0
 _MAX_PAUSE = 60.0
 _LINGER = 0.25
-"""Seconds that a stream may take to end after its response, so that its connection can be reused."""
+"""Seconds that a response may take to end once all of it that matters is read, so that its connection can be reused."""
 _SMALL = 1 << 14
 """Maximum size of a message that is decoded to find its ids, in bytes; of a larger one only the ends are searched."""
 
@@ -339,6 +339,13 @@ class _BrokenStream(NamedTuple):
     error: McpError
 
 
+async def _read_rest(answer: HttpResponse) -> None:
+    """Read the body of an accepted message, which has no meaning; a server may also leave it open."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER):
+            await answer.read_beginning(http_errors.BEGINNING)
+
+
 class StreamableHttpTransport(RemoteTransport):
     """Transport for a server that responds to each POST; see `RemoteTransport` for the arguments."""
 
@@ -387,7 +394,10 @@ class StreamableHttpTransport(RemoteTransport):
                     return await self._deliver_response(post, answer)
                 body = await answer.read_beginning(http_errors.BEGINNING)
             if session is None or not http_errors.is_unknown_session(answer.status, body):
-                return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+                error = http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+                if session is not None and error.hint is None and http_errors.names_session(error.message):
+                    error.hint = "%mcp restart NAME opens a new session"
+                return error
             if self._session == session:
                 self._forget_session()
 
@@ -401,7 +411,7 @@ class StreamableHttpTransport(RemoteTransport):
         elif message.method == "notifications/initialized":
             self._listen(message.headers)
         if message.kind != "request":
-            await answer.read_beginning(http_errors.BEGINNING)
+            await _read_rest(answer)
             return None
         if answer.media_type == _EVENTS:
             return await self._read_events(post, answer)
@@ -454,6 +464,7 @@ class StreamableHttpTransport(RemoteTransport):
     def _forget_session(self) -> None:
         self._session = None
         self._is_expired = True
+        self._link.forget_cookies()
         if self._server_stream is not None:
             self._server_stream.cancel()
 
@@ -560,9 +571,10 @@ class LegacySseTransport(RemoteTransport):
                 url=self._endpoint.result(),
                 on_written=lambda: self._outbox.written(post),
             ) as answer:
+                if 200 <= answer.status < 300:
+                    await _read_rest(answer)
+                    return None  # the response arrives on the stream
                 body = await answer.read_beginning(http_errors.BEGINNING)
-        if 200 <= answer.status < 300:
-            return None  # the response arrives on the stream
         if http_errors.is_unknown_session(answer.status, body):
             self._lose("the server does not know this connection any more")
         return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)

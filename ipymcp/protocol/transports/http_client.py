@@ -1,8 +1,8 @@
 """HTTP requests to one server on httpcore connections; imported at the first remote server.
 
-httpx itself is not used for requests: cookies, redirects across origins and event hooks are unsafe or unneeded for MCP,
-its pool checks every connection twice per request, and together they take two thirds of the CPU time of a call.
-Proxies, CA bundles and compression work as in `httpx.Client`.
+httpx itself is not used for requests: cookies of other origins, redirects across origins and event hooks are unsafe or
+unneeded for MCP, its pool checks every connection twice per request, and together they take two thirds of the CPU time
+of a call. Proxies, CA bundles and compression work as in `httpx.Client`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import ipaddress
+import os
+import re
 import socket
 import ssl
+import time
 import urllib.request
 from collections import deque
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
@@ -29,7 +34,7 @@ from ipymcp.protocol.transports.network import CONNECT_TIMEOUT, TLS_ENDED, Netwo
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from ipymcp.protocol.transports.addresses import Address
 
@@ -114,6 +119,15 @@ _EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
 """Only the connection has a timeout; requests have the deadline of their call."""
 
 
+_MAX_COOKIES = 50
+_MAX_COOKIE = 4096
+"""Characters of a `Set-Cookie` header; a longer one is ignored."""
+_COOKIE = re.compile(
+    r"\s*+(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]++)\s*+=\s*+(?P<value>[!-:<-~]*+)\s*+(?P<attributes>(?:;.*)?)"
+)
+_AGE = re.compile(r";\s*+max-age\s*+=\s*+(?P<seconds>-?\d++)|;\s*+expires\s*+=(?P<date>[^;]*+)", re.IGNORECASE)
+
+
 class _PooledConnection:
     """A connection, used by one request at a time."""
 
@@ -163,9 +177,11 @@ class HttpResponse:
     @property
     def challenges(self) -> list[str]:
         """The `WWW-Authenticate` values."""
-        return [
-            value.decode("latin-1") for name, value in self._response.headers if name.lower() == b"www-authenticate"
-        ]
+        return self.all_of("www-authenticate")
+
+    def all_of(self, header: str) -> list[str]:
+        """Return all values of a header, whose name is given in lower case."""
+        return [value.decode("latin-1") for name, value in self._response.headers if name.lower() == header.encode()]
 
     async def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
         """Iterate over the body.
@@ -180,7 +196,7 @@ class HttpResponse:
             ConnectionLost: The connection was lost.
             ResultTooLarge: The body is compressed too strongly; the rest was not read.
         """
-        if "," in self.headers.get("content-encoding", "") or self._has_several("content-encoding"):
+        if "," in self.headers.get("content-encoding", "") or len(self.all_of("content-encoding")) > 1:
             # Each would be inflated as a whole before the size of the result is known.
             raise ConnectionLost("the response is compressed more than once, which ipymcp does not read")
         try:
@@ -200,9 +216,6 @@ class HttpResponse:
             raise ConnectionLost(f"the response's compression is invalid ({error})") from error
         except FAILURES as error:
             raise response_error(error) from error
-
-    def _has_several(self, header: str) -> bool:
-        return sum(name.lower() == header.encode() for name, _ in self._response.headers) > 1
 
     async def read(self, limit: int) -> bytes:
         """Read the whole body.
@@ -270,6 +283,45 @@ class _Body:
         self._on_written()
 
 
+class Cookies:
+    """The cookies that a server has set, for exactly its origin: a load balancer finds the node of a session by them.
+
+    `Domain` and `Path` are ignored, because no other origin is ever requested. Source: RFC 6265 sections 5.2 and 5.4.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self.header = b""
+        """The value of the `Cookie` header; empty if there are no cookies."""
+
+    def store(self, values: Iterable[str]) -> None:
+        """Store the cookies of `Set-Cookie` headers."""
+        for value in values:
+            match = _COOKIE.fullmatch(value)
+            if match is None or len(value) > _MAX_COOKIE:
+                continue
+            if _is_expired(match["attributes"]):
+                self._values.pop(match["name"], None)
+            elif match["name"] in self._values or len(self._values) < _MAX_COOKIES:
+                self._values[match["name"]] = match["value"]
+            self.header = "; ".join(f"{name}={value}" for name, value in self._values.items()).encode()
+
+    def clear(self) -> None:
+        """Forget them, because the session that they belong to is over."""
+        self._values.clear()
+        self.header = b""
+
+
+def _is_expired(attributes: str) -> bool:
+    """Return whether the attributes of a cookie remove it; `Max-Age` counts more than `Expires`."""
+    ages = {match.lastgroup: match[match.lastgroup or 0] for match in _AGE.finditer(attributes)}
+    if "seconds" in ages:
+        return int(ages["seconds"][:9]) <= 0
+    with contextlib.suppress(KeyError, ValueError):
+        return parsedate_to_datetime(ages["date"]).timestamp() <= time.time()
+    return False
+
+
 class HttpClient:
     """HTTP requests to one origin. Each request has its own connection; callers limit their number.
 
@@ -296,6 +348,7 @@ class HttpClient:
             reach = Zone.LOCAL
         self._network = Network(reach)
         self._factory = _make_factory(address, self._proxy, self._network)
+        self.cookies = Cookies()
         self._urls = {address.url: _target(address.url)}
         self._headers = _encode(_base_headers(url, headers))
         self._idle: deque[_PooledConnection] = deque()
@@ -336,6 +389,7 @@ class HttpClient:
                 extensions=_EXTENSIONS,
             )
             answer = await self._send_once(request)
+            self.cookies.store(answer.all_of("set-cookie"))
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not location or not follow:
                 return answer
@@ -360,6 +414,10 @@ class HttpClient:
             names = {name.lower() for name, _ in more}
             fields = [field for field in fields if field[0].lower() not in names]
             fields += more
+        if cookies := self.cookies.header:
+            own = b"".join(b"%s; " % value for name, value in fields if name.lower() == b"cookie")
+            fields = [field for field in fields if field[0].lower() != b"cookie"]
+            fields.append((b"Cookie", own + cookies))
         if length is not None:
             fields.append((b"Content-Length", b"%d" % length))
         return fields
@@ -467,9 +525,48 @@ def _encode(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+
 def _environment_proxy(url: httpx.URL) -> httpx.Proxy | None:
+    """Return the proxy for a URL, as the environment or the system names it.
+
+    Raises:
+        ConfigError: Its address is invalid, or of a kind that is not supported.
+    """
     proxies = urllib.request.getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
+    kind = next((kind for kind in (url.scheme, "all") if proxies.get(kind)), None)
+    if kind is None or urllib.request.proxy_bypass(url.netloc.decode("ascii")) or _is_in_no_proxy_network(url.host):
         return None
-    return httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+    names = [name for name in (f"{kind}_proxy", f"{kind}_PROXY".upper()) if os.environ.get(name)]
+    source = names[0] if names else "the system's settings"
+    scheme, separator, rest = proxies[kind].rpartition("://")
+    scheme = {"socks": "socks5"}.get(scheme.lower(), scheme.lower()) if separator else "http"
+    if scheme not in _PROXY_SCHEMES:
+        raise ConfigError(
+            f"the proxy in {source} is of a kind that ipymcp does not support: {scheme[:20]}://",
+            hint=f"supported are {', '.join(_PROXY_SCHEMES)}; unset it, or list the server's host in NO_PROXY",
+        )
+    try:
+        proxy = httpx.Proxy(f"{scheme}://{rest}")
+        if not proxy.url.host or not 0 < (proxy.url.port or 1) < 1 << 16:
+            raise ValueError("no host, or no port")
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ConfigError(
+            f"the proxy in {source} is not an address ({type(error).__name__})",
+            hint=f"write {source}=http://HOST:PORT, unset it, or list the server's host in NO_PROXY",
+        ) from error
+    return proxy
+
+
+def _is_in_no_proxy_network(host: str) -> bool:
+    """Return whether `NO_PROXY` has a network that contains an IP address, such as `10.0.0.0/8`, as curl reads it."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    for entry in urllib.request.getproxies().get("no", "").split(","):
+        with contextlib.suppress(ValueError):
+            if address in ipaddress.ip_network(entry.strip().strip("[]"), strict=False):
+                return True
+    return False

@@ -73,15 +73,22 @@ def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -
 
 
 def is_unknown_session(status: int, body: bytes) -> bool:
-    """Return whether a response means that the server does not know the session any more.
+    """Return whether a response means that the server does not know the session any more, and has done nothing.
 
     The specification requires 404 (2025-11-25, session management). Servers on the TypeScript SDK respond 400 after a
-    restart, with a JSON-RPC error that mentions the session.
+    restart, with an error that mentions the session or that the server is not initialized; others 409 or 410.
     """
-    error = _json_rpc_error(body) if status in (400, 404) else None
+    if status not in (400, 404, 409, 410):
+        return False
+    error = _json_rpc_error(body)
     if status == 404:
         return error is None or rpc_error(error).code != METHOD_NOT_FOUND
-    return error is not None and status == 400 and "session" in rpc_error(error).message.lower()
+    return status == 410 or names_session(rpc_error(error).message if error is not None else _readable(body, ""))
+
+
+def names_session(text: str) -> bool:
+    """Return whether an error is about the session."""
+    return re.search(r"session|not initiali[sz]ed", text, re.IGNORECASE) is not None
 
 
 def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: bool) -> AuthError:

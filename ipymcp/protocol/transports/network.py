@@ -114,6 +114,8 @@ class Network(httpcore.AsyncNetworkBackend):
             _, late = await asyncio.wait(self._connecting, timeout=_LAST_CONNECTIONS)
             for task in late:
                 task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)  # closes their sockets while there is a loop
+            await asyncio.sleep(0)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""

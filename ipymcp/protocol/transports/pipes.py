@@ -73,10 +73,19 @@ class LineSplitter:
             self._keep(rest, lines)
         return lines
 
-    def finish(self) -> bytes:
-        """Return the rest after the last line end."""
-        line = bytes(self._line)
+    def restart(self) -> None:
+        """Forget the beginning of the current line."""
         self._line = bytearray()
+        self._over = None
+
+    def finish(self, *, keeps_end: bool = False) -> bytes:
+        """Return the rest after the last line end.
+
+        Args:
+            keeps_end: Whether to return the end of a line over the limit, rather than nothing.
+        """
+        line = self._over.tail if keeps_end and self._over is not None else bytes(self._line)
+        self.restart()
         return line
 
     def _complete(self, end: bytes) -> bytes | bytearray | Oversized:

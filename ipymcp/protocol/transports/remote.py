@@ -13,10 +13,10 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import CallError, ConnectionLost, LoopError, McpError
+from ipymcp.errors import CallError, ConfigError, ConnectionLost, LoopError, McpError
 from ipymcp.protocol.transports import http_errors
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
-from ipymcp.protocol.transports.base import NO_HEADERS, Transport
+from ipymcp.protocol.transports.base import NO_HEADERS, NoConnection, Transport
 from ipymcp.protocol.transports.http_errors import Unreachable
 
 if TYPE_CHECKING:
@@ -62,7 +62,13 @@ class HttpLink:
         """Import httpx and read the CA bundle; both are slow, so this runs in a thread."""
         from ipymcp.protocol.transports.http_client import HttpClient
 
-        return HttpClient(self.address, self._headers)
+        try:
+            return HttpClient(self.address, self._headers)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"connections to {self.address.shown} cannot be prepared ({error})",
+                hint="check the URL, the proxy variables, SSL_CERT_FILE and SSL_CERT_DIR",
+            ) from error
 
     @contextlib.asynccontextmanager
     async def request(
@@ -102,6 +108,11 @@ class HttpLink:
                 had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
                 raise http_errors.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)
 
+    def forget_cookies(self) -> None:
+        """Forget the cookies of a session that is over."""
+        if self._client is not None:
+            self._client.cookies.clear()
+
     async def send_and_forget(self, method: str, headers: Mapping[str, str]) -> None:
         """Send a request and ignore its response and errors."""
         with contextlib.suppress(McpError, Unreachable):
@@ -130,7 +141,7 @@ class HttpLink:
             except Unreachable as failure:
                 if not (may_retry and failure.may_pass):
                     self._receiver.unreachable(failure.reason)
-                    raise ConnectionLost(failure.reason, hint=failure.hint) from failure
+                    raise NoConnection(failure.reason, hint=failure.hint) from failure
             may_retry = False
             await asyncio.sleep(_SECOND_ATTEMPT)
 
@@ -147,7 +158,7 @@ class HttpLink:
 
 
 _PREDECESSOR_TIMEOUT = 5.0
-"""Maximum seconds to wait for earlier messages; a server may ignore one and still accept the next."""
+"""Seconds after which later messages no longer wait for one; a server may ignore it and still accept the next."""
 _ABANDONED_TIMEOUT = 2.0
 """Seconds that an abandoned request keeps its connection, because the server need not respond to it."""
 
@@ -155,7 +166,7 @@ _ABANDONED_TIMEOUT = 2.0
 class QueuedPost:
     """An outgoing message; a request stays queued until its response has arrived."""
 
-    __slots__ = ("is_aborted", "is_answered", "is_sent", "message", "task", "unwritten", "written")
+    __slots__ = ("done", "is_aborted", "is_answered", "is_sent", "message", "task", "unwritten", "written")
 
     def __init__(self, message: OutboundMessage) -> None:
         self.message = message
@@ -164,6 +175,8 @@ class QueuedPost:
         self.written: asyncio.Future[None] | None = None
         """Completes when the message is written; created on demand."""
         self.task: asyncio.Task[None] | None = None
+        self.done: asyncio.Future[None] | None = None
+        """For a notification: completes when it is accepted, and at the latest when it is overdue."""
         self.is_sent = False
         """Whether sending has begun. Set on the loop, which reads `is_aborted` after that."""
         self.is_aborted = False
@@ -187,8 +200,8 @@ class SendQueue:
         self._deliver = deliver
         self._posts: dict[RequestId, QueuedPost] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._last_notification: asyncio.Task[None] | None = None
-        self._initialized: asyncio.Task[None] | None = None
+        self._last_notification: QueuedPost | None = None
+        self._initialized: QueuedPost | None = None
         self._given_up: set[QueuedPost] = set()
         self._queued = 0
         self._is_closed = True
@@ -269,16 +282,17 @@ class SendQueue:
             return
         post.task = self.spawn(self._run(post, self._predecessors(post)))
         if message.kind == "notification":
-            self._last_notification = post.task
+            post.done = self._loop.create_future()
+            self._last_notification = post
             if message.method == "notifications/initialized":
-                self._initialized = post.task
+                self._initialized = post
 
     def _predecessors(self, post: QueuedPost) -> set[asyncio.Future[None]]:
         """Find the messages that must be delivered before a message; return futures that complete with them."""
         found: set[asyncio.Future[None]] = set()
-        for task in (self._initialized, self._last_notification if post.message.kind == "notification" else None):
-            if task is not None and not task.done():
-                found.add(task)
+        for earlier in (self._initialized, self._last_notification if post.message.kind == "notification" else None):
+            if earlier is not None and earlier.done is not None and not earlier.done.done():
+                found.add(earlier.done)
         if post.message.method == "notifications/cancelled":
             for other in self._given_up:
                 other.written = other.written or self._loop.create_future()
@@ -288,15 +302,20 @@ class SendQueue:
     async def _run(self, post: QueuedPost, predecessors: set[asyncio.Future[None]]) -> None:
         message = post.message
         error: McpError | None = None
+        overdue: asyncio.TimerHandle | None = None
         try:
             if predecessors:
                 await asyncio.wait(predecessors, timeout=_PREDECESSOR_TIMEOUT)
+            if post.done is not None:
+                overdue = self._loop.call_later(_PREDECESSOR_TIMEOUT, self._stop_waiting, post)
             error = await self._deliver(post)
         except McpError as failure:
             error = failure
         except Exception as fault:  # a bug must fail this call rather than hang it
             error = CallError(f"the message failed because of a bug in ipymcp: {fault!r}")
         finally:
+            if overdue is not None:
+                overdue.cancel()
             self._finish(post)
         if message.kind == "request" and message.id is not None:
             if error is not None:
@@ -304,8 +323,17 @@ class SendQueue:
         elif error is not None:
             self._receiver.protocol_warning(f"{message.method or 'an answer'} was not delivered: {error.message}")
 
+    def _stop_waiting(self, post: QueuedPost) -> None:
+        """Let later messages go out, although the server has not answered a notification."""
+        if post.done is not None and not post.done.done():
+            post.done.set_result(None)
+            method, seconds = post.message.method, _PREDECESSOR_TIMEOUT
+            self._receiver.protocol_warning(f"{method} was not answered within {seconds:g} s; no longer waiting for it")
+
     def _finish(self, post: QueuedPost) -> None:
         self.written(post)
+        if post.done is not None and not post.done.done():
+            post.done.set_result(None)
         identifier = post.message.id
         if identifier is not None and self._posts.get(identifier) is post:
             del self._posts[identifier]

@@ -105,6 +105,8 @@ class LeasedReader(LoopReader):
 _DRAIN_TIMEOUT = 0.5
 """Seconds to read the remaining output of a server that has ended; a grandchild may hold its pipes open."""
 _STDERR_LINE = 1 << 16
+_STDERR_SHOWN = 900
+"""Bytes of a line of stderr that are logged."""
 _LARGE = 1 << 22
 
 
@@ -143,6 +145,8 @@ class StdioTransport(Transport):
         self._limit = limit
         self._lines = LineSplitter(limit)
         self._stderr_lines = LineSplitter(_STDERR_LINE)
+        self._is_returned = False
+        """Whether the last output to stderr ended with a carriage return."""
         self._spawning: asyncio.Future[ServerProcess] | None = None
         self._process: ServerProcess | None = None
         self._writer: Writer | None = None
@@ -320,15 +324,40 @@ class StdioTransport(Transport):
 
     def _on_stderr(self, chunk: bytes) -> None:
         if chunk:
-            lines = self._stderr_lines.feed(chunk)
+            lines = self._stderr_lines.feed(self._after_returns(chunk))
         else:
-            rest = self._stderr_lines.finish()
+            rest = self._stderr_lines.finish(keeps_end=True)
             lines = [rest] if rest else []
-        if lines and self._receiver is not None:
-            whole = b"\n".join([line.head if isinstance(line, Oversized) else line for line in lines])
-            self._receiver.stderr(whole.decode("utf-8", "replace").split("\n"))
+        whole = [line.head + line.tail if isinstance(line, Oversized) else line for line in lines if _is_whole(line)]
+        if whole and self._receiver is not None:
+            text = b"\n".join(map(_both_ends, whole))
+            self._receiver.stderr(text.decode("utf-8", "replace").split("\n"))
         if not chunk:
             self._stderr_ended.set()
+
+    def _after_returns(self, chunk: bytes) -> bytes:
+        """Drop what a carriage return overwrites, as a terminal does: of a progress bar the last state counts."""
+        if self._is_returned and not chunk.startswith(b"\n"):
+            self._stderr_lines.restart()
+        self._is_returned = chunk.endswith(b"\r")
+        if b"\r" not in chunk:
+            return chunk
+        parts = chunk.split(b"\n")
+        for index, part in enumerate(parts):
+            _, is_overwritten, last = part.rstrip(b"\r").rpartition(b"\r")
+            if is_overwritten and not index:
+                self._stderr_lines.restart()
+            parts[index] = last
+        return b"\n".join(parts)
+
+
+def _is_whole(line: bytes | bytearray | Oversized) -> bool:
+    return not isinstance(line, Oversized) or line.done
+
+
+def _both_ends(line: bytes | bytearray) -> bytes | bytearray:
+    """Shorten a long line in its middle: the reason for a failure often is at its end."""
+    return line if len(line) <= _STDERR_SHOWN else line[: _STDERR_SHOWN // 2] + b" ... " + line[-_STDERR_SHOWN // 2 :]
 
 
 class _ReadLease:

@@ -1,0 +1,451 @@
+"""Servers, load balancers and proxies that do not keep to the specification, as they are met in the field."""
+
+import asyncio
+import base64
+import json
+import sys
+import threading
+from functools import partial
+
+import pytest
+
+import ipymcp
+from ipymcp.errors import ArgumentError, AuthError, ConfigError, HttpError, McpError, RpcError, StartError
+from ipymcp.protocol.oauth.clients import registered_method
+from ipymcp.protocol.oauth.discovery import authorization_server
+from ipymcp.protocol.oauth.http import MetadataClient
+from ipymcp.protocol.transports import http_client, remote
+from ipymcp.results.content import read_part
+from ipymcp.schema.tool_schema import ToolSchema
+from tests.oauth_user import MemoryTokenStore, ScriptedUser, oauth, send
+from tests.servers.oauth_server import Behaviour, OAuthServer, running
+from tests.servers.site import Heard, Reply, result, serving
+
+INFO = {"name": "s", "version": "1"}
+ECHO = {
+    "name": "echo",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+}
+
+
+def legacy(heard: Heard) -> Reply:
+    """The answers of a small server of the handshake era."""
+    match heard.method:
+        case "initialize":
+            return Reply(result(heard, protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=INFO))
+        case "tools/list":
+            return Reply(result(heard, tools=[ECHO]))
+        case "tools/call":
+            return Reply(
+                result(heard, content=[{"type": "text", "text": heard.message["params"]["arguments"]["text"]}])
+            )
+        case method if method.startswith("notifications/"):
+            return Reply(status=202)
+        case _:
+            return Reply(status=404)
+
+
+@pytest.mark.parametrize("is_answered", [False, True], ids=["no response", "a response that stays open"])
+def test_a_notification_that_is_never_done_delays_no_later_message(
+    is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def answer(heard: Heard) -> Reply:
+        if heard.method != "notifications/initialized":
+            return legacy(heard)
+        if not is_answered:
+            over.wait(60)
+        return Reply(events=[lambda: over.wait(60)])
+
+    if not is_answered:
+        monkeypatch.setattr(remote, "_PREDECESSOR_TIMEOUT", 0.2)
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+        try:
+            monkeypatch.setattr(remote, "_PREDECESSOR_TIMEOUT", 3600)
+            assert [mcp.s.echo(str(number)).text for number in range(3)] == ["0", "1", "2"]
+            waited = "notifications/initialized was not answered within 0.2 s; no longer waiting for it"
+            assert [row["text"] for row in mcp.servers["s"].logs()].count(waited) == (0 if is_answered else 1)
+        finally:
+            over.set()
+
+
+class Balancer:
+    """Two nodes, each with sessions of its own, behind one address; a cookie leads back to a node."""
+
+    def __init__(self, cookie: str) -> None:
+        self.cookie = cookie
+        self.sessions: dict[str, str] = {}
+        self.turn = 0
+        self.cookies: list[str | None] = []
+
+    def answer(self, heard: Heard) -> Reply:
+        sent = heard.headers.get("cookie")
+        self.cookies.append(sent)
+        node = sent.rpartition("node=")[2][:1] if sent and "node=" in sent else str(self.turn % 2)
+        self.turn += 1
+        if heard.method == "server/discover":
+            return Reply(status=404)
+        if heard.method == "initialize":
+            self.sessions[f"session-{self.turn}"] = node
+            reply = legacy(heard)
+            headers = {"Mcp-Session-Id": f"session-{self.turn}", "Set-Cookie": self.cookie.format(node=node)}
+            return Reply(reply.message, headers=headers)
+        if self.sessions.get(heard.headers.get("mcp-session-id", "")) != node:
+            return Reply(status=404)
+        return legacy(heard)
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "node={node}; Path=/",
+        "node={node}; Domain=example.org; Path=/elsewhere; Secure; HttpOnly; SameSite=None",
+        "node={node}; Expires=Wed, 21 Oct 2037 07:28:00 GMT; Max-Age=604800",
+    ],
+)
+def test_the_cookie_of_a_load_balancer_leads_back_to_the_node_of_the_session(cookie: str) -> None:
+    balancer = Balancer(cookie)
+    with serving(balancer.answer) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+        assert [mcp.s.echo(str(number)).text for number in range(4)] == ["0", "1", "2", "3"]
+    assert len(balancer.sessions) == 1
+    assert set(balancer.cookies[2:]) == {f"node={balancer.sessions['session-2']}"}
+
+
+def test_a_cookie_joins_those_of_the_definition_and_is_forgotten_with_the_session() -> None:
+    balancer = Balancer("node={node}")
+    with serving(balancer.answer) as site:
+        definition = {"url": site.url, "headers": {"Cookie": "own=1"}}
+        with ipymcp.connect({"s": definition}) as mcp:
+            node = balancer.sessions["session-2"]
+            balancer.sessions.clear()
+            balancer.cookies.clear()
+            assert mcp.s.echo("again").text == "again"
+    assert balancer.cookies[:2] == [f"own=1; node={node}", "own=1"], "the call, and the handshake of a new session"
+
+
+def test_what_set_cookie_headers_mean() -> None:
+    cookies = http_client.Cookies()
+    cookies.store(
+        ['a="1 2"', "a=1", "b=2; Max-Age=60", "c=3; expires=Wed, 21 Oct 2037 07:28:00 GMT", "no cookie", "=x"]
+    )
+    assert cookies.header == b"a=1; b=2; c=3"
+    cookies.store(
+        ["a=0; Max-Age=0; Expires=Wed, 21 Oct 2037 07:28:00 GMT", "c=; expires=Thu, 01 Jan 1970 00:00:00 GMT"]
+    )
+    assert cookies.header == b"b=2"
+    cookies.store(["b=x\r\nInjected: yes", f"d={'x' * 5000}", *(f"n{number}=1" for number in range(100))])
+    assert b"\r" not in cookies.header and cookies.header.count(b"=") == 50
+    cookies.clear()
+    assert cookies.header == b""
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("socks4://127.0.0.1:9", "the proxy in {} is of a kind that ipymcp does not support: socks4://"),
+        ("ftp://user:password@proxy:21", "the proxy in {} is of a kind that ipymcp does not support: ftp://"),
+        ("http://[::1", "the proxy in {} is not an address (InvalidURL)"),
+        ("http://", "the proxy in {} is not an address (ValueError)"),
+        ("http://proxy:99999", "the proxy in {} is not an address (ValueError)"),
+        ("://", "the proxy in {} is of a kind that ipymcp does not support: ://"),
+    ],
+)
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "all_proxy"])
+def test_a_proxy_that_cannot_be_used_is_an_error_that_names_the_variable(
+    name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        ipymcp.connect({"far": {"url": "http://far.invalid/mcp"}}).__enter__()
+    assert caught.value.message == message.format(name)
+    assert "NO_PROXY" in (caught.value.hint or "")
+
+
+def test_socks_means_socks5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:7891/")
+    proxy = http_client._environment_proxy(http_client._parse("http://far.invalid/mcp"))
+    assert str(proxy.url) == "socks5://127.0.0.1:7891/"
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "host", "is_direct"),
+    [
+        ("127.0.0.0/8", "127.0.0.1:8000", True),
+        ("10.0.0.0/8, 127.0.0.0/8", "127.1.2.3", True),
+        ("10.0.0.0/8", "127.0.0.1", False),
+        ("fd00::/8", "[fd00::1]:80", True),
+        ("::1", "[::1]:80", True),
+        ("example.org", "www.example.org:8080", True),
+        (".example.org", "example.org", True),
+        ("example.org:8080", "example.org:8080", True),
+        ("example.org:8081", "example.org:8080", False),
+        ("nonsense/99,*", "example.org", False),
+        ("*", "example.org", True),
+    ],
+)
+def test_no_proxy_has_names_networks_and_ports(
+    exceptions: str, host: str, is_direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    monkeypatch.setenv("NO_PROXY", exceptions)
+    proxy = http_client._environment_proxy(http_client._parse(f"http://{host}/mcp"))
+    assert (proxy is None) == is_direct
+
+
+# -- errors without an id ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["JSON", "event stream"])
+def test_an_error_without_an_id_is_the_error_of_the_post_that_it_answers(is_stream: bool) -> None:
+    message = {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "text is too short"}}
+
+    def answer(heard: Heard) -> Reply:
+        if heard.method != "tools/call":
+            return legacy(heard)
+        return Reply(events=[message]) if is_stream else Reply(message)
+
+    with (
+        serving(answer) as site,
+        ipymcp.connect({"s": {"url": site.url}}) as mcp,
+        pytest.raises(RpcError, match="text is too short"),
+    ):
+        mcp.s.echo("a")
+
+
+NULL_IDS = """
+import json, sys
+def say(**members):
+    print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
+tool = {"name": "echo", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}
+info = {"name": "s", "version": "1"}
+opened = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+results = {"initialize": opened, "tools/list": {"tools": [tool]}}
+held = []
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message["method"]
+    if method in results:
+        say(id=message["id"], result=results[method])
+    elif method == "tools/call":
+        number = message["params"]["arguments"]["n"]
+        if number == 0:
+            say(id=None, error={"code": -32603, "message": "no zero"})
+        else:
+            held.append(message["id"])
+        if len(held) == 2:
+            say(id=None, error={"code": -32603, "message": "one of you failed"})
+            for each in held:
+                say(id=each, result={"content": [{"type": "text", "text": "done"}]})
+    else:
+        say(id=None, error={"code": -32601, "message": "Method not found: " + method})
+"""
+
+
+def test_over_stdio_an_error_without_an_id_is_that_of_the_only_call() -> None:
+    server = {"command": sys.executable, "args": ["-c", NULL_IDS], "era": "legacy"}
+    with ipymcp.connect({"s": server}) as mcp:
+        with pytest.raises(RpcError, match="no zero"):
+            mcp.s.echo(0)
+        calls = [mcp.s.echo.submit(number) for number in (1, 2)]
+        assert [call.result().text for call in calls] == ["done", "done"], "of two calls, neither is meant"
+
+
+# -- pages of lists ----------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_cursor_leads_to_another_page_in_the_stateless_era_alone() -> None:
+    first, second = ({**ECHO, "name": name} for name in ("first", "second"))
+
+    def answer(heard: Heard, version: str) -> Reply:
+        complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        if heard.method == "server/discover" and version == "2026-07-28":
+            known = {"supportedVersions": [version], "capabilities": {"tools": {}}}
+            return Reply(result(heard, **known, **complete))
+        if heard.method == "tools/list":
+            is_next = "cursor" in heard.message.get("params", {})
+            page = {"tools": [second]} if is_next else {"tools": [first], "nextCursor": ""}
+            return Reply(result(heard, **page, **(complete if version == "2026-07-28" else {})))
+        return legacy(heard)
+
+    for version, names in (("2026-07-28", ["first", "second"]), ("2025-11-25", ["first"])):
+        with serving(partial(answer, version=version)) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+            assert [tool.name for tool in mcp.tools] == names
+
+
+# -- content -----------------------------------------------------------------------------------------------------------
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+IN_URLS = base64.urlsafe_b64encode(PNG).decode()
+
+
+@pytest.mark.parametrize("data", [IN_URLS, IN_URLS.rstrip("="), f"data:image/png;base64,{IN_URLS}"])
+def test_base64_is_read_in_each_of_its_forms(data: str) -> None:
+    image = read_part({"type": "image", "data": data, "mimeType": "image/png"})
+    assert (image.data, image.display_type) == (PNG, "image/png")
+    assert base64.b64decode(image.base64 + "==") == PNG, "what models and pages are sent"
+    embedded = read_part({"type": "resource", "resource": {"uri": "x:y", "blob": data}})
+    assert embedded.data == PNG
+
+
+def test_content_that_is_not_base64_is_one_of_our_errors() -> None:
+    with pytest.raises(McpError) as caught:
+        _ = read_part({"type": "image", "data": "!", "mimeType": "image/png"}).data
+    assert caught.value.message == "the content is not base64: Only base64 data is allowed"
+    assert caught.value.hint == "a fault of the server; .raw has it"
+
+
+def test_strings_and_lists_stand_for_parts() -> None:
+    def answer(heard: Heard) -> Reply:
+        text = {"type": "text", "text": "two"}
+        match heard.method:
+            case "initialize":
+                reply = legacy(heard)
+                reply.message["result"]["capabilities"]["prompts"] = {}
+                return reply
+            case "tools/call":
+                return Reply(
+                    result(
+                        heard,
+                        content=["one", text] if heard.message["params"]["arguments"]["text"] == "list" else "one",
+                    )
+                )
+            case "prompts/list":
+                return Reply(result(heard, prompts=[{"name": "greet"}]))
+            case "prompts/get":
+                return Reply(result(heard, messages=[{"role": "user", "content": ["one", text]}]))
+        return legacy(heard)
+
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url}}) as mcp:
+        assert (mcp.s.echo("list").text, mcp.s.echo("string").text) == ("one\ntwo", "one")
+        assert [str(message.content) for message in mcp.s.prompts.greet().messages] == ["one", "two"]
+
+
+def test_nullable_of_openapi_allows_none() -> None:
+    text = {"type": "string", "nullable": True}
+    choice = {"type": "string", "enum": ["a"], "nullable": True}
+    plain = {"type": "boolean"}
+    properties = {"text": text, "choice": choice, "nullable": plain, "many": {"type": "array", "items": text}}
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    tool = ToolSchema(json.dumps(schema).encode(), server="s", tool="t")
+    arguments = {"text": None, "choice": None, "nullable": True, "many": [None, "a"]}
+    assert tool.bind((), arguments) == arguments
+    with pytest.raises(ArgumentError, match="nullable: expected boolean, got None"):
+        tool.bind((), {**arguments, "nullable": None})
+
+
+# -- sessions that are gone --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_recovered"),
+    [
+        (400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Server not initialized"}}, True),
+        (400, b"Invalid session", True),
+        (404, b"", True),
+        (409, {"error": "unknown session"}, True),
+        (410, b"", True),
+        (400, b"malformed", False),
+        (500, b"Session 1 not found", False),
+    ],
+)
+def test_a_stale_session_is_opened_again_once_where_the_server_has_done_nothing(
+    status: int, body: object, is_recovered: bool
+) -> None:
+    is_restarted = threading.Event()
+    sessions: list[str] = []
+
+    def answer(heard: Heard) -> Reply:
+        if heard.method == "initialize":
+            sessions.append(f"session-{len(sessions)}")
+            return Reply(legacy(heard).message, headers={"Mcp-Session-Id": sessions[-1]})
+        is_stale = is_restarted.is_set() and heard.headers.get("mcp-session-id") == "session-0"
+        content = {"body": body} if isinstance(body, bytes) else {"message": body}
+        return Reply(status=status, **content) if is_stale else legacy(heard)
+
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url, "era": "legacy"}}) as mcp:
+        is_restarted.set()
+        if is_recovered:
+            assert mcp.s.echo("again").text == "again"
+            assert len(sessions) == 2
+            return
+        with pytest.raises(HttpError) as caught:
+            mcp.s.echo("again")
+        is_about_session = isinstance(body, bytes) and b"Session" in body
+        assert ("%mcp restart" in (caught.value.hint or "")) is (is_about_session and status != 500)
+        assert len(sessions) == 1
+
+
+# -- stderr ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("output", "last"),
+    [
+        (r"'\r 12%|####  | 24/200' * 5000 + '\rRuntimeError: CUDA out of memory'", "RuntimeError: CUDA out of memory"),
+        (r"'one\r\ntwo\r\n'", "two"),
+        (r"'\rprogress\r\n' * 3 + 'reason\n'", "reason"),
+        (r"'x' * 100_000 + ' the reason'", "the reason"),
+    ],
+)
+def test_a_start_error_has_the_end_of_what_the_program_wrote(output: str, last: str) -> None:
+    code = f"import sys; sys.stderr.write({output}); sys.exit(1)"
+    with pytest.raises(StartError) as caught:
+        ipymcp.connect({"s": {"command": sys.executable, "args": ["-c", code], "restart": "no"}}).__enter__()
+    assert caught.value.stderr[-1].endswith(last)
+    assert "24/200" not in caught.value.stderr[-1]
+
+
+# -- logins ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", ["temporarily_unavailable", "server_error", "slow_down", "invalid_request"])
+def test_a_refresh_that_fails_for_now_keeps_the_login(error: str) -> None:
+    user, store = ScriptedUser(), MemoryTokenStore()
+
+    async def check(server: OAuthServer) -> None:
+        authorizer = oauth(server.url, user=user, store=store)
+        await send(authorizer, server.url)
+        server.tokens.clear()
+        server.behaviour.token_error = {"error": error, "error_description": "busy"}
+        with pytest.raises(AuthError) as caught:
+            await send(authorizer, server.url)
+        assert caught.value.message == f"{server.origin[7:]} refused the token request ({error}: busy)"
+        assert caught.value.hint == "the login is kept: the next call tries to renew it again"
+        assert store._tokens
+        server.behaviour.token_error = None
+        assert (await send(authorizer, server.url)).status_code == 200
+
+    with running(Behaviour(issues_refresh_tokens=True)) as server:
+        asyncio.run(check(server))
+    assert len(user.requests) == 1
+
+
+def test_a_secret_without_a_method_is_sent_as_basic() -> None:
+    assert registered_method(None, "none", has_secret=True) == "client_secret_basic"
+    assert registered_method(None, "client_secret_post", has_secret=True) == "client_secret_post"
+    assert registered_method("client_secret_post", "none", has_secret=True) == "client_secret_post"
+    assert registered_method("client_secret_basic", "none", has_secret=False) == "none"
+
+
+@pytest.mark.anyio
+async def test_tokens_are_read_from_a_form() -> None:
+    async def fetch(*_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
+        form = "access_token=a-token&token_type=bearer&expires_in=60"
+        return 200, {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}, form.encode()
+
+    web = MetadataClient(fetch, loopback=True)
+    reply = await web.post_form("http://127.0.0.1/token", {}, {}, "the token endpoint")
+    assert reply.document == {"access_token": "a-token", "token_type": "bearer", "expires_in": "60"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("slashes", [("", "/"), ("/", "")])
+async def test_a_slash_at_the_end_of_an_issuer_is_no_difference(slashes: tuple[str, str]) -> None:
+    named, own = (f"https://login.example/tenant{slash}" for slash in slashes)
+
+    async def fetch(*_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
+        return 200, {}, json.dumps({"issuer": own, "token_endpoint": "https://login.example/token"}).encode()
+
+    server = await authorization_server(MetadataClient(fetch, loopback=False), named, "https://server.example/mcp")
+    assert server.issuer == own
