@@ -25,6 +25,8 @@ class Relay:
         self._behind = port
         self._is_cut: list[threading.Event] = []
         self._sockets: list[socket.socket] = []
+        self._is_closed = False
+        self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -33,21 +35,31 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                self._keep(near)
                 far, cut = socket.create_connection(("127.0.0.1", self._behind)), threading.Event()
-                self._sockets += [near, far]
+                self._keep(far)
                 self._is_cut.append(cut)
                 for source, target in ((near, far), (far, near)):
                     threading.Thread(target=_pass_on, args=(source, target, cut), daemon=True).start()
+
+    def _keep(self, connection: socket.socket) -> None:
+        """Close a connection with the relay; one that came while it was closed, at once."""
+        with self._lock:
+            self._sockets.append(connection)
+            if self._is_closed:
+                connection.close()
 
     def cut(self) -> None:
         for cut in self._is_cut:
             cut.set()
 
     def close(self) -> None:
-        for each in (self._listener, *self._sockets):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        with self._lock:
+            self._is_closed = True
+            for each in (self._listener, *self._sockets):
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+                each.close()
 
 
 def _pass_on(source: socket.socket, target: socket.socket, cut: threading.Event) -> None:
