@@ -3,7 +3,7 @@
     with kernels.started("kernel-6", folder) as kernel:
         assert kernel.run("1 + 1").text == "2"
 
-One thread does it all: whoever waits reads the channels, and hands each message to the cell that caused it.
+One thread does it all: the one that waits reads the channels, and hands each message to the cell that caused it.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ class Kernel:
         Args:
             code: The cell.
             answers: What to type at each prompt in turn; a prompt beyond the last stays open. Where this is None the
-                kernel is told that nobody can answer, as nbclient and papermill do.
+                request says that no one can answer, as those of nbclient and papermill do.
             silent: Whether to run it without history and display hook.
         """
         cell = Cell(self, answers or ())

@@ -93,7 +93,7 @@ def test_a_changed_list_is_read_again_at_the_next_look(mcp: Mcp) -> None:
         mcp.s.add_prompt(name="third")
         news.until(lambda: sum(type(event).__name__ == "ListChanged" for event in news.events) == 2)
     assert [resource.name for resource in mcp.s.resources] == ["a", "b", "c"]
-    assert mcp.s.prompts.third().text == "Hello, nobody."
+    assert mcp.s.prompts.third().text == "Hello, no one."
 
 
 def test_a_list_is_fresh_for_its_time_and_read_again_after_it() -> None:
@@ -151,7 +151,7 @@ def test_a_list_that_never_comes_fails_that_look_alone(era: str) -> None:
         assert str(caught.value) == "s: no answer to resources/list in 0.3 s"
         assert mcp.resources.table.note == "s: no answer to resources/list in 0.3 s"
         assert [row["server"] for row in mcp.resources.table] == ["t", "t", "t"]
-        assert mcp.s.prompts.plain().text == "Hello, nobody."
+        assert mcp.s.prompts.plain().text == "Hello, no one."
 
 
 def test_a_selection_is_by_server_uri_and_name(shared: Mcp) -> None:

@@ -44,7 +44,7 @@ def wait_until_cancelled(mcp: Mcp, task: str) -> None:
 def test_a_call_that_becomes_a_task_is_one_call_with_progress(mcp: Mcp) -> None:
     steps: list[Progress] = []
     result = mcp.s.work.options(on_progress=steps.append)(steps=3)
-    assert (result.text, result.tool, result.server) == ("worked for nobody", "work", "s")
+    assert (result.text, result.tool, result.server) == ("worked for no one", "work", "s")
     assert steps[0].message == "working: step 0"
     assert [step.progress for step in steps] == sorted(step.progress for step in steps)
     assert {step.total for step in steps} == {None}
@@ -55,13 +55,13 @@ def test_it_is_awaited_submitted_and_called_from_many_threads(mcp: Mcp) -> None:
         calls = [mcp.s.work.aio(steps=1) for _ in range(5)]
         return [result.text for result in await asyncio.gather(*calls)]
 
-    assert asyncio.run(main()) == ["worked for nobody"] * 5
+    assert asyncio.run(main()) == ["worked for no one"] * 5
     with ThreadPoolExecutor(4) as pool:
         assert [result.text for result in pool.map(lambda _: mcp.s.work(steps=1), range(8))] == [
-            "worked for nobody"
+            "worked for no one"
         ] * 8
     call = mcp.s.work.submit(steps=1)
-    assert call.result(PATIENCE).text == "worked for nobody"
+    assert call.result(PATIENCE).text == "worked for no one"
     assert call.task is not None
     assert (call.task.status, call.done) == ("completed", True)
 
@@ -88,7 +88,7 @@ def test_a_task_shows_itself_in_one_line_without_secrets(era: str) -> None:
 
 
 def test_a_tools_error_and_a_failed_task_are_told_apart(mcp: Mcp) -> None:
-    with pytest.raises(ToolError, match="worked for nobody"):
+    with pytest.raises(ToolError, match="worked for no one"):
         mcp.s.work(steps=1, is_error=True)
     with pytest.raises(RpcError) as caught:
         mcp.s.work(steps=1, fail=True)
@@ -107,7 +107,7 @@ def test_it_is_left_and_picked_up_by_its_id(mcp: Mcp) -> None:
         f"  its task continues: mcp.servers['s'].task({task!r})",
     ]
     again = mcp.servers["s"].task(task, tool="work")
-    assert again.result(PATIENCE).text == "worked for nobody"
+    assert again.result(PATIENCE).text == "worked for no one"
     assert again.result().tool == "work"
     assert task not in mcp.s.counts().data["cancelled"]
 
@@ -115,7 +115,7 @@ def test_it_is_left_and_picked_up_by_its_id(mcp: Mcp) -> None:
 def test_a_task_can_be_picked_up_by_two(mcp: Mcp) -> None:
     task = begun(call := mcp.s.work.submit(steps=5))
     again = mcp.servers["s"].task(task)
-    assert again.result(PATIENCE).text == call.result(PATIENCE).text == "worked for nobody"
+    assert again.result(PATIENCE).text == call.result(PATIENCE).text == "worked for no one"
 
 
 def test_only_a_task_can_be_left(mcp: Mcp) -> None:
@@ -155,7 +155,7 @@ def test_an_interrupt_cancels_the_task(mcp: Mcp) -> None:
     with pytest.raises(KeyboardInterrupt):
         mcp.s.work.options(on_progress=interrupt)(forever=True)
     wait_until_cancelled(mcp, tasks[0])
-    assert mcp.s.work(steps=1).text == "worked for nobody"
+    assert mcp.s.work(steps=1).text == "worked for no one"
 
 
 def test_a_cancelled_await_cancels_the_task(mcp: Mcp) -> None:
@@ -183,7 +183,7 @@ def test_a_task_that_takes_too_long_is_left_to_itself(mcp: Mcp) -> None:
         "CallTimeout: s.work: no answer within 0.3 s",
         f"  its task continues: mcp.servers['s'].task({task!r})",
     ]
-    assert mcp.servers["s"].task(task).result(PATIENCE).text == "worked for nobody"
+    assert mcp.servers["s"].task(task).result(PATIENCE).text == "worked for no one"
 
 
 def test_what_a_task_asks_for_is_answered(era: str) -> None:
@@ -201,7 +201,7 @@ def test_what_a_task_asks_for_is_answered(era: str) -> None:
 
 
 def test_a_task_that_asks_when_no_one_can_be_asked_goes_on(mcp: Mcp) -> None:
-    assert mcp.s.work(ask=True).text == "worked for nobody"
+    assert mcp.s.work(ask=True).text == "worked for no one"
 
 
 def test_a_task_that_asks_for_something_the_host_does_not_support_ends_in_two_lines() -> None:
@@ -253,4 +253,4 @@ def test_plain_calls_of_the_same_server_are_answered_meanwhile(mcp: Mcp) -> None
 
 def test_a_server_that_answers_a_task_at_once_is_as_well(era: str) -> None:
     with connected({"s": offering("poll=1", era=era)}) as mcp:
-        assert mcp.s.work(steps=0).text == "worked for nobody"
+        assert mcp.s.work(steps=0).text == "worked for no one"

@@ -69,7 +69,7 @@ class Task:
             self.status = "failed" if self.arguments.get("fail") else "completed"
 
     def result(self) -> Json:
-        name = self.answers.get("name", {}).get("content", {}).get("name", "nobody")
+        name = self.answers.get("name", {}).get("content", {}).get("name", "no one")
         text = {"type": "text", "text": f"worked for {name}"}
         return {"content": [text], "isError": bool(self.arguments.get("is_error"))}
 
@@ -212,7 +212,7 @@ class Server:
         return {}
 
     def on_prompts_get(self, params: Json) -> Json:
-        text = f"Hello, {params.get('arguments', {}).get('name', 'nobody')}."
+        text = f"Hello, {params.get('arguments', {}).get('name', 'no one')}."
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
     def on_completion_complete(self, params: Json) -> Json:
