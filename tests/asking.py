@@ -195,6 +195,15 @@ def declared(models: str, request: int = -1) -> list[str]:
     return [tool.get("function", tool)["name"] for tool in asked(models)[request].get("tools") or ()]
 
 
+def call(name: str, identity: str = "c1", **arguments: Any) -> dict[str, Any]:
+    """A call as OpenAI's models request it."""
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def contents(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
 def without_ids(text: str) -> str:
     """A prompt, or instructions, without the ids of its elements."""
     return re.sub(r'(?<=") id="[0-9a-f]{16}"(?=>)|(?<=</)(\w+) [0-9a-f]{16}(?=>)', r"\1", text)

@@ -1,4 +1,4 @@
-"""A model's code in a real kernel: it runs as a cell does, and the model is told what a cell would show."""
+"""A model's code in a real kernel: it runs as a cell does, and the model receives what a cell would show."""
 
 import json
 from typing import Any
@@ -13,15 +13,15 @@ INSERTABLE = "application/vnd.ipymcp.code+json"
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel, models: str) -> Kernel:
-    return asking_kernel(start_kernel, models)
+def kernel(asking: Kernel) -> Kernel:
+    return asking
 
 
 def ran(kernel: Kernel, code: str, options: str = "--allow notebook.run_python") -> Outcome:
     return ask(kernel, f"run_python({json.dumps({'code': code})})", "tools", f"--code {options}")
 
 
-def told(outcome: Outcome) -> str:
+def answer(outcome: Outcome) -> str:
     begin = "They answered: "
     return next(text for text in shown(outcome) if text.startswith(begin)).removeprefix(begin)
 
@@ -44,7 +44,7 @@ def told(outcome: Outcome) -> str:
     ],
 )
 def test_await_and_magics_work_but_change_no_rule(kernel: Kernel, code: str, result: str) -> None:
-    assert result in told(ran(kernel, code))
+    assert result in answer(ran(kernel, code))
     assert "allow demo.*" not in kernel.run("print(mcp.policy)").stdout
 
 
@@ -61,7 +61,9 @@ def test_figures_and_images_are_sent_to_a_model_that_sees(kernel: Kernel, models
     assert len(asked(models)) == before + 2
 
 
-def test_the_code_is_in_the_history_and_offered_as_a_cell(kernel: Kernel) -> None:
+@pytest.mark.cold
+def test_the_code_is_in_the_history_and_offered_as_a_cell(start_kernel: StartKernel, models: str) -> None:
+    kernel = asking_kernel(start_kernel, models)
     outcome = ran(kernel, "%env ABC=x\ny = 5")
 
     offers = [each[INSERTABLE] for each in outcome.displays if INSERTABLE in each]

@@ -2,11 +2,8 @@
 
 import json
 
-import pytest
-
 from tests.asking import ask, asking_kernel, shown
 from tests.conftest import StartKernel
-from tests.kernels import Kernel
 
 CODE = """
 import asyncio, threading
@@ -36,24 +33,19 @@ def after(result): mcp.demo.echo("event"), get_ipython().events.unregister("post
 get_ipython().events.register("post_run_cell", after)
 """
 ROWS = """
+from concurrent.futures import ThreadPoolExecutor
 import json
+pool = ThreadPoolExecutor(1)
+pool.submit(int).result()  # starts its thread
 def rows():
     calls = [(one, json.loads(one.arguments).get("text")) for one in mcp.history(limit=50).entries]
     return {text: [one.caller, one.model, one.answer, one.cell] for one, text in calls if text}
 """
 
 
-@pytest.fixture
-def kernel(start_kernel: StartKernel, models: str) -> Kernel:
+def test_threads_tasks_and_streams_of_a_models_code_act_for_the_model(start_kernel: StartKernel, models: str) -> None:
     kernel = asking_kernel(start_kernel, models)
-    kernel.run("from ipymcp import mcp\n%config IPyMCP.history = 'values'\n%mcp policy allow demo.*\n" + ROWS)
-    kernel.run(
-        "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)\npool.submit(int).result()"
-    )
-    return kernel
-
-
-def test_whatever_a_models_code_starts_acts_for_the_model(kernel: Kernel) -> None:
+    kernel.run("%config IPyMCP.history = 'values'\n%mcp policy allow demo.*" + ROWS)
     call = f"run_python({json.dumps({'code': CODE})})"
 
     outcome = ask(kernel, call, "tools", "--code --allow notebook.run_python")

@@ -1,21 +1,21 @@
 """Models that answer by a script, over HTTP as OpenAI's, Anthropic's and Google's do: streamed, in split deltas.
 
 python models.py           prints its port; POST /v1/chat/completions, /v1/responses, /v1/messages and
-                           /v1beta/models/NAME:…
+                           /v1beta/models/NAME:…; GET returns the requests so far
 
-The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in the
-prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
-`broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first, then
-as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: as `tools`,
-but the stream of the last answer ends before it says why. `short`: says that it may not write more. `wrong`: calls with
-arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two words. `half`:
-the stream ends after its first call, before it says why. `twins`: gives all its calls one id. `clipped`: its length
-ends after the name of a call. `mute`, `full`, `filtered`: says nothing, and ends, has no room, or is stopped by a
-filter. `typing`: as `tools`, but needs a tenth of a second for each piece of its calls. `refuses`: says so in the
-field for that (Chat Completions). `uncounted`, `negative`: no usage, an impossible one. `page`, `moved`: a web page, a
-redirect in place of an answer. Any other name, such as that of a real model: as `tools`, in that model's name, with 5
-tokens of a second round from a cache, and 700 out. Whoever asks for reasoning
-gets some before the words. Standard library only.
+The model's name selects its script:
+`echo`: repeats the last words of the user. `tools`: calls each tool named in the prompt as `name(json)`, all in one
+answer, then repeats their results; any other name, such as that of a real model, does the same in that model's name,
+with 5 tokens of a second request from a cache and 700 output tokens. `loop`: calls the first tool again and again.
+`broken`: calls it with arguments that are cut off, then repeats the error; `wrong`: does so four times. `twins`: gives
+all calls one id. `typing`: as `tools`, with a tenth of a second between the pieces of its calls.
+`busy`: 429 with Retry-After once, then as `echo`. `down`: 503. `late`: calls once, then 503. `page`, `moved`: a web
+page, a redirect in place of an answer.
+`cut`: the connection breaks in mid stream. `ends`: as `tools`, but the last stream ends before its reason. `half`: the
+stream ends after its first call. `short`: ends by its length. `clipped`: its length ends after the name of a call.
+`slow`: waits a minute between two words. `mute`, `full`, `filtered`: no text, and ends, has no room, or is stopped by a
+filter. `refuses`: a refusal (Chat Completions). `uncounted`, `negative`: no usage, an impossible one.
+A request for reasoning gets some before the text. Standard library only.
 """
 
 import json
@@ -29,24 +29,8 @@ CALL = re.compile(r"([A-Za-z0-9_-]+)\((\{.*?\})\)")
 USAGE = {"in": 11, "out": 7, "cached": 5, "long": 700}
 SILENT = {"mute": "", "full": "length", "filtered": "filter"}
 """Models that say nothing, and the reason for their end."""
-OWN = (
-    "echo",
-    "tools",
-    "loop",
-    "broken",
-    "busy",
-    "down",
-    "late",
-    "cut",
-    "ends",
-    "short",
-    "wrong",
-    "slow",
-    "half",
-    "twins",
-    "typing",
-)
-OWN += ("clipped", "refuses", "uncounted", "negative", "page", "moved", *SILENT)
+OWN = {"echo", "tools", "loop", "broken", "busy", "down", "late", "cut", "ends", "short", "wrong", "slow", "half"}
+OWN |= {"twins", "typing", "clipped", "refuses", "uncounted", "negative", "page", "moved", *SILENT}
 WITHOUT_CALLS = ("echo", "loop", "busy", "down", "cut", "short", "wrong", "slow")
 THOUGHT = ["Let me think. ", "It is <b>plain</b>."]
 
