@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.asking import shown, texts
 from tests.kernels import Cell, Kernel, Outcome
 from tests.panels import CommView, ControlView, Message, SocketView, View, relay_file
 
 OWN = "application/vnd.ipymcp.panel+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+SETTINGS = "%config IPyMCP.model = 'openai-chat:tools'\n%config IPyMCP.history = 'values'\n%mcp policy ask demo.*"
 LONG = "x" * 5_000
 ECHO = 'demo__echo({"text": "hey"})'
 STOPPED = [
@@ -22,7 +24,7 @@ STOPPED = [
 @pytest.fixture
 def kernel(asking: Kernel) -> Kernel:
     """A kernel whose models have to ask about the demo server's tools."""
-    assert asking.run("%mcp policy ask demo.*\n%config IPyMCP.model = 'openai-chat:tools'").status == "ok"
+    assert asking.run(SETTINGS).status == "ok"
     return asking
 
 
@@ -220,3 +222,44 @@ def test_an_answer_that_no_cell_shows_leaves_a_line_about_the_question(kernel: K
     view.ask("answer", question=question["id"], answer="once")
 
     assert cell.wait().displays == [{"text/plain": "May demo.echo be called? · allowed once"}]
+
+
+# -- arguments that the user changes in the question ------------------------------------------------------------------
+
+
+def test_changed_arguments_are_checked_and_sent_and_the_model_learns_of_the_change(kernel: Kernel, models: str) -> None:
+    answers = ["edit", "no json", '{"text": 1}', '{"text": "two"}']
+    outcome = kernel.run(f"%mcp ask --out answer {ECHO}", answers=answers)
+
+    assert len(outcome.prompts) == 4, outcome
+    assert "  this is not JSON: " in outcome.stdout
+    assert "  text: " in outcome.stdout, "arguments that do not match the schema are asked for again"
+    note = 'The user changed the arguments of this call. It was made with {"text":"two"}.'
+    assert texts(models, "tool") == [f"{note}\ntwo"]
+    assert "you changed the arguments" in shown(outcome)[2]
+    assert kernel.run("answer.calls[0].sent").text == str({"text": "two"})
+    offer = outcome.displays[2]["application/vnd.ipymcp.code+json"]
+    assert offer == {"code": "mcp.demo.echo(text='two')"}
+    kernel.run("history = %mcp history")
+    assert kernel.run("[row.arguments for row in history.entries]").text == str([b'{"text":"two"}'])
+
+
+def test_an_error_of_the_changed_call_is_reported_with_the_change(kernel: Kernel, models: str) -> None:
+    kernel.run('%mcp ask demo__fail({"message": "a"})', answers=["edit", '{"message": "b"}'])
+
+    (result,) = texts(models, "tool")
+    assert "The user changed the arguments" in result and '{"message":"b"}' in result.replace("\\", "")
+
+
+def test_an_empty_line_denies_the_call_and_equal_arguments_are_not_a_change(kernel: Kernel, models: str) -> None:
+    kernel.run(f"%mcp ask {ECHO}", answers=["edit", ""])
+    (result,) = texts(models, "tool")
+    assert "you said no" in result
+    kernel.run(f"%mcp ask {ECHO}", answers=["edit", '{"text": "hey"}'])
+    assert texts(models, "tool") == ["hey"]
+
+
+def test_calls_asked_about_together_and_those_of_code_are_not_edited(kernel: Kernel) -> None:
+    for line in (f"%mcp ask {ECHO} {ECHO}", '%mcp ask --code run_python({"code": "1"})'):
+        outcome = kernel.run(line, answers=["no"])
+        assert outcome.prompts and "edit" not in outcome.stdout

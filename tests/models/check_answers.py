@@ -20,7 +20,7 @@ import pytest
 from pydantic_ai.models.test import TestModel
 
 import ipymcp
-from ipymcp import Answer, Limits, Mcp, McpError
+from ipymcp import Limits, Mcp, McpError
 
 MODELS = os.environ["MODELS"]
 PROVIDERS = ["openai-chat", "openai-responses", "anthropic", "google"]
@@ -30,7 +30,7 @@ TWO = 'demo__echo({"text": "one"}) demo__echo({"text": "two"})'
 
 
 @pytest.fixture(scope="module")
-def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mcp]:
+def mcp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mcp]:
     for name in ("ANTHROPIC", "GOOGLE", "OPENAI"):
         os.environ[f"{name}_API_KEY"] = "k"
     os.environ |= {"ANTHROPIC_BASE_URL": MODELS, "GOOGLE_GEMINI_BASE_URL": MODELS, "OPENAI_BASE_URL": f"{MODELS}/v1"}
@@ -42,11 +42,9 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mcp]:
 
 
 @pytest.fixture
-def mcp(connected: Mcp) -> Mcp:
-    """A host without chats."""
-    for name in list(connected.chats):
-        connected.chats.forget(name)
-    return connected
+def chat(request: pytest.FixtureRequest) -> str:
+    """A name for a new chat."""
+    return request.node.name
 
 
 def requests() -> list[dict[str, Any]]:
@@ -68,15 +66,15 @@ def broken_off(mcp: Mcp, prompt: str, first: str, **options: Any) -> McpError:
     return caught.value
 
 
-def ask_echo(mcp: Mcp, prompt: str, **options: Any) -> Answer:
+def ask_echo(mcp: Mcp, prompt: str, **options: Any) -> Any:
     return mcp.ask(prompt, model="echo", base_url=f"{MODELS}/v1", **options)
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_calls_and_text_are_streamed_in_split_pieces(mcp: Mcp, provider: str) -> None:
+@pytest.mark.parametrize("provider", ["anthropic", "google"])
+def test_calls_and_images_are_streamed_in_split_pieces(mcp: Mcp, provider: str) -> None:
     prompt = 'demo__echo({"text": "one"}) demo__plot({"kind": "bar"})'
 
     assert mcp.ask(prompt, model=f"{provider}:tools").text.startswith("They answered: one | A bar chart of mean body")
@@ -88,35 +86,35 @@ def test_an_answer_that_its_length_cut_off_has_that_reason(mcp: Mcp, provider: s
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_stream_that_breaks_off_leaves_the_partial_answer(mcp: Mcp, provider: str) -> None:
+def test_a_stream_that_breaks_off_leaves_the_partial_answer(mcp: Mcp, chat: str, provider: str) -> None:
     broken = "the answer broke off in the middle"
-    ended = broken_off(mcp, CALL, broken, model=f"{provider}:ends", chat="c").answer
+    ended = broken_off(mcp, CALL, broken, model=f"{provider}:ends", chat=chat).answer
     assert (ended.text, ended.usage.requests) == ("They answered: x", 2), "its stream ends without a reason"
     assert [(call.tool, call.result.text) for call in ended.calls] == [("echo", "x")]
 
-    lost = broken_off(mcp, "hey you there", broken, model=f"{provider}:cut", chat="c").answer
+    lost = broken_off(mcp, "hey you there", broken, model=f"{provider}:cut", chat=chat).answer
     assert lost.text.startswith("You "), "its connection was cut"
 
-    assert mcp.ask("still there?", model=f"{provider}:echo", chat="c").text == "You said: still there?"
+    assert mcp.ask("still there?", model=f"{provider}:echo", chat=chat).text == "You said: still there?"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_no_call_of_a_response_that_broke_off_is_made(mcp: Mcp, provider: str) -> None:
+def test_no_call_of_a_response_that_broke_off_is_made(mcp: Mcp, chat: str, provider: str) -> None:
     before = len(mcp.history(limit=1_000))
     options = {"model": f"{provider}:half", "replay": "auto"}
 
-    left = broken_off(mcp, TWO, "the answer broke off in the middle", chat="c", **options).answer
+    left = broken_off(mcp, TWO, "the answer broke off in the middle", chat=chat, **options).answer
 
     assert (left.text, left.calls, left.reason, left.usage.requests) == ("Let me see. ", [], "", 1)
     broken_off(mcp, TWO, "the answer broke off in the middle", **options)  # it was not recorded
     assert len(mcp.history(limit=1_000)) == before
-    assert mcp.ask("still there?", model=f"{provider}:echo", chat="c").text == "You said: still there?"
+    assert mcp.ask("still there?", model=f"{provider}:echo", chat=chat).text == "You said: still there?"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_calls_with_the_same_id_are_each_made_and_answered(mcp: Mcp, provider: str) -> None:
+def test_calls_with_the_same_id_are_each_made_and_answered(mcp: Mcp, chat: str, provider: str) -> None:
     for _ in range(2):
-        answer = mcp.ask(TWO, model=f"{provider}:twins", chat="c")
+        answer = mcp.ask(TWO, model=f"{provider}:twins", chat=chat)
         assert answer.text == "They answered: one | two"
 
     parts = [part for message in answer.messages for part in message["parts"] if "tool_call_id" in part]
@@ -138,16 +136,16 @@ EMPTY = [
 @pytest.mark.parametrize(("model", "error", "hint", "count"), EMPTY, ids=[case[0] for case in EMPTY])
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_empty_answer_is_counted_and_its_calls_are_kept(
-    mcp: Mcp, provider: str, model: str, error: str, hint: str, count: int
+    mcp: Mcp, chat: str, provider: str, model: str, error: str, hint: str, count: int
 ) -> None:
     before = mcp.usage.requests
 
-    failed = broken_off(mcp, CALL, error, model=f"{provider}:{model}", chat="c")
+    failed = broken_off(mcp, CALL, error, model=f"{provider}:{model}", chat=chat)
 
-    assert failed.hint == f"{hint} · chat 'c' has the partial answer"
+    assert failed.hint == f"{hint} · chat {chat!r} has the partial answer"
     assert (failed.answer.text, [call.text for call in failed.answer.calls]) == ("Let me see. ", ["x"])
     assert failed.answer.usage.requests == mcp.usage.requests - before == count
-    assert mcp.ask("still there?", model=f"{provider}:echo", chat="c").text == "You said: still there?"
+    assert mcp.ask("still there?", model=f"{provider}:echo", chat=chat).text == "You said: still there?"
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic"])
@@ -214,14 +212,14 @@ def without_cache_marks(value: Any) -> Any:
     return [without_cache_marks(part) for part in value] if isinstance(value, list) else value
 
 
-def test_what_a_provider_can_cache_is_marked_and_stays_the_same(mcp: Mcp) -> None:
+def test_what_a_provider_can_cache_is_marked_and_stays_the_same(mcp: Mcp, chat: str) -> None:
     def essay() -> str:
         """An essay."""
         return "word " * 20_000
 
     before = len(requests())
     for _ in range(2):
-        answer = mcp.ask(f"essay({{}}) {CALL}", model=CLAUDE, tools=mcp.tools("demo.*") + essay, chat="c")
+        answer = mcp.ask(f"essay({{}}) {CALL}", model=CLAUDE, tools=mcp.tools("demo.*") + essay, chat=chat)
         assert answer.usage.requests == 2
 
     sent = requests()[before:]
@@ -236,10 +234,10 @@ def test_what_a_provider_can_cache_is_marked_and_stays_the_same(mcp: Mcp) -> Non
 
 
 @pytest.mark.parametrize("model", ["openai:gpt-4o", GPT, "google:gemini-2.5-flash"])
-def test_requests_begin_alike_where_a_provider_caches_by_itself(mcp: Mcp, model: str) -> None:
+def test_requests_begin_alike_where_a_provider_caches_by_itself(mcp: Mcp, chat: str, model: str) -> None:
     before = len(requests())
     for _ in range(2):
-        mcp.ask(CALL, model=model, chat="c")
+        mcp.ask(CALL, model=model, chat=chat)
 
     sent = requests()[before:]
     assert len(sent) == 4
@@ -364,6 +362,18 @@ def test_a_search_with_other_arguments_is_understood(mcp: Mcp, arguments: str) -
     mcp.ask(f"search_tools({arguments})", model="openai-chat:tools", discover="always")
 
     assert "demo__echo" in declared(requests()[-1])
+
+
+def test_a_model_that_searches_for_tools_can_read_long_results(mcp: Mcp) -> None:
+    def essay() -> str:
+        """An essay."""
+        return "word " * 20_000
+
+    mcp.ask("essay({})", model="openai-chat:tools", tools=mcp.tools + essay, discover="always")
+    assert sorted(declared(requests()[-1])) == ["read_result", "search_tools"]
+
+    ask_echo(mcp, "hey")
+    assert {*declared(requests()[-1])} == {*mcp.tools.model_names, "read_result"}, "a new conversation has no search"
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

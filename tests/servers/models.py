@@ -23,17 +23,23 @@ import re
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import zip_longest
 from typing import Any
 
 CALL = re.compile(r"([A-Za-z0-9_-]+)\((\{.*?\})\)")
 USAGE = {"in": 11, "out": 7, "cached": 5, "long": 700}
 SILENT = {"mute": "", "full": "length", "filtered": "filter"}
-"""Models that say nothing, and the reason for their end."""
+"""Models without text, and the reasons for their end."""
 OWN = {"echo", "tools", "loop", "broken", "busy", "down", "late", "cut", "ends", "short", "wrong", "slow", "half"}
 OWN |= {"twins", "typing", "clipped", "refuses", "uncounted", "negative", "page", "moved", *SILENT}
 WITHOUT_CALLS = ("echo", "loop", "busy", "down", "cut", "short", "wrong", "slow")
 THOUGHT = ["Let me think. ", "It is <b>plain</b>."]
 
+
+Calls = list[tuple[str, str]]
+"""Names, and arguments as JSON."""
+Events = list[tuple[str, Any]]
+"""The events of a stream: types, and data."""
 
 SEEN: list[dict[str, Any]] = []
 REFUSED: set[str] = set()
@@ -118,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
+def answer(model: str, dialect: Any) -> tuple[str, Calls]:
     """The words, and the calls with their arguments as JSON."""
     wanted = CALL.findall(dialect.prompt())
     results = dialect.results()
@@ -134,7 +140,7 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
     return f"You said: {dialect.prompt()}", []
 
 
-def changed(model: str, dialect: Any, events: list[tuple[str, Any]], calls: list[tuple[str, str]]) -> list[Any]:
+def changed(model: str, dialect: Any, events: Events, calls: Calls) -> list[Any]:
     """The events of a model that does not do as it should."""
     if model == "ends" and not calls:
         return events[: -dialect.ending]
@@ -154,18 +160,34 @@ def changed(model: str, dialect: Any, events: list[tuple[str, Any]], calls: list
     return events
 
 
-class OpenAI:
-    """Chat Completions."""
+def words(text: str) -> list[str]:
+    """The pieces in which a text is streamed."""
+    return [word for word in re.findall(r"\S*\s*", text) if word]
 
-    ending = 3
-    """How many events the end of a stream has, from the reason on."""
-    cut = 3
+
+def pieces(arguments: str) -> list[str]:
+    """The pieces in which the arguments of a call are streamed, split anywhere."""
+    return [arguments[place : place + 4] for place in range(0, len(arguments), 4)]
+
+
+class Dialect:
+    """The requests and answers of one provider's API."""
+
+    ending: int
+    """Number of events of the end of a stream, from the reason on."""
+    cut: int
     """The event at which a stream that is cut ends, after some words."""
     reason = ""
-    """Why it ends, if not by itself: `length` or `filter`."""
+    """Why it ends: `length`, `filter`, or empty for a normal end."""
     name = "script"
     cached = 0
     out = USAGE["out"]
+
+
+class OpenAI(Dialect):
+    """Chat Completions."""
+
+    ending = cut = 3
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
@@ -179,7 +201,7 @@ class OpenAI:
         last = max(number for number, one in enumerate(self.messages) if one["role"] == "user")
         return [str(one["content"]) for one in self.messages[last:] if one["role"] == "tool"]
 
-    def whole(self, text: str, calls: list[tuple[str, str]]) -> Any:
+    def whole(self, text: str, calls: Calls) -> Any:
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if calls:
             message["tool_calls"] = [
@@ -188,21 +210,21 @@ class OpenAI:
             ]
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
         about = {"id": "chat-1", "object": "chat.completion", "created": 1, "model": self.name}
-        usage = {"prompt_tokens": USAGE["in"], "completion_tokens": self.out, "total_tokens": 11 + self.out}
-        return {**about, "choices": [choice], "usage": usage}
+        return {**about, "choices": [choice], "usage": self._usage()}
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+    def _usage(self) -> dict[str, Any]:
+        return {"prompt_tokens": USAGE["in"], "completion_tokens": self.out, "total_tokens": 11 + self.out}
+
+    def events(self, text: str, calls: Calls) -> Events:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         deltas += [{"reasoning_content": thought} for thought in THOUGHT if self.thinks]
-        deltas += [{"content": word} for word in re.findall(r"\S*\s*", text) if word]
+        deltas += [{"content": word} for word in words(text)]
         for number, (name, _) in enumerate(calls):
             start = {"index": number, "id": f"call-{number}", "type": "function"}
             deltas.append({"tool_calls": [{**start, "function": {"name": name, "arguments": ""}}]})
-        for place in range(
-            0, max((len(arguments) for _, arguments in calls), default=0), 4
-        ):  # in turns, split anywhere
-            for number, (_, arguments) in enumerate(calls):
-                if part := arguments[place : place + 4]:
+        for parts in zip_longest(*(pieces(arguments) for _, arguments in calls)):  # the calls take turns
+            for number, part in enumerate(parts):
+                if part is not None:
                     deltas.append({"tool_calls": [{"index": number, "function": {"arguments": part}}]})
         about = {"id": "chat-1", "object": "chat.completion.chunk", "created": 1, "model": self.name}
         chunks: list[Any] = [
@@ -211,31 +233,22 @@ class OpenAI:
         reasons = {"length": "length", "filter": "content_filter"}
         reason = reasons.get(self.reason, "tool_calls" if calls else "stop")
         chunks.append({**about, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-        usage: dict[str, Any] = {
-            "prompt_tokens": USAGE["in"],
-            "completion_tokens": self.out,
-            "total_tokens": 11 + self.out,
-        }
-        usage["prompt_tokens_details"] = {"cached_tokens": self.cached}
+        usage = {**self._usage(), "prompt_tokens_details": {"cached_tokens": self.cached}}
         chunks.append({**about, "choices": [], "usage": usage})
         return [("", chunk) for chunk in [*chunks, "[DONE]"]]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def half(self, events: Events) -> Events:
         return [one for one in events[: -self.ending] if '"index": 1' not in json.dumps(one)]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def without_arguments(self, events: Events) -> Events:
         return [one for one in events if '"arguments"' not in (text := json.dumps(one)) or '"arguments": ""' in text]
 
 
-class Responses:
+class Responses(Dialect):
     """OpenAI's Responses."""
 
     ending = 1
     cut = 5
-    reason = ""
-    name = "script"
-    cached = 0
-    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.items = request["input"] if isinstance(request["input"], list) else [{"role": "user", **request}]
@@ -251,7 +264,7 @@ class Responses:
         outputs = [one for one in self.items[self._users()[-1][0] :] if one.get("type") == "function_call_output"]
         return [one["output"] if isinstance(one["output"], str) else one["output"][0]["text"] for one in outputs]
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+    def events(self, text: str, calls: Calls) -> Events:
         about = {"id": "resp-1", "object": "response", "created_at": 1, "model": self.name, "output": [], "tools": []}
         about |= {"parallel_tool_calls": True, "tool_choice": "auto"}
         part = {"type": "output_text", "text": "", "annotations": []}
@@ -262,16 +275,15 @@ class Responses:
             {"type": "response.content_part.added", "item_id": "msg-1", "output_index": 0, "content_index": 0}
             | {"part": part},
         ]
-        for word in re.findall(r"\S*\s*", text):
-            if word:
-                delta = {"item_id": "msg-1", "output_index": 0, "content_index": 0, "delta": word, "logprobs": []}
-                found.append({"type": "response.output_text.delta", **delta})
+        for word in words(text):
+            delta = {"item_id": "msg-1", "output_index": 0, "content_index": 0, "delta": word, "logprobs": []}
+            found.append({"type": "response.output_text.delta", **delta})
         for number, (name, arguments) in enumerate(calls, 1):
             item = {"type": "function_call", "id": f"item-{number}", "call_id": f"call-{number}", "name": name}
             where = {"output_index": number}
             found.append({"type": "response.output_item.added", **where, "item": {**item, "arguments": ""}})
-            for place in range(0, len(arguments), 4):
-                delta = {"item_id": item["id"], "delta": arguments[place : place + 4]}
+            for piece in pieces(arguments):
+                delta = {"item_id": item["id"], "delta": piece}
                 found.append({"type": "response.function_call_arguments.delta", **where, **delta})
             found.append({"type": "response.output_item.done", **where, "item": {**item, "arguments": arguments}})
         usage: dict[str, Any] = {"input_tokens": USAGE["in"], "output_tokens": self.out, "total_tokens": 11 + self.out}
@@ -284,22 +296,18 @@ class Responses:
         found.append({"type": f"response.{ending['status']}", "response": {**about, **ending}})
         return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(found)]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def half(self, events: Events) -> Events:
         return events[: next(number for number, one in enumerate(events) if "item.done" in one[0]) + 1]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def without_arguments(self, events: Events) -> Events:
         return [one for one in events if "_arguments." not in one[0] and "item.done" not in one[0]]
 
 
-class Anthropic:
+class Anthropic(Dialect):
     """Messages."""
 
     ending = 2
     cut = 3
-    reason = ""
-    name = "script"
-    cached = 0
-    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
@@ -320,7 +328,7 @@ class Anthropic:
         found = [block["content"] for number, block in self._blocks("tool_result") if number > last]
         return [one if isinstance(one, str) else "".join(part.get("text", "[image]") for part in one) for one in found]
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+    def events(self, text: str, calls: Calls) -> Events:
         message = {"id": "msg-1", "type": "message", "role": "assistant", "model": self.name, "content": []}
         usage = {"input_tokens": USAGE["in"] - self.cached, "output_tokens": 1, "cache_read_input_tokens": self.cached}
         first = int(self.thinks)
@@ -338,16 +346,15 @@ class Anthropic:
             found += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
             found.append({"type": "content_block_stop", "index": 0})
         found.append({"type": "content_block_start", "index": first, "content_block": {"type": "text", "text": ""}})
-        for word in re.findall(r"\S*\s*", text):
-            if word:
-                delta = {"type": "text_delta", "text": word}
-                found.append({"type": "content_block_delta", "index": first, "delta": delta})
+        for word in words(text):
+            delta = {"type": "text_delta", "text": word}
+            found.append({"type": "content_block_delta", "index": first, "delta": delta})
         found.append({"type": "content_block_stop", "index": first})
         for number, (name, arguments) in enumerate(calls, first + 1):
             block = {"type": "tool_use", "id": f"call-{number}", "name": name, "input": {}}
             found.append({"type": "content_block_start", "index": number, "content_block": block})
-            for place in range(0, len(arguments), 4):
-                delta = {"type": "input_json_delta", "partial_json": arguments[place : place + 4]}
+            for piece in pieces(arguments):
+                delta = {"type": "input_json_delta", "partial_json": piece}
                 found.append({"type": "content_block_delta", "index": number, "delta": delta})
             found.append({"type": "content_block_stop", "index": number})
         reasons = {"length": "max_tokens", "filter": "refusal"}
@@ -359,23 +366,19 @@ class Anthropic:
         found.append({"type": "message_stop"})
         return [(event["type"], event) for event in found]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def half(self, events: Events) -> Events:
         first = next(number for number, one in enumerate(events) if '"tool_use"' in json.dumps(one))
         return events[: next(n for n in range(first, len(events)) if events[n][0] == "content_block_stop") + 1]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def without_arguments(self, events: Events) -> Events:
         return [one for one in events if "input_json_delta" not in json.dumps(one)]
 
 
-class Gemini:
+class Gemini(Dialect):
     """Its own `generateContent`."""
 
     ending = 1
     cut = 3
-    reason = ""
-    name = "script"
-    cached = 0
-    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.parts = [part for content in request["contents"] for part in content["parts"]]
@@ -388,18 +391,18 @@ class Gemini:
         found = [part["functionResponse"] for part in self.parts[asked:] if "functionResponse" in part]
         return [str(one["response"].get("return_value", one["response"])) for one in found]
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
-        parts: list[dict[str, Any]] = [{"text": word} for word in re.findall(r"\S*\s*", text) if word]
+    def events(self, text: str, calls: Calls) -> Events:
+        parts: list[dict[str, Any]] = [{"text": word} for word in words(text)]
         parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in calls]
         counted = {"promptTokenCount": USAGE["in"], "candidatesTokenCount": self.out, "totalTokenCount": 11 + self.out}
-        found: list[tuple[str, Any]] = [("", self._chunk(part)) for part in parts]
+        found: Events = [("", self._chunk(part)) for part in parts]
         reason = {"length": "MAX_TOKENS", "filter": "SAFETY"}.get(self.reason, "STOP")
         return [*found, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def half(self, events: Events) -> Events:
         return events[: next(number for number, one in enumerate(events) if "functionCall" in json.dumps(one)) + 1]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def without_arguments(self, events: Events) -> Events:
         return events  # calls come whole
 
     def _chunk(self, part: dict[str, Any], **more: str) -> dict[str, Any]:
