@@ -47,8 +47,9 @@ def reset():
     ipymcp._notebook = None  # the next host shares no policy, history, chats or usage with this one
     masks.__init__()
     os.environ.clear()
-    os.environ.update(shell.environment_at_start, IPYMCP_STATE_DIR=tempfile.mkdtemp())
-    os.chdir(tempfile.mkdtemp())
+    os.environ.update(shell.environment_at_start)
+    os.environ["IPYMCP_STATE_DIR"] = tempfile.mkdtemp(dir=os.environ["HOME"])
+    os.chdir(tempfile.mkdtemp(dir=os.environ["HOME"]))
     for name in ("last_exc", "last_traceback", "last_type", "last_value"):
         sys.__dict__.pop(name, None)
     shell.config.pop("IPyMCP", None)

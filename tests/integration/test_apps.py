@@ -100,7 +100,7 @@ def test_a_terminal_shows_the_text_alone(page: str, tmp_path: Path, state_of_its
     assert "doctype" not in done.stdout and "has an app" not in done.stdout
 
 
-def test_an_app_has_these_attributes(notebook: Kernel) -> None:
+def test_an_app_has_these_attributes_and_is_shown_with_its_height_and_mode(notebook: Kernel) -> None:
     notebook.run("r = mcp.apps.slider()")
     names = notebook.run("print(*(name for name in dir(r.app) if name[0] != '_'))").stdout.split()
     assert names == ["closed", "context", "is_closed", "on_update", "server", "show", "tool", "uri"]
@@ -108,10 +108,7 @@ def test_an_app_has_these_attributes(notebook: Kernel) -> None:
         "<app of apps.slider, ui://apps/slider> None\n"
     )
 
-
-def test_an_app_is_shown_with_its_height_and_mode(notebook: Kernel) -> None:
-    outcome = run(notebook, "r = mcp.apps.slider()\nr.app.show(height=300, display_mode='pip')")
-    own = app_of(outcome.displays)
+    own = app_of(run(notebook, "r.app.show(height=300, display_mode='pip')").displays)
     assert (own["height"], own["mode"]) == (300, "pip")
     for call, expected in [
         ("show(display_mode='big')", "display_mode: expected 'inline' or 'fullscreen' or 'pip', got 'big'"),
@@ -152,6 +149,9 @@ def test_waiting_for_the_end_of_an_app(notebook: Kernel, how: str) -> None:
     else:
         run(notebook, how)
     assert run(notebook, "await asyncio.wait_for(waiting, 20)\nprint(r.app.is_closed)").stdout == "True\n"
+    if how == "app_close":
+        view.ask("app_open", app=number)
+        assert run(notebook, "print(r.app.is_closed)").stdout == "False\n", "it is shown again"
 
 
 def test_an_app_that_is_shown_in_several_places_is_closed_with_the_last(notebook: Kernel) -> None:
@@ -173,24 +173,10 @@ def test_waiting_for_an_app_that_was_never_shown_is_an_error(notebook: Kernel) -
     assert "show it: .app.show()" in error.traceback
 
 
-def test_an_app_that_is_shown_again_is_open(notebook: Kernel) -> None:
-    view, number = opened(notebook)
-    view.ask("app_close", app=number)
-    view.ask("app_open", app=number)
-    assert notebook.run("print(r.app.is_closed)").stdout == "False\n"
-
-
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_off_shows_no_apps_and_declares_none_to_servers(shared_kernel: Kernel, page: str) -> None:
-    kernel = shared_kernel
-    kernel.run("%config IPyMCP.apps = 'off'")
-    outcome = run(kernel, f"{page}\nr = mcp.apps.slider()\nprint(r.app, r.data['ui'])\nr")
-    assert outcome.stdout.endswith("None []\n") and not outcome.displays
-
-
-def test_off_closes_the_way_to_apps_that_were_shown(notebook: Kernel) -> None:
+def test_off_closes_shown_apps_and_declares_none_to_servers(notebook: Kernel, page: str) -> None:
     view, number = opened(notebook)
     run(notebook, "%config IPyMCP.apps = 'off'")
     assert request(view, number, "tools/list") == "apps are off"
@@ -198,6 +184,10 @@ def test_off_closes_the_way_to_apps_that_were_shown(notebook: Kernel) -> None:
     assert refused["error"]["message"] == "apps are off"
     error = notebook.run("r.app.show()").error
     assert error is not None and error.evalue == "apps are off"
+
+    run(notebook, "%mcp unload apps")
+    outcome = run(notebook, f"{page}\nr = mcp.apps.slider()\nprint(r.app, r.data['ui'])\nr")
+    assert outcome.stdout.endswith("None []\n") and not outcome.displays
 
 
 def test_ask_asks_before_the_first_page_of_a_server_is_shown(notebook: Kernel) -> None:

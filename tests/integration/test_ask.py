@@ -380,7 +380,8 @@ UNAVAILABLE = "the provider answered 503: "
     ("model", "options", "error", "hint", "text", "calls"),
     [
         ("down", "", f"{UNAVAILABLE}come back later", "ask again · chat 'c' is unchanged", None, 0),
-        ("late", "--allow *", UNAVAILABLE, f"ask again · {PARTIAL}", "Let me see. ", 1),
+        ("late", "--allow *", UNAVAILABLE,
+         f"ask again · {PARTIAL} · --continue continues it · left has the partial answer · in: ", "Let me see. ", 1),
         ("cut", "", BROKE_OFF, f"ask again · {PARTIAL}", "You said", 0),
         ("ends", "--allow *", BROKE_OFF, f"ask again · {PARTIAL}", "They answered: x", 1),
         ("loop", "--rounds 3 --allow *", "stopped: 3 rounds were not enough", "--rounds 6 allows more · chat",
@@ -389,7 +390,7 @@ UNAVAILABLE = "the provider answered 503: "
          "Let me see. ", 2),
         ("loop", "--tokens 20 --allow *", "stopped: it took more than 20 tokens", "--tokens 40 allows more",
          "Let me see. ", 1),
-        ("slow", "--seconds 2", "no answer within 2 s", f"--seconds 4 gives it longer · {PARTIAL}", "You", 0),
+        ("slow", "--seconds 5", "no answer within 5 s", f"--seconds 10 gives it longer · {PARTIAL}", "You", 0),
     ],
 )  # fmt: skip
 def test_a_failed_answer_is_two_lines_and_its_part_stays_in_the_chat(
@@ -410,6 +411,60 @@ def test_a_failed_answer_is_two_lines_and_its_part_stays_in_the_chat(
     assert len(texts(models, "tool")) >= calls
     left = kernel.run(f"left.text.startswith({text!r}), len(left.calls), left.usage.requests > 0")
     assert left.text == f"(True, {calls}, True)"
+
+
+def test_a_response_that_broke_off_shows_no_card_and_is_not_recorded(kernel: Kernel) -> None:
+    for _ in range(2):
+        outcome = ask(kernel, f"{CALL} {CALL}", "half", "--allow * --replay auto --chat c --out left")
+
+        assert failure(outcome)[0] == "McpError: the answer broke off in the middle"
+        assert shown(outcome)[1:] == ["Let me see. "]
+    assert kernel.run("left.text, left.calls, left.reason, left.usage.requests").text == "('Let me see. ', [], '', 1)"
+    assert kernel.value("len(mcp.history())") == 0
+
+
+def test_an_answer_without_room_says_how_to_give_it_more(kernel: Kernel) -> None:
+    line = "%mcp ask -m openai-chat:full --max-tokens 5 --out left hey"
+    hint = "--max-tokens 4096 gives it more; with a lower effort it reasons less"
+
+    assert failure(kernel.run(line)) == [
+        "McpError: cut off by its length before it said anything",
+        f"  {hint} · left has the partial answer · in: {line}",
+    ]
+    assert kernel.run("left.reason, left.usage.output_tokens").text == "('length', 7)"
+
+
+def test_a_refusal_is_quoted(kernel: Kernel) -> None:
+    assert failure(ask(kernel, "hey", "refuses")) == [
+        "McpError: the model refused: I cannot do that.",
+        f"  ask in other words, or another model · in: {ask_line(kernel, 'hey', 'refuses')}",
+    ]
+
+
+def test_the_chat_says_which_calls_were_not_made(kernel: Kernel) -> None:
+    kernel.run("""
+        import asyncio
+        async def wait(seconds: int) -> None:
+            "Wait."
+            print("waits", seconds)
+            await asyncio.sleep(seconds)
+        def results(messages):
+            parts = [part for message in messages for part in message["parts"]]
+            return [part["content"] for part in parts if part["part_kind"] == "tool-return"]
+        text = 'wait({"seconds": 60}) wait({"seconds": 61})'
+    """)
+    stopped = ask(kernel, f"{CALL} {CALL}", "tools", "--allow * --calls 1 --out left")
+    assert failure(stopped)[0] == "McpError: stopped: it wanted more than 1 call"
+    assert kernel.value("results(left.messages)") == ["Not made: the answer was stopped (a limit was reached)."] * 2
+
+    cell = kernel.start("mcp.ask(text, model='tools', base_url=url, tools=[wait], chat='c')")
+    cell.wait_for(lambda outcome: "waits 60" in outcome.stdout, 30)
+    kernel.interrupt()
+    assert "waits 61" not in cell.wait(20).stdout
+
+    kernel.run("import time\nwhile 'c' not in mcp.chats: time.sleep(0.01)")
+    why = "the answer was stopped (the user interrupted it, or its time was over)."
+    assert kernel.value("results(mcp.chats['c'])") == [f"Unknown result: {why}", f"Not made: {why}"]
 
 
 def test_every_malformed_call_is_reported_to_the_model_and_counted(kernel: Kernel) -> None:

@@ -152,9 +152,7 @@ def test_a_models_code_is_asked_about_in_its_card(kernel: Kernel, relayed: Socke
     assert lines(cell.wait()) == ["notebook.run_python · allowed once"]
 
 
-def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks(
-    kernel: Kernel,
-) -> None:
+def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks(kernel: Kernel) -> None:
     subshell = kernel.make_subshell()
     cell = begin(kernel, ECHO)
     view = widget_view(cell, kernel)

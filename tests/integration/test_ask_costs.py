@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.asking import CALL, ask, asked, failure, shown
+from tests.asking import CALL, ask, ask_line, asked, failure, shown
 from tests.kernels import Kernel
 
 CLAUDE = "anthropic:claude-opus-4-5"
@@ -148,8 +148,9 @@ def test_no_other_model_is_asked_after_a_call(kernel: Kernel, models: str) -> No
 
 
 def test_reasoning_is_folded_and_not_part_of_the_text(kernel: Kernel) -> None:
-    for model in (CLAUDE, "openai-chat:echo"):
-        outcome = kernel.run(f"%mcp ask -m {model} --effort low --out answer hey")
+    options = "--effort low --out answer"
+    for line in (f"%mcp ask -m {CLAUDE} {options} hey", ask_line(kernel, "hey", options=options)):
+        outcome = kernel.run(line)
 
         _, thought, text, _ = outcome.displays
         assert thought["text/plain"] == "Thought: 6 words"
@@ -158,3 +159,29 @@ def test_reasoning_is_folded_and_not_part_of_the_text(kernel: Kernel) -> None:
         assert text["text/plain"] == "You said: hey"
         kept = kernel.run("print(answer.thinking, '|', answer.text)").stdout
         assert kept == "Let me think. It is <b>plain</b>. | You said: hey\n"
+
+
+@pytest.mark.parametrize("model", ["uncounted", "negative"])
+def test_tokens_that_the_provider_does_not_report_are_shown_as_unknown(kernel: Kernel, model: str) -> None:
+    outcome = ask(kernel, "hey", model)
+
+    assert shown(outcome)[-1] == "1 request, tokens not reported by the provider, so not limited"
+    assert outcome.stderr == ""
+    ask(kernel, "hey")
+    assert kernel.run("print(mcp.usage)").stdout == (
+        "2 requests, 11 tokens in, 7 out, tokens of 1 request not reported by the provider, so not limited\n"
+    )
+
+
+def test_a_model_that_failed_without_output_is_counted_and_not_in_the_chat(kernel: Kernel) -> None:
+    models_asked = "anthropic:full,openai-chat:echo"
+
+    outcome = kernel.run(f"%mcp ask -m {models_asked} --chat c --out answer hey")
+
+    assert shown(outcome)[1].endswith(" · anthropic:full failed: cut off by its length before it said anything")
+    assert shown(outcome)[-1] == "2 requests, 22 tokens in, 14 out · answered by openai-chat:echo"
+    assert kernel.run("mcp.usage.requests, len(answer.messages)").text == "(2, 2)"
+    limited = kernel.run(f"%mcp ask -m {models_asked} --tokens 15 hey")
+    assert failure(limited)[0] == "McpError: stopped: it took more than 15 tokens", "no other model is asked after that"
+    fewer = kernel.run(f"%mcp ask -m {models_asked} --rounds 1 hey")
+    assert failure(fewer)[0] == "McpError: cut off by its length before it said anything"

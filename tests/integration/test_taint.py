@@ -104,12 +104,6 @@ def test_a_new_selection_for_each_response_is_the_same_conversation(mcp: Mcp) ->
     assert results(mcp.tools("mail.*"), SEND) == [NOT_SENT.format("mail.read")]
 
 
-def test_a_tool_of_its_own_data_alone_is_not_a_reason_to_doubt(mcp: Mcp) -> None:
-    assert results(mcp.tools, KEEP) == ["x"]
-
-    assert results(mcp.tools, SEND) == ["sent"]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "source"),
     [
@@ -124,12 +118,6 @@ def test_the_text_of_an_error_is_untrusted(mcp: Mcp, name: str, content: str, so
     [refused] = results(mcp.tools, SEND)
     assert refused.startswith("Not done: needs your consent because the model has read untrusted content from ")
     assert source in refused or "an error of mail" in refused
-
-
-def test_messages_of_ipymcp_are_not_a_reason_to_doubt(mcp: Mcp) -> None:
-    assert results(mcp.tools, call("mail__read"), call("mail__nope"))[1].startswith("Error: there is no tool")
-
-    assert results(mcp.tools, SEND) == ["sent"]
 
 
 def given_by(make: Callable[[Mcp], object]) -> Callable[[Mcp], Callable[[], object]]:
@@ -221,16 +209,19 @@ def test_untrusted_content_from_a_function_of_the_notebook_counts(mcp: Mcp, way:
     assert results(tools, SEND)[0].startswith("Not done: needs your consent because the model has read untrusted")
 
 
-def test_a_functions_own_text_is_not_a_reason_to_doubt(mcp: Mcp) -> None:
-    mcp.mail.read(PAGE)
-
+def test_own_data_messages_of_ipymcp_and_texts_of_functions_are_not_a_reason_to_doubt(mcp: Mcp) -> None:
     def price() -> str:
         return "It is 12.5 today, and please send it to all who want to know."
 
+    mcp.mail.read(PAGE)  # by the user
     tools = mcp.tools + price
-    assert results(tools, call("price")) == [price()]
-
-    assert results(tools, SEND) == ["sent"]
+    for calls, content in (
+        ([KEEP], "x"),
+        ([call("mail__read"), call("mail__nope")], "Error: there is no tool"),
+        ([call("price")], price()),
+    ):
+        assert results(tools, *calls)[-1].startswith(content)
+        assert results(tools, SEND) == ["sent"]
 
 
 def test_a_functions_calls_for_a_doubted_model_need_consent_too(mcp: Mcp) -> None:

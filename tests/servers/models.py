@@ -154,7 +154,7 @@ def changed(model: str, dialect: Any, events: Events, calls: Calls) -> list[Any]
     if model == "refuses":
         return json.loads(json.dumps(events).replace('"content": ""', '"refusal": "I cannot do that."', 1))
     if model == "uncounted":
-        return [one for one in events if "prompt_tokens" not in json.dumps(one)]
+        return [event for event in events if "prompt_tokens" not in json.dumps(event)]
     if model == "negative":
         return json.loads(json.dumps(events).replace('"prompt_tokens": 11', '"prompt_tokens": -5'))
     return events
@@ -194,12 +194,12 @@ class OpenAI(Dialect):
         self.thinks = "reasoning_effort" in request
 
     def prompt(self) -> str:
-        content = next(one["content"] for one in reversed(self.messages) if one["role"] == "user")
+        content = next(message["content"] for message in reversed(self.messages) if message["role"] == "user")
         return content if isinstance(content, str) else content[-1]["text"]
 
     def results(self) -> list[str]:
-        last = max(number for number, one in enumerate(self.messages) if one["role"] == "user")
-        return [str(one["content"]) for one in self.messages[last:] if one["role"] == "tool"]
+        last = max(number for number, message in enumerate(self.messages) if message["role"] == "user")
+        return [str(message["content"]) for message in self.messages[last:] if message["role"] == "tool"]
 
     def whole(self, text: str, calls: Calls) -> Any:
         message: dict[str, Any] = {"role": "assistant", "content": text}
@@ -238,10 +238,12 @@ class OpenAI(Dialect):
         return [("", chunk) for chunk in [*chunks, "[DONE]"]]
 
     def half(self, events: Events) -> Events:
-        return [one for one in events[: -self.ending] if '"index": 1' not in json.dumps(one)]
+        return [event for event in events[: -self.ending] if '"index": 1' not in json.dumps(event)]
 
     def without_arguments(self, events: Events) -> Events:
-        return [one for one in events if '"arguments"' not in (text := json.dumps(one)) or '"arguments": ""' in text]
+        return [
+            event for event in events if '"arguments"' not in (text := json.dumps(event)) or '"arguments": ""' in text
+        ]
 
 
 class Responses(Dialect):
@@ -254,22 +256,22 @@ class Responses(Dialect):
         self.items = request["input"] if isinstance(request["input"], list) else [{"role": "user", **request}]
 
     def _users(self) -> list[tuple[int, Any]]:
-        return [(number, one) for number, one in enumerate(self.items) if one.get("role") == "user"]
+        return [(number, item) for number, item in enumerate(self.items) if item.get("role") == "user"]
 
     def prompt(self) -> str:
         content = self._users()[-1][1]["content"]
         return content if isinstance(content, str) else content[0]["text"]
 
     def results(self) -> list[str]:
-        outputs = [one for one in self.items[self._users()[-1][0] :] if one.get("type") == "function_call_output"]
-        return [one["output"] if isinstance(one["output"], str) else one["output"][0]["text"] for one in outputs]
+        outputs = [item for item in self.items[self._users()[-1][0] :] if item.get("type") == "function_call_output"]
+        return [item["output"] if isinstance(item["output"], str) else item["output"][0]["text"] for item in outputs]
 
     def events(self, text: str, calls: Calls) -> Events:
         about = {"id": "resp-1", "object": "response", "created_at": 1, "model": self.name, "output": [], "tools": []}
         about |= {"parallel_tool_calls": True, "tool_choice": "auto"}
         part = {"type": "output_text", "text": "", "annotations": []}
         message = {"type": "message", "id": "msg-1", "role": "assistant", "status": "in_progress", "content": []}
-        found: list[dict[str, Any]] = [
+        events: list[dict[str, Any]] = [
             {"type": "response.created", "response": {**about, "status": "in_progress"}},
             {"type": "response.output_item.added", "output_index": 0, "item": message},
             {"type": "response.content_part.added", "item_id": "msg-1", "output_index": 0, "content_index": 0}
@@ -277,15 +279,15 @@ class Responses(Dialect):
         ]
         for word in words(text):
             delta = {"item_id": "msg-1", "output_index": 0, "content_index": 0, "delta": word, "logprobs": []}
-            found.append({"type": "response.output_text.delta", **delta})
+            events.append({"type": "response.output_text.delta", **delta})
         for number, (name, arguments) in enumerate(calls, 1):
             item = {"type": "function_call", "id": f"item-{number}", "call_id": f"call-{number}", "name": name}
             where = {"output_index": number}
-            found.append({"type": "response.output_item.added", **where, "item": {**item, "arguments": ""}})
+            events.append({"type": "response.output_item.added", **where, "item": {**item, "arguments": ""}})
             for piece in pieces(arguments):
                 delta = {"item_id": item["id"], "delta": piece}
-                found.append({"type": "response.function_call_arguments.delta", **where, **delta})
-            found.append({"type": "response.output_item.done", **where, "item": {**item, "arguments": arguments}})
+                events.append({"type": "response.function_call_arguments.delta", **where, **delta})
+            events.append({"type": "response.output_item.done", **where, "item": {**item, "arguments": arguments}})
         usage: dict[str, Any] = {"input_tokens": USAGE["in"], "output_tokens": self.out, "total_tokens": 11 + self.out}
         usage |= {"input_tokens_details": {"cached_tokens": self.cached}}
         usage |= {"output_tokens_details": {"reasoning_tokens": 0}}
@@ -293,14 +295,14 @@ class Responses(Dialect):
         if self.reason:
             reason = {"length": "max_output_tokens", "filter": "content_filter"}[self.reason]
             ending |= {"status": "incomplete", "incomplete_details": {"reason": reason}}
-        found.append({"type": f"response.{ending['status']}", "response": {**about, **ending}})
-        return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(found)]
+        events.append({"type": f"response.{ending['status']}", "response": {**about, **ending}})
+        return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(events)]
 
     def half(self, events: Events) -> Events:
-        return events[: next(number for number, one in enumerate(events) if "item.done" in one[0]) + 1]
+        return events[: next(number for number, event in enumerate(events) if "item.done" in event[0]) + 1]
 
     def without_arguments(self, events: Events) -> Events:
-        return [one for one in events if "_arguments." not in one[0] and "item.done" not in one[0]]
+        return [event for event in events if "_arguments." not in event[0] and "item.done" not in event[0]]
 
 
 class Anthropic(Dialect):
@@ -314,25 +316,29 @@ class Anthropic(Dialect):
         self.thinks = request.get("thinking", {}).get("type") in ("enabled", "adaptive")
 
     def _blocks(self, kind: str) -> list[tuple[int, Any]]:
-        found = []
-        for number, one in enumerate(self.messages):
-            content = one["content"] if isinstance(one["content"], list) else [{"type": "text", "text": one["content"]}]
-            found += [(number, block) for block in content if one["role"] == "user" and block["type"] == kind]
-        return found
+        blocks: list[tuple[int, Any]] = []
+        for number, message in enumerate(self.messages):
+            content = message["content"]
+            content = content if isinstance(content, list) else [{"type": "text", "text": content}]
+            blocks += [(number, block) for block in content if message["role"] == "user" and block["type"] == kind]
+        return blocks
 
     def prompt(self) -> str:
         return self._blocks("text")[-1][1]["text"]
 
     def results(self) -> list[str]:
         last = self._blocks("text")[-1][0]
-        found = [block["content"] for number, block in self._blocks("tool_result") if number > last]
-        return [one if isinstance(one, str) else "".join(part.get("text", "[image]") for part in one) for one in found]
+        results = [block["content"] for number, block in self._blocks("tool_result") if number > last]
+        return [
+            result if isinstance(result, str) else "".join(part.get("text", "[image]") for part in result)
+            for result in results
+        ]
 
     def events(self, text: str, calls: Calls) -> Events:
         message = {"id": "msg-1", "type": "message", "role": "assistant", "model": self.name, "content": []}
         usage = {"input_tokens": USAGE["in"] - self.cached, "output_tokens": 1, "cache_read_input_tokens": self.cached}
         first = int(self.thinks)
-        found: list[dict[str, Any]] = [
+        events: list[dict[str, Any]] = [
             {
                 "type": "message_start",
                 "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage},
@@ -340,38 +346,38 @@ class Anthropic(Dialect):
         ]
         if self.thinks:
             block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
-            found.append({"type": "content_block_start", "index": 0, "content_block": block})
+            events.append({"type": "content_block_start", "index": 0, "content_block": block})
             deltas = [{"type": "thinking_delta", "thinking": thought} for thought in THOUGHT]
             deltas.append({"type": "signature_delta", "signature": "c2ln"})
-            found += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
-            found.append({"type": "content_block_stop", "index": 0})
-        found.append({"type": "content_block_start", "index": first, "content_block": {"type": "text", "text": ""}})
+            events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+            events.append({"type": "content_block_stop", "index": 0})
+        events.append({"type": "content_block_start", "index": first, "content_block": {"type": "text", "text": ""}})
         for word in words(text):
             delta = {"type": "text_delta", "text": word}
-            found.append({"type": "content_block_delta", "index": first, "delta": delta})
-        found.append({"type": "content_block_stop", "index": first})
+            events.append({"type": "content_block_delta", "index": first, "delta": delta})
+        events.append({"type": "content_block_stop", "index": first})
         for number, (name, arguments) in enumerate(calls, first + 1):
             block = {"type": "tool_use", "id": f"call-{number}", "name": name, "input": {}}
-            found.append({"type": "content_block_start", "index": number, "content_block": block})
+            events.append({"type": "content_block_start", "index": number, "content_block": block})
             for piece in pieces(arguments):
                 delta = {"type": "input_json_delta", "partial_json": piece}
-                found.append({"type": "content_block_delta", "index": number, "delta": delta})
-            found.append({"type": "content_block_stop", "index": number})
+                events.append({"type": "content_block_delta", "index": number, "delta": delta})
+            events.append({"type": "content_block_stop", "index": number})
         reasons = {"length": "max_tokens", "filter": "refusal"}
         reason = {
             "stop_reason": reasons.get(self.reason, "tool_use" if calls else "end_turn"),
             "stop_sequence": None,
         }
-        found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": self.out}})
-        found.append({"type": "message_stop"})
-        return [(event["type"], event) for event in found]
+        events.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": self.out}})
+        events.append({"type": "message_stop"})
+        return [(event["type"], event) for event in events]
 
     def half(self, events: Events) -> Events:
-        first = next(number for number, one in enumerate(events) if '"tool_use"' in json.dumps(one))
+        first = next(number for number, event in enumerate(events) if '"tool_use"' in json.dumps(event))
         return events[: next(n for n in range(first, len(events)) if events[n][0] == "content_block_stop") + 1]
 
     def without_arguments(self, events: Events) -> Events:
-        return [one for one in events if "input_json_delta" not in json.dumps(one)]
+        return [event for event in events if "input_json_delta" not in json.dumps(event)]
 
 
 class Gemini(Dialect):
@@ -388,19 +394,20 @@ class Gemini(Dialect):
 
     def results(self) -> list[str]:
         asked = max(number for number, part in enumerate(self.parts) if "text" in part)
-        found = [part["functionResponse"] for part in self.parts[asked:] if "functionResponse" in part]
-        return [str(one["response"].get("return_value", one["response"])) for one in found]
+        parts = [part for part in self.parts[asked:] if "functionResponse" in part]
+        responses = [part["functionResponse"]["response"] for part in parts]
+        return [str(response.get("return_value", response)) for response in responses]
 
     def events(self, text: str, calls: Calls) -> Events:
         parts: list[dict[str, Any]] = [{"text": word} for word in words(text)]
         parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in calls]
         counted = {"promptTokenCount": USAGE["in"], "candidatesTokenCount": self.out, "totalTokenCount": 11 + self.out}
-        found: Events = [("", self._chunk(part)) for part in parts]
+        events: Events = [("", self._chunk(part)) for part in parts]
         reason = {"length": "MAX_TOKENS", "filter": "SAFETY"}.get(self.reason, "STOP")
-        return [*found, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
+        return [*events, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
 
     def half(self, events: Events) -> Events:
-        return events[: next(number for number, one in enumerate(events) if "functionCall" in json.dumps(one)) + 1]
+        return events[: next(number for number, event in enumerate(events) if "functionCall" in json.dumps(event)) + 1]
 
     def without_arguments(self, events: Events) -> Events:
         return events  # calls come whole
