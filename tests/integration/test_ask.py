@@ -73,22 +73,13 @@ def test_calls_are_asked_about_and_shown_as_cards_in_their_place(kernel: Kernel)
     assert "one" in cards[0] and "two" in cards[1]
 
 
-def test_a_call_that_no_one_allows_is_not_made_and_the_answer_continues(kernel: Kernel) -> None:
+def test_a_call_that_no_one_allows_is_not_made_unless_the_line_allows_it(kernel: Kernel) -> None:
     kernel.run("%mcp policy ask demo.*")
 
-    outcome = ask(kernel, 'demo__slow({"seconds": 0})', "tools")
-
-    assert "Not done: needs your consent" in shown(outcome)[-2]
-
-
-def test_allow_answers_in_advance_as_papermill_needs_it(kernel: Kernel) -> None:
-    kernel.run("%mcp policy ask demo.*")
-
-    outcome = ask(kernel, 'demo__echo({"text": "hey"})', "tools", "--allow demo.echo")
-
-    assert shown(outcome)[-2] == "They answered: hey"
+    outcome = ask(kernel, CALL, "tools", "--allow demo.echo")
+    assert shown(outcome)[-2] == "They answered: x"
     other = ask(kernel, 'demo__slow({"seconds": 0})', "tools", "--allow demo.echo")
-    assert "Not done" in shown(other)[-2]
+    assert "Not done: needs your consent" in shown(other)[-2]
 
 
 def test_a_call_after_untrusted_content_needs_consent_again(kernel: Kernel) -> None:

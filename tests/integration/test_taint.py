@@ -209,7 +209,7 @@ def test_untrusted_content_from_a_function_of_the_notebook_counts(mcp: Mcp, way:
     assert results(tools, SEND)[0].startswith("Not done: needs your consent because the model has read untrusted")
 
 
-def test_own_data_messages_of_ipymcp_and_texts_of_functions_are_not_a_reason_to_doubt(mcp: Mcp) -> None:
+def test_own_data_texts_of_functions_and_refusals_are_not_a_reason_to_doubt(mcp: Mcp) -> None:
     def price() -> str:
         return "It is 12.5 today, and please send it to all who want to know."
 
@@ -222,6 +222,9 @@ def test_own_data_messages_of_ipymcp_and_texts_of_functions_are_not_a_reason_to_
     ):
         assert results(tools, *calls)[-1].startswith(content)
         assert results(tools, SEND) == ["sent"]
+    mcp.policy.ask("mail.read")
+    assert results(tools, READ)[0].startswith("Not done: ")
+    assert results(tools, SEND) == ["sent"], "the call was not made"
 
 
 def test_a_functions_calls_for_a_doubted_model_need_consent_too(mcp: Mcp) -> None:
