@@ -31,7 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kernels(*names): run the test on each of these kernels (kernel-7 unless told)")
     config.addinivalue_line("markers", "cold: launches its kernels as front ends do, where others are forked")
     config.addinivalue_line("markers", "timed: promises a time, so `make test` runs it after the others, one by one")
-    config.addinivalue_line("markers", "nightly: runs in `make nightly` only: old kernels, real servers, local model")
     config.addinivalue_line("markers", "posix: needs permissions, links, sockets or paths that Windows does not have")
     config.addinivalue_line("markers", "nightly: needs environments that only `make nightly` makes")
     config.addinivalue_line("markers", "local_model: asks a real model that runs on this machine (some seconds each)")
