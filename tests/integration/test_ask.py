@@ -21,8 +21,8 @@ from tests.asking import (
     texts,
     without_ids,
 )
+from tests.clients import asking_server
 from tests.conftest import StartKernel
-from tests.environments import ROOT, environment
 from tests.integration.test_docs import blocks
 from tests.kernels import Kernel
 
@@ -552,8 +552,8 @@ def test_in_python_the_hint_names_the_argument_for_the_model(kernel: Kernel) -> 
 @pytest.mark.parametrize("sdk", ["sdk1", "sdk2"])
 def test_the_model_answers_sampling_requests_that_the_user_allows(kernel: Kernel, sdk: str) -> None:
     kernel.run("%config IPyMCP.model = 'openai-chat:echo'")
-    command = [str(environment(sdk).python), str(ROOT / "tests" / "servers" / f"{sdk}_asks.py")]
-    kernel.run(f"%mcp load asks -- {shlex.join(command)}")
+    command = shlex.join(asking_server(sdk))
+    kernel.run(f"%mcp load asks -- {command}")
 
     refused = kernel.run("mcp.asks.ask_model()", answers=["no"])
     assert refused.prompts == ["allow? [no] "]
@@ -573,7 +573,7 @@ def test_the_model_answers_sampling_requests_that_the_user_allows(kernel: Kernel
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
     kernel.run("%config IPyMCP.sampling_tokens = 100_000")
-    kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {shlex.join(command)}")
+    kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {command}")
     another = kernel.run("mcp.asks.ask_model()", answers=["no"])
     assert another.prompts == ["allow? [no] "], "a server of the same name inherits nothing"
 

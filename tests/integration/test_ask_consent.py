@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.asking import shown, texts
+from tests.asking import asking_kernel, shown, texts
+from tests.conftest import StartKernel
 from tests.kernels import Cell, Kernel, Outcome
 from tests.panels import CommView, ControlView, Message, SocketView, View, relay_file
 
@@ -152,7 +153,12 @@ def test_a_models_code_is_asked_about_in_its_card(kernel: Kernel, relayed: Socke
     assert lines(cell.wait()) == ["notebook.run_python · allowed once"]
 
 
-def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks(kernel: Kernel) -> None:
+@pytest.mark.cold
+def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks(
+    start_kernel: StartKernel, models: str
+) -> None:
+    kernel = asking_kernel(start_kernel, models)  # a subshell stays in its kernel
+    kernel.run(SETTINGS)
     subshell = kernel.make_subshell()
     cell = begin(kernel, ECHO)
     view = widget_view(cell, kernel)
