@@ -17,7 +17,7 @@ from ipymcp.masking import masks
 from tests import environments, kernels, processes
 from tests.scripted import scripted_models
 
-pytest_plugins = ["tests.wire.plugin"]
+pytest_plugins = ["tests.wire.plugin", "tests.asking"]
 
 
 class StartKernel(Protocol):

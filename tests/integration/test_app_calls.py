@@ -1,4 +1,4 @@
-"""What an app is told of a model's call: arguments as they are written, all of them, then how the call ended."""
+"""The messages to an app about a model's call: arguments as they are written, all of them, then the end."""
 
 import json
 import time
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests import apps
-from tests.asking import address, asking_kernel, shown
-from tests.conftest import StartKernel
+from tests.asking import ask_line, shown
 from tests.kernels import Cell, Kernel
 from tests.panels import SocketView, View, relay_file
 
@@ -27,11 +26,10 @@ def pages(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel, models: str, pages: Path) -> Kernel:
+def kernel(asking: Kernel, pages: Path) -> Kernel:
     """A kernel with that server, whose tools a model has to ask about."""
-    kernel = asking_kernel(start_kernel, models)
-    assert kernel.run(f"{apps.load(pages)}\n%mcp policy ask apps.*").error is None
-    return kernel
+    assert asking.run(f"{apps.load(pages)}\n%mcp policy ask apps.*").error is None
+    return asking
 
 
 @pytest.fixture
@@ -42,11 +40,10 @@ def view(kernel: Kernel) -> Iterator[SocketView]:
         yield view
 
 
-def begin(kernel: Kernel, text: str, model: str = "typing", options: str = "") -> Cell:
+def begin(kernel: Kernel, text: Any, model: str = "typing") -> Cell:
     """Let a model call the tool with the app."""
-    arguments = json.dumps({"text": text})
-    where = f"-m {model} --base-url {address(kernel)} {options}"
-    return kernel.start(f"%mcp ask {where} apps__slider({arguments})", answers=[])
+    call = f"apps__slider({json.dumps({'text': text})})"
+    return kernel.start(ask_line(kernel, call, model), answers=[])
 
 
 def numbers(cell: Cell) -> list[int]:
@@ -62,11 +59,11 @@ def opened(cell: Cell, view: View) -> dict[str, Any]:
 
 
 def followed(view: View, app: dict[str, Any], until: str = "") -> list[dict[str, Any]]:
-    """What the page is told of its call: to its end, or until a member is known."""
-    told = [app]
-    while told[-1]["result"] is None and told[-1]["cancelled"] is None and (not until or told[-1][until] is None):
-        told.append(view.ask("app_call", app=app["number"], page="1", version=told[-1]["version"]))
-    return told
+    """The states of the call that the page receives, to its end or until a member is there."""
+    states = [app]
+    while states[-1]["result"] is None and states[-1]["cancelled"] is None and (not until or states[-1][until] is None):
+        states.append(view.ask("app_call", app=app["number"], page="1", version=states[-1]["version"]))
+    return states
 
 
 def test_an_app_gets_the_arguments_while_they_are_written_then_all_then_the_result(
@@ -77,28 +74,26 @@ def test_an_app_gets_the_arguments_while_they_are_written_then_all_then_the_resu
     app = opened(cell, view)
     assert "doctype" in app["html"] and (app["input"], app["result"]) == (None, None)
     began = time.monotonic()
-    told = followed(view, app)
+    states = followed(view, app)
     seconds = time.monotonic() - began
 
-    partial = [one["partial"]["text"] for one in told if one["partial"] and "text" in one["partial"]]
+    partial = [state["partial"]["text"] for state in states if state["partial"] and "text" in state["partial"]]
     assert len({*partial}) > 2 and partial == sorted(partial, key=len)
-    assert all(TEXT.startswith(one) for one in partial)
-    assert len(told) < 10 * seconds + 5, "at most ten a second"
-    states = [(one["input"], one["result"] is not None) for one in told if one["partial"] is None and one is not app]
-    assert states[-1] == ({"text": TEXT}, True)
-    assert {json.dumps(one) for one, _ in states} == {json.dumps({"text": TEXT})}
-    assert told[-1]["result"]["content"][0]["text"] == f"the text of slider: {TEXT}"
+    assert all(TEXT.startswith(text) for text in partial)
+    assert len(states) < 10 * seconds + 5, "at most ten a second"
+    complete = [state for state in states if state["partial"] is None and state is not app]
+    assert (complete[-1]["input"], complete[-1]["result"] is not None) == ({"text": TEXT}, True)
+    assert all(state["input"] == {"text": TEXT} for state in complete)
+    assert states[-1]["result"]["content"][0]["text"] == f"the text of slider: {TEXT}"
     outcome = cell.wait()
     assert "They answered: " in shown(outcome)[-2] and TEXT in shown(outcome)[-2]
     assert len(numbers(cell)) == 1, "the result has the same app"
-    places = [
-        place for place, one in enumerate(outcome.displays) if APP in one or "<details" in one.get("text/html", "")
-    ]
-    assert APP in outcome.displays[places[1]], "below the card of the call"
+    cards_and_apps = [one for one in outcome.displays if APP in one or "<details" in one.get("text/html", "")]
+    assert APP in cards_and_apps[1], "below the card of the call"
     assert "doctype" not in json.dumps(outcome.displays)
 
 
-def test_until_you_agree_to_the_call_its_app_reaches_nothing_and_never_if_you_refuse(
+def test_an_app_has_no_access_until_its_call_is_allowed_and_none_if_it_is_denied(
     kernel: Kernel, view: SocketView
 ) -> None:
     cell = begin(kernel, TEXT)
@@ -117,9 +112,9 @@ def test_until_you_agree_to_the_call_its_app_reaches_nothing_and_never_if_you_re
     assert not any(one.get("id") in (901, 902) for one in view.received)
 
     view.ask("answer", question=question, answer="no")
-    told = followed(view, app)
-    assert (told[-1]["input"], told[-1]["result"]) == ({"text": TEXT}, None)
-    assert told[-1]["cancelled"] == "the call was refused"
+    states = followed(view, app)
+    assert (states[-1]["input"], states[-1]["result"]) == ({"text": TEXT}, None)
+    assert states[-1]["cancelled"] == "the call was refused"
     for number in (901, 902):
         reply = view.wait(lambda one, number=number: one["kind"] == "reply" and one["id"] == number)
         assert reply["value"]["error"] == NOT_MADE
@@ -130,7 +125,7 @@ def test_until_you_agree_to_the_call_its_app_reaches_nothing_and_never_if_you_re
     assert kernel.run("print([one['tool'] for one in mcp.history()])").stdout == "['apps.slider']\n"
 
 
-def test_an_app_gets_the_arguments_that_you_changed_and_then_reaches_its_server(
+def test_an_app_receives_the_changed_arguments_and_then_has_access_to_its_server(
     kernel: Kernel, view: SocketView
 ) -> None:
     cell = begin(kernel, TEXT)
@@ -138,10 +133,10 @@ def test_an_app_gets_the_arguments_that_you_changed_and_then_reaches_its_server(
     view.until(lambda state: bool(state["questions"]))
     ((question, row),) = view.state["questions"].items()
     view.ask("answer", question=question, answer="once", content={"text": "mine"})
-    told = followed(view, app)
-    assert told[-1]["input"] == {"text": "mine"}, row
-    assert told[-1]["result"]["content"][0]["text"] == "the text of slider: mine"
-    assert told[-1]["cancelled"] is None
+    states = followed(view, app)
+    assert states[-1]["input"] == {"text": "mine"}, row
+    assert states[-1]["result"]["content"][0]["text"] == "the text of slider: mine"
+    assert states[-1]["cancelled"] is None
     reply = view.ask("app_request", app=app["number"], page="1", method="resources/list", params={})
     assert reply["result"]["resources"]
     cell.wait()
@@ -152,8 +147,8 @@ def test_an_interrupt_while_the_arguments_are_written_cancels_the_app(kernel: Ke
     app = opened(cell, view)
     followed(view, app, until="partial")
     kernel.interrupt()
-    told = followed(view, app)
-    assert (told[-1]["cancelled"], told[-1]["input"]) == ("the call was cancelled", None)
+    states = followed(view, app)
+    assert (states[-1]["cancelled"], states[-1]["input"]) == ("the call was cancelled", None)
     assert cell.wait().error is not None
     assert [line for line in shown(cell.outcome) if line.startswith("apps.slider ·")] == ["apps.slider · cancelled"]
     request = view.ask("app_request", app=app["number"], page="1", method="tools/list", params={})
@@ -175,14 +170,13 @@ def test_an_error_of_the_tool_is_a_result_and_a_call_that_cannot_be_made_is_canc
 ) -> None:
     kernel.run("%mcp policy allow apps.*")
     cell = begin(kernel, "fail")
-    told = followed(view, opened(cell, view))
-    assert told[-1]["result"]["isError"] and told[-1]["cancelled"] is None
+    states = followed(view, opened(cell, view))
+    assert states[-1]["result"]["isError"] and states[-1]["cancelled"] is None
     cell.wait()
-    where = f"-m typing --base-url {address(kernel)}"
-    cell = kernel.start(f'%mcp ask {where} apps__slider({{"text": 12345678901234567890}})', answers=[])
-    told = followed(view, opened(cell, view))
-    assert (told[-1]["result"], told[-1]["input"]) == (None, {"text": 12345678901234567890})
-    assert told[-1]["cancelled"].startswith("Error: ")
+    cell = begin(kernel, 12345678901234567890)
+    states = followed(view, opened(cell, view))
+    assert (states[-1]["result"], states[-1]["input"]) == (None, {"text": 12345678901234567890})
+    assert states[-1]["cancelled"].startswith("Error: ")
     cell.wait()
 
 
@@ -238,8 +232,8 @@ async def draft(text, size, pause=0.0):
 """
 
 
-def test_arguments_are_parsed_as_far_as_they_go_at_most_ten_times_a_second(start_kernel: StartKernel) -> None:
-    kernel = start_kernel("models")
+def test_arguments_are_parsed_as_far_as_they_go_at_most_ten_times_a_second(asking: Kernel) -> None:
+    kernel = asking
     kernel.run(DRAFT)
     text = json.dumps({"a": [1, {"b": 'é\n"quoted"'}], "c": None, "d": "end"})
     kernel.run(f"written, seconds, _ = await draft({text!r}, 1, 0.02)")
@@ -252,8 +246,8 @@ def test_arguments_are_parsed_as_far_as_they_go_at_most_ten_times_a_second(start
         assert kernel.value("written") in ([], [{"a": ""}]), wrong
 
 
-def test_long_arguments_are_parsed_rarely_and_too_long_ones_no_more(start_kernel: StartKernel) -> None:
-    kernel = start_kernel("models")
+def test_long_arguments_are_parsed_rarely_and_too_long_ones_not_at_all(asking: Kernel) -> None:
+    kernel = asking
     kernel.run(DRAFT)
     long = "json.dumps({'code': 'x' * 900_000})"
     kernel.run(f"written, seconds, used = await draft({long}, 1_000)")

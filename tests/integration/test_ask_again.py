@@ -1,83 +1,90 @@
-"""Chats that outlive their kernel, and recorded answers that come again."""
+"""Chats that outlive their kernel, and recorded answers that are replayed."""
 
 import json
 import re
 
 import pytest
 
-from tests.asking import CALL, MAIL, SEND, address, ask, asked, asking_kernel, failure, shown
+from tests.asking import CALL, MAIL, SEND, ask, ask_line, asked, asking_kernel, declared, failure, shown, texts
 from tests.conftest import StartKernel
 from tests.kernels import Kernel
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel, models: str) -> Kernel:
+def kernel(asking: Kernel) -> Kernel:
+    return asking
+
+
+@pytest.fixture
+def restartable(start_kernel: StartKernel, models: str) -> Kernel:
+    """A fresh kernel for a test that restarts it."""
     return asking_kernel(start_kernel, models)
 
 
-def test_a_chat_goes_on_after_a_limit_an_interrupt_and_the_kernel(kernel: Kernel, models: str) -> None:
+def restart(kernel: Kernel) -> None:
+    kernel.restart()
+    url = kernel.environment["OPENAI_BASE_URL"]
+    assert kernel.run(f"%load_ext ipymcp\nfrom ipymcp import mcp\nurl = {url!r}").status == "ok"
+
+
+@pytest.mark.cold
+def test_a_chat_continues_after_a_limit_an_interrupt_and_a_restart(restartable: Kernel, models: str) -> None:
+    kernel = restartable
     stopped = ask(kernel, f"remember {CALL}", "loop", "--chat c --rounds 2 --allow *")
     assert failure(stopped)[1].startswith(
         "  --rounds 4 allows more · chat 'c' has the partial answer · --continue continues it"
     )
 
     assert shown(ask(kernel, "", options="--chat c --continue"))[1] == "You said: Go on."
-    cell = kernel.start(f"%mcp ask -m slow --base-url {address(kernel)} --chat c and then?")
-    cell.wait_for(lambda outcome: any("You" in one for one in shown(outcome)), 30)
+    cell = kernel.start(ask_line(kernel, "and then?", "slow", "--chat c"))
+    cell.wait_for(lambda outcome: any("You" in text for text in shown(outcome)), 30)
     kernel.interrupt()
     assert "--continue continues a --chat" in failure(cell.wait(10))[1]
 
-    kernel.restart()
-    kernel.run(f"%load_ext ipymcp\nurl = '{models}/v1'\nfrom ipymcp import mcp")
+    restart(kernel)
     assert failure(ask(kernel, "hey", options="--chat d --continue")) == [
         "McpError: there is no chat 'd' to continue",
         f"  mcp.chats lists all chats · in: %mcp ask -m echo --base-url {models}/v1 --chat d --continue hey",
     ]
     assert shown(ask(kernel, "still there?", options="--chat c --continue"))[1] == "You said: still there?"
     sent = asked(models)[-1]["messages"]
-    assert [one["content"] for one in sent if one["role"] == "user"] == [
-        f"remember {CALL}",
-        "Go on.",
-        "and then?",
-        "still there?",
-    ]
-    assert len([one for one in sent if one["role"] == "tool"]) == 2
+    assert texts(models) == [f"remember {CALL}", "Go on.", "and then?", "still there?"]
+    assert len(texts(models, "tool")) == 2
     assert kernel.run("list(mcp.chats), len(mcp.chats['c']) > 8").text == "(['c'], True)"
 
     kernel.run("answer = mcp.ask('first', model='echo', base_url=url)\nmessages = mcp.chats['c']")
     kernel.run("mcp.ask('second', model='echo', base_url=url, history=answer)")
-    assert [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"] == ["first", "second"]
+    assert texts(models) == ["first", "second"]
     kernel.run("mcp.ask('last', model='echo', base_url=url, history=messages)")
     assert len(asked(models)[-1]["messages"]) > len(sent)
     assert failure(kernel.run("mcp.ask('x', model='echo', base_url=url, history=[1])"))[0] == (
         "McpError: the history is not a conversation of ipymcp"
     )
     ask(kernel, "afresh", options="--chat c")
-    assert [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"][-1] == "afresh"
+    assert texts(models)[-1] == "afresh"
     kernel.run("mcp.chats.forget('c')")
     assert kernel.run("list(mcp.chats)").text == "[]"
 
 
-def test_a_new_chat_keeps_the_saved_one_of_its_name_under_its_date(kernel: Kernel, models: str) -> None:
+def test_a_new_chat_keeps_the_saved_one_of_its_name_under_its_date(restartable: Kernel, models: str) -> None:
+    kernel = restartable
     ask(kernel, "yesterday", options="--chat c")
-    kernel.restart()
-    kernel.run(f"%load_ext ipymcp\nurl = '{models}/v1'\nfrom ipymcp import mcp")
+    restart(kernel)
 
     first = shown(ask(kernel, "today", options="--chat c"))[0]
     again = shown(ask(kernel, "and then?", options="--chat c"))[0]
 
     date = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-    found = re.search(rf" · chat 'c' \(new; the saved one is kept as '(c \({date}\))'\)", first)
-    assert found is not None, first
+    note = re.search(rf" · chat 'c' \(new; the saved one is kept as '(c \({date}\))'\)", first)
+    assert note is not None, first
     assert "the saved one" not in again
-    assert kernel.value("list(mcp.chats)") == ["c", found[1]]
+    assert kernel.value("list(mcp.chats)") == ["c", note[1]]
     assert kernel.value("[len(mcp.chats[name]) for name in mcp.chats]") == [4, 2]
-    assert shown(ask(kernel, "go on", options=f'--chat "{found[1]}" --continue'))[1] == "You said: go on"
-    sent = asked(models)[-1]["messages"]
-    assert [one["content"] for one in sent if one["role"] == "user"] == ["yesterday", "go on"]
+    assert shown(ask(kernel, "go on", options=f'--chat "{note[1]}" --continue'))[1] == "You said: go on"
+    assert texts(models) == ["yesterday", "go on"]
 
 
-def test_a_recorded_answer_comes_again_without_the_model(kernel: Kernel, models: str) -> None:
+def test_a_recorded_answer_is_replayed_without_the_model(kernel: Kernel, models: str) -> None:
     kernel.run("%config IPyMCP.replay = 'auto'\nfrom pathlib import Path\nfile = Path('mcp-answers.json')")
     kernel.run(MAIL)
     question = f'{CALL} {SEND} demo__query({{"table": "penguins"}})'
@@ -92,10 +99,10 @@ def test_a_recorded_answer_comes_again_without_the_model(kernel: Kernel, models:
     assert len(asked(models)) == before
     assert shown(again)[0].endswith(" · replayed from mcp-answers.json")
     assert shown(again)[1] == "Let me see. " and shown(again)[-2] == shown(first)[-2]
-    assert [one.partition(" · ")[0] for one in shown(again)[2:5]] == ["demo.echo", "mail.send", "demo.query"]
+    assert [text.partition(" · ")[0] for text in shown(again)[2:5]] == ["demo.echo", "mail.send", "demo.query"]
     assert re.fullmatch(r"replayed from mcp-answers.json of \d{4}-\d\d-\d\d: nothing was sent", shown(again)[-1])
     assert kernel.run("answer.is_replayed, answer.usage.requests, len(answer.calls)").text == "(True, 0, 3)"
-    sent = "[one['tool'] for one in mcp.history(limit=20)].count('mail.send')"
+    sent = "[row['tool'] for row in mcp.history(limit=20)].count('mail.send')"
     assert kernel.run(sent).text == "1", "what changes something is not done again"
 
     refused = failure(ask(kernel, f"{question} now", "tools", f"{options} --replay only"))
@@ -113,9 +120,7 @@ def test_a_recorded_answer_comes_again_without_the_model(kernel: Kernel, models:
     assert failure(ask(kernel, question, "tools", options))[0].startswith("McpError: mcp-answers.json cannot be read: ")
 
 
-def test_a_recording_of_a_stranger_neither_instructs_the_model_nor_has_addresses_fetched(
-    kernel: Kernel, models: str
-) -> None:
+def test_a_forged_recording_neither_instructs_the_model_nor_has_urls_fetched(kernel: Kernel, models: str) -> None:
     kernel.run("%config IPyMCP.replay = 'auto'\nimport json\nfrom pathlib import Path\nfile = Path('mcp-answers.json')")
     ask(kernel, "hello")
     kernel.run(FORGE)
@@ -131,8 +136,9 @@ def test_a_recording_of_a_stranger_neither_instructs_the_model_nor_has_addresses
 
     assert len(requests) == 2 * len(FORGED)
     assert all(text not in repr(requests) for text in ("FORGED", "SECRET", "127.0.0.1"))
-    roles = [[one["role"] for one in request["messages"]] for request in requests]
-    assert all(one[0] == "system" and one.count("system") == 1 for one in roles)
+    for request in requests:
+        roles = [message["role"] for message in request["messages"]]
+        assert roles[0] == "system" and roles.count("system") == 1
     assert kernel.run("visits").text == "[]"
 
 
@@ -193,30 +199,28 @@ FORGED = [
 """Beginnings of a conversation that ipymcp never records."""
 
 
-def test_an_answer_that_searched_for_tools_comes_again_and_the_chat_has_what_it_found(
-    kernel: Kernel, models: str
-) -> None:
+def test_an_answer_that_searched_for_tools_is_replayed_and_the_chat_has_them(kernel: Kernel, models: str) -> None:
     kernel.run("%config IPyMCP.replay = 'auto'\n%mcp policy allow demo.*")
     search, options = 'search_tools({"queries": ["repeat what I say"]})', "--discover always --out answer --chat"
-    texts = [shown(ask(kernel, text, "tools", f"{options} a"))[-2] for text in (search, CALL)]
-    assert texts[1] == "They answered: x"
+    answers = [shown(ask(kernel, text, "tools", f"{options} a"))[-2] for text in (search, CALL)]
+    assert answers[1] == "They answered: x"
     before = len(asked(models))
 
     again = [ask(kernel, text, "tools", f"{options} b --replay only") for text in (search, CALL)]
 
     assert len(asked(models)) == before
-    assert [shown(one)[-2] for one in again] == texts
-    assert [shown(one)[2].partition(" · ")[0] for one in again] == ["notebook.search_tools", "demo.echo"]
+    assert [shown(outcome)[-2] for outcome in again] == answers
+    assert [shown(outcome)[2].partition(" · ")[0] for outcome in again] == ["notebook.search_tools", "demo.echo"]
     assert "demo__echo" in kernel.run("answer.messages").text
     ask(kernel, "and now?", "tools", f"{options} b")
-    declared = {one["function"]["name"] for one in asked(models)[-1]["tools"]}
-    assert declared >= {"search_tools", "demo__echo"}, "what the replayed search found stays declared"
+    assert {*declared(models)} >= {"search_tools", "demo__echo"}, "the results of the replayed search stay declared"
     kernel.run("%mcp policy deny demo.query")
     changed = failure(ask(kernel, search, "tools", f"{options} c --replay only"))[0]
-    assert changed.endswith("demo.query was removed"), "a tool to search is a part of the key"
+    assert changed.endswith("demo.query was removed"), "the tools to search are a part of the key"
 
 
-def test_a_chat_and_typed_answers_are_replayed_in_another_kernel(kernel: Kernel, models: str) -> None:
+def test_a_chat_and_typed_answers_are_replayed_in_another_kernel(restartable: Kernel, models: str) -> None:
+    kernel = restartable
     cells = (
         "%load_ext ipymcp\nfrom ipymcp import mcp\n%config IPyMCP.replay = 'auto'\n"
         "from dataclasses import dataclass\nfrom pydantic_ai.models.test import TestModel\n"
@@ -241,5 +245,4 @@ def test_a_chat_and_typed_answers_are_replayed_in_another_kernel(kernel: Kernel,
         "(False, 'You said: first [secret]')"
     )
     kernel.run(f"url = '{models}/v1'\nthird = ask('third')")
-    said = [one["content"] for one in asked(models)[-1]["messages"] if one["role"] == "user"]
-    assert said == ["first [secret]", "second", "third"], "the chat goes on from what was replayed"
+    assert texts(models) == ["first [secret]", "second", "third"], "the chat continues from the replayed answers"

@@ -1,19 +1,19 @@
 """Calls of a model that need consent: at a prompt, in the card over the relay and the control channel, in a form."""
 
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.asking import asking_kernel, shown, texts
 from tests.conftest import StartKernel
 from tests.kernels import Cell, Kernel, Outcome
 from tests.panels import CommView, ControlView, Message, SocketView, View, relay_file
-from tests.scripted import DEMO
 
 OWN = "application/vnd.ipymcp.panel+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+SETTINGS = "%config IPyMCP.model = 'openai-chat:tools'\n%config IPyMCP.history = 'values'\n%mcp policy ask demo.*"
 LONG = "x" * 5_000
 ECHO = 'demo__echo({"text": "hey"})'
 STOPPED = [
@@ -23,12 +23,10 @@ STOPPED = [
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel, models: str) -> Kernel:
+def kernel(asking: Kernel) -> Kernel:
     """A kernel whose models have to ask about the demo server's tools."""
-    kernel = start_kernel("models", env={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{models}/v1"})
-    setup = f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}\n%mcp policy ask demo.*"
-    assert kernel.run(f"{setup}\n%config IPyMCP.model = 'openai-chat:tools'").status == "ok"
-    return kernel
+    assert asking.run(SETTINGS).status == "ok"
+    return asking
 
 
 def begin(kernel: Kernel, text: str, options: str = "") -> Cell:
@@ -36,7 +34,7 @@ def begin(kernel: Kernel, text: str, options: str = "") -> Cell:
 
 
 def cards(outcome: Outcome) -> list[dict[str, Any]]:
-    return [one for one in outcome.displays if "<details" in one.get("text/html", "")]
+    return [display for display in outcome.displays if "<details" in display.get("text/html", "")]
 
 
 def lines(outcome: Outcome) -> list[str]:
@@ -45,13 +43,22 @@ def lines(outcome: Outcome) -> list[str]:
 
 
 def nothing_waits(outcome: Outcome) -> bool:
-    return not any(OWN in one or WIDGET in one for one in outcome.displays)
+    return not any(OWN in display or WIDGET in display for display in outcome.displays)
 
 
 def question_of(view: View) -> Message:
     view.hello()
+    return open_question(view)
+
+
+def open_question(view: View) -> Message:
     view.until(lambda state: bool(state["questions"]))
     return next(iter(view.state["questions"].values()))
+
+
+def widget_view(cell: Cell, kernel: Kernel) -> CommView:
+    cell.wait_for(lambda outcome: any(WIDGET in display for display in outcome.displays))
+    return CommView(kernel, cell.outcome.displays)
 
 
 @pytest.fixture
@@ -93,7 +100,7 @@ def test_a_card_says_what_was_answered(kernel: Kernel, answer: str, line: str) -
     assert lines(kernel.run(f"%mcp ask {ECHO}", answers=[answer])) == [line]
 
 
-def test_where_nobody_can_answer_the_card_says_so_with_the_reason(kernel: Kernel) -> None:
+def test_where_no_one_can_answer_the_card_says_so_with_the_reason(kernel: Kernel) -> None:
     outcome = kernel.run(f"%mcp ask {ECHO}")
 
     assert lines(outcome) == ["demo.echo · not answered"]
@@ -124,9 +131,7 @@ def test_a_view_answers_while_the_cell_blocks_the_kernel_and_the_card_names_its_
     assert nothing_waits(outcome)
 
 
-def test_of_calls_that_are_one_question_the_last_ones_card_has_it_and_the_others_hide(
-    kernel: Kernel, relayed: SocketView
-) -> None:
+def test_several_calls_are_one_question_in_the_card_of_the_last(kernel: Kernel, relayed: SocketView) -> None:
     cell = begin(kernel, " ".join(f'demo__echo({{"text": "{word}"}})' for word in ("one", "two", "three")))
     question = question_of(relayed)
     cell.wait_for(lambda outcome: sum(OWN in card for card in cards(outcome)) == 3)
@@ -148,19 +153,20 @@ def test_a_models_code_is_asked_about_in_its_card(kernel: Kernel, relayed: Socke
     assert lines(cell.wait()) == ["notebook.run_python · allowed once"]
 
 
-def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks_where_it_is_heard(
-    kernel: Kernel,
+@pytest.mark.cold
+def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks(
+    start_kernel: StartKernel, models: str
 ) -> None:
+    kernel = asking_kernel(start_kernel, models)  # a subshell stays in its kernel
+    kernel.run(SETTINGS)
     subshell = kernel.make_subshell()
     cell = begin(kernel, ECHO)
-    cell.wait_for(lambda outcome: any(WIDGET in one for one in outcome.displays))
-    view = CommView(kernel, cell.outcome.displays)
+    view = widget_view(cell, kernel)
     view.subshell = subshell
     view.send({"kind": "library"})
     view.hello(wants=["questions"])
-    view.until(lambda state: bool(state["questions"]))
 
-    view.ask("answer", question=next(iter(view.state["questions"])), answer="once")
+    view.ask("answer", question=open_question(view)["id"], answer="once")
 
     outcome = cell.wait()
     assert not outcome.prompts
@@ -169,9 +175,7 @@ def test_a_page_with_widgets_alone_asks_below_the_cards_while_the_cell_blocks_wh
     assert nothing_waits(outcome)
 
 
-def test_an_interrupt_while_a_card_waits_is_two_lines_and_the_card_waits_no_more(
-    kernel: Kernel, relayed: SocketView
-) -> None:
+def test_an_interrupt_while_a_card_waits_is_two_lines_and_cancels_the_card(kernel: Kernel, relayed: SocketView) -> None:
     cell = begin(kernel, ECHO)
     question_of(relayed)
     cell.wait_for(lambda outcome: any(OWN in card for card in cards(outcome)))
@@ -187,7 +191,7 @@ def test_an_interrupt_while_a_card_waits_is_two_lines_and_the_card_waits_no_more
     assert lines(kernel.run(f"%mcp ask --allow * {ECHO}")) == ["demo.echo"]
 
 
-def test_an_interrupt_while_a_call_runs_leaves_no_card_that_runs(kernel: Kernel) -> None:
+def test_an_interrupt_while_a_call_runs_cancels_its_card(kernel: Kernel) -> None:
     cell = begin(kernel, 'demo__slow({"seconds": 60})', "--allow *")
     cell.wait_for(lambda outcome: bool(cards(outcome)))
     kernel.interrupt()
@@ -198,7 +202,7 @@ def test_an_interrupt_while_a_call_runs_leaves_no_card_that_runs(kernel: Kernel)
     assert lines(outcome) == ["demo.slow · cancelled"]
 
 
-def test_what_a_models_code_calls_is_asked_about_on_the_screen(kernel: Kernel) -> None:
+def test_a_call_of_a_models_code_is_asked_about_at_the_prompt(kernel: Kernel) -> None:
     text = 'run_python({"code": "print(1)\\nprint(mcp.demo.echo(\'hey\').text)"})'
 
     outcome = kernel.run(f"%mcp ask --code --allow notebook.run_python {text}", answers=["once"])
@@ -211,16 +215,55 @@ def test_what_a_models_code_calls_is_asked_about_on_the_screen(kernel: Kernel) -
     assert "They answered: 1\nhey" in outcome.displays[-2]["text/plain"]
 
 
-def test_an_answer_that_no_cell_shows_leaves_a_line_of_what_was_asked(kernel: Kernel) -> None:
+def test_an_answer_that_no_cell_shows_leaves_a_line_about_the_question(kernel: Kernel) -> None:
     cell = kernel.start(f"answer = await mcp.ask.aio({ECHO!r})", answers=())
-    cell.wait_for(lambda outcome: any(WIDGET in one for one in outcome.displays))
-    view = CommView(kernel, cell.outcome.displays)
+    view = widget_view(cell, kernel)
     view.send({"kind": "library"})
     view.hello(wants=["questions"])
-    view.until(lambda state: bool(state["questions"]))
-    [question] = view.state["questions"].values()
+    question = open_question(view)
     assert "card" not in question
 
     view.ask("answer", question=question["id"], answer="once")
 
     assert cell.wait().displays == [{"text/plain": "May demo.echo be called? · allowed once"}]
+
+
+# -- arguments that the user changes in the question ------------------------------------------------------------------
+
+
+def test_changed_arguments_are_checked_and_sent_and_the_model_learns_of_the_change(kernel: Kernel, models: str) -> None:
+    answers = ["edit", "no json", '{"text": 1}', '{"text": "two"}']
+    outcome = kernel.run(f"%mcp ask --out answer {ECHO}", answers=answers)
+
+    assert len(outcome.prompts) == 4, outcome
+    assert "  this is not JSON: " in outcome.stdout
+    assert "  text: " in outcome.stdout, "arguments that do not match the schema are asked for again"
+    note = 'The user changed the arguments of this call. It was made with {"text":"two"}.'
+    assert texts(models, "tool") == [f"{note}\ntwo"]
+    assert "you changed the arguments" in shown(outcome)[2]
+    assert kernel.run("answer.calls[0].sent").text == str({"text": "two"})
+    offer = outcome.displays[2]["application/vnd.ipymcp.code+json"]
+    assert offer == {"code": "mcp.demo.echo(text='two')"}
+    kernel.run("history = %mcp history")
+    assert kernel.run("[row.arguments for row in history.entries]").text == str([b'{"text":"two"}'])
+
+
+def test_an_error_of_the_changed_call_is_reported_with_the_change(kernel: Kernel, models: str) -> None:
+    kernel.run('%mcp ask demo__fail({"message": "a"})', answers=["edit", '{"message": "b"}'])
+
+    (result,) = texts(models, "tool")
+    assert "The user changed the arguments" in result and '{"message":"b"}' in result.replace("\\", "")
+
+
+def test_an_empty_line_denies_the_call_and_equal_arguments_are_not_a_change(kernel: Kernel, models: str) -> None:
+    kernel.run(f"%mcp ask {ECHO}", answers=["edit", ""])
+    (result,) = texts(models, "tool")
+    assert "you said no" in result
+    kernel.run(f"%mcp ask {ECHO}", answers=["edit", '{"text": "hey"}'])
+    assert texts(models, "tool") == ["hey"]
+
+
+def test_calls_asked_about_together_and_those_of_code_are_not_edited(kernel: Kernel) -> None:
+    for line in (f"%mcp ask {ECHO} {ECHO}", '%mcp ask --code run_python({"code": "1"})'):
+        outcome = kernel.run(line, answers=["no"])
+        assert outcome.prompts and "edit" not in outcome.stdout

@@ -1,83 +1,30 @@
 """What answers of models cost, and settings of models: in a real kernel, with models that answer by a script."""
 
 import json
-from itertools import pairwise
-from typing import Any
 
 import pytest
 
-from tests.asking import CALL, ask, asked, asking_kernel, failure, shown
-from tests.conftest import StartKernel
-from tests.kernels import Kernel, Outcome
+from tests.asking import CALL, ask, ask_line, asked, failure, shown
+from tests.kernels import Kernel
 
-CLAUDE, GPT = "anthropic:claude-opus-4-5", "openai-chat:gpt-4o"
+CLAUDE = "anthropic:claude-opus-4-5"
 IN, OUT, CACHED = 5e-6, 25e-6, 0.5e-6
 """Dollars per token of claude-opus-4-5."""
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel, models: str) -> Kernel:
-    kernel = asking_kernel(start_kernel, models)
-    kernel.run(f"%env OPENAI_BASE_URL={models}/v1")
-    return kernel
+def kernel(asking: Kernel) -> Kernel:
+    return asking
 
 
-def ask_provider(kernel: Kernel, model: str, text: str, **how: object) -> Outcome:
-    return kernel.run(f"%mcp ask -m {model} {text}", **how)
+def test_the_cost_is_shown_and_kept(kernel: Kernel) -> None:
+    first, second = 11 * IN + 700 * OUT, 6 * IN + 5 * CACHED + 700 * OUT
 
-
-def without_marks(value: Any) -> Any:
-    """A request without the marks of what is to be cached."""
-    if isinstance(value, dict):
-        return {name: without_marks(one) for name, one in value.items() if name != "cache_control"}
-    return [without_marks(one) for one in value] if isinstance(value, list) else value
-
-
-def test_what_a_provider_can_cache_is_marked_and_stays_the_same(kernel: Kernel, models: str) -> None:
-    before = len(asked(models))
-    kernel.run("long = 'word ' * 20_000\ndef essay() -> str:\n    'An essay.'\n    return long")
-    kernel.run("tools = mcp.tools('demo.*') + essay")
-    text = f"essay({{}}) {CALL}"
-    run = f"print(mcp.ask({text!r}, model={CLAUDE!r}, tools=tools, chat='c').usage)"
-    assert "2 requests" in kernel.run(run).stdout
-    assert "2 requests" in kernel.run(run).stdout
-
-    requests = asked(models)[before:]
-    assert len(requests) == 4
-    for request in requests:
-        assert request["tools"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
-        assert request["system"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
-        assert request["cache_control"]["type"] == "ephemeral", "of the conversation"
-    for one, next_one in pairwise(requests):
-        assert json.dumps(without_marks(one["tools"])) == json.dumps(without_marks(next_one["tools"]))
-        assert json.dumps(without_marks(one["system"])) == json.dumps(without_marks(next_one["system"]))
-        sent = without_marks(one["messages"])
-        assert json.dumps(sent) == json.dumps(without_marks(next_one["messages"])[: len(sent)])
-
-
-@pytest.mark.parametrize("model", ["openai:gpt-4o", GPT, "google:gemini-2.5-flash"])
-def test_what_precedes_is_the_same_where_a_provider_caches_by_itself(kernel: Kernel, models: str, model: str) -> None:
-    before = len(asked(models))
-    for _ in range(2):
-        ask_provider(kernel, model, f"--chat c {CALL}")
-
-    requests = asked(models)[before:]
-    assert len(requests) == 4
-    for one, next_one in pairwise(requests):
-        conversation = next(name for name in ("messages", "input", "contents") if name in one)
-        sent = one.pop(conversation)
-        assert json.dumps(sent) == json.dumps(next_one[conversation][: len(sent)])
-        assert json.dumps(one) == json.dumps({name: next_one[name] for name in one})
-
-
-def test_the_cost_is_said_and_kept(kernel: Kernel) -> None:
-    one, two = 11 * IN + 700 * OUT, 6 * IN + 5 * CACHED + 700 * OUT
-
-    outcome = ask_provider(kernel, CLAUDE, f"--out answer {CALL}")
+    outcome = kernel.run(f"%mcp ask -m {CLAUDE} --out answer {CALL}")
 
     assert shown(outcome)[-1] == "2 requests, 22 tokens in (5 cached), 1,400 out, about $0.035"
     cost = float(kernel.run("print(answer.cost)").stdout)
-    assert cost == pytest.approx(one + two)
+    assert cost == pytest.approx(first + second)
     ask(kernel, "hey", options="--out other")
     assert kernel.run("print(other.cost, other.usage.input_tokens)").stdout == "None 11\n"
     total = "3 requests, 33 tokens in (5 cached), 1,407 out, about $0.035 and 1 request of unknown price\n"
@@ -94,7 +41,7 @@ def test_the_cost_is_said_and_kept(kernel: Kernel) -> None:
 def test_a_limit_in_dollars_leaves_a_partial_answer(kernel: Kernel, models: str) -> None:
     before = len(asked(models))
 
-    stopped = ask_provider(kernel, CLAUDE, f"--dollars 0.01 --out answer {CALL}")
+    stopped = kernel.run(f"%mcp ask -m {CLAUDE} --dollars 0.01 --out answer {CALL}")
 
     error, hint = failure(stopped)
     assert error == "McpError: stopped: it cost about $0.018, more than $0.010"
@@ -105,10 +52,10 @@ def test_a_limit_in_dollars_leaves_a_partial_answer(kernel: Kernel, models: str)
     )
 
 
-def test_what_would_be_too_dear_or_has_no_price_is_not_sent(kernel: Kernel, models: str) -> None:
+def test_a_question_over_its_limit_or_without_a_price_is_not_sent(kernel: Kernel, models: str) -> None:
     before = len(asked(models))
 
-    dear = ask_provider(kernel, CLAUDE, "--dollars 0.0001 What of all this?")
+    dear = kernel.run(f"%mcp ask -m {CLAUDE} --dollars 0.0001 What of all this?")
     unknown = ask(kernel, "hey", options="--dollars 1")
     checked = kernel.run("import ipymcp\nipymcp.Limits(dollars='1')")
 
@@ -120,11 +67,11 @@ def test_what_would_be_too_dear_or_has_no_price_is_not_sent(kernel: Kernel, mode
     assert len(asked(models)) == before
 
 
-def test_a_dry_run_says_what_the_question_would_cost(kernel: Kernel, models: str) -> None:
+def test_a_dry_run_estimates_the_cost(kernel: Kernel, models: str) -> None:
     before = len(asked(models))
     kernel.run("text = 'many words ' * 1000")
 
-    priced = ask_provider(kernel, CLAUDE, "--dry-run --tools - What of $text?").text or ""
+    priced = kernel.run(f"%mcp ask -m {CLAUDE} --dry-run --tools - What of $text?").text or ""
     unpriced = ask(kernel, "hey", options="--dry-run --tools -").text or ""
 
     assert " tokens in a round, about $0.014; answers are extra\n" in priced
@@ -132,70 +79,20 @@ def test_a_dry_run_says_what_the_question_would_cost(kernel: Kernel, models: str
     assert len(asked(models)) == before
 
 
-def test_settings_are_sent_as_the_provider_takes_them(kernel: Kernel, models: str) -> None:
-    options = "--effort high --max-tokens 20000"
-    ask_provider(kernel, CLAUDE, f"{options} hey")
-    claude = asked(models)[-1]
-    ask_provider(kernel, "openai:gpt-5", f"{options} hey")
-    gpt = asked(models)[-1]
-    ask(kernel, "hey", options=f"{options} --temperature 0")
-    plain = asked(models)[-1]
-    kernel.run(f"mcp.ask('hey', model={CLAUDE!r}, temperature=0.5)")
+def test_options_of_the_line_are_settings_of_the_model(kernel: Kernel, models: str) -> None:
+    ask(kernel, "hey", options="--effort high --max-tokens 20000 --temperature 0")
 
-    assert claude["thinking"]["type"] == "enabled" and claude["max_tokens"] == 20_000
-    assert gpt["reasoning"]["effort"] == "high" and gpt["max_output_tokens"] == 20_000
-    assert (plain["reasoning_effort"], plain["temperature"], plain["max_completion_tokens"]) == ("high", 0, 20_000)
-    assert asked(models)[-1]["temperature"] == 0.5
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "refused"),
-    [
-        ("openai:gpt-5", "--temperature 0", "gpt-5 accepts no temperature"),
-        ("openai:gpt-5.1", "--temperature 0 --effort low", "gpt-5.1 accepts no temperature with an effort"),
-        ("anthropic:claude-opus-4-8", "--temperature 0", "claude-opus-4-8 accepts no temperature"),
-        (CLAUDE, "--temperature 0.5 --effort high", "claude-opus-4-5 accepts no temperature with an effort"),
-        (GPT, "--effort high", "gpt-4o accepts no effort"),
-    ],
-)
-def test_a_setting_that_the_model_does_not_take_is_one_line(
-    kernel: Kernel, models: str, model: str, options: str, refused: str
-) -> None:
-    before = len(asked(models))
-    outcome = ask_provider(kernel, model, f"{options} hey")
-    word = refused.partition(" accepts no ")[2].partition(" ")[0]
-    error, hint = failure(outcome)
-    assert (error, hint.partition(" · ")[0]) == (f"McpError: {refused}", f"  omit the {word}")
-    assert len(asked(models)) == before
-
-
-@pytest.mark.parametrize(
-    ("model", "name", "effort", "budget"),
-    [(CLAUDE, "claude-opus-4-5", "high", "16,384"), ("google:gemini-2.5-flash", "gemini-2.5-flash", "low", "2,048")],
-)
-def test_reasoning_that_leaves_no_room_for_an_answer_is_not_asked_for(
-    kernel: Kernel, models: str, model: str, name: str, effort: str, budget: str
-) -> None:
-    before = len(asked(models))
-    line = f"%mcp ask -m {model} --effort {effort} --max-tokens 100 hey"
-
-    assert failure(kernel.run(line)) == [
-        f"McpError: {name} reasons with up to {budget} tokens at this effort, which leaves no room within 100",
-        f"  --max-tokens {2 * int(budget.replace(',', ''))}, or a lower effort · in: {line}",
-    ]
-    assert len(asked(models)) == before
-    assert ask_provider(kernel, model, f"--effort {effort} --max-tokens 40000 hey").status == "ok"
-
-
-@pytest.mark.parametrize("model", ["openai-chat:gpt-5", "openai:gpt-5", CLAUDE])
-def test_no_tool_is_declared_as_strict(kernel: Kernel, models: str, model: str) -> None:
-    kernel.run("def keep(text: str, value) -> None:\n    'Keep a value of any type.'")
-
-    kernel.run(f"mcp.ask('hey', model={model!r}, tools=[keep])")
-
-    sent = json.dumps(asked(models)[-1]["tools"])
-    assert '"required": ["text", "value"]' in sent
-    assert '"strict": true' not in sent
+    request = asked(models)[-1]
+    assert (request["reasoning_effort"], request["temperature"], request["max_completion_tokens"]) == (
+        "high",
+        0,
+        20_000,
+    )
+    refused = failure(kernel.run("%mcp ask -m openai:gpt-5 --temperature 0 hey"))
+    assert refused[0] == "McpError: gpt-5 accepts no temperature"
+    assert refused[1].startswith("  omit the temperature · in: ")
+    line = f"%mcp ask -m {CLAUDE} --effort high --max-tokens 100 hey"
+    assert failure(kernel.run(line))[1] == f"  --max-tokens 32768, or a lower effort · in: {line}"
 
 
 LIMITS = [
@@ -208,14 +105,14 @@ LIMITS = [
 
 @pytest.mark.parametrize(("option", "error", "hint"), LIMITS)
 def test_a_limit_of_0_holds(kernel: Kernel, option: str, error: str, hint: str) -> None:
-    first, second = failure(ask_provider(kernel, CLAUDE, f"--allow * {option} {CALL}"))
+    first, second = failure(kernel.run(f"%mcp ask -m {CLAUDE} --allow * {option} {CALL}"))
 
     assert first.startswith(error)
     assert second.startswith(f"  {hint}")
-    assert kernel.run("[one['tool'] for one in mcp.history(limit=9)]").text == "[]"
+    assert kernel.value("len(mcp.history())") == 0
 
 
-def test_limits_that_there_cannot_be_are_refused_on_the_line_as_in_python(kernel: Kernel) -> None:
+def test_impossible_limits_are_refused_on_the_line_as_in_python(kernel: Kernel) -> None:
     seconds = kernel.run("%mcp ask -m x --seconds 0 hey").stderr
     rounds = kernel.run("%mcp ask -m x --rounds 2.5 hey").stderr
 
@@ -223,7 +120,7 @@ def test_limits_that_there_cannot_be_are_refused_on_the_line_as_in_python(kernel
     assert rounds.startswith("UsageError: --rounds: expected a whole number, 0 or more, got 2.5\n")
 
 
-def test_another_model_is_asked_if_one_fails_at_once(kernel: Kernel) -> None:
+def test_another_model_is_asked_if_one_fails_immediately(kernel: Kernel) -> None:
     outcome = ask(kernel, "hey", '"down, echo"', "--out answer")
 
     first, second, text, cost = shown(outcome)
@@ -240,20 +137,20 @@ def test_another_model_is_asked_if_one_fails_at_once(kernel: Kernel) -> None:
     assert hint.startswith("  ask again · down failed: the provider answered 503: come back later")
 
 
-def test_no_other_model_repeats_what_one_has_done(kernel: Kernel, models: str) -> None:
+def test_no_other_model_is_asked_after_a_call(kernel: Kernel, models: str) -> None:
     before = len(asked(models))
 
     outcome = ask(kernel, CALL, "late,echo", "--out answer")
 
     assert failure(outcome)[0] == "McpError: the provider answered 503: come back later"
-    assert [one["model"] for one in asked(models)[before:]].count("echo") == 0
+    assert "echo" not in [request["model"] for request in asked(models)[before:]]
     assert kernel.run("print(len(answer.calls))").stdout == "1\n"
 
 
-def test_reasoning_is_folded_and_no_part_of_the_text(kernel: Kernel) -> None:
-    for model, options in ((CLAUDE, "--effort low"), ("echo --base-url $url", "--effort low")):
-        model = model.replace("$url", kernel.run("print(url)").stdout.strip())
-        outcome = ask_provider(kernel, model, f"{options} --out answer hey")
+def test_reasoning_is_folded_and_not_part_of_the_text(kernel: Kernel) -> None:
+    options = "--effort low --out answer"
+    for line in (f"%mcp ask -m {CLAUDE} {options} hey", ask_line(kernel, "hey", options=options)):
+        outcome = kernel.run(line)
 
         _, thought, text, _ = outcome.displays
         assert thought["text/plain"] == "Thought: 6 words"
@@ -262,3 +159,29 @@ def test_reasoning_is_folded_and_no_part_of_the_text(kernel: Kernel) -> None:
         assert text["text/plain"] == "You said: hey"
         kept = kernel.run("print(answer.thinking, '|', answer.text)").stdout
         assert kept == "Let me think. It is <b>plain</b>. | You said: hey\n"
+
+
+@pytest.mark.parametrize("model", ["uncounted", "negative"])
+def test_tokens_that_the_provider_does_not_report_are_shown_as_unknown(kernel: Kernel, model: str) -> None:
+    outcome = ask(kernel, "hey", model)
+
+    assert shown(outcome)[-1] == "1 request, tokens not reported by the provider, so not limited"
+    assert outcome.stderr == ""
+    ask(kernel, "hey")
+    assert kernel.run("print(mcp.usage)").stdout == (
+        "2 requests, 11 tokens in, 7 out, tokens of 1 request not reported by the provider, so not limited\n"
+    )
+
+
+def test_a_model_that_failed_without_output_is_counted_and_not_in_the_chat(kernel: Kernel) -> None:
+    models_asked = "anthropic:full,openai-chat:echo"
+
+    outcome = kernel.run(f"%mcp ask -m {models_asked} --chat c --out answer hey")
+
+    assert shown(outcome)[1].endswith(" · anthropic:full failed: cut off by its length before it said anything")
+    assert shown(outcome)[-1] == "2 requests, 22 tokens in, 14 out · answered by openai-chat:echo"
+    assert kernel.run("mcp.usage.requests, len(answer.messages)").text == "(2, 2)"
+    limited = kernel.run(f"%mcp ask -m {models_asked} --tokens 15 hey")
+    assert failure(limited)[0] == "McpError: stopped: it took more than 15 tokens", "no other model is asked after that"
+    fewer = kernel.run(f"%mcp ask -m {models_asked} --rounds 1 hey")
+    assert failure(fewer)[0] == "McpError: cut off by its length before it said anything"

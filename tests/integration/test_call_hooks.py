@@ -1,13 +1,10 @@
 """Functions of the user before and after each call of a tool, in a real kernel."""
 
-import sys
-
 import pytest
 
-from tests.asking import ask, asking_kernel, failure, shown
+from tests.asking import LOAD_DEMO, ask, asking_kernel, failure, shown
 from tests.conftest import StartKernel
 from tests.kernels import Kernel
-from tests.scripted import DEMO
 
 SEES = """
 seen = []
@@ -32,10 +29,9 @@ seen = []
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel) -> Kernel:
-    kernel = start_kernel()
-    assert kernel.run(f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}").status == "ok"
-    return kernel
+def kernel(shared_kernel: Kernel) -> Kernel:
+    assert shared_kernel.run(LOAD_DEMO).status == "ok"
+    return shared_kernel
 
 
 def echo(kernel: Kernel, text: str) -> str:
@@ -56,16 +52,16 @@ def test_a_function_sees_changes_and_refuses_calls(kernel: Kernel, kind: str) ->
     )
     assert echo(kernel, "odd").startswith("CallError: demo.echo: not made: look() of mcp.before_call returned 5")
     assert "not made" in echo(kernel, "invalid") or "nonsense" in echo(kernel, "invalid")
-    assert echo(kernel, "own") == "own", "its own call is not shown to it"
-    told = kernel.run("print(seen[0], sorted(seen[0].arguments))").stdout
-    assert told.startswith("<HookedCall ") and told.endswith("demo.echo by the user> ['text']\n")
+    assert echo(kernel, "own") == "own", "the function's own calls do not call it"
+    call = kernel.run("print(seen[0], sorted(seen[0].arguments))").stdout
+    assert call.startswith("<HookedCall ") and call.endswith("demo.echo by the user> ['text']\n")
     kept = kernel.run("print([row['outcome'] for row in mcp.history(tool='echo', failed=True)])").stdout
     assert kept.count("refused") == 1, kept
     kernel.run("mcp.before_call(None)")
     assert echo(kernel, "change") == "change"
 
 
-def test_every_way_to_call_is_seen(kernel: Kernel) -> None:
+def test_hooks_run_for_every_way_to_call(kernel: Kernel) -> None:
     kernel.run(SEES.replace("{kind}", "def"))
     kernel.run("@mcp.after_call\ndef loud(call):\n    return call.result.text.upper()")
 
@@ -80,11 +76,11 @@ def test_every_way_to_call_is_seen(kernel: Kernel) -> None:
     for way in ways:
         assert kernel.run(f"print({way})").stdout == "CHANGED\n", way
     assert kernel.run("%mcp call demo.echo text=change").text == "ToolResult demo.echo: CHANGED"
-    many = "{one.text for one in await asyncio.gather(*(mcp.demo.echo.aio('change') for _ in range(20)))}"
+    many = "{result.text for result in await asyncio.gather(*(mcp.demo.echo.aio('change') for _ in range(20)))}"
     assert kernel.run(f"import asyncio\nprint({many})").stdout == "{'CHANGED'}\n"
 
 
-def test_a_result_or_an_error_is_seen_and_replaced(kernel: Kernel) -> None:
+def test_a_hook_sees_and_replaces_results_and_errors(kernel: Kernel) -> None:
     kernel.run(
         "after = []\n@mcp.after_call\nasync def look(call):\n    after.append((call.result, call.error))\n"
         "    if call.tool == 'fail': return 'mended'\n"
@@ -105,11 +101,12 @@ def test_a_result_or_an_error_is_seen_and_replaced(kernel: Kernel) -> None:
 
 def test_a_wrong_function_is_one_line(kernel: Kernel) -> None:
     for name in ("before_call", "after_call"):
-        told = failure(kernel.run(f"mcp.{name}(5)"))
-        assert told[0] == f"ArgumentError: {name}(): function: expected a function or None, got 5"
+        error = failure(kernel.run(f"mcp.{name}(5)"))[0]
+        assert error == f"ArgumentError: {name}(): function: expected a function or None, got 5"
 
 
-def test_policy_and_question_are_about_what_is_really_sent(start_kernel: StartKernel, models: str) -> None:
+@pytest.mark.cold
+def test_policy_and_question_are_about_the_changed_arguments(start_kernel: StartKernel, models: str) -> None:
     kernel = asking_kernel(start_kernel, models)
     kernel.run("%mcp policy ask demo.echo\n@mcp.before_call\ndef look(call):\n    return {'text': call.caller}")
 

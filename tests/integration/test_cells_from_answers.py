@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.asking import ask, asking_kernel
-from tests.conftest import StartKernel
+from tests.asking import ask, ask_line, shown
 from tests.kernels import Kernel, Outcome
 
 CODE = "application/vnd.ipymcp.code+json"
@@ -13,12 +12,12 @@ BLOCKS = "Try:\n\n```python\nx = 1\n```\n\nor in a shell:\n\n```bash\nls\n```\n\
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel, models: str) -> Kernel:
-    return asking_kernel(start_kernel, models)
+def kernel(asking: Kernel) -> Kernel:
+    return asking
 
 
 def asked_in_cell(kernel: Kernel, text: str, options: str = "") -> Outcome:
-    return kernel.run(f"%%mcp ask -m echo --base-url {kernel.run('print(url)').stdout.strip()} {options}\n{text}")
+    return kernel.run(f"%{ask_line(kernel, '', options=options)}\n{text}")
 
 
 def offers(outcome: Outcome) -> list[Any]:
@@ -57,7 +56,7 @@ def test_a_call_offers_the_line_that_makes_it(kernel: Kernel) -> None:
     assert [each["code"] for each in offers(outcome) if each] == ["mcp_.demo.echo(text='x')"]
 
 
-def test_a_call_that_was_not_made_for_want_of_a_tool_offers_nothing_and_secrets_stay_masked(kernel: Kernel) -> None:
+def test_a_call_of_a_denied_tool_offers_nothing_and_secrets_stay_masked(kernel: Kernel) -> None:
     kernel.run("%mcp policy deny demo.echo")
     assert not any(offers(ask(kernel, 'demo__echo({"text": "x"})', "tools")))
     kernel.run("%mcp policy allow demo.echo\nfrom ipymcp.masking import masks; masks.add('s3cretvalue')")
@@ -65,14 +64,13 @@ def test_a_call_that_was_not_made_for_want_of_a_tool_offers_nothing_and_secrets_
     assert "s3cretvalue" not in str(offers(outcome))
 
 
-def test_without_a_page_the_tools_over_cells_say_why_and_none_is_given_unless_named(kernel: Kernel) -> None:
-    outcome = ask(
-        kernel, 'read_cells({}) edit_cell({"cell": "a", "version": "b", "source": "c"})', "tools", "--tools notebook"
-    )
+def test_without_a_page_the_notebook_tools_say_why_and_are_only_declared_if_named(kernel: Kernel) -> None:
+    calls = 'read_cells({}) edit_cell({"cell": "a", "version": "b", "source": "c"})'
+    outcome = ask(kernel, calls, "tools", "--tools notebook")
 
-    assert outcome.displays[0]["text/plain"].startswith("tools · 3 tools of notebook, about ")
-    said = next(each["text/plain"] for each in outcome.displays if each["text/plain"].startswith("They answered"))
-    assert said.count("no page of JupyterLab or Notebook 7 is connected") == 2
+    assert shown(outcome)[0].startswith("tools · 3 tools of notebook, about ")
+    answer = next(text for text in shown(outcome) if text.startswith("They answered"))
+    assert answer.count("no page of JupyterLab or Notebook 7 is connected") == 2
     names = "[each for each in mcp.tools.model_names if 'cell' in each]"
     assert kernel.run(names).text == "[]"
     assert kernel.run("mcp.tools('notebook', 'demo.echo', '!notebook.edit_*').names").text == str(

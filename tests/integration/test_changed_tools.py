@@ -1,4 +1,4 @@
-"""Tools that a server has only just got: there in the next line."""
+"""Tools that a server has just added are available in the next line."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,17 +11,17 @@ from tests.bad_servers import QUICK, connected, scripted
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
 NEVER = msgspec.structs.replace(QUICK, refresh=3600.0)
-"""Without somebody who waits for them, changed tools are never listed."""
+"""Changed tools are only listed when a caller waits for them."""
 
 GROWS = """
 def on(method, message):
     if method == "initialize":
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": TELLS}}}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": ANNOUNCES}}}
         return result | {"serverInfo": {"name": "s", "version": "1"}}
     if method == "tools/call":
         if message["params"]["name"] == "work":
             tools.append({"name": f"new{len(tools)}", "inputSchema": {"type": "object"}})
-            if TELLS:
+            if ANNOUNCES:
                 say(method="notifications/tools/list_changed")
         return {"content": [{"type": "text", "text": message["params"]["name"]}], **complete}
     return None
@@ -30,11 +30,11 @@ def on(method, message):
 
 @pytest.fixture(params=["True", "False"], ids=["announced", "silent"])
 def mcp(request: pytest.FixtureRequest) -> Iterator[ipymcp.Mcp]:
-    with connected({"one": scripted(f"TELLS = {request.param}\n{GROWS}")}, timing=NEVER) as mcp:
+    with connected({"one": scripted(f"ANNOUNCES = {request.param}\n{GROWS}")}, timing=NEVER) as mcp:
         yield mcp
 
 
-def test_a_new_tool_is_an_attribute_and_an_item_at_once(mcp: ipymcp.Mcp) -> None:
+def test_a_new_tool_is_an_attribute_and_an_item_immediately(mcp: ipymcp.Mcp) -> None:
     mcp.one.work()
     assert mcp.one.new1().text == "new1"
     mcp.one.work()
@@ -43,14 +43,20 @@ def test_a_new_tool_is_an_attribute_and_an_item_at_once(mcp: ipymcp.Mcp) -> None
         mcp.one.new3()
 
 
-def test_a_new_tool_is_in_a_selection_at_once() -> None:
-    with connected({"one": scripted(f"TELLS = True\n{GROWS}")}, timing=NEVER) as mcp:
+def test_announced_tools_are_in_selections_and_in_the_list_of_their_server() -> None:
+    with connected({"one": scripted(f"ANNOUNCES = True\n{GROWS}")}, timing=NEVER) as mcp:
         mcp.one.work()
         assert mcp.tools("one.new*").names == ["one.new1"]
         mcp.one.work()
         assert mcp.tools("one.*").names == ["one.work", "one.new1", "one.new2"]
         mcp.one.work()
         assert "one__new3" in mcp.tools("one.*").model_names
+        mcp.one.work()
+        assert [tool.name for tool in mcp.one] == ["work", "new1", "new2", "new3", "new4"]
+        mcp.one.work()
+        assert len(mcp.one) == 6
+        mcp.one.work()
+        assert "one.new6" in repr(mcp.one)
 
 
 NAMES: dict[str, Callable[[ipymcp.Mcp], object]] = {
@@ -68,16 +74,6 @@ def test_a_new_tool_is_found_by_its_name_everywhere(mcp: ipymcp.Mcp, name: str) 
     mcp.one.work()
     assert NAMES[name](mcp)
     assert mcp.one["new1"]
-
-
-def test_announced_tools_are_among_those_that_a_server_lists() -> None:
-    with connected({"one": scripted(f"TELLS = True\n{GROWS}")}, timing=NEVER) as mcp:
-        mcp.one.work()
-        assert [tool.name for tool in mcp.one] == ["work", "new1"]
-        mcp.one.work()
-        assert len(mcp.one) == 3
-        mcp.one.work()
-        assert "one.new3" in repr(mcp.one)
 
 
 OFFERS = """

@@ -1,4 +1,4 @@
-"""A model's Python, run against real servers: what it is told of the tools, what comes of its code."""
+"""A model's Python, run against real servers: its instructions about the tools, and the output of its code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ran(mcp: Mcp, code: str, names: dict[str, Any] | None = None) -> str:
     return asyncio.run(coder(mcp, names).run_python(code)).text
 
 
-def test_every_function_it_is_told_of_can_be_called_as_it_is_told(mcp: Mcp) -> None:
+def test_every_function_in_the_instructions_can_be_called_as_written(mcp: Mcp) -> None:
     lines = [line.partition("(")[0] for line in coder(mcp).instructions().splitlines() if ".echo(" in line]
 
     assert lines == ["mcp.demo.echo", "mcp.my_server.echo", "mcp.load_.echo"]
@@ -40,7 +40,7 @@ def test_every_function_it_is_told_of_can_be_called_as_it_is_told(mcp: Mcp) -> N
         assert ran(mcp, f"{line}('hey').text", {"mcp": mcp}) == "'hey'"
 
 
-def test_it_is_told_of_no_tool_that_has_changed_and_is_held_back_from_models(tmp_path: Path) -> None:
+def test_the_instructions_omit_a_tool_that_has_changed(tmp_path: Path) -> None:
     about = tmp_path / "about"
     about.write_text("Says it.")
     command = [str(ROOT / "tests" / "servers" / "turncoat.py"), str(about)]
@@ -53,19 +53,19 @@ def test_it_is_told_of_no_tool_that_has_changed_and_is_held_back_from_models(tmp
         assert "mcp.turn" not in coder(mcp).instructions()
 
 
-def test_of_very_many_functions_it_is_told_the_names() -> None:
+def test_the_instructions_have_the_names_alone_of_very_many_functions() -> None:
     command = [str(ROOT / "tests" / "servers" / "named.py"), "--many", "1000"]
     with ipymcp.connect({"many": {"command": sys.executable, "args": command}}) as mcp:
-        told = coder(mcp).instructions()
+        instructions = coder(mcp).instructions()
 
-        assert "End with a function, or print its repr(), to see what it takes." in told
-        assert told.splitlines()[-1].startswith("mcp.many: tool_0, tool_1, ")
-        assert len(told) < 20_000
+        assert "End with a function, or print its repr(), to see what it takes." in instructions
+        assert instructions.splitlines()[-1].startswith("mcp.many: tool_0, tool_1, ")
+        assert len(instructions) < 20_000
         assert ran(mcp, "print(repr(mcp.many.tool_7))").startswith("many.tool_7(*, path: str | None = None)")
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "output"),
     [
         ("print('so')\n1 + 1", "so\n2"),
         ("x = 1", ""),
@@ -77,24 +77,24 @@ def test_of_very_many_functions_it_is_told_the_names() -> None:
         ("mcp.demo.fail()", "ToolError in line 1: demo.fail: This tool always fails."),
     ],
 )
-def test_it_is_told_what_is_printed_the_last_value_and_what_failed(mcp: Mcp, code: str, told: str) -> None:
+def test_the_output_is_what_is_printed_the_last_value_and_the_error(mcp: Mcp, code: str, output: str) -> None:
     names = {"mcp": mcp, "exit": "the kernel's"}
 
-    assert ran(mcp, code, names) == told
+    assert ran(mcp, code, names) == output
     assert names["exit"] == "the kernel's"
 
 
-def test_printing_for_ever_fills_no_memory(mcp: Mcp) -> None:
+def test_output_is_limited(mcp: Mcp) -> None:
     assert len(ran(mcp, "for _ in range(50): print('x' * 100_000)")) == 1_000_000
 
 
-def test_await_works_and_what_it_fails_with_is_told(mcp: Mcp) -> None:
+def test_await_works_and_its_errors_are_output(mcp: Mcp) -> None:
     assert ran(mcp, "import asyncio\nawait asyncio.sleep(0)\n(await mcp.demo.echo.aio('hey')).text") == "'hey'"
     assert ran(mcp, "mcp.demo.echo('sync').text + (await mcp.demo.echo.aio('hey')).text") == "'synchey'"
     assert ran(mcp, "x = 1\nawait mcp.demo.fail.aio()").startswith("ToolError in line 2: demo.fail: ")
 
 
-def test_a_model_without_eyes_is_told_of_images_in_words(mcp: Mcp) -> None:
+def test_a_model_that_accepts_no_images_is_sent_text_about_them(mcp: Mcp) -> None:
     def plotted(*, sees_images: bool) -> ValueDescription:
         runner = CodeRunner(mcp._host, mcp.tools.selection, {"mcp": mcp}, allowed=True, sees_images=sees_images)
         return asyncio.run(runner.run_python("mcp.demo.plot(values=[1])"))
@@ -127,7 +127,7 @@ def test_result_types_come_from_the_output_schema(schema: dict[str, Any], words:
         assert result_type(schema) == words
 
 
-def test_it_is_told_the_type_of_a_result(mcp: Mcp) -> None:
+def test_the_instructions_have_the_types_of_results(mcp: Mcp) -> None:
     lines = [line for line in coder(mcp).instructions().splitlines() if " .data: {" in line]
 
     assert lines and all(line.startswith("mcp.") for line in lines)

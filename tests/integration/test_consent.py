@@ -1,17 +1,12 @@
-"""Consent to calls, in real kernels: from every way to call, at once, interrupted, with nobody to ask."""
-
-import sys
+"""Consent to calls, in a real kernel: for every way to call, at once, interrupted, and where no one can answer."""
 
 import pytest
 
-from tests.conftest import StartKernel
-from tests.environments import ROOT
-from tests.kernels import Kernel, Outcome
+from tests.asking import LOAD_DEMO, failure
+from tests.kernels import Kernel
 
-DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
 SETUP = f"""
-%load_ext ipymcp
-%mcp load alpha -- {sys.executable} -I -S {DEMO}
+{LOAD_DEMO.replace("demo", "alpha", 1)}
 %mcp policy ask alpha.slow;
 import asyncio, threading
 model = mcp.alpha.slow.options(caller="model")
@@ -37,16 +32,10 @@ DONE = "Done: 10 steps in 0 s.\n"
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel) -> Kernel:
-    kernel = start_kernel()
-    outcome = kernel.run(SETUP)
+def kernel(shared_kernel: Kernel) -> Kernel:
+    outcome = shared_kernel.run(SETUP)
     assert outcome.status == "ok", outcome
-    return kernel
-
-
-def message(outcome: Outcome) -> str:
-    assert outcome.error is not None, outcome
-    return outcome.error.traceback.splitlines()[0]
+    return shared_kernel
 
 
 def test_the_question_about_a_map_shows_some_of_its_calls(kernel: Kernel) -> None:
@@ -63,16 +52,16 @@ def test_the_question_about_a_map_shows_some_of_its_calls(kernel: Kernel) -> Non
     ]
 
 
-def test_every_way_to_call_asks_and_ends(kernel: Kernel) -> None:
+def test_every_way_to_call_asks_and_returns(kernel: Kernel) -> None:
     for way, code in WAYS.items():
         agreed = kernel.run(code, answers=["once"])
         assert (agreed.prompts, agreed.stdout[-len(DONE) :]) == (["allow? [no] "], DONE), way
         refused = kernel.run(code, answers=[""])
-        said = refused.stdout if way == "thread" else message(refused)
-        assert "alpha.slow: you said no" in said, way
+        error = refused.stdout if way == "thread" else failure(refused)[0]
+        assert "alpha.slow: you said no" in error, way
         unasked = kernel.run(code, answers=None)
-        said = unasked.stdout if way == "thread" else message(unasked)
-        assert "needs your consent by the rule 'ask alpha.slow (this notebook)', and no one answered" in said, way
+        error = unasked.stdout if way == "thread" else failure(unasked)[0]
+        assert "needs your consent by the rule 'ask alpha.slow (this notebook)', and no one answered" in error, way
 
 
 def test_calls_at_once_are_one_question_on_a_loop_and_in_threads(kernel: Kernel) -> None:
@@ -95,21 +84,21 @@ def test_a_question_that_is_interrupted_makes_no_call(kernel: Kernel, way: str) 
     cell.wait_for(lambda outcome: bool(outcome.prompts))
     kernel.interrupt()
     assert cell.wait(20).status == "error"
-    made = "print([one for one in mcp.history().entries if not one.error])\n"
-    after = kernel.run(made + WAYS["sync"], answers=["y"])
+    calls = "print([row for row in mcp.history().entries if not row.error])\n"
+    after = kernel.run(calls + WAYS["sync"], answers=["y"])
     assert after.stdout.startswith("[]\n")
     assert after.stdout.endswith(DONE)
 
 
 @pytest.mark.parametrize(("answer", "outcome"), [("always", DONE), ("never", "PolicyError: alpha.slow: denied by the")])
-def test_what_is_answered_for_good_is_not_asked_again(kernel: Kernel, answer: str, outcome: str) -> None:
+def test_always_and_never_are_not_asked_again(kernel: Kernel, answer: str, outcome: str) -> None:
     kernel.run(WAYS["sync"], answers=[answer])
     again = kernel.run(WAYS["sync"], answers=[])
     assert again.prompts == []
-    assert (again.stdout if again.error is None else message(again)).startswith(outcome)
+    assert (again.stdout if again.error is None else failure(again)[0]).startswith(outcome)
 
 
-def test_a_question_shows_both_ends_of_a_long_value_and_what_is_invisible_in_it(kernel: Kernel) -> None:
+def test_a_question_shows_both_ends_of_a_long_value_and_its_invisible_characters(kernel: Kernel) -> None:
     code = "mcp.alpha.echo.options(caller='model')('rm ' + 'x' * 3000 + '\\u202e; ls')"
     kernel.run("%mcp policy ask alpha.echo;")
     (shown,) = (line for line in kernel.run(code, answers=["n"]).stdout.splitlines() if line.startswith("  │ "))

@@ -11,8 +11,7 @@ def test_the_documented_evaluation_scores_answers_and_is_repeated_from_a_recordi
     start_kernel: StartKernel, models: str
 ) -> None:
     kernel = asking_kernel(start_kernel, models)
-    kernel.run(f"%env OPENAI_BASE_URL={models}/v1\n%config IPyMCP.model = 'openai-chat:gpt-4o'")
-    kernel.run("%config IPyMCP.replay = 'auto'")
+    kernel.run("%config IPyMCP.model = 'openai-chat:gpt-4o'\n%config IPyMCP.replay = 'auto'")
     page = (ROOT / "docs" / "how-to" / "evals.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     code = code.replace("Say hey with the echo tool.", 'demo__echo({\\"text\\": \\"hey\\"})')

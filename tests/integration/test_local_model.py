@@ -1,28 +1,27 @@
 """A real model, on this machine, chooses a tool of a real server in a real kernel, and answers with what it gave.
 
-It is small enough to be run by a test, and too small to be right: what is asserted is that it chose what the prompt
-names, with arguments that fit, and was told what came of it; not what it made of that.
+It is small enough to run in a test, and too small to be right: the tests assert that it chose the tool that the prompt
+names, with valid arguments, and received the result; not what it wrote about that.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.asking import LOAD_DEMO
 from tests.conftest import StartKernel
 from tests.environments import ENVIRONMENTS, ROOT, environment
 from tests.kernels import Kernel
 
 pytestmark = [pytest.mark.nightly, pytest.mark.local_model, pytest.mark.timeout(400)]
 
-DEMO = str(ROOT / "ipymcp" / "demo" / "__main__.py")
 PATIENCE = 180
-"""Seconds an answer may take on a machine with other things to do; it takes about ten."""
+"""Maximum seconds for an answer on a busy machine; it usually takes ten."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def local_model() -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = process.stdout.readline().strip()
-        assert port, "the model did not start; what it wrote is above"
+        assert port, "the model did not start; its output is above"
         yield f"http://127.0.0.1:{port}"
         process.terminate()
 
@@ -43,7 +42,7 @@ def local_model() -> Iterator[str]:
 def kernel(start_kernel: StartKernel) -> Kernel:
     """A kernel that has pydantic-ai and the demo server."""
     kernel = start_kernel("models")
-    assert kernel.run(f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO}").status == "ok"
+    assert kernel.run(f"%load_ext ipymcp\n{LOAD_DEMO}").status == "ok"
     return kernel
 
 
@@ -55,7 +54,7 @@ def kernel(start_kernel: StartKernel) -> Kernel:
     ],
     ids=["echo", "query"],
 )
-def test_a_model_calls_the_tool_that_is_meant_and_writes_when_it_has_answered(
+def test_a_model_calls_the_named_tool_and_then_writes_text(
     kernel: Kernel, local_model: str, tool: str, prompt: str
 ) -> None:
     options = "--tools demo.echo,demo.query --out answer"

@@ -1,17 +1,18 @@
-"""Results that are too long for a model: what it is shown of them, and how it reads on."""
+"""Results that are too long for a model: their previews, and their pages."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import ipymcp
-from ipymcp import Mcp, ToolResult
-from tests.integration.test_toolsets import call, start_threads, told
+from ipymcp import Mcp, ToolResult, Toolset
+from tests.asking import call, contents
+from tests.integration.test_toolsets import start_threads
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +23,18 @@ def mcp() -> Iterator[Mcp]:
         yield mcp
 
 
-def test_a_long_text_is_kept_and_read_on(mcp: Mcp) -> None:
+def stored(mcp: Mcp, function: Callable[[], Any]) -> tuple[Toolset, str, int]:
+    """A selection with a function, the preview of its long value, and the number of the stored result."""
+    function.__name__ = "function"
+    tools = mcp.tools + [function]
+    (preview,) = contents(tools.run([call("function")]))
+    return tools, preview, int(preview.partition("handle=")[2].partition(" ")[0])
+
+
+def test_a_long_text_is_stored_and_read_in_pages(mcp: Mcp) -> None:
     text = "".join(f"line {number}\n" for number in range(10_000))
 
-    (shown,) = told(mcp.tools.run([call("demo__echo", text=text)]))
+    (shown,) = contents(mcp.tools.run([call("demo__echo", text=text)]))
 
     handle = int(shown.partition("handle=")[2].partition(" ")[0])
     assert shown == (
@@ -34,45 +43,39 @@ def test_a_long_text_is_kept_and_read_on(mcp: Mcp) -> None:
     )
     assert mcp.results[handle].text == text
     assert mcp.tools.to_openai()[-1]["function"]["name"] == "read_result"
-    (more,) = told(mcp.tools.run([call("read_result", handle=handle, offset=4_950)]))
+    (more,) = contents(mcp.tools.run([call("read_result", handle=handle, offset=4_950)]))
     assert json.loads(more) == {"text": text[4_950:14_850], "next": 14_850}
 
 
-def test_a_long_table_is_kept_and_read_by_rows_and_columns(mcp: Mcp) -> None:
+def test_a_long_table_is_stored_and_read_by_rows_and_columns(mcp: Mcp) -> None:
     def rows() -> list[dict[str, Any]]:
         return [{"n": number, "kind": "ab"[number % 2], "note": "x" * 100} for number in range(1_000)]
 
-    tools = mcp.tools + [rows]
-    (shown,) = told(tools.run([call("rows")]))
+    tools, preview, handle = stored(mcp, rows)
 
-    assert shown.startswith("[Too long to show in full: 1,000 rows of n: int, kind: str, note: str. Stored as result")
-    assert len(json.loads(shown.partition("\n")[2])) == 5
-    handle = int(shown.partition("handle=")[2].partition(" ")[0])
+    assert preview.startswith("[Too long to show in full: 1,000 rows of n: int, kind: str, note: str. Stored as result")
+    assert len(json.loads(preview.partition("\n")[2])) == 5
     asked = call("read_result", handle=handle, offset=2, limit=2, columns=["n"], where={"kind": "b"})
-    assert json.loads(told(tools.run([asked]))[0]) == {"rows": [{"n": 5}, {"n": 7}], "matching": 500, "next": 4}
-    (page,) = told(tools.run([call("read_result", handle=handle, limit=10_000)]))
+    assert json.loads(contents(tools.run([asked]))[0]) == {"rows": [{"n": 5}, {"n": 7}], "matching": 500, "next": 4}
+    (page,) = contents(tools.run([call("read_result", handle=handle, limit=10_000)]))
     assert json.loads(page)["next"] == len(json.loads(page)["rows"]) < 200
-    assert told(tools.run([call("read_result", handle=handle, columns=["m"])])) == [
+    assert contents(tools.run([call("read_result", handle=handle, columns=["m"])])) == [
         "Error: there is no column 'm' (columns: n, kind, note)"
     ]
-    assert told(tools.run([call("read_result", handle=10**9)]))[0].startswith("Error: there is no result 1000000000 (")
+    assert contents(tools.run([call("read_result", handle=10**9)]))[0].startswith(
+        "Error: there is no result 1000000000 ("
+    )
 
 
 def kept(mcp: Mcp, value: Any, **how: Any) -> tuple[str, Any]:
     """The preview of a long value for a model, and the pages that the model then reads."""
-
-    def made() -> Any:
-        return value
-
-    tools = mcp.tools + [made]
-    (shown,) = told(tools.run([call("made")]))
-    assert len(shown) < 20_000
-    handle = int(shown.partition("handle=")[2].partition(" ")[0])
-    (read,) = told(tools.run([call("read_result", handle=handle, **how)]))
-    return shown.partition("]\n")[0], json.loads(read)
+    tools, preview, handle = stored(mcp, lambda: value)
+    assert len(preview) < 20_000
+    (page,) = contents(tools.run([call("read_result", handle=handle, **how)]))
+    return preview.partition("]\n")[0], json.loads(page)
 
 
-def test_whatever_is_a_table_is_read_by_rows_and_columns(mcp: Mcp) -> None:
+def test_every_kind_of_table_is_read_by_rows_and_columns(mcp: Mcp) -> None:
     numbers = range(10_000)
     how: dict[str, Any] = {"where": {"b": 7}, "columns": ["a"]}
     for table in (
@@ -97,7 +100,7 @@ def test_rows_too_long_for_a_page_are_read_as_text(mcp: Mcp) -> None:
     assert read == {"text": text[9_900:19_800], "next": 19_800}
 
 
-def test_what_is_read_on_is_what_was_begun_with(mcp: Mcp) -> None:
+def test_later_pages_are_of_the_text_of_the_preview(mcp: Mcp) -> None:
     text = "".join(f"{number} " for number in range(10_000))
     answer = {"structuredContent": {"pages": {"a": text}}, "content": [{"type": "text", "text": "See there."}]}
     result = ToolResult(json.dumps(answer).encode(), server="own", tool="whole")
@@ -108,7 +111,7 @@ def test_what_is_read_on_is_what_was_begun_with(mcp: Mcp) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"offset": -5}, {"limit": 0}, {"limit": -1}])
-def test_numbers_that_make_no_sense_do_not_lead_astray(mcp: Mcp, wrong: dict[str, int]) -> None:
+def test_invalid_offsets_and_limits_are_corrected(mcp: Mcp, wrong: dict[str, int]) -> None:
     read = kept(mcp, [{"n": number} for number in range(10_000)], **wrong)[1]
 
     assert read["rows"][0] == {"n": 0}
@@ -116,13 +119,8 @@ def test_numbers_that_make_no_sense_do_not_lead_astray(mcp: Mcp, wrong: dict[str
 
 
 def test_text_has_no_columns(mcp: Mcp) -> None:
-    def words() -> str:
-        return "word " * 10_000
+    tools, _, handle = stored(mcp, lambda: "word " * 10_000)
 
-    tools = mcp.tools + [words]
-    (shown,) = told(tools.run([call("words")]))
-    handle = int(shown.partition("handle=")[2].partition(" ")[0])
-
-    assert told(tools.run([call("read_result", handle=handle, columns=["a"])])) == [
+    assert contents(tools.run([call("read_result", handle=handle, columns=["a"])])) == [
         "Error: this result is text: it has no columns"
     ]

@@ -1,46 +1,64 @@
-"""The tools in the hands of other libraries, each the real one, in an environment of theirs, without a network."""
+"""The tests of tests/models, each file run once by the pytest of an environment with the libraries that it is about."""
 
+import functools
 import os
 import re
 import subprocess
-from pathlib import Path
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
 
 from tests.environments import ROOT, environment
+from tests.scripted import DEMO
 
-CHECKS = ROOT / "tests" / "models"
+pytestmark = pytest.mark.timeout(900)  # the first test of a file runs all of it
+
+FOLDER = ROOT / "tests" / "models"
+ENVIRONMENTS = {"check_agents": "agents", "check_answers": "models", "check_libraries": "models"}
+TESTS = [
+    (file, test)
+    for file in ENVIRONMENTS
+    for test in re.findall(r"^def (test_\w+)", (FOLDER / f"{file}.py").read_text(encoding="utf-8"), re.MULTILINE)
+]
+"""The test functions by file; their parameters are only known in that environment."""
+
+Cases = dict[str, str | None]
+"""The output of each failed or skipped case of a file, and None for each case that passed."""
 
 
-def checked(environment_name: str, file: str, folder: Path, **more: str) -> None:
-    """Run a file of checks in an environment; nothing in it may be skipped."""
-    command = [
-        str(environment(environment_name).python),
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--noconftest",
-    ]
-    server = str(ROOT / "ipymcp" / "demo" / "__main__.py")
-    mail = str(ROOT / "tests" / "servers" / "mail.py")
-    env = {**os.environ, "DEMO": server, "MAIL": mail, "HOME": str(folder), "IPYMCP_KEYRING": "off", **more}
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, models: str) -> Callable[[str], Cases]:
+    @functools.cache
+    def run(file: str) -> Cases:
+        folder = tmp_path_factory.mktemp(file)
+        report = folder / "report.xml"
+        python = str(environment(ENVIRONMENTS[file]).python)
+        options = ["-p", "no:cacheprovider", "--noconftest", "-c", os.devnull, f"--junitxml={report}"]
+        own = {"DEMO": DEMO, "MAIL": str(ROOT / "tests" / "servers" / "mail.py"), "MODELS": models}
+        done = subprocess.run(
+            [python, "-m", "pytest", *options, str(FOLDER / f"{file}.py")],
+            cwd=folder,
+            env={**os.environ, **own, "HOME": str(folder), "IPYMCP_KEYRING": "off"},
+            capture_output=True,
+            text=True,
+        )
+        assert report.exists(), done.stdout + done.stderr
+        cases = ElementTree.parse(report).getroot().iter("testcase")
+        return {case.get("name", ""): _outcome(case) for case in cases}
 
-    done = subprocess.run(
-        [*command, "-c", os.devnull, str(CHECKS / file)],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,
+    return run
+
+
+def _outcome(case: ElementTree.Element) -> str | None:
+    return "\n".join(f"{part.get('message')}\n{part.text}" for part in case if part.tag != "system-out") or None
+
+
+@pytest.mark.parametrize(("file", "test"), TESTS, ids=[f"{file}::{test}" for file, test in TESTS])
+def test_models(run: Callable[[str], Cases], file: str, test: str) -> None:
+    cases = {name: outcome for name, outcome in run(file).items() if name.partition("[")[0] == test}
+
+    assert cases, f"{test} did not run: {run(file)}"
+    assert not (failed := {name: text for name, text in cases.items() if text}), "\n".join(
+        f"{name}: {text}" for name, text in failed.items()
     )
-
-    assert done.returncode == 0, done.stdout[-5_000:] + done.stderr[-2_000:]
-    assert re.search(r"^\d\d passed(, \d+ warnings)? in", done.stdout, re.MULTILINE), done.stdout
-
-
-def test_every_library_takes_the_tools_and_calls_them(tmp_path: Path) -> None:
-    checked("models", "check_libraries.py", tmp_path)
-
-
-def test_every_library_for_agents_takes_the_tools_and_calls_them(tmp_path: Path, models: str) -> None:
-    checked("agents", "check_agents.py", tmp_path, MODELS=models)

@@ -1,16 +1,16 @@
-"""Untrusted content is a property of values: a model that was given some is doubted, by whatever way it came to it.
+"""Untrusted content is a property of values: a model that received some is doubted, by whatever way it came.
 
-Nobody can be asked here, so that a call of a doubted model is refused; every tool is allowed by a rule.
+No one answers questions here, so that a call of a doubted model is refused; every tool is allowed by a rule.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import pickle
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
@@ -21,60 +21,67 @@ from ipymcp import Mcp, PolicyError, Toolset
 from ipymcp.interaction.questions import PageReply
 from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.security.untrusted import Conversation
+from tests.asking import NOT_SENT, call, contents
 from tests.environments import ROOT
+from tests.integration.test_toolsets import start_threads
 from tests.servers.raw_stdio import PAGE
 from tests.unit.scripted_interface import ScriptedInterface
 
 MAIL = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "mail.py")]}
-DOUBTED = (
-    "Not done: needs your consent because the model has read untrusted content from {}, and no one answered;"
-    " mcp.policy.allow('mail.send', doubted=True), or --allow mail.send in %mcp ask, allows it beforehand."
-    " Do not try it again; go on without it, or ask the user."
-)
 
 
-@pytest.fixture
-def mcp() -> Iterator[Mcp]:
+@contextmanager
+def connected() -> Iterator[Mcp]:
     with ipymcp.connect({"mail": MAIL}) as mcp:
         mcp.policy.allow("*")
         yield mcp
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+@pytest.fixture
+def mcp() -> Iterator[Mcp]:
+    with connected() as mcp:
+        yield mcp
 
 
-def told(tools: Toolset, *calls: dict[str, Any], turn: str | None = None) -> list[str]:
-    return [one["content"] for one in tools.run(list(calls), turn=turn)]
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Mcp]:
+    """A host for tests whose conversations are their own."""
+    with connected() as mcp:
+        start_threads(mcp)
+        yield mcp
+
+
+def results(tools: Toolset, *calls: dict[str, Any], turn: str | None = None) -> list[str]:
+    return contents(tools.run(list(calls), turn=turn))
 
 
 READ, SEND, KEEP = call("mail__read", text="a page"), call("mail__send"), call("mail__keep", text="x")
 
 
-def test_a_model_is_doubted_once_it_has_been_given_a_result_not_before(mcp: Mcp) -> None:
-    assert told(mcp.tools, READ, SEND, READ, SEND) == ["a page", "sent", "a page", "sent"]
+def test_a_model_is_doubted_after_it_has_received_a_result(mcp: Mcp) -> None:
+    assert results(mcp.tools, READ, SEND, READ, SEND) == ["a page", "sent", "a page", "sent"]
 
-    assert told(mcp.tools, SEND) == [DOUBTED.format("mail.read")]
-    assert told(mcp.tools, SEND, turn="another") == ["sent"], "another conversation"
+    assert results(mcp.tools, SEND) == [NOT_SENT.format("mail.read")]
+    assert results(mcp.tools, SEND, turn="another") == ["sent"], "another conversation"
     mcp._host.guard.policy.doubts = False
-    assert told(mcp.tools, SEND) == ["sent"]
+    assert results(mcp.tools, SEND) == ["sent"]
 
 
 def test_a_rule_may_cover_doubt_which_lasts_for_other_notebooks_too(mcp: Mcp) -> None:
-    told(mcp.tools, READ)
+    results(mcp.tools, READ)
     mcp.policy.allow("mail.send", always=True)
-    assert told(mcp.tools, SEND) == [DOUBTED.format("mail.read")]
+    assert results(mcp.tools, SEND) == [NOT_SENT.format("mail.read")]
 
     mcp.policy.allow("mail.send", always=True, doubted=True)
 
-    assert told(mcp.tools, SEND) == ["sent"]
+    assert results(mcp.tools, SEND) == ["sent"]
     mcp.policy.reset()
-    assert told(mcp.tools, SEND) == ["sent"], "a saved rule"
+    assert results(mcp.tools, SEND) == ["sent"], "a saved rule"
     mcp.policy.allow("mail.send")
-    assert told(mcp.tools, SEND) == [DOUBTED.format("mail.read")], "the last rule decides"
+    assert results(mcp.tools, SEND) == [NOT_SENT.format("mail.read")], "the last rule decides"
 
 
-def test_the_history_names_the_model_and_the_answer_as_far_as_they_are_known(mcp: Mcp) -> None:
+def test_the_history_names_the_model_and_the_answer_if_known(mcp: Mcp) -> None:
     use = {"type": "tool_use", "id": "c1", "name": "mail__send", "input": {}}
     mcp.tools.run({"role": "assistant", "model": "claude-9", "content": [use]}, turn="report")
     mcp.mail.send()
@@ -91,38 +98,26 @@ def test_the_history_names_the_model_and_the_answer_as_far_as_they_are_known(mcp
     assert "model" not in mcp.history(tool="keep").columns, "no such call"
 
 
-def test_a_selection_made_anew_for_each_response_is_the_same_conversation(mcp: Mcp) -> None:
-    assert told(mcp.tools("mail.*"), READ) == ["a page"]
+def test_a_new_selection_for_each_response_is_the_same_conversation(mcp: Mcp) -> None:
+    assert results(mcp.tools("mail.*"), READ) == ["a page"]
 
-    assert told(mcp.tools("mail.*"), SEND) == [DOUBTED.format("mail.read")]
-
-
-def test_what_stays_with_its_own_data_is_no_reason(mcp: Mcp) -> None:
-    assert told(mcp.tools, KEEP) == ["x"]
-
-    assert told(mcp.tools, SEND) == ["sent"]
+    assert results(mcp.tools("mail.*"), SEND) == [NOT_SENT.format("mail.read")]
 
 
 @pytest.mark.parametrize(
-    ("name", "told_of", "source"),
+    ("name", "content", "source"),
     [
         ("fail", PAGE, "mail.fail"),
         ("refuse", f"Error: {PAGE}", "mail.refuse"),
         ("die", f"Error: mail: the server exited with code 3; it last wrote: {PAGE}", "mail.die"),
     ],
 )
-def test_what_an_error_quotes_counts(mcp: Mcp, name: str, told_of: str, source: str) -> None:
-    assert told(mcp.tools, call(f"mail__{name}", text=PAGE)) == [told_of]
+def test_the_text_of_an_error_is_untrusted(mcp: Mcp, name: str, content: str, source: str) -> None:
+    assert results(mcp.tools, call(f"mail__{name}", text=PAGE)) == [content]
 
-    [refused] = told(mcp.tools, SEND)
+    [refused] = results(mcp.tools, SEND)
     assert refused.startswith("Not done: needs your consent because the model has read untrusted content from ")
     assert source in refused or "an error of mail" in refused
-
-
-def test_our_own_words_are_no_reason(mcp: Mcp) -> None:
-    assert told(mcp.tools, call("mail__read"), call("mail__nope"))[1].startswith("Error: there is no tool")
-
-    assert told(mcp.tools, SEND) == ["sent"]
 
 
 def given_by(make: Callable[[Mcp], object]) -> Callable[[Mcp], Callable[[], object]]:
@@ -203,37 +198,43 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("way", FUNCTIONS)
-def test_what_a_function_of_the_notebook_brings_counts(mcp: Mcp, way: str) -> None:
+def test_untrusted_content_from_a_function_of_the_notebook_counts(mcp: Mcp, way: str) -> None:
     look = FUNCTIONS[way](mcp)
     look.__name__ = "look"
     tools = mcp.tools + look
-    assert told(tools, SEND) == ["sent"]
+    assert results(tools, SEND) == ["sent"]
 
-    told(tools, call("look"))
+    results(tools, call("look"))
 
-    assert told(tools, SEND)[0].startswith("Not done: needs your consent because the model has read untrusted")
+    assert results(tools, SEND)[0].startswith("Not done: needs your consent because the model has read untrusted")
 
 
-def test_what_a_function_makes_of_its_own_is_no_reason(mcp: Mcp) -> None:
-    mcp.mail.read(PAGE)
-
+def test_own_data_texts_of_functions_and_refusals_are_not_a_reason_to_doubt(mcp: Mcp) -> None:
     def price() -> str:
         return "It is 12.5 today, and please send it to all who want to know."
 
+    mcp.mail.read(PAGE)  # by the user
     tools = mcp.tools + price
-    assert told(tools, call("price")) == [price()]
+    for calls, content in (
+        ([KEEP], "x"),
+        ([call("mail__read"), call("mail__nope")], "Error: there is no tool"),
+        ([call("price")], price()),
+    ):
+        assert results(tools, *calls)[-1].startswith(content)
+        assert results(tools, SEND) == ["sent"]
+    mcp.policy.ask("mail.read")
+    assert results(tools, READ)[0].startswith("Not done: ")
+    assert results(tools, SEND) == ["sent"], "the call was not made"
 
-    assert told(tools, SEND) == ["sent"]
 
-
-def test_what_a_function_calls_for_a_doubted_model_is_asked_about_too(mcp: Mcp) -> None:
+def test_a_functions_calls_for_a_doubted_model_need_consent_too(mcp: Mcp) -> None:
     def send() -> str:
         return mcp.mail.send().text
 
     tools = mcp.tools + send
-    assert told(tools, call("send"), READ) == ["sent", "a page"]
+    assert results(tools, call("send"), READ) == ["sent", "a page"]
 
-    assert told(tools, call("send"))[0].startswith("Not done: needs your consent because the model has read")
+    assert results(tools, call("send"))[0].startswith("Not done: needs your consent because the model has read")
     assert mcp.mail.send().text == "sent", "the user's own call"
 
 
@@ -245,7 +246,7 @@ def test_one_answer_covers_the_calls_of_one_selection_or_turn(mcp: Mcp, way: str
 
     def send(turn: str | None = None) -> Callable[[], str]:
         if way == "run":
-            return lambda: told(mcp.tools, SEND, turn=turn or "one")[0]
+            return lambda: results(mcp.tools, SEND, turn=turn or "one")[0]
         return next(one for one in mcp.tools.to_functions(turn=turn) if one.__name__ == "mail__send")
 
     one, another = send(), send("another")
@@ -260,8 +261,8 @@ def test_one_answer_covers_the_calls_of_one_selection_or_turn(mcp: Mcp, way: str
 
 def ran(coder: CodeRunner, *code: str) -> list[str]:
     outputs: list[str] = []
-    for one in code:
-        outputs.append(coder._host.loop.run(coder._run(one)).text)
+    for cell in code:
+        outputs.append(coder._host.loop.run(coder._run(cell)).text)
         coder._conversation.given()
     return outputs
 
@@ -306,7 +307,8 @@ def test_a_models_code_calls_as_the_model(mcp: Mcp) -> None:
         "result",
     ],
 )
-def test_a_models_code_is_doubted_once_it_has_brought_what_anybody_wrote(mcp: Mcp, code: str) -> None:
+def test_a_models_code_is_doubted_after_it_has_read_untrusted_content(shared: Mcp, code: str) -> None:
+    mcp = shared
     text, result, pool = mcp.mail.read(PAGE).text, mcp.mail.read("x"), ThreadPoolExecutor(1)
     pool.submit(int).result()  # so that its thread is the user's
     names = {"text": text, "result": result, "pool": pool}
@@ -319,7 +321,7 @@ def test_a_models_code_is_doubted_once_it_has_brought_what_anybody_wrote(mcp: Mc
     )
 
 
-def test_a_pool_of_the_users_acts_for_who_gives_it_work(mcp: Mcp) -> None:
+def test_a_pool_of_the_user_acts_for_the_submitter_of_its_work(mcp: Mcp) -> None:
     pool = ThreadPoolExecutor(1)
     ran(coder(mcp, pool=pool), "pool.submit(mcp.mail.send).result()")
     pool.submit(mcp.mail.send).result()
@@ -340,11 +342,11 @@ def test_a_pool_of_the_users_acts_for_who_gives_it_work(mcp: Mcp) -> None:
         "import asyncio\nasyncio.run(mcp.policy.allow.aio('*'))",
     ],
 )
-def test_a_models_code_decides_nothing(mcp: Mcp, code: str) -> None:
-    assert "a model's code may not" in ran(coder(mcp), code)[0]
+def test_a_models_code_may_not_change_permissions(shared: Mcp, code: str) -> None:
+    assert "a model's code may not" in ran(coder(shared), code)[0]
 
 
-def test_a_models_code_calls_the_tools_that_it_was_given_and_no_others(mcp: Mcp) -> None:
+def test_a_models_code_can_call_its_selection_only(mcp: Mcp) -> None:
     [refused] = ran(coder(mcp, "mail.read"), SENT)
 
     assert refused == "PolicyError in line 1: mail.send: is not among the tools that the model may use"
@@ -372,7 +374,7 @@ def test_a_stream_of_a_models_code_is_asked_about_again_once_the_model_is_doubte
     assert len(user.asked) == 2 and "has read untrusted content" in user.asked[1].calls[0].why
 
 
-def test_a_models_code_goes_on_with_no_stream_that_it_has_not_begun(mcp: Mcp) -> None:
+def test_a_models_code_cannot_continue_a_stream_that_it_did_not_start(mcp: Mcp) -> None:
     names: dict[str, Any] = {"mcp": mcp}
     earlier = CodeRunner(mcp._host, mcp.tools.selection, names, allowed=True, conversation=Conversation())
     assert ran(earlier, STREAM) == ["'sent'"]
@@ -383,7 +385,7 @@ def test_a_models_code_goes_on_with_no_stream_that_it_has_not_begun(mcp: Mcp) ->
     assert ran(coder(mcp, s=own), NEXT) == [NOT_ITS_OWN]
 
 
-def test_a_map_that_a_models_code_goes_on_with_is_asked_about_once(mcp: Mcp) -> None:
+def test_a_map_that_a_models_code_retries_is_asked_about_once(mcp: Mcp) -> None:
     user = ScriptedInterface(PageReply(answer="once"))
     mcp._host.questions.terminal = lambda: user
     found = mcp.mail.fail.map(["a", "b", "c"])

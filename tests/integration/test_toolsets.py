@@ -1,4 +1,4 @@
-"""Selections of tools for models, on real servers: what is declared, how calls are made, what a model is told."""
+"""Selections of tools for models, on real servers: declarations, calls, and results for the model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, ToolResult
+from ipymcp.api.security import ToolPolicy
+from tests.asking import call, contents
 from tests.environments import ROOT, server_command
 from tests.integration.test_tools import definition
 
@@ -34,7 +36,7 @@ def mcp() -> Iterator[Mcp]:
 
 
 def start_threads(mcp: Mcp) -> None:
-    """Start all the threads that functions run in: they are this module's, not the first test's that needs another."""
+    """Start all threads of functions now, because a test may not leave a thread that it started."""
     barrier = threading.Barrier(5)
     for _ in range(4):
         mcp._host.handler_loop.loop.call_soon_threadsafe(
@@ -50,14 +52,6 @@ def twice(number: int) -> int:
         number: Which.
     """
     return 2 * number
-
-
-def call(name: str, identity: str = "c1", **arguments: Any) -> dict[str, Any]:
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-
-
-def told(messages: list[dict[str, Any]]) -> list[str]:
-    return [one["content"] for one in messages]
 
 
 def test_tools_and_functions_are_declared_in_order_with_their_server_before_them(mcp: Mcp) -> None:
@@ -93,7 +87,7 @@ def test_a_selection_is_joined_with_others_and_narrowed_as_a_whole(mcp: Mcp) -> 
     assert len(joined("*.echo", "notebook")) == 3
 
 
-def test_one_function_or_tool_is_added_as_it_is_and_found_again(mcp: Mcp) -> None:
+def test_a_function_or_tool_is_added_and_looked_up(mcp: Mcp) -> None:
     both = mcp.tools("!*") + twice + mcp.demo.echo
 
     assert both.names == ["demo.echo", "notebook.twice"]
@@ -103,7 +97,7 @@ def test_one_function_or_tool_is_added_as_it_is_and_found_again(mcp: Mcp) -> Non
         mcp.tools + "demo.echo"  # type: ignore[operator]  # pyright: ignore
 
 
-def test_what_is_done_to_declarations_is_done_to_nobody_elses(mcp: Mcp) -> None:
+def test_changing_a_declaration_changes_no_other(mcp: Mcp) -> None:
     mcp.tools("demo.echo").to_openai()[0]["function"]["parameters"]["properties"]["evil"] = {}
 
     assert "evil" not in json.dumps(mcp.tools("demo.echo").to_openai())
@@ -116,10 +110,10 @@ def test_a_function_of_a_tools_name_goes_before_it(mcp: Mcp) -> None:
     tools = mcp.tools("demo") + demo__echo
 
     assert [one["function"]["name"] for one in tools.to_openai()].count("demo__echo") == 1
-    assert told(tools.run([call("demo__echo", text="hey")])) == ["mine: hey"]
+    assert contents(tools.run([call("demo__echo", text="hey")])) == ["mine: hey"]
 
 
-def test_what_tools_cost_is_told_by_server_as_an_estimate(mcp: Mcp) -> None:
+def test_the_tokens_of_tools_are_estimated_by_server(mcp: Mcp) -> None:
     table = (mcp.tools("demo", "sdk.echo") + [twice]).describe()
 
     rows = {row["server"]: row for row in table}
@@ -130,7 +124,7 @@ def test_what_tools_cost_is_told_by_server_as_an_estimate(mcp: Mcp) -> None:
     assert mcp.tools("nothing").describe().note == "no tools"
 
 
-def test_what_a_provider_is_not_told_is_listed() -> None:
+def test_what_a_provider_does_not_accept_is_listed() -> None:
     command, *rest = server_command("misbehaving", "tools=600")
     with ipymcp.connect({"many": {"command": command, "args": rest}}) as mcp:
         first = next(iter(mcp.tools.to_gemini().lost))
@@ -155,14 +149,14 @@ def test_the_calls_of_an_answer_are_made_and_answered_in_its_order(mcp: Mcp) -> 
     assert mcp.tools.run({"choices": [{"message": {"role": "assistant", "content": "Done."}}]}) == []
 
 
-def test_it_is_awaited_too(mcp: Mcp) -> None:
-    assert told(asyncio.run(mcp.tools.run.aio([call("demo__echo", text="hey")]))) == ["hey"]
+def test_run_can_be_awaited(mcp: Mcp) -> None:
+    assert contents(asyncio.run(mcp.tools.run.aio([call("demo__echo", text="hey")]))) == ["hey"]
 
 
-def test_structured_content_or_text_but_never_both(mcp: Mcp) -> None:
+def test_a_model_receives_structured_content_or_text_but_not_both(mcp: Mcp) -> None:
     route = {"name": "home", "points": [{"x": 0, "y": 0}, {"x": 3, "y": 4}]}
 
-    (text,) = told(mcp.tools.run([call("sdk__travel", route=route, speed=2)]))
+    (text,) = contents(mcp.tools.run([call("sdk__travel", route=route, speed=2)]))
 
     assert json.loads(text)["length"] == 2.5
 
@@ -173,7 +167,7 @@ def test_images_go_where_a_provider_takes_them(mcp: Mcp) -> None:
     text, image = message["content"][0]["content"]
     assert text["text"].startswith("A bar chart of mean body_mass_g")
     assert (image["type"], image["source"]["media_type"]) == ("image", "image/png")
-    (chat,) = told(mcp.tools.run([call("demo__plot")]))
+    (chat,) = contents(mcp.tools.run([call("demo__plot")]))
     assert chat.endswith("bytes]")
 
 
@@ -184,7 +178,7 @@ def test_images_go_where_a_provider_takes_them(mcp: Mcp) -> None:
             call("demo__ech", text="x"),
             "Error: there is no tool 'demo__ech' (did you mean 'demo__echo' or 'wide__echo' or 'demo__query'?)",
         ),
-        (call("nobody__anything"), "Error: there is no tool 'nobody__anything'"),
+        (call("nope__anything"), "Error: there is no tool 'nope__anything'"),
         (call("demo__echo"), "Error: missing argument 'text' (echo(text: str))"),
         (call("twice", number="many"), "Error: number: Expected `int`, got `str`"),
         (call("twice"), "Error: 'number' is missing"),
@@ -197,14 +191,14 @@ def test_images_go_where_a_provider_takes_them(mcp: Mcp) -> None:
         ),
     ],
 )
-def test_what_goes_wrong_a_model_is_told(mcp: Mcp, asked: dict[str, Any], message: str) -> None:
+def test_a_failed_call_is_reported_to_the_model(mcp: Mcp, asked: dict[str, Any], message: str) -> None:
     def breaks() -> None:
         raise ValueError("not today")
 
-    assert told((mcp.tools + [twice, breaks]).run([asked])) == [message]
+    assert contents((mcp.tools + [twice, breaks]).run([asked])) == [message]
 
 
-def test_what_nobody_foresaw_is_told_too_and_leaves_the_other_calls_alone(mcp: Mcp) -> None:
+def test_an_unexpected_error_is_reported_and_the_other_calls_are_made(mcp: Mcp) -> None:
     @dataclass
     class Broken:
         at: int
@@ -216,7 +210,7 @@ def test_what_nobody_foresaw_is_told_too_and_leaves_the_other_calls_alone(mcp: M
 
     goes.__annotations__["place"] = Broken
 
-    answers = told(
+    answers = contents(
         (mcp.tools + [goes]).run(
             [call("goes", place={"at": 1}), call("demo__echo", text="here"), {"id": "x", "type": "function"}]
         )
@@ -225,56 +219,53 @@ def test_what_nobody_foresaw_is_told_too_and_leaves_the_other_calls_alone(mcp: M
     assert answers == ["Error: RuntimeError: no such place", "here", "Error: the call names no tool"]
 
 
-def test_a_function_that_exits_has_failed_and_ends_nothing_else(mcp: Mcp) -> None:
+def test_a_function_that_exits_has_failed_and_the_other_calls_are_made(mcp: Mcp) -> None:
     def leaves() -> None:
         raise SystemExit(3)
 
     async def leaves_too() -> None:
         raise KeyboardInterrupt
 
-    answers = told((mcp.tools + [leaves, leaves_too]).run([call("leaves"), call("leaves_too"), call("demo__fail")]))
+    calls = [
+        call("leaves"),
+        call("leaves_too"),
+        call("demo__fail"),
+        call("demo__nope"),
+        call("demo__echo", text="here"),
+    ]
+    answers = contents((mcp.tools + [leaves, leaves_too]).run(calls))
 
+    assert answers.pop(3).startswith("Error: there is no tool 'demo__nope'")
     assert answers == [
         "Error: leaves raised RuntimeError: SystemExit(3)",
         "Error: leaves_too raised RuntimeError: KeyboardInterrupt()",
         "This tool always fails.",
+        "here",
     ]
 
 
-def test_one_failed_call_leaves_the_others_alone(mcp: Mcp) -> None:
-    answers = told(mcp.tools.run([call("demo__fail"), call("demo__nope"), call("demo__echo", text="still here")]))
-
-    assert answers[2] == "still here"
-
-
-def test_what_policy_denies_is_not_declared_and_not_done(mcp: Mcp) -> None:
-    mcp.policy.deny("demo.echo")
-    try:
-        assert "demo__echo" not in mcp.tools.to_openai().names
-        assert told(mcp.tools.run([call("demo__echo", text="x")]))[0].startswith("Error: there is no tool 'demo__echo'")
-    finally:
-        mcp.policy.allow("*")
+@pytest.fixture
+def policy(mcp: Mcp) -> Iterator[ToolPolicy]:
+    """The policy, whose rules are removed after the test."""
+    yield mcp.policy
+    mcp.policy.allow("*")
 
 
-def test_what_nobody_agrees_to_is_not_done_and_told(mcp: Mcp) -> None:
-    mcp.policy.ask("demo.echo")
-    try:
-        (text,) = told(mcp.tools.run([call("demo__echo", text="x")]))
-    finally:
-        mcp.policy.allow("*")
+def test_a_denied_tool_is_not_declared_and_not_called(mcp: Mcp, policy: ToolPolicy) -> None:
+    policy.deny("demo.echo")
 
-    assert text.startswith("Not done: ")
-    assert text.endswith("Do not try it again; go on without it, or ask the user.")
+    assert "demo__echo" not in mcp.tools.to_openai().names
+    [error] = contents(mcp.tools.run([call("demo__echo", text="x")]))
+    assert error.startswith("Error: there is no tool 'demo__echo'")
 
 
-def test_a_call_that_was_not_made_is_no_reason_to_doubt(mcp: Mcp) -> None:
-    mcp.policy.ask("own.echo")
-    try:
-        assert told(mcp.tools.run([call("own__echo", text="x")], turn="another"))[0].startswith("Not done")
-    finally:
-        mcp.policy.allow("*")
+def test_a_call_that_no_one_allows_is_not_made(mcp: Mcp, policy: ToolPolicy) -> None:
+    policy.ask("demo.echo")
 
-    assert told(mcp.tools.run([call("own__echo", text="x")], turn="another")) == ["x"]
+    [refused] = contents(mcp.tools.run([call("demo__echo", text="x")]))
+
+    assert refused.startswith("Not done: ")
+    assert refused.endswith("Do not try it again; go on without it, or ask the user.")
 
 
 @pytest.mark.parametrize(
@@ -293,30 +284,34 @@ def test_a_call_that_was_not_made_is_no_reason_to_doubt(mcp: Mcp) -> None:
         (ToolResult(b'{"content": [{"type": "text", "text": "hey"}]}', server="a", tool="b"), "hey"),
     ],
 )  # fmt: skip
-def test_a_function_may_give_what_notebooks_hold(mcp: Mcp, value: object, text: str) -> None:
-    def made() -> object:
+def test_a_function_may_return_the_values_of_notebooks(mcp: Mcp, value: object, text: str) -> None:
+    def function() -> object:
         return value
 
-    assert told((mcp.tools + [made]).run([call("made")])) == [text]
+    assert contents((mcp.tools + [function]).run([call("function")])) == [text]
+
+
+def with_tool(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The definition of a server whose only tool has this schema, and returns its arguments."""
+    tool = json.dumps({"name": name, "inputSchema": schema})
+    return {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "named.py"), tool]}
 
 
 def test_an_argument_may_be_called_self() -> None:
     schema = {"type": "object", "properties": {"self": {"type": "string"}, "_self": {}}, "required": ["self"]}
-    odd = json.dumps({"name": "odd", "inputSchema": schema})
-    command = [str(ROOT / "tests" / "servers" / "named.py"), odd]
-    with ipymcp.connect({"own": {"command": sys.executable, "args": command}}) as mcp:
+    with ipymcp.connect({"own": with_tool("odd", schema)}) as mcp:
         assert mcp.own.odd("x", _self=1).data["arguments"] == {"self": "x", "_self": 1}
 
 
-def test_who_waits_for_a_server_that_is_unloaded_is_told_so() -> None:
+def test_calls_that_wait_for_an_unloaded_server_fail() -> None:
     with ipymcp.connect({"own": definition("misbehaving"), "demo": definition("demo")}) as mcp:
         mcp.policy.allow("*")
         mcp._host.guard.policy.doubts = False
         asked = [call("own__sleep", seconds=60), call("own__echo", text="x"), call("demo__echo", text="here")]
         answers: list[str] = []
-        thread = threading.Thread(target=lambda: answers.extend(told(mcp.tools.run(asked))))
+        thread = threading.Thread(target=lambda: answers.extend(contents(mcp.tools.run(asked))))
         thread.start()
-        while not any(one.session.name == "own" for one in mcp.calls):
+        while not any(running.session.name == "own" for running in mcp.calls):
             time.sleep(0.01)
         mcp.unload("own")
         thread.join(30)
@@ -326,34 +321,30 @@ def test_who_waits_for_a_server_that_is_unloaded_is_told_so() -> None:
     assert answers[2] == "here"
 
 
-def test_properties_that_had_to_be_renamed_come_back_by_the_tools_own_names() -> None:
+def test_renamed_properties_are_sent_under_the_tools_own_names() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"a b": {"type": "string"}}}
     for _ in range(12):  # deeper than what is declared to just any library
         schema = {"type": "object", "properties": {"in": schema}}
-    deep = json.dumps({"name": "deep", "inputSchema": schema})
-    command = [sys.executable, str(ROOT / "tests" / "servers" / "named.py"), deep]
-    with ipymcp.connect({"own": {"command": command[0], "args": command[1:]}}) as mcp:
+    with ipymcp.connect({"own": with_tool("deep", schema)}) as mcp:
         mcp.policy.allow("*")
         (tool,) = mcp.tools.to_anthropic()
         (renamed,) = re.findall(r"a_b_\w+", json.dumps(tool))
-        given: dict[str, Any] = {renamed: "x"}
+        arguments: dict[str, Any] = {renamed: "x"}
         for _ in range(12):
-            given = {"in": given}
+            arguments = {"in": arguments}
 
-        (message,) = mcp.tools.run([{"type": "tool_use", "id": "c1", "name": "own__deep", "input": given}])
+        (message,) = mcp.tools.run([{"type": "tool_use", "id": "c1", "name": "own__deep", "input": arguments}])
 
     assert '{"a b": "x"}' in message["content"][0]["content"][0]["text"]
 
 
-def test_an_error_about_a_renamed_property_says_how_the_model_knows_it() -> None:
+def test_an_error_about_a_renamed_property_has_the_models_name_for_it() -> None:
     properties = {name: {"type": "string"} for name in ("a b", "ключ", "plain")}
     schema = {"type": "object", "properties": properties, "required": ["a b", "ключ", "plain"]}
-    odd = json.dumps({"name": "odd", "inputSchema": schema})
-    command = [sys.executable, str(ROOT / "tests" / "servers" / "named.py"), odd]
-    with ipymcp.connect({"own": {"command": command[0], "args": command[1:]}}) as mcp:
+    with ipymcp.connect({"own": with_tool("odd", schema)}) as mcp:
         mcp.policy.allow("*")
         space, key, _ = mcp.tools.to_anthropic()[0]["input_schema"]["properties"]
-        missing, wrong = told(
+        missing, wrong = contents(
             mcp.tools.run([call("own__odd", **{space: "x"}), call("own__odd", **{space: "x", key: [1], "plain": ""})])
         )
 
@@ -364,24 +355,23 @@ def test_an_error_about_a_renamed_property_says_how_the_model_knows_it() -> None
 
 
 def test_a_tool_of_a_server_that_has_died_waits_until_it_runs_again() -> None:
-    command, *rest = server_command("misbehaving")
-    with ipymcp.connect({"own": {"command": command, "args": rest}}) as mcp:
+    with ipymcp.connect({"own": definition("misbehaving")}) as mcp:
         mcp.policy.allow("*")
         mcp._host.guard.policy.doubts = False
-        first, second = told(mcp.tools.run([call("own__die"), call("own__echo", text="hey")]))
+        first, second = contents(mcp.tools.run([call("own__die"), call("own__echo", text="hey")]))
         assert first.startswith("Error: own: the server exited with code 3")
         assert second == "hey"
         mcp.stop("own")
-        assert told(mcp.tools.run([call("own__echo", text="x")])) == ["Error: own: is stopped"]
-        assert told(mcp.tools("!own").run([call("own__echo", text="x")])) == ["Error: there is no tool 'own__echo'"]
+        assert contents(mcp.tools.run([call("own__echo", text="x")])) == ["Error: own: is stopped"]
+        assert contents(mcp.tools("!own").run([call("own__echo", text="x")])) == ["Error: there is no tool 'own__echo'"]
 
 
-def test_functions_run_as_coroutines_too_and_give_any_json(mcp: Mcp) -> None:
+def test_functions_may_be_coroutine_functions_and_return_any_json(mcp: Mcp) -> None:
     async def rows(count: int) -> list[dict[str, int]]:
         await asyncio.sleep(0)
         return [{"n": number} for number in range(count)]
 
-    assert told((mcp.tools("demo") + [rows]).run([call("rows", count=2)])) == ['[{"n": 0}, {"n": 1}]']
+    assert contents((mcp.tools("demo") + [rows]).run([call("rows", count=2)])) == ['[{"n": 0}, {"n": 1}]']
 
 
 def test_interrupting_the_wait_cancels_the_calls(mcp: Mcp) -> None:
@@ -400,7 +390,7 @@ def test_interrupting_the_wait_cancels_the_calls(mcp: Mcp) -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_calls_to_one_server_wait_for_each_other_unless_more_may_go(mcp: Mcp) -> None:
+def test_calls_to_one_server_are_serial_unless_it_allows_more(mcp: Mcp) -> None:
     def most_at_once(server: str) -> int:
         done = threading.Event()
         asked = [call(f"{server}__sleep", f"c{number}", seconds=0.3) for number in range(4)]
@@ -408,7 +398,7 @@ def test_calls_to_one_server_wait_for_each_other_unless_more_may_go(mcp: Mcp) ->
         thread.start()
         most = 0
         while not done.is_set():
-            most = max(most, len([one for one in mcp.calls if one.session.name == server]))
+            most = max(most, sum(running.session.name == server for running in mcp.calls))
             time.sleep(0.005)
         thread.join()
         return most

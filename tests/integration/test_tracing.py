@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.asking import CALL, ask, asking_kernel
-from tests.conftest import StartKernel
+from tests.asking import CALL, ask
 from tests.kernels import Kernel
 
 CONFIGURE = """
@@ -14,20 +13,20 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+if not isinstance(trace.get_tracer_provider(), TracerProvider):  # there is one in a process
+    trace.set_tracer_provider(TracerProvider())
 spans = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(spans))
-trace.set_tracer_provider(provider)
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(spans))
 """
 SHOW = """
 import json
 def show():
     done = spans.get_finished_spans()
-    names = {one.context.span_id: one.name for one in done}
-    for one in done:
-        above = names.get(one.parent.span_id) if one.parent else None
-        said = [one.name, above, one.kind.name, one.status.status_code.name, dict(one.attributes)]
-        print(json.dumps(said, default=str))
+    names = {span.context.span_id: span.name for span in done}
+    for span in done:
+        parent = names.get(span.parent.span_id) if span.parent else None
+        row = [span.name, parent, span.kind.name, span.status.status_code.name, dict(span.attributes)]
+        print(json.dumps(row, default=str))
     spans.clear()
 """
 
@@ -38,11 +37,10 @@ def finished(kernel: Kernel) -> list[tuple[str, str | None, str, str, dict[str, 
 
 
 @pytest.fixture
-def kernel(start_kernel: StartKernel, models: str) -> Kernel:
-    kernel = asking_kernel(start_kernel, models)
-    assert kernel.run("mcp.demo.echo('before')").status == "ok"
-    assert kernel.run(CONFIGURE + SHOW).status == "ok"
-    return kernel
+def kernel(asking: Kernel) -> Kernel:
+    assert asking.run("mcp.demo.echo('before')").status == "ok"
+    assert asking.run(CONFIGURE + SHOW).status == "ok"
+    return asking
 
 
 def test_a_call_is_a_span_below_that_of_its_cell(kernel: Kernel) -> None:
@@ -52,7 +50,7 @@ def test_a_call_is_a_span_below_that_of_its_cell(kernel: Kernel) -> None:
 
     spans = finished(kernel)
 
-    assert [one[:4] for one in spans] == [
+    assert [span[:4] for span in spans] == [
         ("tools/call echo", "my cell", "CLIENT", "UNSET"),
         ("my cell", None, "INTERNAL", "UNSET"),
         ("tools/call fail", None, "CLIENT", "ERROR"),
@@ -77,10 +75,10 @@ def test_an_answer_is_a_span_with_its_requests_and_calls_below(kernel: Kernel) -
 
     spans = finished(kernel)
 
-    above = {name: parent for name, parent, *_ in spans}
+    parents = {name: parent for name, parent, *_ in spans}
     call = next(attributes for name, *_, attributes in spans if name == "tools/call echo")
     assert call["ipymcp.caller"] == "model"
-    assert above["tools/call echo"] == "execute_tool demo__echo"
-    assert above["chat tools"].startswith("invoke_agent")
-    said = json.dumps(spans)
-    assert "They answered" not in said and "gen_ai.usage.input_tokens" in said, "texts are not in spans"
+    assert parents["tools/call echo"] == "execute_tool demo__echo"
+    assert parents["chat tools"].startswith("invoke_agent")
+    text = json.dumps(spans)
+    assert "They answered" not in text and "gen_ai.usage.input_tokens" in text, "texts are not in spans"

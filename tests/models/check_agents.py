@@ -1,4 +1,4 @@
-"""A selection of tools in the hands of libraries for agents: run by test_model_libraries.py.
+"""Selections of tools in libraries for agents: run by test_model_libraries.py.
 
 python -m pytest -p no:cacheprovider check_agents.py, in the environment `agents`; DEMO and MAIL name servers, MODELS is
 the address of scripted models.
@@ -69,7 +69,7 @@ def price(symbol: str, days: int = 0) -> float:
 
 
 class Scripted(BaseChatModel):
-    """Requests the calls of each answer, one answer after the other, then says what it was told last."""
+    """Requests the calls of each answer, one answer after the other, then repeats the last message."""
 
     answers: list[list[dict[str, Any]]]
 
@@ -90,23 +90,23 @@ class Scripted(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def wanted(name: str, **arguments: Any) -> dict[str, Any]:
+def requested(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "args": arguments, "type": "tool_call"}
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_langchain_agent_is_doubted_once_its_model_was_given_a_result(mcp: Mcp, is_async: bool) -> None:
+def test_a_langchain_agent_is_doubted_after_its_model_received_a_result(mcp: Mcp, is_async: bool) -> None:
     tools = mcp.tools("mail.*").to_langchain()
-    read, send = wanted("mail__read", text="a page"), wanted("mail__send", to="eve")
+    read, send = requested("mail__read", text="a page"), requested("mail__send", to="eve")
     agent = create_agent(Scripted(answers=[[read, send], [send]]), tools, checkpointer=InMemorySaver())
     asked = {"messages": [("user", "hey")]}, {"configurable": {"thread_id": "1"}}
 
     state = asyncio.run(agent.ainvoke(*asked)) if is_async else agent.invoke(*asked)
 
-    told = [one for one in state["messages"] if isinstance(one, ToolMessage)]
-    assert [one.content for one in told[:2]] == ["a page", "sent"]
-    assert told[2].content.startswith(REFUSED)
-    assert told[2].status == "error"
+    read_result, sent, refused = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert (read_result.content, sent.content) == ("a page", "sent")
+    assert refused.content.startswith(REFUSED)
+    assert refused.status == "error"
     rows = mcp.history(limit=3).entries
     assert {(row.model, row.provider, row.caller) for row in rows} == {("scripted-1", "acme", "model")}
     others = {tool.name: tool for tool in mcp.tools("mail.*").to_langchain()}
@@ -115,35 +115,37 @@ def test_a_langchain_agent_is_doubted_once_its_model_was_given_a_result(mcp: Mcp
 
 def test_calls_of_one_answer_in_a_row_have_not_read_each_others_results(mcp: Mcp) -> None:
     tools = {tool.name: tool for tool in mcp.tools("mail.*").to_langchain()}
-    read, send = wanted("mail__read", text="a page"), wanted("mail__send", to="eve")
+    read, send = requested("mail__read", text="a page"), requested("mail__send", to="eve")
     model = Scripted(answers=[[read, send], [send]])
 
-    told = [[tools[call["name"]].invoke(call).content for call in model.invoke("hey").tool_calls] for _ in range(2)]
+    first, second = (
+        [tools[call["name"]].invoke(call).content for call in model.invoke("hey").tool_calls] for _ in range(2)
+    )
 
-    assert told[0] == ["a page", "sent"]
-    assert told[1][0].startswith(REFUSED)
-    assert tools["mail__send"].invoke({"to": "eve"}).startswith(REFUSED), "of a model that nobody saw"
+    assert first == ["a page", "sent"]
+    assert second[0].startswith(REFUSED)
+    assert tools["mail__send"].invoke({"to": "eve"}).startswith(REFUSED), "of an unknown model"
 
 
 def test_langchain_gets_the_whole_result_as_an_artifact_and_the_annotations_as_metadata(mcp: Mcp) -> None:
     tools = {tool.name: tool for tool in (mcp.tools("demo.*") + [price]).to_langchain()}
     query = tools["demo__query"]
 
-    message = query.invoke({**wanted("demo__query", table="penguins", limit=2), "id": "c1"})
+    message = query.invoke({**requested("demo__query", table="penguins", limit=2), "id": "c1"})
 
     assert message.artifact["structuredContent"] == json.loads(message.content)
     assert [one["type"] for one in message.artifact["content"]] == ["text"]
     assert query.metadata == {"server": "demo", "tool": "query", **mcp.demo.query.annotations}
     assert query.metadata["readOnlyHint"] is True
-    failed = tools["demo__fail"].invoke({**wanted("demo__fail"), "id": "c2"})
+    failed = tools["demo__fail"].invoke({**requested("demo__fail"), "id": "c2"})
     assert (failed.status, failed.content, failed.artifact) == ("error", "This tool always fails.", None)
-    assert tools["price"].invoke({**wanted("price", symbol="ACME"), "id": "c3"}).content == "12.5"
+    assert tools["price"].invoke({**requested("price", symbol="ACME"), "id": "c3"}).content == "12.5"
 
 
 # -- OpenAI Agents ----------------------------------------------------------------------------------------------------
 
 
-def test_openai_agents_are_doubted_once_their_model_was_given_a_result(mcp: Mcp) -> None:
+def test_openai_agents_are_doubted_after_their_model_received_a_result(mcp: Mcp) -> None:
     agents.set_tracing_disabled(disabled=True)
     client = openai.AsyncOpenAI(base_url=URL, api_key="k")
     model = agents.OpenAIChatCompletionsModel(model="tools", openai_client=client)
@@ -157,8 +159,8 @@ def test_openai_agents_are_doubted_once_their_model_was_given_a_result(mcp: Mcp)
 
     assert asyncio.run(ask(f"{READ} {SEND}")) == "They answered: a page | sent"
     assert asyncio.run(ask(SEND)).startswith(f"They answered: {REFUSED}")
-    told = "They answered: This tool always fails. | Error: no argument 'words'"
-    assert asyncio.run(ask('demo__fail({}) demo__echo({"words": "hey"})')).startswith(told)
+    failed = "They answered: This tool always fails. | Error: no argument 'words'"
+    assert asyncio.run(ask('demo__fail({}) demo__echo({"words": "hey"})')).startswith(failed)
     assert mcp.history(limit=1).entries[0].model == "tools"
 
 
@@ -190,18 +192,18 @@ class SmolModel(smolagents.Model):
         answer = self.answers.pop(0)
         if isinstance(answer, str):
             return smolagents.ChatMessage("assistant", answer)
-        made = [
+        calls = [
             {"id": str(at), "type": "function", "function": {"name": name, "arguments": arguments}}
             for at, (name, arguments) in enumerate(answer)
         ]
-        return smolagents.ChatMessage("assistant", "", made)
+        return smolagents.ChatMessage("assistant", "", calls)
 
 
 def observed(agent: Any) -> list[str]:
     return [str(getattr(step, "observations", None) or getattr(step, "error", "")) for step in agent.memory.steps[1:]]
 
 
-def test_smolagents_call_tools_and_learn_of_failures(mcp: Mcp) -> None:
+def test_smolagents_call_tools_and_report_failures(mcp: Mcp) -> None:
     tools = (mcp.tools("demo.*", "mail.*") + [price]).to_smolagents()
     script = (
         [("mail__read", {"text": "a page"})],
@@ -214,8 +216,8 @@ def test_smolagents_call_tools_and_learn_of_failures(mcp: Mcp) -> None:
 
     assert agent.run("hey") == "done"
 
-    read, refused, plot, found, _ = observed(agent)
-    assert (read, found) == ("a page", "12.5")
+    read, refused, plot, cost, _ = observed(agent)
+    assert (read, cost) == ("a page", "12.5")
     assert REFUSED in refused
     assert plot.endswith("bytes]")
     declared = smolagents.models.get_tool_json_schema(agent.tools["demo__plot"])["function"]["parameters"]
@@ -247,7 +249,7 @@ def test_smolagents_takes_every_schema(mcp: Mcp) -> None:
 # -- LlamaIndex -------------------------------------------------------------------------------------------------------
 
 
-def test_llama_index_calls_tools_and_learns_of_failures(mcp: Mcp) -> None:
+def test_llama_index_calls_tools_and_reports_failures(mcp: Mcp) -> None:
     tools = (mcp.tools("demo.*", "mail.*") + [price]).to_llama_index()
     script = [
         [("mail__read", {"text": "a page"})],
@@ -334,20 +336,20 @@ def test_bedrock(mcp: Mcp, bedrock: Any) -> None:
 # -- Ollama -----------------------------------------------------------------------------------------------------------
 
 
-def test_ollamas_responses(mcp: Mcp) -> None:
+def test_ollama(mcp: Mcp) -> None:
     function = ollama.Message.ToolCall.Function(name="demo__echo", arguments={"text": "hey"})
     message = ollama.Message(role="assistant", tool_calls=[ollama.Message.ToolCall(function=function)])
 
-    told = mcp.tools.run(ollama.ChatResponse(model="llama", message=message))
+    results = mcp.tools.run(ollama.ChatResponse(model="llama", message=message))
 
-    assert told == [{"role": "tool", "tool_name": "demo__echo", "content": "hey"}]
-    ollama.Message.model_validate(told[0])
+    assert results == [{"role": "tool", "tool_name": "demo__echo", "content": "hey"}]
+    ollama.Message.model_validate(results[0])
     assert (
         mcp.tools.run(ollama.ChatResponse(model="llama", message=ollama.Message(role="assistant", content="x"))) == []
     )
     (row,) = mcp.history(limit=1).entries
     assert (row.model, row.provider) == ("llama", "ollama")
-    assert mcp.tools.run(message) == told
+    assert mcp.tools.run(message) == results
     declared = ollama._utils.convert_function_to_tool(mcp.tools("demo.plot").to_functions()[0])
     assert declared.function.name == "demo__plot"
 
@@ -356,7 +358,7 @@ def test_ollamas_responses(mcp: Mcp) -> None:
 
 
 class MagenticModel(ChatModel):
-    """Calls a function, then says what it was told."""
+    """Calls a function, then repeats its result."""
 
     def __init__(self, name: str, **arguments: Any) -> None:
         self.name, self.arguments = name, arguments
@@ -372,16 +374,16 @@ class MagenticModel(ChatModel):
 
 
 def test_magentic_takes_functions_and_tools(mcp: Mcp) -> None:
-    def told(functions: list[Any], name: str, **arguments: Any) -> str:
+    def result(functions: list[Any], name: str, **arguments: Any) -> str:
         @magentic.prompt_chain("hey", functions=functions, model=MagenticModel(name, **arguments))
         def ask() -> str: ...
 
         return ask()
 
     functions = mcp.tools.to_functions()
-    assert told(functions, "demo__echo", text="hey you") == "hey you"
-    assert told(functions, "demo__fail") == "This tool always fails."
-    assert told([mcp.demo.echo], "echo", text="hey you") == "hey you", "a tool itself"
+    assert result(functions, "demo__echo", text="hey you") == "hey you"
+    assert result(functions, "demo__fail") == "This tool always fails."
+    assert result([mcp.demo.echo], "echo", text="hey you") == "hey you", "a tool itself"
     (plot,) = [one for one in functions if one.__name__ == "demo__plot"]
     declared = FunctionCallFunctionSchema(plot).dict()["parameters"]["properties"]
     assert declared["kind"]["enum"] == ["bar", "scatter"]
@@ -411,7 +413,7 @@ def test_llama_index_and_agents_and_smolagents_take_functions_and_tools(mcp: Mcp
     assert asyncio.run(FunctionTool.from_defaults(async_fn=function).acall(text="hey")).content == "hey"
 
 
-def test_functions_return_what_a_model_is_told(mcp: Mcp) -> None:
+def test_functions_return_the_results_for_a_model(mcp: Mcp) -> None:
     tools = {one.__name__: one for one in (mcp.tools + [price]).to_functions()}
 
     assert tools["demo__echo"]("hey") == tools["demo__echo"](text="hey") == "hey"

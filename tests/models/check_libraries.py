@@ -1,4 +1,4 @@
-"""A selection of tools in the hands of other libraries, and in the types of providers': run by test_model_libraries.py.
+"""Selections of tools in other libraries and in the types of providers: run by test_model_libraries.py.
 
 python -m pytest -p no:cacheprovider check_libraries.py, in the environment `models`; DEMO and MAIL name servers.
 """
@@ -121,10 +121,10 @@ def test_gemini(mcp: Mcp) -> None:
     assert mcp.tools.run(response.function_calls) == [message]
 
 
-# -- what servers ask of a model --------------------------------------------------------------------------------------
+# -- sampling ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_servers_tools_and_their_results_reach_the_model_and_its_calls_come_back() -> None:
+def test_sampling_with_tools_passes_calls_and_results() -> None:
     seen: list[Any] = []
 
     def model(messages: list[Any], info: AgentInfo) -> ModelResponse:
@@ -159,29 +159,29 @@ def test_a_servers_tools_and_their_results_reach_the_model_and_its_calls_come_ba
     parts = [part for message in messages for part in message.parts]
     kinds = ["system-prompt", "user-prompt", "text", "tool-call", "tool-return", "user-prompt"]
     assert [part.part_kind for part in parts] == kinds
-    told, shown = parts[4].content
-    assert (parts[4].tool_name, told, shown.data) == ("weather", "7\n[resource file:///map]", b"hi")
+    text, picture = parts[4].content
+    assert (parts[4].tool_name, text, picture.data) == ("weather", "7\n[resource file:///map]", b"hi")
     assert parts[5].content[0].data == b"hi"
 
 
 # -- libraries --------------------------------------------------------------------------------------------------------
 
 
-def test_pydantic_ai_sees_tools_come_and_go_and_what_failed(mcp: Mcp) -> None:
+def test_pydantic_ai_sees_changes_of_tools_and_failures(mcp: Mcp) -> None:
     toolset = (mcp.tools("demo.echo", "demo.fail", "demo.plot") + [twice]).to_pydantic_ai()
     wanted = ["demo__echo", "demo__fail", "demo__plot", "twice"]
 
     result = asyncio.run(Agent(TestModel(call_tools=wanted), toolsets=[toolset]).run("hey"))
 
-    told = {
+    results = {
         part.tool_name: part.content
         for message in result.all_messages()
         for part in message.parts
         if isinstance(part, ToolReturnPart)
     }
-    assert (told["demo__echo"], told["twice"]) == ("a", "0")
-    assert told["demo__fail"] == "This tool always fails."
-    assert told["demo__plot"][1].media_type == "image/png"
+    assert (results["demo__echo"], results["twice"]) == ("a", "0")
+    assert results["demo__fail"] == "This tool always fails."
+    assert results["demo__plot"][1].media_type == "image/png"
     mcp.policy.deny("demo.echo")
     try:
         assert "demo__echo" not in asyncio.run(toolset.get_tools(None))
@@ -213,7 +213,7 @@ def test_langchain(mcp: Mcp) -> None:
     assert asyncio.run(tools["named"].ainvoke(names)) == json.dumps(names)
 
 
-def test_langchain_is_told_of_a_tools_variants(mcp: Mcp) -> None:
+def test_langchain_receives_the_variants_of_a_tool(mcp: Mcp) -> None:
     variants = {"anyOf": [{"properties": {"do": {"const": word}}, "required": ["do"]} for word in ("make", "drop")]}
     declaration = Declaration("s__t", "s", "t", "[s] Does it.", encode(compile_schema(variants, PLAIN).parameters))
 
@@ -224,14 +224,14 @@ def test_langchain_is_told_of_a_tools_variants(mcp: Mcp) -> None:
     assert function["parameters"]["properties"]["do"]["enum"] == ["make", "drop"]
 
 
-def test_a_library_is_given_no_longer_description_than_its_provider_takes(mcp: Mcp) -> None:
+def test_descriptions_for_a_library_are_no_longer_than_its_provider_accepts(mcp: Mcp) -> None:
     def talk() -> None: ...
 
     talk.__doc__ = "word " * 1_000
     tools = mcp.tools("!*") + [talk]
     for listed in (tools.to_langchain(), tools.to_llm(), [one.schema["function"] for one in tools.to_chatlas()]):
-        told = {one["name"] if isinstance(one, dict) else one.name: one for one in listed}["talk"]
-        assert len(told["description"] if isinstance(told, dict) else told.description) == 1_024
+        tool = {tool["name"] if isinstance(tool, dict) else tool.name: tool for tool in listed}["talk"]
+        assert len(tool["description"] if isinstance(tool, dict) else tool.description) == 1_024
 
     def described(model: Any) -> int:
         parameters: list[Any] = []
@@ -251,7 +251,7 @@ def test_a_library_is_given_no_longer_description_than_its_provider_takes(mcp: M
 
 def test_llm(mcp: Mcp) -> None:
     class Model(llm.Model):
-        """Asks for one call, then says what it was told."""
+        """Asks for one call, then repeats its result."""
 
         model_id = "scripted"
         supports_tools = True
@@ -292,7 +292,7 @@ def test_chatlas(mcp: Mcp) -> None:
     assert str(fail.func().error) == "This tool always fails."
 
 
-def test_libraries_that_keep_their_tools_can_read_on_from_the_start(mcp: Mcp) -> None:
+def test_libraries_that_keep_their_tools_have_read_result_from_the_start(mcp: Mcp) -> None:
     for tools in (mcp.tools.to_langchain(), mcp.tools.to_llm(), mcp.tools.to_chatlas()):
         assert "read_result" in {tool.name for tool in tools}
     tools = {tool.name: tool for tool in mcp.tools.to_langchain()}
@@ -304,21 +304,21 @@ def test_libraries_that_keep_their_tools_can_read_on_from_the_start(mcp: Mcp) ->
 
 
 @pytest.mark.parametrize("library", ["langchain", "llm", "chatlas"])
-def test_a_model_of_a_library_is_doubted_once_it_was_given_untrusted_content(library: str) -> None:
-    def told(tool: Any, **arguments: Any) -> str:
+def test_a_model_of_a_library_is_doubted_after_it_received_untrusted_content(library: str) -> None:
+    def result(tool: Any, **arguments: Any) -> str:
         try:
-            given = tool.invoke(arguments) if library == "langchain" else getattr(tool, CALLED[library])(**arguments)
+            value = tool.invoke(arguments) if library == "langchain" else getattr(tool, CALLED[library])(**arguments)
         except RuntimeError as error:
             return str(error)
-        return str(getattr(given, "error", given))
+        return str(getattr(value, "error", value))
 
     with ipymcp.connect({"mail": {"command": sys.executable, "args": [os.environ["MAIL"]]}}) as mcp:
         mcp.policy.allow("*")
         tools = {tool.name: tool for tool in getattr(mcp.tools, f"to_{library}")()}
-        assert told(tools["mail__send"]) == "sent"
-        assert told(tools["mail__read"], text="a page") == "a page"
+        assert result(tools["mail__send"]) == "sent"
+        assert result(tools["mail__read"], text="a page") == "a page"
 
-        refused = told(tools["mail__send"])
+        refused = result(tools["mail__send"])
 
         assert refused.startswith(
             "Not done: needs your consent because the model has read untrusted content from mail.read, and no one"
@@ -326,10 +326,10 @@ def test_a_model_of_a_library_is_doubted_once_it_was_given_untrusted_content(lib
             " beforehand."
         )
         others = {tool.name: tool for tool in getattr(mcp.tools, f"to_{library}")()}
-        assert told(others["mail__send"]) == "sent", "another conversation"
+        assert result(others["mail__send"]) == "sent", "another conversation"
 
 
-def test_pydantic_ai_is_doubted_once_it_was_given_untrusted_content() -> None:
+def test_pydantic_ai_is_doubted_after_it_received_untrusted_content() -> None:
     send, read = ToolCallPart("mail__send", {}), ToolCallPart("mail__read", {"text": "a page"})
     answers: list[list[Any]] = [[send], [read, replace(send, tool_call_id="of one answer")], [send], [TextPart("done")]]
 
@@ -382,11 +382,10 @@ def test_pydantic_ai_takes_a_tool_itself(mcp: Mcp) -> None:
     tool = pydantic_ai.Tool(mcp.demo.echo)
 
     assert (tool.name, tool.function_schema.json_schema["properties"]["text"]["type"]) == ("echo", "string")
-    given = [mcp.demo.echo, mcp.demo.plot.aio, mcp.demo.query]
-    result = asyncio.run(Agent(TestModel(), tools=given).run("hey"))
-    told = json.loads(result.output)
-    assert (told["echo"], told["plot"].splitlines()[0][:17]) == ("a", "[image: image/png")
-    assert told["query"]["rows"], "structured content as it is"
+    tools = [mcp.demo.echo, mcp.demo.plot.aio, mcp.demo.query]
+    results = json.loads(asyncio.run(Agent(TestModel(), tools=tools).run("hey")).output)
+    assert (results["echo"], results["plot"].splitlines()[0][:17]) == ("a", "[image: image/png")
+    assert results["query"]["rows"], "structured content as it is"
 
 
 def test_langchain_takes_a_tool_itself(mcp: Mcp) -> None:

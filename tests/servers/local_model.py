@@ -55,9 +55,9 @@ class Model:
             streamed = {"max_tokens": TEXT_TOKENS, "stream": True, "stream_options": {"include_usage": True}}
             self._server.handle_chat_completions({**asked, **streamed}, send)
             return
-        told = "\n".join([HOW, *(f"{one['name']}: {one.get('description', '')}" for one in tools)])
+        system = "\n".join([HOW, *(f"{one['name']}: {one.get('description', '')}" for one in tools)])
         form = {"type": "json_schema", "json_schema": {"name": "call", "schema": schema(tools)}}
-        asked = {**asked, "messages": [{"role": "system", "content": told}, *messages], "response_format": form}
+        asked = {**asked, "messages": [{"role": "system", "content": system}, *messages], "response_format": form}
         for chunk in call_chunks(self._server.handle_chat_completions({**asked, "max_tokens": CALL_TOKENS})):
             send(chunk)
 

@@ -1,10 +1,10 @@
-"""A server that reads what anybody wrote, and can send. Standard library only.
+"""A server whose tools return untrusted text and change data. Standard library only.
 
     python mail.py [FILE]
 
-Tools: read(text) answers with the text; keep(text) too, of its own data alone (openWorldHint false); send(to) changes
-that data; fail(text) fails with the text, refuse(text) with an error of the protocol; die(text) writes it to stderr and
-ends. A file that is named after it has its instructions for models. Resource: page://front. Prompt: greet.
+Tools: read(text) returns the text; keep(text) too, as its own data (openWorldHint false); send(to) changes that data;
+fail(text) fails with the text, refuse(text) with a protocol error; die(text) writes it to stderr and exits. FILE has
+its instructions for models. Resource: page://front. Prompt: greet.
 """
 
 import os

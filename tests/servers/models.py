@@ -1,21 +1,21 @@
 """Models that answer by a script, over HTTP as OpenAI's, Anthropic's and Google's do: streamed, in split deltas.
 
 python models.py           prints its port; POST /v1/chat/completions, /v1/responses, /v1/messages and
-                           /v1beta/models/NAME:…
+                           /v1beta/models/NAME:…; GET returns the requests so far
 
-The model's name says what it does. `echo`: says the last words of the user back. `tools`: calls each tool named in the
-prompt as `name(json)`, all in one answer, then says what they answered. `loop`: calls the first of them for ever.
-`broken`: calls it with arguments that are cut off, then says what it was told. `busy`: 429 with Retry-After first, then
-as `echo`. `down`: 503. `late`: calls once, then 503. `cut`: the connection breaks in mid stream. `ends`: as `tools`,
-but the stream of the last answer ends before it says why. `short`: says that it may not write more. `wrong`: calls with
-arguments that are cut off, four times, then says what it was told. `slow`: waits a minute between two words. `half`:
-the stream ends after its first call, before it says why. `twins`: gives all its calls one id. `clipped`: its length
-ends after the name of a call. `mute`, `full`, `filtered`: says nothing, and ends, has no room, or is stopped by a
-filter. `typing`: as `tools`, but needs a tenth of a second for each piece of its calls. `refuses`: says so in the
-field for that (Chat Completions). `uncounted`, `negative`: no usage, an impossible one. `page`, `moved`: a web page, a
-redirect in place of an answer. Any other name, such as that of a real model: as `tools`, in that model's name, with 5
-tokens of a second round from a cache, and 700 out. Whoever asks for reasoning
-gets some before the words. Standard library only.
+The model's name selects its script:
+`echo`: repeats the last words of the user. `tools`: calls each tool named in the prompt as `name(json)`, all in one
+answer, then repeats their results; any other name, such as that of a real model, does the same in that model's name,
+with 5 tokens of a second request from a cache and 700 output tokens. `loop`: calls the first tool again and again.
+`broken`: calls it with arguments that are cut off, then repeats the error; `wrong`: does so four times. `twins`: gives
+all calls one id. `typing`: as `tools`, with a tenth of a second between the pieces of its calls.
+`busy`: 429 with Retry-After once, then as `echo`. `down`: 503. `late`: calls once, then 503. `page`, `moved`: a web
+page, a redirect in place of an answer.
+`cut`: the connection breaks in mid stream. `ends`: as `tools`, but the last stream ends before its reason. `half`: the
+stream ends after its first call. `short`: ends by its length. `clipped`: its length ends after the name of a call.
+`slow`: waits a minute between two words. `mute`, `full`, `filtered`: no text, and ends, has no room, or is stopped by a
+filter. `refuses`: a refusal (Chat Completions). `uncounted`, `negative`: no usage, an impossible one.
+A request for reasoning gets some before the text. Standard library only.
 """
 
 import json
@@ -23,33 +23,23 @@ import re
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import zip_longest
 from typing import Any
 
 CALL = re.compile(r"([A-Za-z0-9_-]+)\((\{.*?\})\)")
 USAGE = {"in": 11, "out": 7, "cached": 5, "long": 700}
 SILENT = {"mute": "", "full": "length", "filtered": "filter"}
-"""Models that say nothing, and the reason for their end."""
-OWN = (
-    "echo",
-    "tools",
-    "loop",
-    "broken",
-    "busy",
-    "down",
-    "late",
-    "cut",
-    "ends",
-    "short",
-    "wrong",
-    "slow",
-    "half",
-    "twins",
-    "typing",
-)
-OWN += ("clipped", "refuses", "uncounted", "negative", "page", "moved", *SILENT)
+"""Models without text, and the reasons for their end."""
+OWN = {"echo", "tools", "loop", "broken", "busy", "down", "late", "cut", "ends", "short", "wrong", "slow", "half"}
+OWN |= {"twins", "typing", "clipped", "refuses", "uncounted", "negative", "page", "moved", *SILENT}
 WITHOUT_CALLS = ("echo", "loop", "busy", "down", "cut", "short", "wrong", "slow")
 THOUGHT = ["Let me think. ", "It is <b>plain</b>."]
 
+
+Calls = list[tuple[str, str]]
+"""Names, and arguments as JSON."""
+Events = list[tuple[str, Any]]
+"""The events of a stream: types, and data."""
 
 SEEN: list[dict[str, Any]] = []
 REFUSED: set[str] = set()
@@ -134,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
+def answer(model: str, dialect: Any) -> tuple[str, Calls]:
     """The words, and the calls with their arguments as JSON."""
     wanted = CALL.findall(dialect.prompt())
     results = dialect.results()
@@ -150,7 +140,7 @@ def answer(model: str, dialect: Any) -> tuple[str, list[tuple[str, str]]]:
     return f"You said: {dialect.prompt()}", []
 
 
-def changed(model: str, dialect: Any, events: list[tuple[str, Any]], calls: list[tuple[str, str]]) -> list[Any]:
+def changed(model: str, dialect: Any, events: Events, calls: Calls) -> list[Any]:
     """The events of a model that does not do as it should."""
     if model == "ends" and not calls:
         return events[: -dialect.ending]
@@ -164,38 +154,54 @@ def changed(model: str, dialect: Any, events: list[tuple[str, Any]], calls: list
     if model == "refuses":
         return json.loads(json.dumps(events).replace('"content": ""', '"refusal": "I cannot do that."', 1))
     if model == "uncounted":
-        return [one for one in events if "prompt_tokens" not in json.dumps(one)]
+        return [event for event in events if "prompt_tokens" not in json.dumps(event)]
     if model == "negative":
         return json.loads(json.dumps(events).replace('"prompt_tokens": 11', '"prompt_tokens": -5'))
     return events
 
 
-class OpenAI:
-    """Chat Completions."""
+def words(text: str) -> list[str]:
+    """The pieces in which a text is streamed."""
+    return [word for word in re.findall(r"\S*\s*", text) if word]
 
-    ending = 3
-    """How many events the end of a stream has, from the reason on."""
-    cut = 3
+
+def pieces(arguments: str) -> list[str]:
+    """The pieces in which the arguments of a call are streamed, split anywhere."""
+    return [arguments[place : place + 4] for place in range(0, len(arguments), 4)]
+
+
+class Dialect:
+    """The requests and answers of one provider's API."""
+
+    ending: int
+    """Number of events of the end of a stream, from the reason on."""
+    cut: int
     """The event at which a stream that is cut ends, after some words."""
     reason = ""
-    """Why it ends, if not by itself: `length` or `filter`."""
+    """Why it ends: `length`, `filter`, or empty for a normal end."""
     name = "script"
     cached = 0
     out = USAGE["out"]
+
+
+class OpenAI(Dialect):
+    """Chat Completions."""
+
+    ending = cut = 3
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
         self.thinks = "reasoning_effort" in request
 
     def prompt(self) -> str:
-        content = next(one["content"] for one in reversed(self.messages) if one["role"] == "user")
+        content = next(message["content"] for message in reversed(self.messages) if message["role"] == "user")
         return content if isinstance(content, str) else content[-1]["text"]
 
     def results(self) -> list[str]:
-        last = max(number for number, one in enumerate(self.messages) if one["role"] == "user")
-        return [str(one["content"]) for one in self.messages[last:] if one["role"] == "tool"]
+        last = max(number for number, message in enumerate(self.messages) if message["role"] == "user")
+        return [str(message["content"]) for message in self.messages[last:] if message["role"] == "tool"]
 
-    def whole(self, text: str, calls: list[tuple[str, str]]) -> Any:
+    def whole(self, text: str, calls: Calls) -> Any:
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if calls:
             message["tool_calls"] = [
@@ -204,21 +210,21 @@ class OpenAI:
             ]
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
         about = {"id": "chat-1", "object": "chat.completion", "created": 1, "model": self.name}
-        usage = {"prompt_tokens": USAGE["in"], "completion_tokens": self.out, "total_tokens": 11 + self.out}
-        return {**about, "choices": [choice], "usage": usage}
+        return {**about, "choices": [choice], "usage": self._usage()}
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+    def _usage(self) -> dict[str, Any]:
+        return {"prompt_tokens": USAGE["in"], "completion_tokens": self.out, "total_tokens": 11 + self.out}
+
+    def events(self, text: str, calls: Calls) -> Events:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         deltas += [{"reasoning_content": thought} for thought in THOUGHT if self.thinks]
-        deltas += [{"content": word} for word in re.findall(r"\S*\s*", text) if word]
+        deltas += [{"content": word} for word in words(text)]
         for number, (name, _) in enumerate(calls):
             start = {"index": number, "id": f"call-{number}", "type": "function"}
             deltas.append({"tool_calls": [{**start, "function": {"name": name, "arguments": ""}}]})
-        for place in range(
-            0, max((len(arguments) for _, arguments in calls), default=0), 4
-        ):  # in turns, split anywhere
-            for number, (_, arguments) in enumerate(calls):
-                if part := arguments[place : place + 4]:
+        for parts in zip_longest(*(pieces(arguments) for _, arguments in calls)):  # the calls take turns
+            for number, part in enumerate(parts):
+                if part is not None:
                     deltas.append({"tool_calls": [{"index": number, "function": {"arguments": part}}]})
         about = {"id": "chat-1", "object": "chat.completion.chunk", "created": 1, "model": self.name}
         chunks: list[Any] = [
@@ -227,69 +233,61 @@ class OpenAI:
         reasons = {"length": "length", "filter": "content_filter"}
         reason = reasons.get(self.reason, "tool_calls" if calls else "stop")
         chunks.append({**about, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-        usage: dict[str, Any] = {
-            "prompt_tokens": USAGE["in"],
-            "completion_tokens": self.out,
-            "total_tokens": 11 + self.out,
-        }
-        usage["prompt_tokens_details"] = {"cached_tokens": self.cached}
+        usage = {**self._usage(), "prompt_tokens_details": {"cached_tokens": self.cached}}
         chunks.append({**about, "choices": [], "usage": usage})
         return [("", chunk) for chunk in [*chunks, "[DONE]"]]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        return [one for one in events[: -self.ending] if '"index": 1' not in json.dumps(one)]
+    def half(self, events: Events) -> Events:
+        return [event for event in events[: -self.ending] if '"index": 1' not in json.dumps(event)]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        return [one for one in events if '"arguments"' not in (text := json.dumps(one)) or '"arguments": ""' in text]
+    def without_arguments(self, events: Events) -> Events:
+        return [
+            event for event in events if '"arguments"' not in (text := json.dumps(event)) or '"arguments": ""' in text
+        ]
 
 
-class Responses:
+class Responses(Dialect):
     """OpenAI's Responses."""
 
     ending = 1
     cut = 5
-    reason = ""
-    name = "script"
-    cached = 0
-    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.items = request["input"] if isinstance(request["input"], list) else [{"role": "user", **request}]
 
     def _users(self) -> list[tuple[int, Any]]:
-        return [(number, one) for number, one in enumerate(self.items) if one.get("role") == "user"]
+        return [(number, item) for number, item in enumerate(self.items) if item.get("role") == "user"]
 
     def prompt(self) -> str:
         content = self._users()[-1][1]["content"]
         return content if isinstance(content, str) else content[0]["text"]
 
     def results(self) -> list[str]:
-        outputs = [one for one in self.items[self._users()[-1][0] :] if one.get("type") == "function_call_output"]
-        return [one["output"] if isinstance(one["output"], str) else one["output"][0]["text"] for one in outputs]
+        outputs = [item for item in self.items[self._users()[-1][0] :] if item.get("type") == "function_call_output"]
+        return [item["output"] if isinstance(item["output"], str) else item["output"][0]["text"] for item in outputs]
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+    def events(self, text: str, calls: Calls) -> Events:
         about = {"id": "resp-1", "object": "response", "created_at": 1, "model": self.name, "output": [], "tools": []}
         about |= {"parallel_tool_calls": True, "tool_choice": "auto"}
         part = {"type": "output_text", "text": "", "annotations": []}
         message = {"type": "message", "id": "msg-1", "role": "assistant", "status": "in_progress", "content": []}
-        found: list[dict[str, Any]] = [
+        events: list[dict[str, Any]] = [
             {"type": "response.created", "response": {**about, "status": "in_progress"}},
             {"type": "response.output_item.added", "output_index": 0, "item": message},
             {"type": "response.content_part.added", "item_id": "msg-1", "output_index": 0, "content_index": 0}
             | {"part": part},
         ]
-        for word in re.findall(r"\S*\s*", text):
-            if word:
-                delta = {"item_id": "msg-1", "output_index": 0, "content_index": 0, "delta": word, "logprobs": []}
-                found.append({"type": "response.output_text.delta", **delta})
+        for word in words(text):
+            delta = {"item_id": "msg-1", "output_index": 0, "content_index": 0, "delta": word, "logprobs": []}
+            events.append({"type": "response.output_text.delta", **delta})
         for number, (name, arguments) in enumerate(calls, 1):
             item = {"type": "function_call", "id": f"item-{number}", "call_id": f"call-{number}", "name": name}
             where = {"output_index": number}
-            found.append({"type": "response.output_item.added", **where, "item": {**item, "arguments": ""}})
-            for place in range(0, len(arguments), 4):
-                delta = {"item_id": item["id"], "delta": arguments[place : place + 4]}
-                found.append({"type": "response.function_call_arguments.delta", **where, **delta})
-            found.append({"type": "response.output_item.done", **where, "item": {**item, "arguments": arguments}})
+            events.append({"type": "response.output_item.added", **where, "item": {**item, "arguments": ""}})
+            for piece in pieces(arguments):
+                delta = {"item_id": item["id"], "delta": piece}
+                events.append({"type": "response.function_call_arguments.delta", **where, **delta})
+            events.append({"type": "response.output_item.done", **where, "item": {**item, "arguments": arguments}})
         usage: dict[str, Any] = {"input_tokens": USAGE["in"], "output_tokens": self.out, "total_tokens": 11 + self.out}
         usage |= {"input_tokens_details": {"cached_tokens": self.cached}}
         usage |= {"output_tokens_details": {"reasoning_tokens": 0}}
@@ -297,50 +295,50 @@ class Responses:
         if self.reason:
             reason = {"length": "max_output_tokens", "filter": "content_filter"}[self.reason]
             ending |= {"status": "incomplete", "incomplete_details": {"reason": reason}}
-        found.append({"type": f"response.{ending['status']}", "response": {**about, **ending}})
-        return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(found)]
+        events.append({"type": f"response.{ending['status']}", "response": {**about, **ending}})
+        return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(events)]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        return events[: next(number for number, one in enumerate(events) if "item.done" in one[0]) + 1]
+    def half(self, events: Events) -> Events:
+        return events[: next(number for number, event in enumerate(events) if "item.done" in event[0]) + 1]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        return [one for one in events if "_arguments." not in one[0] and "item.done" not in one[0]]
+    def without_arguments(self, events: Events) -> Events:
+        return [event for event in events if "_arguments." not in event[0] and "item.done" not in event[0]]
 
 
-class Anthropic:
+class Anthropic(Dialect):
     """Messages."""
 
     ending = 2
     cut = 3
-    reason = ""
-    name = "script"
-    cached = 0
-    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.messages = request["messages"]
         self.thinks = request.get("thinking", {}).get("type") in ("enabled", "adaptive")
 
     def _blocks(self, kind: str) -> list[tuple[int, Any]]:
-        found = []
-        for number, one in enumerate(self.messages):
-            content = one["content"] if isinstance(one["content"], list) else [{"type": "text", "text": one["content"]}]
-            found += [(number, block) for block in content if one["role"] == "user" and block["type"] == kind]
-        return found
+        blocks: list[tuple[int, Any]] = []
+        for number, message in enumerate(self.messages):
+            content = message["content"]
+            content = content if isinstance(content, list) else [{"type": "text", "text": content}]
+            blocks += [(number, block) for block in content if message["role"] == "user" and block["type"] == kind]
+        return blocks
 
     def prompt(self) -> str:
         return self._blocks("text")[-1][1]["text"]
 
     def results(self) -> list[str]:
         last = self._blocks("text")[-1][0]
-        found = [block["content"] for number, block in self._blocks("tool_result") if number > last]
-        return [one if isinstance(one, str) else "".join(part.get("text", "[image]") for part in one) for one in found]
+        results = [block["content"] for number, block in self._blocks("tool_result") if number > last]
+        return [
+            result if isinstance(result, str) else "".join(part.get("text", "[image]") for part in result)
+            for result in results
+        ]
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+    def events(self, text: str, calls: Calls) -> Events:
         message = {"id": "msg-1", "type": "message", "role": "assistant", "model": self.name, "content": []}
         usage = {"input_tokens": USAGE["in"] - self.cached, "output_tokens": 1, "cache_read_input_tokens": self.cached}
         first = int(self.thinks)
-        found: list[dict[str, Any]] = [
+        events: list[dict[str, Any]] = [
             {
                 "type": "message_start",
                 "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage},
@@ -348,50 +346,45 @@ class Anthropic:
         ]
         if self.thinks:
             block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
-            found.append({"type": "content_block_start", "index": 0, "content_block": block})
+            events.append({"type": "content_block_start", "index": 0, "content_block": block})
             deltas = [{"type": "thinking_delta", "thinking": thought} for thought in THOUGHT]
             deltas.append({"type": "signature_delta", "signature": "c2ln"})
-            found += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
-            found.append({"type": "content_block_stop", "index": 0})
-        found.append({"type": "content_block_start", "index": first, "content_block": {"type": "text", "text": ""}})
-        for word in re.findall(r"\S*\s*", text):
-            if word:
-                delta = {"type": "text_delta", "text": word}
-                found.append({"type": "content_block_delta", "index": first, "delta": delta})
-        found.append({"type": "content_block_stop", "index": first})
+            events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+            events.append({"type": "content_block_stop", "index": 0})
+        events.append({"type": "content_block_start", "index": first, "content_block": {"type": "text", "text": ""}})
+        for word in words(text):
+            delta = {"type": "text_delta", "text": word}
+            events.append({"type": "content_block_delta", "index": first, "delta": delta})
+        events.append({"type": "content_block_stop", "index": first})
         for number, (name, arguments) in enumerate(calls, first + 1):
             block = {"type": "tool_use", "id": f"call-{number}", "name": name, "input": {}}
-            found.append({"type": "content_block_start", "index": number, "content_block": block})
-            for place in range(0, len(arguments), 4):
-                delta = {"type": "input_json_delta", "partial_json": arguments[place : place + 4]}
-                found.append({"type": "content_block_delta", "index": number, "delta": delta})
-            found.append({"type": "content_block_stop", "index": number})
+            events.append({"type": "content_block_start", "index": number, "content_block": block})
+            for piece in pieces(arguments):
+                delta = {"type": "input_json_delta", "partial_json": piece}
+                events.append({"type": "content_block_delta", "index": number, "delta": delta})
+            events.append({"type": "content_block_stop", "index": number})
         reasons = {"length": "max_tokens", "filter": "refusal"}
         reason = {
             "stop_reason": reasons.get(self.reason, "tool_use" if calls else "end_turn"),
             "stop_sequence": None,
         }
-        found.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": self.out}})
-        found.append({"type": "message_stop"})
-        return [(event["type"], event) for event in found]
+        events.append({"type": "message_delta", "delta": reason, "usage": {"output_tokens": self.out}})
+        events.append({"type": "message_stop"})
+        return [(event["type"], event) for event in events]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        first = next(number for number, one in enumerate(events) if '"tool_use"' in json.dumps(one))
+    def half(self, events: Events) -> Events:
+        first = next(number for number, event in enumerate(events) if '"tool_use"' in json.dumps(event))
         return events[: next(n for n in range(first, len(events)) if events[n][0] == "content_block_stop") + 1]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        return [one for one in events if "input_json_delta" not in json.dumps(one)]
+    def without_arguments(self, events: Events) -> Events:
+        return [event for event in events if "input_json_delta" not in json.dumps(event)]
 
 
-class Gemini:
+class Gemini(Dialect):
     """Its own `generateContent`."""
 
     ending = 1
     cut = 3
-    reason = ""
-    name = "script"
-    cached = 0
-    out = USAGE["out"]
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.parts = [part for content in request["contents"] for part in content["parts"]]
@@ -401,21 +394,22 @@ class Gemini:
 
     def results(self) -> list[str]:
         asked = max(number for number, part in enumerate(self.parts) if "text" in part)
-        found = [part["functionResponse"] for part in self.parts[asked:] if "functionResponse" in part]
-        return [str(one["response"].get("return_value", one["response"])) for one in found]
+        parts = [part for part in self.parts[asked:] if "functionResponse" in part]
+        responses = [part["functionResponse"]["response"] for part in parts]
+        return [str(response.get("return_value", response)) for response in responses]
 
-    def events(self, text: str, calls: list[tuple[str, str]]) -> list[tuple[str, Any]]:
-        parts: list[dict[str, Any]] = [{"text": word} for word in re.findall(r"\S*\s*", text) if word]
+    def events(self, text: str, calls: Calls) -> Events:
+        parts: list[dict[str, Any]] = [{"text": word} for word in words(text)]
         parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in calls]
         counted = {"promptTokenCount": USAGE["in"], "candidatesTokenCount": self.out, "totalTokenCount": 11 + self.out}
-        found: list[tuple[str, Any]] = [("", self._chunk(part)) for part in parts]
+        events: Events = [("", self._chunk(part)) for part in parts]
         reason = {"length": "MAX_TOKENS", "filter": "SAFETY"}.get(self.reason, "STOP")
-        return [*found, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
+        return [*events, ("", {**self._chunk({"text": ""}, finishReason=reason), "usageMetadata": counted})]
 
-    def half(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        return events[: next(number for number, one in enumerate(events) if "functionCall" in json.dumps(one)) + 1]
+    def half(self, events: Events) -> Events:
+        return events[: next(number for number, event in enumerate(events) if "functionCall" in json.dumps(event)) + 1]
 
-    def without_arguments(self, events: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def without_arguments(self, events: Events) -> Events:
         return events  # calls come whole
 
     def _chunk(self, part: dict[str, Any], **more: str) -> dict[str, Any]:
