@@ -48,7 +48,7 @@ class Notebook:
 
     def open_beside(self, path: str) -> Notebook:
         """Open another notebook in the same page; it is the active one then."""
-        self.page.evaluate("path => jupyterapp.commands.execute('docmanager:open', {path})", path)
+        execute(self.page, "docmanager:open", path=path)
         other = Notebook(self.page, path)
         other.wait()
         return other
@@ -104,6 +104,12 @@ jupyterapp.shell.activateById(notebook.id);
 notebook.content.activeCellIndex = argument;
 await jupyterapp.commands.execute("notebook:run-cell");
 """
+
+
+def execute(page: Page, command: str, **arguments: Any) -> None:
+    """Execute one of JupyterLab's commands. What it gives stays in the page: a widget takes seconds to serialize."""
+    script = "async ([command, args]) => { await jupyterapp.commands.execute(command, args); }"
+    page.evaluate(script, [command, arguments])
 
 
 def app_in(notebook: Notebook, index: int) -> FrameLocator:

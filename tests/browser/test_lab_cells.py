@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.conftest import Answering
 from tests.browser.notebooks import Notebook
+from tests.browser.places import LAB, NOTEBOOK_7
 
 
 def sources(notebook: Notebook) -> list[str]:
@@ -16,9 +17,9 @@ def sources(notebook: Notebook) -> list[str]:
     return notebook.page.evaluate(script)
 
 
-@pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
+@pytest.mark.parametrize("app", [LAB, NOTEBOOK_7])
 def test_a_call_and_a_code_block_are_inserted_as_cells_and_not_run(
-    app: str, open_answering: Answering, page: Page, work: Path
+    app: str, open_answering: Answering, work: Path
 ) -> None:
     notebook = open_answering('demo__echo({"text": "\\n```python\\nx = 1\\nprint(x)\\n```"})', app)
     notebook.run(0)
@@ -50,10 +51,8 @@ def cell_id(notebook: Notebook, index: int) -> str:
     return str(notebook.page.evaluate(script, index))
 
 
-@pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
-def test_a_model_reads_inserts_and_edits_cells_with_consent_and_runs_none(
-    app: str, open_answering: Answering, page: Page
-) -> None:
+@pytest.mark.parametrize("app", [LAB, NOTEBOOK_7])
+def test_a_model_reads_inserts_and_edits_cells_with_consent_and_runs_none(app: str, open_answering: Answering) -> None:
     notebook = open_answering("", app)
     notebook.run(0)
     before = "x = 1\nprint(x)"
@@ -108,8 +107,8 @@ def test_the_cell_that_runs_is_not_edited_and_what_outputs_say_is_doubted(open_a
     assert sources(notebook)[1] == source
 
 
-@pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
-def test_the_arguments_of_a_call_are_edited_in_its_card(app: str, open_answering: Answering, page: Page) -> None:
+@pytest.mark.parametrize("app", [LAB, NOTEBOOK_7])
+def test_the_arguments_of_a_call_are_edited_in_its_card(app: str, open_answering: Answering) -> None:
     notebook = open_answering('demo__query({"table": "penguins", "limit": 3})', app)
     notebook.run(0)
     notebook.begin(1)

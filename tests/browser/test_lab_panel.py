@@ -4,23 +4,18 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.notebooks import Notebook
+from tests.browser.conftest import Open
+from tests.browser.notebooks import execute
 from tests.browser.places import in_cell, resize_sidebar, sidebar
 from tests.browser.test_lab_looks import faults
 from tests.environments import ROOT
 
 MISBEHAVING = f"{sys.executable} {ROOT}/tests/servers/misbehaving.py"
 NAMED = str(ROOT / "tests" / "servers" / "named.py")
-Open = Callable[..., Notebook]
-
-
-def command(page: Page, name: str) -> None:
-    page.evaluate("name => jupyterapp.commands.execute(name)", name)
 
 
 def is_in_sight(button: Locator) -> bool:
@@ -166,9 +161,9 @@ def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None
     notebook.run(1)
     panel.expect_state("demo", "ready")
     notebook.choose(2)
-    command(page, "ipymcp:open")
+    execute(page, "ipymcp:open")
     expect(panel.root.get_by_role("tab", name="Servers")).to_be_focused()
-    command(page, "ipymcp:show-tools")
+    execute(page, "ipymcp:show-tools")
     box = panel.root.get_by_role("searchbox", name="Search tools")
     expect(box).to_be_focused()
     page.keyboard.type("echo")
@@ -236,21 +231,9 @@ def test_after_a_restart_the_notebook_is_offered_what_it_used(open_notebook: Ope
     assert [notebook.source(index) for index in (0, 2)] == ["%load_ext ipymcp\n%mcp load demo", "x = 1"]
 
 
-def test_what_only_a_cell_defines_is_not_loaded_again_but_its_cell_is_to_be_run(
+def test_a_server_that_only_a_cell_defines_is_not_loaded_again_after_a_restart_but_its_cell_is_shown(
     open_notebook: Open, page: Page
 ) -> None:
-    notebook = open_notebook(f"%load_ext ipymcp\n%mcp load other -- {MISBEHAVING} --era legacy;")
-    notebook.run(0)
-    panel = sidebar(page)
-    panel.expect_state("other", "ready")
-    notebook.restart()
-    expect(panel.root.get_by_text("This notebook used other.")).to_be_visible()
-    panel.press("Load again")
-    expect(panel.root.locator(".mcp-notice")).to_contain_text("Run the cells that loaded them.")
-    expect(panel.button("Go to the cell of other")).to_be_visible()
-
-
-def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebook: Open, page: Page) -> None:
     load = f"%mcp load other -- {MISBEHAVING} --era legacy;"
     notebook = open_notebook("%load_ext ipymcp", "x = 1", load)
     notebook.run(0)
@@ -258,7 +241,9 @@ def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebo
     panel = sidebar(page)
     panel.expect_state("other", "ready")
     notebook.restart()
-    notebook.run(0)
+    expect(panel.root.get_by_text("This notebook used other.")).to_be_visible()
+    panel.press("Load again")
+    expect(panel.root.locator(".mcp-notice")).to_contain_text("Run the cells that loaded them.")
     expect(panel.root).to_contain_text("other is defined only in a cell: run that again, or add it again.")
     expect(panel.button("Load again")).to_have_count(0)
     panel.press("Go to the cell of other")
@@ -309,7 +294,7 @@ def test_a_long_line_of_a_log_is_read_as_a_whole_in_a_narrow_sidebar(open_notebo
     notebook.run(0)
     panel = sidebar(page)
     panel.expect_state("loud", "failed")
-    page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+    execute(page, "application:toggle-left-area")
     lines = panel.show("Logs").locator(".mcp-line")
     heights = []
     for width in (300, 1000):
