@@ -13,8 +13,10 @@ import asyncio
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -64,6 +66,9 @@ class JupyterServer:
             settings["ServerApp"]["jpserver_extensions"] = {"ipymcp": True}
         else:
             self.environment = private_environment(lab, folder, {**own, **env})
+        # Two kernels that start at the same time could pick the same TCP ports. Paths of sockets must be short.
+        settings["KernelManager"] = {"transport": "ipc"}
+        self.environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
         for section, values in config.items():
             settings.setdefault(section, {}).update(values)
         file = Path(self.environment["JUPYTER_CONFIG_DIR"], "jupyter_server_config.json")
@@ -125,6 +130,7 @@ class JupyterServer:
         self.process.terminate()
         self.process.wait(timeout=30)
         wait_until_gone(below, within=15)
+        shutil.rmtree(self.runtime)
 
     def _await_url(self) -> str:
         deadline = time.monotonic() + 60
