@@ -5,6 +5,7 @@ Each test opens notebooks of its own, with their kernels, in that page; what is 
 
 import contextlib
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, WebError, expect, sync_playwright
 
 from tests import apps
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
-from tests.browser.places import LAB, LOAD, SIZE, SharedLab, Voila, lab, opened, report_faults
+from tests.browser.places import LAB, LOAD, SIZE, SharedLab, Voila, lab, opened
 from tests.environments import environment
 from tests.jupyter_servers import JupyterServer
 from tests.scripted import DEMO, scripted_models
@@ -29,6 +30,7 @@ PATIENCE = 30_000
 MODELS = "models"
 """The environment of kernels that ask models, and their kernelspec."""
 MODELS_KERNEL = {"display_name": MODELS, "language": "python"}
+_OURS = re.compile(r"extensions/ipymcp/static|blob:")
 
 Answering = Callable[..., Notebook]
 """`open_answering(ECHO)`: a notebook whose first cell loads all, and that asks a model this; the next asks it again."""
@@ -85,6 +87,30 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
+@pytest.fixture(scope="session")
+def faults(context: BrowserContext) -> list[str]:
+    """Stacks of what our code has thrown in a page."""
+    faults: list[str] = []
+
+    def take(error: WebError) -> None:
+        stack = error.error.stack or ""
+        if _OURS.search(stack):
+            faults.append(stack)
+
+    context.on("weberror", take)
+    return faults
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_thrown(context: BrowserContext, faults: list[str], tmp_path: Path) -> Iterator[None]:
+    """Fails the test in which our code throws in a page. `tmp_path` takes the pictures of a test that fails."""
+    yield
+    for page in context.pages:
+        page.evaluate("0")  # what was thrown before comes first
+    thrown, faults[:] = [*faults], []
+    assert thrown == []
+
+
 @pytest.fixture(scope="module")
 def shared_lab(context: BrowserContext, jupyter: JupyterServer) -> Iterator[SharedLab]:
     shared = SharedLab(context, jupyter)
@@ -93,11 +119,8 @@ def shared_lab(context: BrowserContext, jupyter: JupyterServer) -> Iterator[Shar
 
 
 @pytest.fixture
-def work(jupyter: JupyterServer, ending: ThreadPoolExecutor, tmp_path: Path) -> Iterator[Path]:
-    """A folder for the test's notebooks, below the server's; their kernels end after the test.
-
-    `tmp_path` takes the pictures of a test that fails.
-    """
+def work(jupyter: JupyterServer, ending: ThreadPoolExecutor) -> Iterator[Path]:
+    """A folder for the test's notebooks, below the server's; their kernels end after the test."""
     yield Path(tempfile.mkdtemp(prefix="work-", dir=jupyter.folder))
     for session in jupyter.http.get("api/sessions").json():
         ending.submit(jupyter.http.delete, f"api/sessions/{session['id']}")
@@ -112,12 +135,12 @@ def ending() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def clean_lab(shared_lab: SharedLab, work: Path, request: pytest.FixtureRequest) -> Iterator[SharedLab]:
-    """The module's JupyterLab, in which nothing is open. What our code throws in it fails the test."""
+    """The module's JupyterLab, in which nothing is open."""
     yield shared_lab
-    faults = shared_lab.reset()
     if _FAILED in request.node.stash:
         shared_lab.close()
-    assert not faults
+    else:
+        shared_lab.reset()
 
 
 @pytest.fixture
@@ -127,21 +150,10 @@ def page(clean_lab: SharedLab) -> Page:
 
 
 @pytest.fixture
-def new_page(context: BrowserContext, tmp_path: Path) -> Iterator[Page]:
-    """An empty page. What our code throws in it fails the test."""
-    with watched(context) as page:
+def new_page(context: BrowserContext) -> Iterator[Page]:
+    """An empty page."""
+    with context.new_page() as page:
         yield page
-
-
-@contextlib.contextmanager
-def watched(context: BrowserContext) -> Iterator[Page]:
-    """An empty page, in which our code must not throw."""
-    page = context.new_page()
-    faults: list[str] = []
-    report_faults(page, faults)
-    yield page
-    page.close()
-    assert not faults
 
 
 _FAILED = pytest.StashKey[bool]()
@@ -170,7 +182,7 @@ def open_file(
         def open_it(path: str, app: str) -> Notebook:
             if app == LAB:
                 return clean_lab.open(path)
-            return opened(pages.enter_context(watched(context)), jupyter, path, app)
+            return opened(pages.enter_context(context.new_page()), jupyter, path, app)
 
         yield open_it
 
@@ -198,11 +210,15 @@ def show_app(open_notebook: Open, work: Path) -> ShowApp:
 
 @pytest.fixture
 def open_answering(open_file: Callable[[str, str], Notebook], work: Path) -> Answering:
-    setup = ["%load_ext ipymcp", f"%mcp load demo -- {sys.executable} -I -S {DEMO};", "%mcp policy ask demo.*;"]
-
     def open_it(text: str, app: str = LAB) -> Notebook:
-        cells = ["\n".join([*setup, "%config IPyMCP.model = 'openai-chat:tools'"]), *[f"%mcp ask {text}"] * 2]
-        write_notebook(work / "notebook.ipynb", cells, kernelspec={"name": MODELS, **MODELS_KERNEL})
+        write_answering(work / "notebook.ipynb", *[f"%mcp ask {text}"] * 2)
         return open_file(f"{work.name}/notebook.ipynb", app)
 
     return open_it
+
+
+def write_answering(path: Path, *cells: str) -> None:
+    """Write a notebook whose first cell loads the demo server and names a model; these cells follow."""
+    load = f"%load_ext ipymcp\n%mcp load demo -- {sys.executable} -I -S {DEMO};\n%mcp policy ask demo.*;"
+    setup = f"{load}\n%config IPyMCP.model = 'openai-chat:tools'"
+    write_notebook(path, [setup, *cells], kernelspec={"name": MODELS, **MODELS_KERNEL})

@@ -76,6 +76,16 @@ class Notebook:
     def source(self, index: int) -> str:
         return str(self._do("return notebook.content.widgets[argument].model.sharedModel.getSource()", index))
 
+    def sources(self) -> list[str]:
+        return list(self._do("return notebook.content.widgets.map(each => each.model.sharedModel.getSource())"))
+
+    def cell_id(self, index: int) -> str:
+        return str(self._do("return notebook.content.widgets[argument].model.id", index))
+
+    def replace_after(self, index: int, *sources: str) -> None:
+        """Replace the cells after one by cells that were not run."""
+        self._do(_REPLACE, [index + 1, [{"cell_type": "code", "source": source} for source in sources]])
+
     def write(self, index: int, source: str) -> None:
         """Replace what is in a cell."""
         self._do("notebook.content.widgets[argument[0]].model.sharedModel.setSource(argument[1])", [index, source])
@@ -103,6 +113,16 @@ _RUN = """
 jupyterapp.shell.activateById(notebook.id);
 notebook.content.activeCellIndex = argument;
 await jupyterapp.commands.execute("notebook:run-cell");
+"""
+
+
+_REPLACE = """
+const [start, cells] = argument;
+const shared = notebook.content.model.sharedModel;
+shared.transact(() => {
+    shared.deleteCellRange(start, shared.cells.length);
+    shared.insertCells(start, cells);
+});
 """
 
 

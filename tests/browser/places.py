@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import secrets
 import subprocess
 import time
@@ -31,7 +30,6 @@ LAB = "lab/tree"
 NOTEBOOK_7 = "notebooks"
 SIZE: ViewportSize = {"width": 1400, "height": 900}
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
-_OURS = re.compile(r"extensions/ipymcp/static|blob:")
 _SIZES = "jupyterapp.shell._hsplitPanel.relativeSizes()"
 _RESET = """async ([sizes, theme]) => {
     const { shell, commands } = jupyterapp;
@@ -43,7 +41,7 @@ _RESET = """async ([sizes, theme]) => {
     shell._hsplitPanel.setRelativeSizes(sizes);
     shell.collapseRight();
     document.activeElement?.blur();
-    // What was thrown meanwhile comes before what this returns.
+    // What is drawn in frames goes in a later one.
     await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
     return !document.querySelector(".jp-Dialog, .lm-Menu");
 }"""
@@ -95,15 +93,12 @@ class SharedLab:
         self._with_extension = with_extension
         self._page: Page | None = None
         self._sizes: list[float] = []
-        self.faults: list[str] = []
-        """Stacks of what our code has thrown in the page since the last `reset`."""
 
     @property
     def page(self) -> Page:
         """The page, with JupyterLab and no notebook."""
         if self._page is None:
             self._page = page = self._context.new_page()
-            report_faults(page, self.faults)
             if not self._with_extension:
                 page.route("**/extensions/ipymcp/**", lambda route: route.abort())
             page.goto(f"{self._server.url}{_new_workspace()}?token={TOKEN}")
@@ -131,15 +126,13 @@ class SharedLab:
         self.close()
         self._with_extension = True
 
-    def reset(self) -> list[str]:
-        """Close what is open, and give what our code has thrown since the last time."""
+    def reset(self) -> None:
+        """Close what is open."""
         if self._page is not None:
             self._page.set_viewport_size(SIZE)
             self._page.mouse.move(0, 0)
             if not self._page.evaluate(_RESET, [self._sizes, LIGHT]):
                 self.close()
-        faults, self.faults[:] = [*self.faults], []
-        return faults
 
     def close(self) -> None:
         """Close the page; the next test loads another."""
@@ -160,11 +153,6 @@ def resize_sidebar(page: Page, width: int) -> None:
     """Make the sidebar on the right so many pixels wide, and close that on the left."""
     sizes = "panels.setRelativeSizes([0, panels.node.clientWidth - width, width])"
     page.evaluate(f"width => {{ const panels = jupyterapp.shell._hsplitPanel; {sizes}; }}", width)
-
-
-def report_faults(page: Page, faults: list[str]) -> None:
-    """Append the stack of each exception that our code throws in the page."""
-    page.on("pageerror", lambda error: _OURS.search(error.stack or "") and faults.append(error.stack or ""))
 
 
 def in_cell(notebook: Notebook, index: int) -> Panel:

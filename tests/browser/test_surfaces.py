@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests import apps
-from tests.browser.conftest import Open, watched
+from tests.browser.conftest import Open
 from tests.browser.panels import Panel
 from tests.browser.places import LAB, LOAD, NOTEBOOK_7, PANEL, SharedLab, Voila, in_cell, sidebar
 
@@ -43,7 +43,7 @@ def place(
     where = request.param
     with contextlib.ExitStack() as stack:
         if where == "Voilà":
-            page = stack.enter_context(watched(context))
+            page = stack.enter_context(context.new_page())
             panel = request.getfixturevalue("voila").open(page, f'{LOAD}\n%config IPyMCP.panel = "full"', PANEL)
             yield Place(panel, lambda: str(page.evaluate("navigator.clipboard.readText()")))
             return
