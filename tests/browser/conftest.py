@@ -19,7 +19,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, WebError, expect,
 from tests import apps
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
-from tests.browser.places import LAB, LOAD, SIZE, SharedLab, Voila, lab, opened
+from tests.browser.panels import Panel
+from tests.browser.places import LAB, LOAD, SIZE, SharedLab, Voila, lab, opened, sidebar
 from tests.environments import environment
 from tests.jupyter_servers import JupyterServer
 from tests.scripted import DEMO, scripted_models
@@ -37,6 +38,9 @@ Answering = Callable[..., Notebook]
 
 Open = Callable[..., Notebook]
 """`open_notebook("%load_ext ipymcp", "%mcp panel")`: those cells in JupyterLab, with a kernel."""
+
+WithSidebar = Callable[..., tuple[Notebook, Panel]]
+"""`open_with_sidebar("%load_ext ipymcp", "1 + 1")`: those cells, of which the first has run, and the sidebar."""
 
 ShowApp = Callable[..., Notebook]
 """`show_app("chart", html, "1 + 1")`: a notebook whose cell 1 has shown the app of `apps.chart`; more cells follow."""
@@ -192,6 +196,16 @@ def open_notebook(open_file: Callable[[str, str], Notebook], work: Path) -> Open
     def open_it(*cells: str, name: str = "notebook", app: str = LAB) -> Notebook:
         write_notebook(work / f"{name}.ipynb", cells)
         return open_file(f"{work.name}/{name}.ipynb", app)
+
+    return open_it
+
+
+@pytest.fixture
+def open_with_sidebar(open_notebook: Open, page: Page) -> WithSidebar:
+    def open_it(*cells: str, name: str = "notebook") -> tuple[Notebook, Panel]:
+        notebook = open_notebook(*cells, name=name)
+        notebook.run(0)
+        return notebook, sidebar(page)
 
     return open_it
 

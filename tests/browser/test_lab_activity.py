@@ -5,10 +5,9 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, WithSidebar
 from tests.browser.notebooks import Notebook
 from tests.browser.panels import Panel
-from tests.browser.places import sidebar
 from tests.browser.test_lab_calls import DEMO, WATCH_CLICKS
 
 SECRET = "planted-secret-9f3a"
@@ -16,11 +15,9 @@ FAIL = "mcp.demo.fail(message='on purpose')"
 SLOW = "mcp.demo.slow(seconds=60, steps=600)"
 
 
-def started(open_notebook: Open, page: Page, *cells: str) -> tuple[Notebook, Panel]:
+def started(open_with_sidebar: WithSidebar, *cells: str) -> tuple[Notebook, Panel]:
     """A notebook whose first cell has loaded the demo server, and the sidebar."""
-    notebook = open_notebook(DEMO, *cells)
-    notebook.run(0)
-    panel = sidebar(page)
+    notebook, panel = open_with_sidebar(DEMO, *cells)
     panel.expect_state("demo", "ready")
     return notebook, panel
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Open
-from tests.browser.places import LOAD, sidebar
+from tests.browser.conftest import Open, WithSidebar
+from tests.browser.places import LOAD
 from tests.browser.test_lab_calls import DEMO, MISBEHAVING, WATCH_CLICKS
 from tests.environments import ROOT
 from tests.jupyter_servers import JupyterServer
@@ -55,10 +55,8 @@ def expect_ten_cards(open_notebook: Open, page: Page, jupyter: JupyterServer, li
     assert len(saved) < 50_000
 
 
-def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(f"{LOAD}\n%mcp load loud -- {MISBEHAVING};", "")
-    panel = sidebar(page)
-    notebook.run(0)
+def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar(f"{LOAD}\n%mcp load loud -- {MISBEHAVING};", "")
     tools = panel.find_tool("megabytes", "loud.big")
     tools.get_by_label("megabytes").fill("20")
     panel.press("Run")
@@ -70,10 +68,8 @@ def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_notebook: Open
     expect(notebook.output(1)).to_contain_text("20000000")
 
 
-def test_a_large_table_is_paged_sorted_saved_and_used(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(f"{LOAD}\n%mcp load own -- {MISBEHAVING};", "")
-    panel = sidebar(page)
-    notebook.run(0)
+def test_a_large_table_is_paged_sorted_saved_and_used(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar(f"{LOAD}\n%mcp load own -- {MISBEHAVING};", "")
     view = panel.find_tool("echo", "own.echo")
     rows = [{"place": place, "weight": place * 7919 % 2_003 / 7, "name": f"bird {place}"} for place in range(2_003)]
     view.get_by_label("text").fill(json.dumps(rows))
@@ -107,10 +103,8 @@ def test_a_large_table_is_paged_sorted_saved_and_used(open_notebook: Open, page:
 
 
 @pytest.mark.timed
-def test_5000_tools_and_200_servers_leave_a_panel_that_answers(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(LOAD, MANY)
-    panel = sidebar(page)
-    notebook.run(0)
+def test_5000_tools_and_200_servers_leave_a_panel_that_answers(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar(LOAD, MANY)
     notebook.run(1)
     panel.expect_state("many", "ready")
     expect(panel.status).to_contain_text("1 of 201 ready")

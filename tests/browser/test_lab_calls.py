@@ -7,7 +7,7 @@ import time
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, WithSidebar
 from tests.browser.places import LOAD, PANEL, in_cell, sidebar
 from tests.environments import ROOT
 
@@ -37,11 +37,9 @@ window.delays = [];
 
 @pytest.mark.timed
 def test_a_call_that_blocks_the_kernel_shows_how_far_it_is_and_is_over_within_a_second_of_cancel(
-    open_notebook: Open, page: Page
+    open_with_sidebar: WithSidebar,
 ) -> None:
-    notebook = open_notebook(DEMO, "mcp.demo.slow(seconds=30, steps=60)")
-    panel = sidebar(page)
-    notebook.run(0)
+    notebook, panel = open_with_sidebar(DEMO, "mcp.demo.slow(seconds=30, steps=60)")
     notebook.begin(1)
     calls = panel.show("Activity")
     expect(calls.get_by_text(re.compile(r"step \d+ of 60"))).to_be_visible()
@@ -56,10 +54,10 @@ def test_a_call_that_blocks_the_kernel_shows_how_far_it_is_and_is_over_within_a_
 
 
 @pytest.mark.timed
-def test_a_page_flooded_with_log_lines_answers_a_click_within_200_ms(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(f"{LOAD}\n%mcp load loud -- {MISBEHAVING} stderr=10000;", "6 * 7")
-    panel = sidebar(page)
-    notebook.run(0)
+def test_a_page_flooded_with_log_lines_answers_a_click_within_200_ms(
+    open_with_sidebar: WithSidebar, page: Page
+) -> None:
+    notebook, panel = open_with_sidebar(f"{LOAD}\n%mcp load loud -- {MISBEHAVING} stderr=10000;", "6 * 7")
     logs = panel.show("Logs")
     line = logs.locator(".mcp-line")
     expect(line.last).to_be_visible()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, WithSidebar
 from tests.browser.notebooks import execute
 from tests.browser.places import in_cell, resize_sidebar, sidebar
 from tests.browser.test_lab_looks import faults
@@ -29,14 +29,12 @@ def is_in_sight(button: Locator) -> bool:
 
 
 def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_where_it_waits(
-    open_notebook: Open, work: Path, page: Page
+    open_with_sidebar: WithSidebar, work: Path
 ) -> None:
     args = [NAMED, '{"name": "a"}', *(f"--option-{number}=value" for number in range(20))]
     servers = {f"theirs{number}": {"command": sys.executable, "args": args} for number in range(6)}
     (work / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load theirs0 theirs1 theirs2 theirs3 theirs4 theirs5")
-    notebook.run(0)
-    panel = sidebar(page)
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load theirs0 theirs1 theirs2 theirs3 theirs4 theirs5")
     expect(panel.root.get_by_role("heading", name="No servers yet")).to_be_visible()
     notebook.begin(1)
     question = panel.root.get_by_role("alertdialog")
@@ -53,16 +51,14 @@ def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_whe
     expect(notebook.output(1)).not_to_contain_text("Waiting for your answer")
 
 
-def test_lists_fill_their_place_and_calls_of_cells_show_as_they_end(open_notebook: Open, page: Page) -> None:
+def test_lists_fill_their_place_and_calls_of_cells_show_as_they_end(open_with_sidebar: WithSidebar) -> None:
     tools = " ".join(f"'{json.dumps({'name': f'tool_{number:03}'})}'" for number in range(120))
-    notebook = open_notebook(
+    notebook, panel = open_with_sidebar(
         "%load_ext ipymcp",
         f"%mcp load many -- {sys.executable} {NAMED} {tools}",
         "for n in range(60): mcp.many.tool_001(path=str(n))",
         "mcp.many.tool_002(path='x')",
     )
-    notebook.run(0)
-    panel = sidebar(page)
     notebook.run(1)
     view = panel.show("Tools")
     expect(view.get_by_role("treeitem").first).to_be_visible()
@@ -116,10 +112,8 @@ def box(found: Locator) -> FloatRect:
     return place
 
 
-def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", f"%mcp load own -- {MISBEHAVING};")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", f"%mcp load own -- {MISBEHAVING};")
     notebook.run(1)
     view = panel.find_tool("echo", "own.echo")
     row = {"species": "Adelie", "note": "some words " * 60, "mass": 3750.123456789012, "island": "Torgersen"}
@@ -140,10 +134,10 @@ def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(o
     expect(panel.outcome.get_by_role("region", name="Row 2")).to_contain_text("some words " * 60)
 
 
-def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "%mcp policy deny demo.echo;", "%mcp policy reset;")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar(
+        "%load_ext ipymcp", "%mcp load demo;", "%mcp policy deny demo.echo;", "%mcp policy reset;"
+    )
     notebook.run(1)
     view = panel.find_tool("echo", "demo.echo")
     expect(view.get_by_role("button", name="Run")).to_be_visible()
@@ -154,10 +148,8 @@ def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(o
     expect(view.get_by_text("denied by policy")).to_have_count(0)
 
 
-def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "x = 1", "")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_the_focus_goes_where_one_works(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load demo;", "x = 1", "")
     notebook.run(1)
     panel.expect_state("demo", "ready")
     notebook.choose(2)
@@ -177,10 +169,10 @@ def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None
     assert (notebook.source(2), notebook.source(3)) == ("x = 1", "mcp.demo.echo(text='hello')")
 
 
-def test_a_click_that_a_question_has_overtaken_is_ignored(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;\n%mcp policy ask demo.*;", "mcp.demo.echo('a')")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_click_that_a_question_has_overtaken_is_ignored(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar(
+        "%load_ext ipymcp", "%mcp load demo;\n%mcp policy ask demo.*;", "mcp.demo.echo('a')"
+    )
     notebook.run(1)
     panel.expect_state("demo", "ready")
     # As soon as the question is drawn, the page clicks where its first button lies.
@@ -204,10 +196,8 @@ def test_a_click_that_a_question_has_overtaken_is_ignored(open_notebook: Open, p
     expect(notebook.output(2)).to_contain_text("a")
 
 
-def test_after_a_restart_the_notebook_is_offered_what_it_used(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "x = 1")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_after_a_restart_the_notebook_is_offered_what_it_used(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp\n%mcp load demo;", "x = 1")
     panel.expect_state("demo", "ready")
     notebook.restart()
     offered = panel.root.get_by_text("This notebook used demo.")
@@ -252,12 +242,10 @@ def test_a_server_that_only_a_cell_defines_is_not_loaded_again_after_a_restart_b
     panel.expect_state("other", "ready")
 
 
-def test_a_start_that_lacks_a_value_has_a_field_for_it(open_notebook: Open, work: Path, page: Page) -> None:
+def test_a_start_that_lacks_a_value_has_a_field_for_it(open_with_sidebar: WithSidebar, work: Path, page: Page) -> None:
     definition = {"command": sys.executable, "args": [NAMED, '{"name": "a"}'], "env": {"KEY": "${SUCH_A_KEY}"}}
     (work / "servers.json").write_text(json.dumps({"mcpServers": {"keyed": definition}}))
-    notebook = open_notebook("%load_ext ipymcp", "mcp.load('servers.json', trust=True, wait=False);")
-    notebook.run(0)
-    panel = sidebar(page)
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "mcp.load('servers.json', trust=True, wait=False);")
     notebook.run(1)
     panel.expect_state("keyed", "failed")
     expect(panel.root).to_contain_text("${SUCH_A_KEY} is not set in this kernel")
@@ -272,10 +260,8 @@ def test_a_start_that_lacks_a_value_has_a_field_for_it(open_notebook: Open, work
     assert "a-key-of-mine" not in (work / "servers.json").read_text()
 
 
-def test_a_template_suggests_what_its_server_completes(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_template_suggests_what_its_server_completes(open_with_sidebar: WithSidebar, page: Page) -> None:
+    _, panel = open_with_sidebar("%load_ext ipymcp\n%mcp load demo;")
     panel.list("Resources").get_by_role("treeitem").filter(has_text="template").click()
     field = panel.root.get_by_label("species")
     field.press_sequentially("ge")
@@ -287,12 +273,12 @@ def test_a_template_suggests_what_its_server_completes(open_notebook: Open, page
     expect(panel.root).to_contain_text("Biscoe")
 
 
-def test_a_long_line_of_a_log_is_read_as_a_whole_in_a_narrow_sidebar(open_notebook: Open, page: Page) -> None:
+def test_a_long_line_of_a_log_is_read_as_a_whole_in_a_narrow_sidebar(
+    open_with_sidebar: WithSidebar, page: Page
+) -> None:
     line = "word 漢字 " * 40 + "the end"
     server = {"command": sys.executable, "args": ["-c", f"import sys; sys.exit({line!r})"], "restart": False}
-    notebook = open_notebook(f"%load_ext ipymcp\nmcp.load({{'loud': {server}}}, trust=True, wait=False)")
-    notebook.run(0)
-    panel = sidebar(page)
+    _, panel = open_with_sidebar(f"%load_ext ipymcp\nmcp.load({{'loud': {server}}}, trust=True, wait=False)")
     panel.expect_state("loud", "failed")
     execute(page, "application:toggle-left-area")
     lines = panel.show("Logs").locator(".mcp-line")

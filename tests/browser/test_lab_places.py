@@ -2,17 +2,15 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, WithSidebar
 from tests.browser.panels import Panel
 from tests.browser.places import sidebar
 
 NAME = "notebook.ipynb"
 
 
-def test_a_wide_panel_follows_its_notebook(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "%mcp stop demo;")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_wide_panel_follows_its_notebook(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load demo;", "%mcp stop demo;")
     expect(panel.root.get_by_role("heading", name="MCP servers")).to_contain_text(NAME)
     panel.press("Open in main area")
     tab = page.get_by_role("tab", name=f"MCP: {NAME}")
