@@ -171,21 +171,18 @@ class Voila:
 
     def open(self, page: Page, *cells: str) -> Panel:
         """Open a notebook of these cells; gives the panel in it."""
-        self.render(page, *cells)
-        root = page.locator(".ipymcp-cell")
-        expect(root).to_be_visible()
-        return Panel(root)
-
-    def render(self, page: Page, *cells: str) -> None:
-        """Load the page of a notebook of these cells."""
         write_notebook(self.folder / "page.ipynb", cells)
         page.goto(f"{self.url}voila/render/page.ipynb", timeout=60_000)
+        root = page.locator(".ipymcp-cell").first
+        expect(root).to_be_visible()
+        return Panel(root)
 
     @staticmethod
     @contextlib.contextmanager
     def started(folder: Path) -> Iterator[Voila]:
         python = environment("browser").python
-        command = [str(python), "-m", "voila", str(folder), "--no-browser", "--port=0", "--base_url=/some/where/"]
+        options = ["--no-browser", "--port=0", "--base_url=/some/where/", "--KernelManager.transport=ipc"]
+        command = [str(python), "-m", "voila", str(folder), *options]
         variables = private_environment(python, folder, {"IPYMCP_KEYRING": "off"})
         log = folder / "voila.log"
         with log.open("wb") as output:
