@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, WebError, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, WebError, expect, sync_playwright
 
 from tests import apps
 from tests.browser import chromium
@@ -126,8 +126,8 @@ def shared_lab(context: BrowserContext, jupyter: JupyterServer) -> Iterator[Shar
 def work(jupyter: JupyterServer, ending: ThreadPoolExecutor) -> Iterator[Path]:
     """A folder for the test's notebooks, below the server's; their kernels end after the test."""
     yield Path(tempfile.mkdtemp(prefix="work-", dir=jupyter.folder))
-    for session in jupyter.http.get("api/sessions").json():
-        ending.submit(jupyter.http.delete, f"api/sessions/{session['id']}")
+    for session_id in jupyter.session_ids():
+        ending.submit(jupyter.end_session, session_id)
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +171,8 @@ def pytest_runtest_makereport(item: pytest.Function) -> Iterator[None]:
         item.stash[_FAILED] = True
         for number, page in enumerate(item.funcargs["context"].pages):
             picture = item.funcargs["tmp_path"] / f"page-{number}.png"
-            page.screenshot(path=picture)
+            with contextlib.suppress(Error):  # of a page that does not respond there is none
+                page.screenshot(path=picture)
             report.sections.append((f"page {number}: {page.url}", f"{picture}\n"))
     return report
 

@@ -156,7 +156,7 @@ RTC = """(async () => {
   p.createDataChannel("x");
   await p.setLocalDescription(await p.createOffer());
 })()"""
-"""Sends a packet to a stranger, which no content security policy forbids."""
+"""Sends a packet to another site, which no content security policy forbids."""
 FRAME = "const f = document.createElement('iframe'); f.srcdoc = PAGE;"
 PREFIXED = FRAME.replace("Element('", "ElementNS(document.body.namespaceURI, 'x:")
 SHADOW = "`<div><template shadowrootmode=closed><iframe srcdoc='${PAGE}'></iframe></template></div>`"

@@ -213,7 +213,6 @@ def open_page(request: pytest.FixtureRequest, context: BrowserContext, jupyter: 
         notebook = opened(page, jupyter, "examples/examples.ipynb", PLACES[place])
         notebook.run(0)
         yield notebook
-    jupyter.end_sessions()
 
 
 @pytest.mark.parametrize("server", EXAMPLES)

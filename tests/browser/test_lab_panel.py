@@ -105,9 +105,9 @@ def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
             assert left["x"] + left["width"] <= right["x"]
 
 
-def box(found: Locator) -> FloatRect:
+def box(element: Locator) -> FloatRect:
     """The position of an element on the page."""
-    place = found.bounding_box()
+    place = element.bounding_box()
     assert place is not None
     return place
 
@@ -148,7 +148,7 @@ def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(o
     expect(view.get_by_text("denied by policy")).to_have_count(0)
 
 
-def test_the_focus_goes_where_one_works(open_with_sidebar: WithSidebar, page: Page) -> None:
+def test_a_command_moves_the_focus_to_what_it_opens(open_with_sidebar: WithSidebar, page: Page) -> None:
     notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load demo;", "x = 1", "")
     notebook.run(1)
     panel.expect_state("demo", "ready")
