@@ -8,7 +8,8 @@ import sys
 SHELL = "chromium-headless-shell"
 """Chromium without windows: it loads JupyterLab in two thirds of the time."""
 NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = ["--no-sandbox"]
+ARGUMENTS = ["--no-sandbox", "--site-per-process"]
+"""The last gives frames of other sites processes of their own, as they have in Chromium with windows."""
 MISSING = "Chromium was not found on the PATH: install it (Debian: apt-get install chromium)."
 
 
