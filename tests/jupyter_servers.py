@@ -13,8 +13,10 @@ import asyncio
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -64,6 +66,9 @@ class JupyterServer:
             settings["ServerApp"]["jpserver_extensions"] = {"ipymcp": True}
         else:
             self.environment = private_environment(lab, folder, {**own, **env})
+        # Two kernels that start at the same time could pick the same TCP ports. Paths of sockets must be short.
+        settings["KernelManager"] = {"transport": "ipc"}
+        self.environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
         for section, values in config.items():
             settings.setdefault(section, {}).update(values)
         file = Path(self.environment["JUPYTER_CONFIG_DIR"], "jupyter_server_config.json")
@@ -85,10 +90,13 @@ class JupyterServer:
     def runtime(self) -> Path:
         return Path(self.environment["JUPYTER_RUNTIME_DIR"])
 
-    def end_sessions(self) -> None:
-        """End the kernels of all open notebooks."""
-        for session in self.http.get("api/sessions").json():
-            self.http.delete(f"api/sessions/{session['id']}")
+    def session_ids(self) -> list[str]:
+        """The sessions of open notebooks. Each ends with its kernel."""
+        return [session["id"] for session in self.http.get("api/sessions").json()]
+
+    def end_session(self, session_id: str) -> None:
+        """End a session, and wait for the end of its kernel."""
+        self.http.delete(f"api/sessions/{session_id}")
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
@@ -99,7 +107,7 @@ class JupyterServer:
 
     @contextlib.contextmanager
     def browser(self, **headers: str) -> Iterator[httpx.Client]:
-        """One that has logged in, and has cookies."""
+        """A browser that has logged in, and has cookies."""
         with self.anonymous(**headers) as client:
             client.get("login").raise_for_status()  # its page sets the XSRF cookie
             client.get("api/status", params={"token": TOKEN}).raise_for_status()
@@ -125,13 +133,14 @@ class JupyterServer:
         self.process.terminate()
         self.process.wait(timeout=30)
         wait_until_gone(below, within=15)
+        shutil.rmtree(self.runtime)
 
     def _await_url(self) -> str:
         deadline = time.monotonic() + 60
-        while (found := _URL.search(self.log())) is None:
+        while (url := _URL.search(self.log())) is None:
             assert self.process.poll() is None and time.monotonic() < deadline, self.log()
             time.sleep(0.05)
-        return found[0]
+        return url[0]
 
 
 class ServedKernel:
@@ -144,10 +153,10 @@ class ServedKernel:
         self.client = BlockingKernelClient(connection_file=str(connection_file))
         self.client.load_connection_file()
         self.client.start_channels(hb=False)  # a slow heartbeat is not a dead kernel
-        self._wait_until_it_is_heard()
+        self._wait_until_it_answers()
 
     def run(self, code: str) -> str:
-        """Run a cell, and give what it printed; its error is one here."""
+        """Run a cell, and give what it printed; an error of the cell fails here."""
         printed: list[str] = []
 
         def take(message: dict[str, Any]) -> None:
@@ -166,7 +175,7 @@ class ServedKernel:
             assert time.monotonic() < deadline, f"no {self.announcement}: {self.run('%mcp')}"
             time.sleep(0.02)
 
-    def _wait_until_it_is_heard(self) -> None:
+    def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + 60
         while True:
             self.client.kernel_info()
@@ -222,11 +231,11 @@ class RelayView(View):
             self.received.append(json.loads(message))
 
     def until_closed(self, timeout: float = 30) -> Message | None:
-        """Hear what comes until the server closes it; gives what the relay has said last of its own."""
+        """Read what comes until the server closes it; gives the relay's own last message."""
         with contextlib.suppress(ConnectionError):
             self.listen(lambda: False, timeout)
-        said = self.of_kind("relay")
-        return said[-1] if said else None
+        messages = self.of_kind("relay")
+        return messages[-1] if messages else None
 
     def close(self) -> None:
         if not self._loop.is_closed():

@@ -48,7 +48,7 @@ class Notebook:
 
     def open_beside(self, path: str) -> Notebook:
         """Open another notebook in the same page; it is the active one then."""
-        self.page.evaluate("path => jupyterapp.commands.execute('docmanager:open', {path})", path)
+        execute(self.page, "docmanager:open", path=path)
         other = Notebook(self.page, path)
         other.wait()
         return other
@@ -75,6 +75,16 @@ class Notebook:
 
     def source(self, index: int) -> str:
         return str(self._do("return notebook.content.widgets[argument].model.sharedModel.getSource()", index))
+
+    def sources(self) -> list[str]:
+        return list(self._do("return notebook.content.widgets.map(each => each.model.sharedModel.getSource())"))
+
+    def cell_id(self, index: int) -> str:
+        return str(self._do("return notebook.content.widgets[argument].model.id", index))
+
+    def replace_after(self, index: int, *sources: str) -> None:
+        """Replace the cells after one by cells that were not run."""
+        self._do(_REPLACE, [index + 1, [{"cell_type": "code", "source": source} for source in sources]])
 
     def write(self, index: int, source: str) -> None:
         """Replace what is in a cell."""
@@ -104,6 +114,22 @@ jupyterapp.shell.activateById(notebook.id);
 notebook.content.activeCellIndex = argument;
 await jupyterapp.commands.execute("notebook:run-cell");
 """
+
+
+_REPLACE = """
+const [start, cells] = argument;
+const shared = notebook.content.model.sharedModel;
+shared.transact(() => {
+    shared.deleteCellRange(start, shared.cells.length);
+    shared.insertCells(start, cells);
+});
+"""
+
+
+def execute(page: Page, command: str, **arguments: Any) -> None:
+    """Execute one of JupyterLab's commands. What it gives stays in the page: a widget takes seconds to serialize."""
+    script = "async ([command, args]) => { await jupyterapp.commands.execute(command, args); }"
+    page.evaluate(script, [command, arguments])
 
 
 def app_in(notebook: Notebook, index: int) -> FrameLocator:

@@ -89,7 +89,7 @@ def test_a_login_ends_in_the_kernel_and_leaves_nothing_in_the_address_bar(
     assert stranger.url == callback(strict)
     login.is_made()
 
-    by_path = {urlsplit(one.url).path.removeprefix("/some/where"): one for one in requests}
+    by_path = {urlsplit(request.url).path.removeprefix("/some/where"): request for request in requests}
     came, posted = (by_path[f"/ipymcp/oauth/{name}"] for name in ("callback", "redirected"))
     assert "code=" in came.url and "state=" in came.url
     assert "username-" not in came.all_headers().get("cookie", "")  # it came from another site
@@ -110,11 +110,12 @@ def test_a_login_begun_in_the_sidebar_ends_there(jupyter: JupyterServer, page: P
             panel.press("Open link")
         assert opened.value.url.startswith(callback(jupyter))
         says(opened.value, TAKEN)
+        opened.value.close()
         panel.expect_state("docs", "ready")
         notebook.until_idle()
 
 
-def test_who_is_not_logged_in_to_jupyter_does_so_in_another_tab_and_tries_again(
+def test_without_a_login_to_jupyter_the_page_asks_for_it_and_the_login_ends_after_a_second_try(
     strict: JupyterServer, login: Login, stranger: Page
 ) -> None:
     login.consent(stranger)
@@ -127,7 +128,7 @@ def test_who_is_not_logged_in_to_jupyter_does_so_in_another_tab_and_tries_again(
     login.is_made()
 
 
-def test_an_answer_that_nobody_waits_for_is_said_and_no_script_of_strangers_runs(
+def test_an_answer_that_no_login_waits_for_is_reported_and_no_script_in_it_runs(
     strict: JupyterServer, stranger: Page
 ) -> None:
     log_in(stranger, strict)

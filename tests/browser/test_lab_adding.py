@@ -2,22 +2,20 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.notebooks import Notebook
+from tests.browser.conftest import Open
+from tests.browser.notebooks import Notebook, execute
 from tests.browser.panels import Panel
 from tests.browser.places import sidebar
 from tests.browser.test_lab_looks import faults
 from tests.browser.tour import DEMO, KEY, home
-from tests.jupyter_servers import TOKEN, JupyterServer
 from tests.registry import RegistryServer, registry_server
-
-Open = Callable[..., Notebook]
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def notebook(open_notebook: Open, registry: RegistryServer, tmp_path: Path) -> N
 def begin(page: Page) -> Panel:
     panel = sidebar(page)
     expect(panel.button("Add server…")).to_be_visible()
-    page.evaluate("jupyterapp.commands.execute('ipymcp:add-server')")
+    execute(page, "ipymcp:add-server")
     expect(panel.root.get_by_role("heading", name="Add a server")).to_be_visible()
     return panel
 
@@ -160,12 +158,21 @@ def test_a_trial_shows_how_its_start_goes_and_can_be_cancelled(notebook: Noteboo
     expect(field(panel, "Command")).to_be_visible()
 
 
-def test_servers_of_a_file_are_loaded_from_the_file_browser(notebook: Notebook, work: Path, page: Page) -> None:
+def test_the_menu_and_the_launcher_offer_it_and_the_file_browser_loads_the_servers_of_a_file(
+    notebook: Notebook, work: Path, page: Page
+) -> None:
+    page.get_by_role("menuitem", name="MCP", exact=True).click()
+    expect(page.get_by_role("menuitem", name="Add MCP Server…")).to_be_visible()
+    page.keyboard.press("Escape")
+    execute(page, "launcher:create")
+    expect(page.locator(".jp-LauncherCard", has_text="Add MCP Server")).to_be_visible()
+    notebook.activate()
+
     document = {"mcpServers": {"theirs": {"command": DEMO[0], "args": DEMO[1:]}}}
     (work / "theirs.json").write_text(json.dumps(document))
     panel = sidebar(page)
     expect(panel.button("Add server…")).to_be_visible()
-    page.evaluate(f"jupyterapp.commands.execute('filebrowser:go-to-path', {{path: '{work.name}'}})")
+    execute(page, "filebrowser:go-to-path", path=work.name)
     item = page.get_by_role("listitem", name="theirs.json")
     item.click(button="right")
     page.get_by_role("menuitem", name="Load MCP Servers of This File").click()
@@ -176,19 +183,11 @@ def test_servers_of_a_file_are_loaded_from_the_file_browser(notebook: Notebook, 
     panel.expect_state("theirs", "ready")
 
 
-def test_the_menu_and_the_launcher_offer_it(notebook: Notebook, page: Page) -> None:
-    page.get_by_role("menuitem", name="MCP", exact=True).click()
-    expect(page.get_by_role("menuitem", name="Add MCP Server…")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.evaluate("jupyterapp.commands.execute('launcher:create')")
-    expect(page.locator(".jp-LauncherCard", has_text="Add MCP Server")).to_be_visible()
-
-
 def test_before_ipymcp_is_loaded_the_launcher_leads_to_the_form_and_the_cell_loads_ipymcp_too(
     open_notebook: Open, page: Page
 ) -> None:
     notebook = open_notebook("1 + 1", "")
-    page.evaluate("jupyterapp.commands.execute('launcher:create')")
+    execute(page, "launcher:create")
     page.locator(".jp-LauncherCard", has_text="Add MCP Server").click()
     welcome = page.locator("#ipymcp-sidebar")
     expect(welcome).to_contain_text("Add MCP Server needs ipymcp: load it first.")
@@ -211,8 +210,7 @@ def test_before_ipymcp_is_loaded_the_launcher_leads_to_the_form_and_the_cell_loa
     assert f"%load_ext ipymcp\n%mcp load mine -- {' '.join(DEMO)}" in cells
 
 
-def test_without_a_notebook_the_command_asks_for_one_and_goes_on_in_it(jupyter: JupyterServer, page: Page) -> None:
-    page.goto(f"{jupyter.url}lab/workspaces/without-a-notebook?token={TOKEN}")
+def test_without_a_notebook_the_command_asks_for_one_and_goes_on_in_it(page: Page) -> None:
     page.locator(".jp-LauncherCard", has_text="Add MCP Server").click()
     welcome = page.locator("#ipymcp-sidebar")
     expect(welcome).to_contain_text("Add MCP Server needs a notebook: open one.")

@@ -7,8 +7,8 @@ import sys
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Open
-from tests.browser.places import LOAD, sidebar, without_extension
+from tests.browser.conftest import Open, WithSidebar
+from tests.browser.places import LOAD
 from tests.browser.test_lab_calls import DEMO, MISBEHAVING, WATCH_CLICKS
 from tests.environments import ROOT
 from tests.jupyter_servers import JupyterServer
@@ -26,10 +26,14 @@ mcp.load({{f"server-{{number:03}}": idle for number in range({MANY_SERVERS})}})
 """
 
 
-@pytest.mark.parametrize("with_extension", [True, False])
-def test_ten_cards_cost_the_panel_once_and_the_notebook_keeps_none_of_it(
-    with_extension: bool, open_notebook: Open, page: Page, jupyter: JupyterServer
+def test_ten_cards_cost_no_panel_and_the_notebook_keeps_none_of_it(
+    open_notebook: Open, page: Page, jupyter: JupyterServer
 ) -> None:
+    expect_ten_cards(open_notebook, page, jupyter, 0)
+
+
+def expect_ten_cards(open_notebook: Open, page: Page, jupyter: JupyterServer, library: int) -> None:
+    """Show ten cards. They cost the library, in bytes, and little more, and nothing in the saved notebook."""
     received: list[int] = []
 
     def take(frame: bytes | str) -> None:
@@ -37,14 +41,11 @@ def test_ten_cards_cost_the_panel_once_and_the_notebook_keeps_none_of_it(
             received.append(len(frame))
 
     page.on("websocket", lambda socket: "/channels" in socket.url and socket.on("framereceived", take))
-    if not with_extension:
-        without_extension(page)
     notebook = open_notebook(DEMO, *['mcp.servers["demo"]'] * CARDS)
     notebook.run(0)
     for index in range(CARDS):
         notebook.run(index + 1)
         expect(notebook.output(index + 1).locator(".mcp-card .mcp-state")).to_have_text("ready")
-    library = 0 if with_extension else PANEL_JS.stat().st_size
     assert library < sum(received) < library + 50_000
 
     notebook.save()
@@ -54,10 +55,8 @@ def test_ten_cards_cost_the_panel_once_and_the_notebook_keeps_none_of_it(
     assert len(saved) < 50_000
 
 
-def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(f"{LOAD}\n%mcp load loud -- {MISBEHAVING};", "")
-    panel = sidebar(page)
-    notebook.run(0)
+def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar(f"{LOAD}\n%mcp load loud -- {MISBEHAVING};", "")
     tools = panel.find_tool("megabytes", "loud.big")
     tools.get_by_label("megabytes").fill("20")
     panel.press("Run")
@@ -69,10 +68,8 @@ def test_a_result_of_20_mb_is_a_preview_that_names_the_whole(open_notebook: Open
     expect(notebook.output(1)).to_contain_text("20000000")
 
 
-def test_a_large_table_is_paged_sorted_saved_and_used(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(f"{LOAD}\n%mcp load own -- {MISBEHAVING};", "")
-    panel = sidebar(page)
-    notebook.run(0)
+def test_a_large_table_is_paged_sorted_saved_and_used(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar(f"{LOAD}\n%mcp load own -- {MISBEHAVING};", "")
     view = panel.find_tool("echo", "own.echo")
     rows = [{"place": place, "weight": place * 7919 % 2_003 / 7, "name": f"bird {place}"} for place in range(2_003)]
     view.get_by_label("text").fill(json.dumps(rows))
@@ -106,10 +103,8 @@ def test_a_large_table_is_paged_sorted_saved_and_used(open_notebook: Open, page:
 
 
 @pytest.mark.timed
-def test_5000_tools_and_200_servers_leave_a_panel_that_answers(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(LOAD, MANY)
-    panel = sidebar(page)
-    notebook.run(0)
+def test_5000_tools_and_200_servers_leave_a_panel_that_answers(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar(LOAD, MANY)
     notebook.run(1)
     panel.expect_state("many", "ready")
     expect(panel.status).to_contain_text("1 of 201 ready")

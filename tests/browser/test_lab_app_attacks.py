@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests import apps
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, ShowApp
 from tests.browser.notebooks import Notebook, app_in
 from tests.browser.places import LOAD
 
@@ -27,7 +27,7 @@ STOPPED = "The app was stopped"
 
 
 class Listener:
-    """A web server of a stranger's, which remembers the paths of requests."""
+    """A web server on another site, which keeps the paths of requests."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -56,79 +56,53 @@ class Listener:
 
 @pytest.fixture
 def stranger() -> Iterator[Listener]:
+    """Another site, which must not be reached."""
     listener = Listener()
     yield listener
     urlopen(f"{listener.url}/control").close()
-    assert listener.paths == ["/control"]  # it was there, and the app did not reach it
+    assert listener.paths == ["/control"]  # it can be reached, and the app did not
     listener.close()
 
 
-def attacked(open_notebook: Open, work: Path, script: str, body: str = "", *more: str) -> Notebook:
-    """A notebook whose cell 1 shows the app that attacks."""
-    apps.write(work / "pages", "attack", apps.page(f"{TRY}{script}", body))
-    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}\n%mcp load demo;", "mcp.apps.attack()", *more)
-    notebook.run(0)
-    notebook.run(1)
-    return notebook
-
-
 def expect_responsive(page: Page, notebook: Notebook) -> None:
-    """The page and the kernel still work."""
+    """The page still works, and the kernel, which runs cell 1 again."""
     assert page.evaluate("new Promise(done => requestAnimationFrame(() => done(1 + 1)))") == 2
-    notebook.run(2)
-    expect(notebook.output(2)).to_contain_text("alive")
+    count = notebook.cell(1).locator(".jp-InputPrompt").inner_text()
+    notebook.run(1)
+    expect(notebook.output(1)).to_contain_text("alive")
+    assert notebook.cell(1).locator(".jp-InputPrompt").inner_text() != count
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "parent.document.body.innerHTML",
-        "top.document.cookie",
-        "document.cookie",
-        "localStorage.length",
-        "sessionStorage.length",
-        "await new Promise((yes, no) => { const r = indexedDB.open('x'); r.onsuccess = yes; r.onerror = no; })",
-        "await caches.keys()",
-        "top.jupyterapp.serviceManager",
-        "top.localStorage.length",
-        "top.location.href",
-        "top.frames[0].document.body.innerHTML",
-        "await navigator.serviceWorker.register('sw.js')",
-        "await fetch('/some/where/api/contents')",
-        "await fetch(document.referrer || 'http://127.0.0.1/')",
-        "await navigator.clipboard.readText()",
-        "new Function('return 1')()",
-    ],
+TARGETS = (
+    "parent.document.body.innerHTML",
+    "top.document.cookie",
+    "document.cookie",
+    "localStorage.length",
+    "sessionStorage.length",
+    "await new Promise((yes, no) => { const r = indexedDB.open('x'); r.onsuccess = yes; r.onerror = no; })",
+    "await caches.keys()",
+    "top.jupyterapp.serviceManager",
+    "top.localStorage.length",
+    "top.location.href",
+    "top.frames[0].document.body.innerHTML",
+    "await navigator.serviceWorker.register('sw.js')",
+    "await fetch('/some/where/api/contents')",
+    "await fetch(document.referrer || 'http://127.0.0.1/')",
+    "await navigator.clipboard.readText()",
+    "new Function('return 1')()",
 )
-def test_a_page_reaches_nothing_of_jupyter(
-    open_notebook: Open, work: Path, reading: dict[str, str], target: str
-) -> None:
-    assert reading[target].startswith("refused"), reading[target]
 
 
-@pytest.fixture(scope="module")
-def targets(request: pytest.FixtureRequest) -> list[str]:
-    marks = test_a_page_reaches_nothing_of_jupyter.pytestmark  # type: ignore[attr-defined]
-    return list(marks[0].args[1])
+def test_a_page_reaches_nothing_of_jupyter(show_app: ShowApp) -> None:
+    attempts = "".join(f"await attempt('t{number}', async () => {each});" for number, each in enumerate(TARGETS))
+    notebook = show_app("attack", apps.page(f"{TRY} await begin(); {attempts} write('done', 'yes');"))
+    app = app_in(notebook, 1)
+    expect(app.locator("#done")).to_have_text("yes")
+    results = {target: app.locator(f"#t{number}").inner_text() for number, target in enumerate(TARGETS)}
+    assert {target: text for target, text in results.items() if not text.startswith("refused")} == {}
 
 
-@pytest.fixture
-def reading(open_notebook: Open, work: Path, targets: list[str], request: pytest.FixtureRequest) -> dict[str, str]:
-    """What became of each attempt; one page tries them all."""
-    cache = request.config.stash.setdefault(_READ, {})
-    if not cache:
-        script = "".join(f"await attempt('t{n}', async () => {each});" for n, each in enumerate(targets))
-        notebook = attacked(open_notebook, work, f"await begin(); {script} write('done', 'yes');")
-        app = app_in(notebook, 1)
-        expect(app.locator("#done")).to_have_text("yes")
-        cache.update({each: app.locator(f"#t{n}").inner_text() for n, each in enumerate(targets)})
-    return cache
-
-
-_READ = pytest.StashKey[dict[str, str]]()
-
-
-def test_no_request_leaves_the_page(open_notebook: Open, work: Path, stranger: Listener) -> None:
+def test_no_request_leaves_the_page(show_app: ShowApp, stranger: Listener) -> None:
     url = stranger.url
     body = f"""
       <img src="{url}/image"><link rel="stylesheet" href="{url}/style"><link rel="prefetch" href="{url}/prefetch">
@@ -167,7 +141,7 @@ def test_no_request_leaves_the_page(open_notebook: Open, work: Path, stranger: L
       await attempt("import", () => import("{url}/module"));
       write("done", "yes");
     """
-    notebook = attacked(open_notebook, work, script, body)
+    notebook = show_app("attack", apps.page(f"{TRY}{script}", body))
     app = app_in(notebook, 1)
     expect(app.locator("#done")).to_have_text("yes")
     for name in ("fetch", "xhr", "socket", "events", "import"):
@@ -182,7 +156,7 @@ RTC = """(async () => {
   p.createDataChannel("x");
   await p.setLocalDescription(await p.createOffer());
 })()"""
-"""Sends a packet to a stranger, which no content security policy forbids."""
+"""Sends a packet to another site, which no content security policy forbids."""
 FRAME = "const f = document.createElement('iframe'); f.srcdoc = PAGE;"
 PREFIXED = FRAME.replace("Element('", "ElementNS(document.body.namespaceURI, 'x:")
 SHADOW = "`<div><template shadowrootmode=closed><iframe srcdoc='${PAGE}'></iframe></template></div>`"
@@ -250,23 +224,17 @@ def test_no_packet_leaves_the_page(open_notebook: Open, page: Page, work: Path, 
     assert select.select([peer], [], [], 20)[0], "the listener can be reached, so nothing above was sent"
 
 
-def test_a_page_may_begin_with_any_number_of_comments(open_notebook: Open, page: Page, work: Path) -> None:
+def test_a_page_may_begin_with_any_number_of_comments(show_app: ShowApp) -> None:
     html = "<!-- licence -->" * 10_000 + apps.page("await begin(); write('mode', document.compatMode);")
-    apps.write(work / "pages", "comments", html.replace("<!doctype html>", ""))
-    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.comments()")
-    notebook.run(0)
-    notebook.run(1)
+    notebook = show_app("comments", html.replace("<!doctype html>", ""))
     expect(app_in(notebook, 1).locator("#mode")).to_have_text("CSS1Compat")
 
 
-def test_a_page_with_granted_frames_has_only_those(open_notebook: Open, page: Page, work: Path) -> None:
+def test_a_page_with_granted_frames_has_only_those(show_app: ShowApp) -> None:
     script = "await begin(); setTimeout(() => write('frames', document.querySelectorAll('iframe').length), 100);"
     body = "<iframe src='https://data.example/'></iframe><iframe srcdoc='x'></iframe><iframe src='blob:x'></iframe>"
     declared = {"csp": {"frameDomains": ["https://data.example"]}}
-    apps.write(work / "pages", "frames", apps.page(script, body), declared)
-    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.frames()")
-    notebook.run(0)
-    notebook.run(1)
+    notebook = show_app("frames", apps.page(script, body), ui=declared)
     notebook.output(1).get_by_role("button", name="Allow").click()
     expect(app_in(notebook, 1).locator("#frames")).to_have_text("1")
 
@@ -287,16 +255,22 @@ LEAVING = {
 }
 
 
-@pytest.mark.parametrize("way", LEAVING)
 def test_a_page_cannot_leave_its_frame_or_open_another(
-    open_notebook: Open, page: Page, work: Path, stranger: Listener, way: str
+    open_notebook: Open, page: Page, work: Path, stranger: Listener
 ) -> None:
-    script = f"await begin(); const URL_ = '{stranger.url}/{way}'; {LEAVING[way]}; write('tried', 'yes');"
+    for way, act in LEAVING.items():
+        script = f"await begin(); const URL_ = '{stranger.url}/{way}'; {act}; write('tried', 'yes');"
+        apps.write(work / "pages", f"by_{way}", apps.page(script))
     before = len(page.context.pages)
     downloads: list[object] = []
     page.on("download", lambda download: downloads.append(download))
-    notebook = attacked(open_notebook, work, script, "", "print('alive')")
-    expect_responsive(page, notebook)
+    shows = [f"mcp.apps.by_{way}()" for way in LEAVING]
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "print('alive')", *shows)
+    notebook.run(0)
+    for index in range(2, len(LEAVING) + 2):
+        notebook.run(index)
+        expect(notebook.output(index)).to_contain_text("the text of by_")
+        expect_responsive(page, notebook)
     page.wait_for_timeout(500)  # that nothing happens cannot be waited for
     assert len(page.context.pages) == before and not downloads
     assert stranger.url not in page.url
@@ -338,7 +312,7 @@ def test_forged_messages_reach_neither_jupyter_nor_another_app(open_notebook: Op
     expect(notebook.output(3)).not_to_contain_text("add")
 
 
-def test_an_app_calls_only_tools_of_its_own_server_that_are_for_apps(open_notebook: Open, work: Path) -> None:
+def test_an_app_calls_only_tools_of_its_own_server_that_are_for_apps(show_app: ShowApp) -> None:
     script = """
       await begin();
       for (const name of ["demo.echo", "echo", "secret", "refresh", "../demo/echo"]) {
@@ -352,10 +326,7 @@ def test_an_app_calls_only_tools_of_its_own_server_that_are_for_apps(open_notebo
       const { result } = await request("tools/list");
       write("listed", result.tools.map((each) => each.name).join());
     """
-    apps.write(work / "pages", "attack", apps.page(script))
-    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}\n%mcp load demo;", "mcp.apps.attack()")
-    notebook.run(0)
-    notebook.run(1)
+    notebook = show_app("attack", apps.page(script), call="%mcp load demo;\nmcp.apps.attack()")
     app = app_in(notebook, 1)
     expect(notebook.output(1)).to_contain_text("An app wants to run apps.refresh")
     notebook.output(1).get_by_role("button", name="Allow once").click()
@@ -369,43 +340,33 @@ def test_an_app_calls_only_tools_of_its_own_server_that_are_for_apps(open_notebo
 
 
 FOREVER = "for (;;) { for (let i = 0; i < 500; i++) SEND; await new Promise(setTimeout); }"
+SLOWLY = "for (;;) { top.postMessage('x'.repeat(1_000_000), '*'); await new Promise((done) => setTimeout(done, 20)); }"
 LONG = "send({ method: 'notifications/message', params: { data: 'x'.repeat(LENGTH) } });"
+DEEP = "let deep = []; for (let i = 0; i < 500; i++) deep = [deep]; send({ method: 'x', params: { deep } })"
+PAST = "it sent more than 100 messages in 10 seconds past its frame"
 FLOODS = [
     ("10 MB in a second", LONG.replace("LENGTH", "100_000_000")),
     ("10 MB in a second", f"for (let i = 0; i < 500; i++) {LONG.replace('LENGTH', '200_000')}"),
     ("1,000 messages", FOREVER.replace("SEND", "send({ method: 'x' })")),
-    (
-        "100 levels",
-        "let deep = []; for (let i = 0; i < 500; i++) deep = [deep]; send({ method: 'x', params: { deep } })",
-    ),
+    ("100 levels", DEEP),
+    (PAST, FOREVER.replace("SEND", "top.postMessage('x', '*')")),
+    (PAST, SLOWLY),
+    ("it did not respond for 15 seconds", "setTimeout(() => { for (;;); }, 200);"),
 ]
 
 
-@pytest.mark.parametrize(("why", "flood"), FLOODS)
-def test_a_flooding_app_is_stopped_with_a_line(
-    open_notebook: Open, page: Page, work: Path, why: str, flood: str
+def test_a_flood_or_an_endless_loop_is_stopped_with_a_line_and_the_page_goes_on(
+    open_notebook: Open, page: Page, work: Path
 ) -> None:
-    notebook = attacked(open_notebook, work, f"await begin(); {flood}", "", "print('alive')")
-    expect(notebook.output(1)).to_contain_text(STOPPED)
-    expect(notebook.output(1)).to_contain_text(why)
-    expect(notebook.output(1).locator(".ipymcp-app-frame")).to_have_count(0)
-    expect_responsive(page, notebook)
-
-
-SLOWLY = "for (;;) { top.postMessage('x'.repeat(1_000_000), '*'); await new Promise((done) => setTimeout(done, 20)); }"
-
-
-@pytest.mark.parametrize("flood", [FOREVER.replace("SEND", "top.postMessage('x', '*')"), SLOWLY])
-def test_a_flood_past_the_frame_is_stopped_too(open_notebook: Open, page: Page, work: Path, flood: str) -> None:
-    notebook = attacked(open_notebook, work, f"await begin(); {flood}", "", "print('alive')")
-    expect(notebook.output(1)).to_contain_text("it sent more than 100 messages in 10 seconds past its frame")
-    expect_responsive(page, notebook)
-
-
-def test_an_endless_loop_is_stopped_and_the_page_goes_on(open_notebook: Open, page: Page, work: Path) -> None:
-    notebook = attacked(
-        open_notebook, work, "await begin(); setTimeout(() => { for (;;); }, 200);", "", "print('alive')"
-    )
-    expect_responsive(page, notebook)
-    expect(notebook.output(1)).to_contain_text("it did not respond for 15 seconds")
-    expect_responsive(page, notebook)
+    for number, (_, flood) in enumerate(FLOODS):
+        apps.write(work / "pages", f"flood{number}", apps.page(f"await begin(); {flood}"))
+    shows = [f"mcp.apps.flood{number}()" for number in range(len(FLOODS))]
+    notebook = open_notebook(f"{LOAD}\n{apps.load(work / 'pages')}", "print('alive')", *shows)
+    notebook.run(0)
+    for index, (why, _) in enumerate(FLOODS, 2):
+        notebook.run(index)
+        expect_responsive(page, notebook)
+        expect(notebook.output(index)).to_contain_text(STOPPED)
+        expect(notebook.output(index)).to_contain_text(why)
+        expect(notebook.output(index).locator(".ipymcp-app-frame")).to_have_count(0)
+        expect_responsive(page, notebook)

@@ -1,4 +1,4 @@
-"""Apps of a model's calls: shown while the model still writes the call, above nothing that you are asked."""
+"""Apps of a model's calls: shown while the model still writes the call, below what you are asked."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,10 @@ from playwright.sync_api import FrameLocator, Page, expect
 from tests import apps
 from tests.browser.conftest import Answering
 from tests.browser.notebooks import Notebook, app_in
-from tests.browser.places import without_extension
+from tests.browser.places import LAB, NOTEBOOK_7, opened
 from tests.browser.test_lab_answers import asked, saved
 from tests.browser.test_lab_app_servers import command
+from tests.jupyter_servers import JupyterServer
 
 TEXT = "a text that a model needs a while to write, " * 6
 WHOLE = f'{{"arguments":{json.dumps({"text": TEXT}, separators=(",", ":"))}}}'
@@ -26,8 +27,8 @@ RECORDS = """
 PARTIAL, INPUT, RESULT, CANCELLED = "tool-input-partial", "tool-input", "tool-result", "tool-cancelled"
 
 
-def asking(open_answering: Answering, work: Path, policy: str, delay: int = 0, app: str = "lab/tree") -> Notebook:
-    """A notebook whose second cell asks a model that calls a tool with an app; the app writes what it is told."""
+def asking(open_answering: Answering, work: Path, policy: str, delay: int = 0, app: str = LAB) -> Notebook:
+    """A notebook whose second cell asks a model that calls a tool with an app; the app writes what it receives."""
     apps.write(work / "pages", "chart", apps.page(RECORDS.replace("DELAY", str(delay)), "<i>of the server</i>"))
     notebook = open_answering(f"-m openai-chat:typing apps__chart({json.dumps({'text': TEXT})})", app)
     notebook.write(0, f"{notebook.source(0)}\n{apps.load(work / 'pages')}\n%mcp policy {policy} apps.*;")
@@ -35,24 +36,24 @@ def asking(open_answering: Answering, work: Path, policy: str, delay: int = 0, a
     return notebook
 
 
-def told(app: FrameLocator) -> list[str]:
-    """The names of what the app was told, in their order."""
+def received(app: FrameLocator) -> list[str]:
+    """The names of what the app has received, in order."""
     return app.locator("p").evaluate_all("lines => lines.map(line => line.id)")
 
 
-@pytest.mark.parametrize("place", ["lab/tree", "notebooks"])
-def test_an_app_is_told_the_arguments_as_they_are_written_then_all_then_the_result(
-    open_answering: Answering, page: Page, work: Path, place: str
+@pytest.mark.parametrize("place", [LAB, NOTEBOOK_7])
+def test_an_app_receives_the_arguments_as_they_are_written_then_all_then_the_result(
+    open_answering: Answering, work: Path, place: str
 ) -> None:
     notebook = asking(open_answering, work, "allow", app=place)
     notebook.begin(1)
     app = app_in(notebook, 1)
     expect(app.locator(f"#{PARTIAL}").nth(1)).to_be_visible()
-    assert INPUT not in told(app), "the model still writes"
+    assert INPUT not in received(app), "the model still writes"
     notebook.until_idle()
     expect(app.locator(f"#{RESULT}")).to_contain_text(f"the text of chart: {TEXT}")
     expect(app.locator(f"#{INPUT}")).to_have_text(WHOLE)
-    names = told(app)
+    names = received(app)
     assert names == [*[PARTIAL] * (len(names) - 2), INPUT, RESULT] and len(names) > 4
     texts = [json.loads(each)["arguments"].get("text", "") for each in app.locator(f"#{PARTIAL}").all_inner_texts()]
     assert texts == sorted(texts, key=len) and all(TEXT.startswith(each) for each in texts)
@@ -62,15 +63,15 @@ def test_an_app_is_told_the_arguments_as_they_are_written_then_all_then_the_resu
     assert "of the server" not in saved(work) and PARTIAL not in saved(work)
 
 
-def test_the_app_of_a_refused_call_is_told_so_and_stands_below_the_question(
-    open_answering: Answering, page: Page, work: Path
+def test_the_app_of_a_refused_call_receives_its_end_and_is_below_the_question(
+    open_answering: Answering, page: Page, work: Path, jupyter: JupyterServer
 ) -> None:
     notebook = asking(open_answering, work, "ask")
     notebook.begin(1)
     question = asked(notebook, name="The model wants to run apps.chart")
     app = app_in(notebook, 1)
     expect(app.locator(f"#{PARTIAL}").last).to_have_text(WHOLE)
-    assert INPUT not in told(app)
+    assert INPUT not in received(app)
     frame = notebook.output(1).locator(".ipymcp-app-frame")
     above, below = question.bounding_box(), frame.bounding_box()
     assert above is not None and below is not None
@@ -79,48 +80,32 @@ def test_the_app_of_a_refused_call_is_told_so_and_stands_below_the_question(
     notebook.until_idle()
     expect(app.locator(f"#{CANCELLED}")).to_have_text('{"reason":"the call was refused"}')
     expect(app.locator(f"#{INPUT}")).to_have_text(WHOLE)
-    assert told(app)[-2:] == [INPUT, CANCELLED] and told(app)[0] == PARTIAL
+    assert received(app)[-2:] == [INPUT, CANCELLED] and received(app)[0] == PARTIAL
     notebook.save()
-    page.reload()
-    notebook.wait()
+    opened(page, jupyter, notebook.path)
     expect(app.locator(f"#{CANCELLED}")).to_have_text('{"reason":"the call was refused"}')
-    assert told(app) == [INPUT, CANCELLED]
+    assert received(app) == [INPUT, CANCELLED]
 
 
-def test_an_app_that_begins_late_is_told_what_is_left_in_order(
-    open_answering: Answering, page: Page, work: Path
-) -> None:
+def test_an_app_that_begins_late_receives_what_is_left_in_order(open_answering: Answering, work: Path) -> None:
     notebook = asking(open_answering, work, "allow", delay=10_000)
     notebook.run(1)
     app = app_in(notebook, 1)
     expect(app.locator(f"#{RESULT}")).to_contain_text(TEXT)
-    assert told(app) == [INPUT, RESULT]
+    assert received(app) == [INPUT, RESULT]
 
 
-def test_an_interrupted_answer_ends_its_app(open_answering: Answering, page: Page, work: Path) -> None:
+def test_an_interrupted_answer_ends_its_app(open_answering: Answering, work: Path) -> None:
     notebook = asking(open_answering, work, "allow")
     notebook.begin(1)
     app = app_in(notebook, 1)
     expect(app.locator(f"#{PARTIAL}").first).to_be_visible()
     notebook.interrupt()
     expect(app.locator(f"#{CANCELLED}")).to_have_text('{"reason":"the call was cancelled"}')
-    assert set(told(app)) == {PARTIAL, CANCELLED}
+    assert set(received(app)) == {PARTIAL, CANCELLED}
 
 
-def test_a_widget_that_hears_nothing_while_the_cell_runs_shows_the_whole_call_after_it(
-    open_answering: Answering, page: Page, work: Path
-) -> None:
-    without_extension(page)
-    notebook = asking(open_answering, work, "allow")
-    notebook.run(1)
-    app = app_in(notebook, 1)
-    expect(app.locator(f"#{RESULT}")).to_contain_text(TEXT)
-    assert told(app)[-2:] == [INPUT, RESULT]
-
-
-def test_an_example_server_draws_the_code_that_a_model_writes(
-    open_answering: Answering, page: Page, work: Path
-) -> None:
+def test_an_example_server_draws_the_code_that_a_model_writes(open_answering: Answering) -> None:
     code = "const scene = new THREE.Scene(); // " + "and so on, " * 20
     notebook = open_answering(f"-m openai-chat:typing threejs__show_threejs_scene({json.dumps({'code': code})})")
     setup = f"{notebook.source(0)}\n%mcp load threejs -- {command('threejs')};\n%mcp policy allow threejs.*;"

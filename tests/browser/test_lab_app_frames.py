@@ -1,14 +1,12 @@
 """The frames of apps in a notebook: keyboard focus, theme, size, display modes, scrolling, and many of them."""
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from tests import apps
-from tests.browser.conftest import Open
-from tests.browser.notebooks import Notebook, app_in
-from tests.browser.places import LOAD
+from tests.browser.conftest import ShowApp
+from tests.browser.notebooks import Notebook, app_in, execute
+from tests.browser.places import DARK, LIGHT
 
 SCRIPT = """
   const modes = ["inline", "fullscreen", "pip"];
@@ -37,13 +35,9 @@ BODY = """
 
 
 @pytest.fixture
-def notebook(open_notebook: Open, work: Path) -> Notebook:
+def notebook(show_app: ShowApp) -> Notebook:
     """A notebook with the app in cell 1, and cells below it."""
-    apps.write(work / "pages", "one", apps.page(SCRIPT, BODY))
-    cells = [f"{LOAD}\n{apps.load(work / 'pages')}", "mcp.apps.one()", "mcp.apps.one();", *["x = 1\n" * 30] * 4]
-    notebook = open_notebook(*cells)
-    notebook.run(0)
-    notebook.run(1)
+    notebook = show_app("one", apps.page(SCRIPT, BODY), "mcp.apps.one();", *["x = 1\n" * 30] * 4)
     expect(app_in(notebook, 1).locator("#load")).to_have_count(1)
     return notebook
 
@@ -58,7 +52,9 @@ def frame(notebook: Notebook) -> Locator:
     return notebook.output(1).locator(".ipymcp-app-frame")
 
 
-def test_tab_goes_through_the_app(notebook: Notebook, page: Page, app: FrameLocator, frame: Locator) -> None:
+def test_tab_goes_through_the_app_and_keys_in_it_are_the_apps_until_escape(
+    notebook: Notebook, page: Page, app: FrameLocator, frame: Locator
+) -> None:
     before = notebook.output(1).get_by_role("button", name="Close", exact=True)
     before.focus()
     inside = ["grow", "field", "shrink", "to-inline", "to-fullscreen", "to-pip"]
@@ -73,8 +69,6 @@ def test_tab_goes_through_the_app(notebook: Notebook, page: Page, app: FrameLoca
     page.keyboard.press("Shift+Tab")
     expect(before).to_be_focused()
 
-
-def test_keys_in_the_app_are_the_apps_and_escape_leaves_it(notebook: Notebook, page: Page, app: FrameLocator) -> None:
     cells = notebook.root.locator(".jp-CodeCell")
     count = cells.count()
     app.locator("#field").focus()
@@ -91,40 +85,24 @@ def test_keys_in_the_app_are_the_apps_and_escape_leaves_it(notebook: Notebook, p
     expect(cells).to_have_count(count + 1)
 
 
-def test_the_app_follows_the_theme_without_a_reload(page: Page, app: FrameLocator) -> None:
+def test_the_app_follows_the_theme_without_a_reload_and_is_readable_without_a_dark_theme_of_its_own(
+    notebook: Notebook, page: Page, app: FrameLocator, frame: Locator
+) -> None:
     load = app.locator("#load").inner_text()
-    for theme, name, background in (("Dark", "dark", "#212121"), ("Light", "light", "white")):
-        script = "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})"
-        page.evaluate(script, f"JupyterLab {theme}")
+    around = notebook.output(1).frame_locator(".ipymcp-app-frame").locator("html")
+    for theme, name, background in ((DARK, "dark", "#212121"), (LIGHT, "light", "white")):
+        execute(page, "apputils:change-theme", theme=theme)
         expect(app.locator("#theme")).to_have_text(name)
         expect(app.locator("#styles")).to_have_text(background)
+        expect(frame).to_have_css("color-scheme", name)
+        expect(around).to_have_css("color-scheme", name)
+        expect(app.locator("html")).to_have_css("color-scheme", "normal")  # so the browser paints its background
     expect(app.locator("#load")).to_have_text(load)
 
 
-def test_a_page_without_a_dark_theme_is_readable_in_a_dark_notebook(
+def test_sizes_go_both_ways_and_display_modes_are_entered_and_left(
     notebook: Notebook, page: Page, app: FrameLocator, frame: Locator
 ) -> None:
-    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
-    expect(app.locator("#theme")).to_have_text("dark")
-    around = notebook.output(1).frame_locator(".ipymcp-app-frame").locator("html")
-    expect(frame).to_have_css("color-scheme", "dark")
-    expect(around).to_have_css("color-scheme", "dark")
-    expect(app.locator("html")).to_have_css("color-scheme", "normal")  # so the browser paints its background
-    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
-    expect(around).to_have_css("color-scheme", "light")
-
-
-def test_sizes_go_both_ways(page: Page, app: FrameLocator, frame: Locator) -> None:
-    app.locator("#grow").press("Enter")
-    expect(frame).to_have_css("height", "702px")
-    app.locator("#shrink").press("Enter")
-    expect(frame).to_have_css("height", "202px")
-    page.set_viewport_size({"width": 900, "height": 900})
-    width = frame.evaluate("each => each.clientWidth")
-    expect(app.locator("#containerDimensions")).to_have_text(f'{{"width":{width},"maxHeight":2000}}')
-
-
-def test_display_modes_are_entered_and_left(notebook: Notebook, page: Page, app: FrameLocator, frame: Locator) -> None:
     load = app.locator("#load").inner_text()
     inline = frame.bounding_box()
     for mode, name in (("fullscreen", "Full screen"), ("pip", "Corner")):
@@ -142,19 +120,30 @@ def test_display_modes_are_entered_and_left(notebook: Notebook, page: Page, app:
             assert frame.bounding_box() == inline
     expect(app.locator("#load")).to_have_text(load)
 
+    app.locator("#grow").press("Enter")
+    expect(frame).to_have_css("height", "702px")
+    app.locator("#shrink").press("Enter")
+    expect(frame).to_have_css("height", "202px")
+    page.set_viewport_size({"width": 900, "height": 900})
+    width = frame.evaluate("each => each.clientWidth")
+    expect(app.locator("#containerDimensions")).to_have_text(f'{{"width":{width},"maxHeight":2000}}')
+
+
+SCROLL = "async (index) => { await jupyterapp.shell.currentWidget.content.scrollToItem(index); }"
+WINDOWING = """mode => {
+    const { content } = jupyterapp.shell.currentWidget;
+    content.notebookConfig = { ...content.notebookConfig, windowingMode: mode };
+}"""
+
 
 @pytest.mark.parametrize("windowing", ["contentVisibility", "full", "defer", "none"])
 def test_scrolling_away_and_back_does_not_reload(
     notebook: Notebook, page: Page, app: FrameLocator, windowing: str
 ) -> None:
     load = app.locator("#load").inner_text()
-    page.evaluate(
-        "mode => { const { content } = jupyterapp.shell.currentWidget;"
-        " content.notebookConfig = { ...content.notebookConfig, windowingMode: mode }; }",
-        windowing,
-    )
+    page.evaluate(WINDOWING, windowing)
     for index in (6, 1):
-        page.evaluate("index => jupyterapp.shell.currentWidget.content.scrollToItem(index)", index)
+        page.evaluate(SCROLL, index)
         expect(notebook.cell(index)).to_be_in_viewport()
     expect(app.locator("#load")).to_have_text(load)
 

@@ -3,13 +3,11 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import BrowserContext, FrameLocator, Locator, Page, expect
+from playwright.sync_api import BrowserContext, FrameLocator, Locator, expect
 
-from tests.browser.conftest import watched
 from tests.browser.notebooks import Notebook, app_in, write_notebook
 from tests.browser.places import LOAD, opened
 from tests.environments import environment
@@ -211,21 +209,14 @@ def open_page(request: pytest.FixtureRequest, context: BrowserContext, jupyter: 
     folder.mkdir(exist_ok=True)
     (folder / "two.pdf").write_bytes(pdf("first page", "second page"))
     write_notebook(folder / "examples.ipynb", [LOAD, ""])
-    with watched(context) as page:
+    with context.new_page() as page:
         notebook = opened(page, jupyter, "examples/examples.ipynb", PLACES[place])
         notebook.run(0)
         yield notebook
-    jupyter.end_sessions()
-
-
-@pytest.fixture
-def page(open_page: Notebook, tmp_path: Path) -> Page:
-    """The page; named so that a failing test keeps a picture of it."""
-    return open_page.page
 
 
 @pytest.mark.parametrize("server", EXAMPLES)
-def test_an_example_server_shows_its_app(open_page: Notebook, page: Page, server: str) -> None:
+def test_an_example_server_shows_its_app(open_page: Notebook, server: str) -> None:
     name, call, act, setup, arguments = EXAMPLES[server]
     lines = [f"%mcp load {name} -- {command(server)} {arguments};", setup.format(name=name), f"mcp.{name}.{call}"]
     open_page.write(1, "\n".join(filter(None, lines)))

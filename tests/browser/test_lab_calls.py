@@ -5,9 +5,9 @@ import sys
 import time
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, WithSidebar
 from tests.browser.places import LOAD, PANEL, in_cell, sidebar
 from tests.environments import ROOT
 
@@ -27,21 +27,19 @@ asked = await mcp.asks.ask.aio(
 )
 print(asked.data["answer"]["result"])
 """
-# From when the system told of the click to when the page had drawn what came of it.
+# From the system's event of the click until the page has drawn what came of it.
 WATCH_CLICKS = """
-window.delays = [];
-document.addEventListener("click", event => requestAnimationFrame(() => requestAnimationFrame(() =>
+if (!window.delays) document.addEventListener("click", event => requestAnimationFrame(() => requestAnimationFrame(() =>
     window.delays.push(performance.now() - event.timeStamp))), true);
+window.delays = [];
 """
 
 
 @pytest.mark.timed
 def test_a_call_that_blocks_the_kernel_shows_how_far_it_is_and_is_over_within_a_second_of_cancel(
-    open_notebook: Open, page: Page
+    open_with_sidebar: WithSidebar,
 ) -> None:
-    notebook = open_notebook(DEMO, "mcp.demo.slow(seconds=30, steps=60)")
-    panel = sidebar(page)
-    notebook.run(0)
+    notebook, panel = open_with_sidebar(DEMO, "mcp.demo.slow(seconds=30, steps=60)")
     notebook.begin(1)
     calls = panel.show("Activity")
     expect(calls.get_by_text(re.compile(r"step \d+ of 60"))).to_be_visible()
@@ -56,10 +54,10 @@ def test_a_call_that_blocks_the_kernel_shows_how_far_it_is_and_is_over_within_a_
 
 
 @pytest.mark.timed
-def test_a_page_flooded_with_log_lines_answers_a_click_within_200_ms(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook(f"{LOAD}\n%mcp load loud -- {MISBEHAVING} stderr=10000;", "6 * 7")
-    panel = sidebar(page)
-    notebook.run(0)
+def test_a_page_flooded_with_log_lines_answers_a_click_within_200_ms(
+    open_with_sidebar: WithSidebar, page: Page
+) -> None:
+    notebook, panel = open_with_sidebar(f"{LOAD}\n%mcp load loud -- {MISBEHAVING} stderr=10000;", "6 * 7")
     logs = panel.show("Logs")
     line = logs.locator(".mcp-line")
     expect(line.last).to_be_visible()
@@ -80,30 +78,32 @@ def test_a_page_flooded_with_log_lines_answers_a_click_within_200_ms(open_notebo
     expect(notebook.output(1)).to_contain_text("42")
 
 
-@pytest.mark.parametrize("where", ["below the cell", "panel in a cell", "sidebar"])
-def test_what_a_server_asks_in_an_awaiting_cell_is_answered_in_a_form(
-    where: str, open_notebook: Open, page: Page
+def test_a_question_of_a_server_to_an_awaiting_cell_is_answered_in_a_form_wherever_that_is_shown(
+    open_notebook: Open, page: Page
 ) -> None:
     notebook = open_notebook(f"{LOAD}\n%mcp load asks -- {MISBEHAVING} --era legacy;", PANEL, ASKING)
     notebook.run(0)
-    if where == "sidebar":
+
+    def panel_in_a_cell() -> Locator:
+        notebook.run(1)
+        return in_cell(notebook, 1).root
+
+    def opened_sidebar() -> Locator:
         panel = sidebar(page)
         panel.expect_state("asks", "ready")
-        root = panel.root
-    elif where == "panel in a cell":
-        notebook.run(1)
-        root = in_cell(notebook, 1).root
-    else:
-        root = notebook.output(2)
-    notebook.begin(2)
-    question = root.get_by_role("alertdialog", name="asks.ask asks for your input")
-    expect(question).to_contain_text("Which birds?")
-    question.get_by_label("Island").select_option("Dream")
-    question.get_by_label("Birds").fill("0")
-    question.get_by_role("button", name="Send").click()
-    expect(question.get_by_role("alert").first).to_contain_text("0 is less than 1")
-    question.get_by_label("Birds").fill("7")
-    question.get_by_role("button", name="Send").click()
-    expect(question).to_have_count(0)
-    notebook.until_idle()
-    expect(notebook.output(2)).to_contain_text("{'action': 'accept', 'content': {'island': 'Dream', 'birds': 7}}")
+        return panel.root
+
+    for open_place in (lambda: notebook.output(2), panel_in_a_cell, opened_sidebar):
+        root = open_place()
+        notebook.begin(2)
+        question = root.get_by_role("alertdialog", name="asks.ask asks for your input")
+        expect(question).to_contain_text("Which birds?")
+        question.get_by_label("Island").select_option("Dream")
+        question.get_by_label("Birds").fill("0")
+        question.get_by_role("button", name="Send").click()
+        expect(question.get_by_role("alert").first).to_contain_text("0 is less than 1")
+        question.get_by_label("Birds").fill("7")
+        question.get_by_role("button", name="Send").click()
+        expect(question).to_have_count(0)
+        notebook.until_idle()
+        expect(notebook.output(2)).to_contain_text("{'action': 'accept', 'content': {'island': 'Dream', 'birds': 7}}")

@@ -1,4 +1,4 @@
-"""A server whose every text would like to run or to load something: in JupyterLab nothing of it does."""
+"""A server whose every text tries to run or to load something: in JupyterLab nothing of it does."""
 
 import sys
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Open
 from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.panels import Panel
-from tests.browser.places import LOAD, PANEL, in_cell, sidebar, without_extension
+from tests.browser.places import LOAD, PANEL, in_cell, sidebar
 from tests.browser.test_lab_calls import DEMO, MISBEHAVING
 from tests.jupyter_servers import JupyterServer
 
@@ -95,7 +95,7 @@ def test_a_restart_clears_the_sidebar_and_leaves_a_table_and_what_is_loaded_then
     in_cell(notebook, 1).expect_state("demo", "stopped")
 
 
-def test_a_killed_kernel_is_missed_and_its_successor_is_found(
+def test_a_killed_kernel_has_a_successor_and_one_that_is_shut_down_leaves_a_sidebar_that_says_so(
     loaded: tuple[Notebook, Panel, Panel], jupyter: JupyterServer
 ) -> None:
     notebook, cell, side = loaded
@@ -107,40 +107,12 @@ def test_a_killed_kernel_is_missed_and_its_successor_is_found(
     side.press("Load ipymcp")
     side.press("Load the demo server")
     side.expect_state("demo", "ready")
-
-
-def test_a_kernel_that_is_taken_away_leaves_a_sidebar_that_says_so(
-    loaded: tuple[Notebook, Panel, Panel], jupyter: JupyterServer
-) -> None:
-    notebook, cell, side = loaded
+    notebook.run(1)
+    in_cell(notebook, 1).expect_state("demo", "ready")
     jupyter.http.delete(f"api/kernels/{notebook.kernel_id()}").raise_for_status()
     expect(side.root.get_by_role("heading")).to_have_text("This notebook has no kernel")
     expect(cell.root).to_have_count(0)
     expect(notebook.output(1)).to_contain_text(PAST)
-
-
-def test_a_panel_that_is_a_widget_says_that_its_kernel_is_gone(
-    open_notebook: Open, page: Page, jupyter: JupyterServer
-) -> None:
-    without_extension(page)
-    notebook = open_notebook(DEMO, PANEL)
-
-    def shown() -> Panel:
-        notebook.run(0)
-        notebook.run(1)
-        panel = in_cell(notebook, 1)
-        panel.expect_state("demo", "ready")
-        return panel
-
-    panel = shown()
-    notebook.restart()
-    expect(panel.root.locator(".mcp-banner")).to_have_text(GONE)
-    panel = shown()
-    kill(notebook, jupyter)
-    expect(panel.root.locator(".mcp-banner")).to_have_text(GONE)
-    panel = shown()
-    jupyter.http.delete(f"api/kernels/{notebook.kernel_id()}").raise_for_status()
-    expect(panel.root.locator(".mcp-banner")).to_have_text(GONE)
 
 
 def kill(notebook: Notebook, jupyter: JupyterServer) -> None:

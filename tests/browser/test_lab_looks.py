@@ -1,7 +1,6 @@
-"""JupyterLab's panel in light and dark, by the keyboard alone, and for who does not see it."""
+"""JupyterLab's panel in light and dark, by the keyboard alone, and for screen readers."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +8,16 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Open
-from tests.browser.notebooks import Notebook
+from tests.browser.notebooks import Notebook, execute
 from tests.browser.panels import Panel
-from tests.browser.places import PANEL, in_cell, sidebar
+from tests.browser.places import DARK, LIGHT, PANEL, in_cell, sidebar
 from tests.browser.test_lab_calls import DEMO
 from tests.browser.tour import tour, traveller
 from tests.environments import environment
-from tests.jupyter_servers import JupyterServer
 
-THEMES = "lab/api/settings/@jupyterlab/apputils-extension:themes"
-LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 HIGH_CONTRAST = "JupyterLab Dark High Contrast"
 BACK = {LIGHT: r"rgb\(255, 255, 255\)", DARK: r"rgb\((\d\d?), \1, \1\)"}
 SIDEBAR = "#ipymcp-sidebar"
-
-
-@pytest.fixture(params=[LIGHT, DARK, HIGH_CONTRAST])
-def theme(request: pytest.FixtureRequest, jupyter: JupyterServer) -> Iterator[str]:
-    jupyter.http.put(THEMES, json={"raw": f'{{"theme": "{request.param}"}}'}).raise_for_status()
-    yield request.param
-    jupyter.http.put(THEMES, json={"raw": "{}"}).raise_for_status()
 
 
 def faults(panel: Panel, *rules: str) -> list[str]:
@@ -36,10 +25,15 @@ def faults(panel: Panel, *rules: str) -> list[str]:
     page = panel.root.page
     if not page.evaluate("'axe' in window"):
         page.evaluate((environment("npm-axe").folder / "node_modules" / "axe-core" / "axe.min.js").read_text())
-    found: list[dict[str, Any]] = panel.root.evaluate(
+    violations: list[dict[str, Any]] = panel.root.evaluate(
         "async (root, rules) => (await axe.run(root, rules.length ? {runOnly: rules} : {})).violations", rules
     )
-    return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found]
+    return [f"{each['id']}: {[node['html'] for node in each['nodes']]}" for each in violations]
+
+
+def change_theme(page: Page, theme: str) -> None:
+    execute(page, "apputils:change-theme", theme=theme)
+    expect(page.locator(f"body[data-jp-theme-name='{theme}']")).to_have_count(1)
 
 
 def colours(element: Locator) -> str:
@@ -47,10 +41,12 @@ def colours(element: Locator) -> str:
 
 
 @pytest.mark.timeout(400)
-def test_whatever_the_sidebar_shows_is_accessible(
+@pytest.mark.parametrize("theme", [LIGHT, DARK, HIGH_CONTRAST])
+def test_all_that_the_sidebar_shows_is_accessible(
     theme: str, open_notebook: Open, page: Page, work: Path, tmp_path: Path
 ) -> None:
     rules = () if theme == LIGHT else ("color-contrast",)  # of the others only the colours differ
+    change_theme(page, theme)
     panel = Panel(page.locator(SIDEBAR))
     with traveller(tmp_path / "home", work) as cells:
         found = {place: faults(panel, *rules) for place in tour(open_notebook(*cells), page)}
@@ -63,8 +59,7 @@ def test_a_panel_has_the_colours_of_the_theme(open_notebook: Open, page: Page) -
     panels = (shown("cell", notebook), sidebar(page))
     seen: dict[str, list[str]] = {}
     for theme in (DARK, LIGHT):
-        page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
-        expect(page.locator(f"body[data-jp-theme-name='{theme}']")).to_have_count(1)
+        change_theme(page, theme)
         expect(panels[0].root).to_have_css("background-color", re.compile(BACK[theme]))
         seen[theme] = [look for panel in panels for look in (colours(panel.root), colours(panel.button("Stop demo")))]
         assert seen[theme][0] == seen[theme][2], "one look in a cell and in the sidebar"

@@ -19,6 +19,7 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
         yield server
 
 
+@pytest.mark.nightly
 def test_a_tool_runs_and_a_question_is_answered_in_jupyterlab_4_0(open_notebook: Open, page: Page) -> None:
     notebook = open_notebook(f"%mcp load asks -- {MISBEHAVING} --era legacy;", PANEL, f"{FORM}\nasked.data['answer']")
     assert page.evaluate("jupyterapp.version").startswith("4.0.")

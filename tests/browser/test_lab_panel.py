@@ -4,23 +4,18 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.notebooks import Notebook
+from tests.browser.conftest import Open, WithSidebar
+from tests.browser.notebooks import execute
 from tests.browser.places import in_cell, resize_sidebar, sidebar
 from tests.browser.test_lab_looks import faults
 from tests.environments import ROOT
 
 MISBEHAVING = f"{sys.executable} {ROOT}/tests/servers/misbehaving.py"
 NAMED = str(ROOT / "tests" / "servers" / "named.py")
-Open = Callable[..., Notebook]
-
-
-def command(page: Page, name: str) -> None:
-    page.evaluate("name => jupyterapp.commands.execute(name)", name)
 
 
 def is_in_sight(button: Locator) -> bool:
@@ -34,14 +29,12 @@ def is_in_sight(button: Locator) -> bool:
 
 
 def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_where_it_waits(
-    open_notebook: Open, work: Path, page: Page
+    open_with_sidebar: WithSidebar, work: Path
 ) -> None:
     args = [NAMED, '{"name": "a"}', *(f"--option-{number}=value" for number in range(20))]
     servers = {f"theirs{number}": {"command": sys.executable, "args": args} for number in range(6)}
     (work / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load theirs0 theirs1 theirs2 theirs3 theirs4 theirs5")
-    notebook.run(0)
-    panel = sidebar(page)
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load theirs0 theirs1 theirs2 theirs3 theirs4 theirs5")
     expect(panel.root.get_by_role("heading", name="No servers yet")).to_be_visible()
     notebook.begin(1)
     question = panel.root.get_by_role("alertdialog")
@@ -58,16 +51,14 @@ def test_a_long_question_of_trust_has_its_buttons_in_sight_and_its_cell_says_whe
     expect(notebook.output(1)).not_to_contain_text("Waiting for your answer")
 
 
-def test_lists_fill_their_place_and_calls_of_cells_show_as_they_end(open_notebook: Open, page: Page) -> None:
+def test_lists_fill_their_place_and_calls_of_cells_show_as_they_end(open_with_sidebar: WithSidebar) -> None:
     tools = " ".join(f"'{json.dumps({'name': f'tool_{number:03}'})}'" for number in range(120))
-    notebook = open_notebook(
+    notebook, panel = open_with_sidebar(
         "%load_ext ipymcp",
         f"%mcp load many -- {sys.executable} {NAMED} {tools}",
         "for n in range(60): mcp.many.tool_001(path=str(n))",
         "mcp.many.tool_002(path='x')",
     )
-    notebook.run(0)
-    panel = sidebar(page)
     notebook.run(1)
     view = panel.show("Tools")
     expect(view.get_by_role("treeitem").first).to_be_visible()
@@ -114,17 +105,15 @@ def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
             assert left["x"] + left["width"] <= right["x"]
 
 
-def box(found: Locator) -> FloatRect:
+def box(element: Locator) -> FloatRect:
     """The position of an element on the page."""
-    place = found.bounding_box()
+    place = element.bounding_box()
     assert place is not None
     return place
 
 
-def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", f"%mcp load own -- {MISBEHAVING};")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", f"%mcp load own -- {MISBEHAVING};")
     notebook.run(1)
     view = panel.find_tool("echo", "own.echo")
     row = {"species": "Adelie", "note": "some words " * 60, "mass": 3750.123456789012, "island": "Torgersen"}
@@ -145,10 +134,10 @@ def test_a_long_text_in_a_table_costs_its_row_no_height_and_the_others_no_room(o
     expect(panel.outcome.get_by_role("region", name="Row 2")).to_contain_text("some words " * 60)
 
 
-def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "%mcp policy deny demo.echo;", "%mcp policy reset;")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar(
+        "%load_ext ipymcp", "%mcp load demo;", "%mcp policy deny demo.echo;", "%mcp policy reset;"
+    )
     notebook.run(1)
     view = panel.find_tool("echo", "demo.echo")
     expect(view.get_by_role("button", name="Run")).to_be_visible()
@@ -159,16 +148,14 @@ def test_a_rule_that_is_typed_in_a_cell_shows_at_once_in_the_tool_that_is_open(o
     expect(view.get_by_text("denied by policy")).to_have_count(0)
 
 
-def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "x = 1", "")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_command_moves_the_focus_to_what_it_opens(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load demo;", "x = 1", "")
     notebook.run(1)
     panel.expect_state("demo", "ready")
     notebook.choose(2)
-    command(page, "ipymcp:open")
+    execute(page, "ipymcp:open")
     expect(panel.root.get_by_role("tab", name="Servers")).to_be_focused()
-    command(page, "ipymcp:show-tools")
+    execute(page, "ipymcp:show-tools")
     box = panel.root.get_by_role("searchbox", name="Search tools")
     expect(box).to_be_focused()
     page.keyboard.type("echo")
@@ -182,10 +169,10 @@ def test_the_focus_goes_where_one_works(open_notebook: Open, page: Page) -> None
     assert (notebook.source(2), notebook.source(3)) == ("x = 1", "mcp.demo.echo(text='hello')")
 
 
-def test_a_click_that_a_question_has_overtaken_is_ignored(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;\n%mcp policy ask demo.*;", "mcp.demo.echo('a')")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_click_that_a_question_has_overtaken_is_ignored(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar(
+        "%load_ext ipymcp", "%mcp load demo;\n%mcp policy ask demo.*;", "mcp.demo.echo('a')"
+    )
     notebook.run(1)
     panel.expect_state("demo", "ready")
     # As soon as the question is drawn, the page clicks where its first button lies.
@@ -209,10 +196,8 @@ def test_a_click_that_a_question_has_overtaken_is_ignored(open_notebook: Open, p
     expect(notebook.output(2)).to_contain_text("a")
 
 
-def test_after_a_restart_the_notebook_is_offered_what_it_used(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "x = 1")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_after_a_restart_the_notebook_is_offered_what_it_used(open_with_sidebar: WithSidebar) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp\n%mcp load demo;", "x = 1")
     panel.expect_state("demo", "ready")
     notebook.restart()
     offered = panel.root.get_by_text("This notebook used demo.")
@@ -236,21 +221,9 @@ def test_after_a_restart_the_notebook_is_offered_what_it_used(open_notebook: Ope
     assert [notebook.source(index) for index in (0, 2)] == ["%load_ext ipymcp\n%mcp load demo", "x = 1"]
 
 
-def test_what_only_a_cell_defines_is_not_loaded_again_but_its_cell_is_to_be_run(
+def test_a_server_that_only_a_cell_defines_is_not_loaded_again_after_a_restart_but_its_cell_is_shown(
     open_notebook: Open, page: Page
 ) -> None:
-    notebook = open_notebook(f"%load_ext ipymcp\n%mcp load other -- {MISBEHAVING} --era legacy;")
-    notebook.run(0)
-    panel = sidebar(page)
-    panel.expect_state("other", "ready")
-    notebook.restart()
-    expect(panel.root.get_by_text("This notebook used other.")).to_be_visible()
-    panel.press("Load again")
-    expect(panel.root.locator(".mcp-notice")).to_contain_text("Run the cells that loaded them.")
-    expect(panel.button("Go to the cell of other")).to_be_visible()
-
-
-def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebook: Open, page: Page) -> None:
     load = f"%mcp load other -- {MISBEHAVING} --era legacy;"
     notebook = open_notebook("%load_ext ipymcp", "x = 1", load)
     notebook.run(0)
@@ -258,7 +231,9 @@ def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebo
     panel = sidebar(page)
     panel.expect_state("other", "ready")
     notebook.restart()
-    notebook.run(0)
+    expect(panel.root.get_by_text("This notebook used other.")).to_be_visible()
+    panel.press("Load again")
+    expect(panel.root.locator(".mcp-notice")).to_contain_text("Run the cells that loaded them.")
     expect(panel.root).to_contain_text("other is defined only in a cell: run that again, or add it again.")
     expect(panel.button("Load again")).to_have_count(0)
     panel.press("Go to the cell of other")
@@ -267,12 +242,10 @@ def test_the_cell_that_loads_a_typed_server_is_shown_after_a_restart(open_notebo
     panel.expect_state("other", "ready")
 
 
-def test_a_start_that_lacks_a_value_has_a_field_for_it(open_notebook: Open, work: Path, page: Page) -> None:
+def test_a_start_that_lacks_a_value_has_a_field_for_it(open_with_sidebar: WithSidebar, work: Path, page: Page) -> None:
     definition = {"command": sys.executable, "args": [NAMED, '{"name": "a"}'], "env": {"KEY": "${SUCH_A_KEY}"}}
     (work / "servers.json").write_text(json.dumps({"mcpServers": {"keyed": definition}}))
-    notebook = open_notebook("%load_ext ipymcp", "mcp.load('servers.json', trust=True, wait=False);")
-    notebook.run(0)
-    panel = sidebar(page)
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "mcp.load('servers.json', trust=True, wait=False);")
     notebook.run(1)
     panel.expect_state("keyed", "failed")
     expect(panel.root).to_contain_text("${SUCH_A_KEY} is not set in this kernel")
@@ -287,10 +260,8 @@ def test_a_start_that_lacks_a_value_has_a_field_for_it(open_notebook: Open, work
     assert "a-key-of-mine" not in (work / "servers.json").read_text()
 
 
-def test_a_template_suggests_what_its_server_completes(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_template_suggests_what_its_server_completes(open_with_sidebar: WithSidebar, page: Page) -> None:
+    _, panel = open_with_sidebar("%load_ext ipymcp\n%mcp load demo;")
     panel.list("Resources").get_by_role("treeitem").filter(has_text="template").click()
     field = panel.root.get_by_label("species")
     field.press_sequentially("ge")
@@ -302,14 +273,14 @@ def test_a_template_suggests_what_its_server_completes(open_notebook: Open, page
     expect(panel.root).to_contain_text("Biscoe")
 
 
-def test_a_long_line_of_a_log_is_read_as_a_whole_in_a_narrow_sidebar(open_notebook: Open, page: Page) -> None:
+def test_a_long_line_of_a_log_is_read_as_a_whole_in_a_narrow_sidebar(
+    open_with_sidebar: WithSidebar, page: Page
+) -> None:
     line = "word 漢字 " * 40 + "the end"
     server = {"command": sys.executable, "args": ["-c", f"import sys; sys.exit({line!r})"], "restart": False}
-    notebook = open_notebook(f"%load_ext ipymcp\nmcp.load({{'loud': {server}}}, trust=True, wait=False)")
-    notebook.run(0)
-    panel = sidebar(page)
+    _, panel = open_with_sidebar(f"%load_ext ipymcp\nmcp.load({{'loud': {server}}}, trust=True, wait=False)")
     panel.expect_state("loud", "failed")
-    page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+    execute(page, "application:toggle-left-area")
     lines = panel.show("Logs").locator(".mcp-line")
     heights = []
     for width in (300, 1000):

@@ -1,20 +1,16 @@
 """The panel in the main area, its servers in JupyterLab's list of what runs, and the keys that lead to it."""
 
-import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Open
-from tests.browser.notebooks import Notebook
+from tests.browser.conftest import Open, WithSidebar
 from tests.browser.panels import Panel
 from tests.browser.places import sidebar
 
 NAME = "notebook.ipynb"
 
 
-def test_a_wide_panel_follows_its_notebook(open_notebook: Open, page: Page) -> None:
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", "%mcp stop demo;")
-    notebook.run(0)
-    panel = sidebar(page)
+def test_a_wide_panel_follows_its_notebook(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load demo;", "%mcp stop demo;")
     expect(panel.root.get_by_role("heading", name="MCP servers")).to_contain_text(NAME)
     panel.press("Open in main area")
     tab = page.get_by_role("tab", name=f"MCP: {NAME}")
@@ -47,33 +43,24 @@ def test_servers_are_among_the_running_and_can_be_stopped_there(open_notebook: O
     expect(row).to_have_count(0)
 
 
-@pytest.fixture
-def opened_by_key(open_notebook: Open, page: Page) -> tuple[Notebook, Locator]:
-    """A notebook with a server and an empty cell, and the sidebar that a key has opened from there."""
+def test_keys_open_the_panel_and_find_a_tool_also_inside_of_it_and_replace_old_search_words(
+    open_notebook: Open, page: Page
+) -> None:
     notebook = open_notebook("%load_ext ipymcp\n%mcp load demo;", "")
     notebook.run(0)
-    notebook.cell(1).locator(".cm-content").click()
+    editor = notebook.cell(1).locator(".cm-content")
+    editor.click()
     expect(page.get_by_role("button", name="MCP 1/1")).to_be_visible()
     page.keyboard.press("Alt+Shift+M")
     root = page.locator("#ipymcp-sidebar")
     expect(root.get_by_role("tab", name="Servers")).to_be_focused()
-    return notebook, root
-
-
-def test_a_key_finds_a_tool(opened_by_key: tuple[Notebook, Locator], page: Page) -> None:
-    notebook, root = opened_by_key
-    notebook.cell(1).locator(".cm-content").click()
+    search = root.get_by_role("searchbox", name="Search tools")
+    editor.click()
     page.keyboard.press("Alt+Shift+T")
-    expect(root.get_by_role("searchbox", name="Search tools")).to_be_focused()
+    expect(search).to_be_focused()
 
-
-def test_keys_of_the_panel_work_inside_of_it_and_replace_old_search_words(
-    opened_by_key: tuple[Notebook, Locator], page: Page
-) -> None:
-    _, root = opened_by_key
     page.keyboard.press("Alt+Shift+A")
     expect(root.get_by_role("tab", name="Activity")).to_have_attribute("aria-selected", "true")
-    search = root.get_by_role("searchbox", name="Search tools")
     for words in ("echo", "query"):
         page.keyboard.press("Alt+Shift+T")
         expect(search).to_be_focused()

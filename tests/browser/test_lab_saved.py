@@ -44,8 +44,8 @@ def test_opened_again_with_its_kernel_a_panel_is_live(saved: Path, page: Page, j
 def test_opened_again_without_its_kernel_a_panel_is_a_table(
     trusted: bool, saved: Path, page: Page, jupyter: JupyterServer
 ) -> None:
-    for session in jupyter.http.get("api/sessions").json():
-        jupyter.http.delete(f"api/sessions/{session['id']}")
+    for session_id in jupyter.session_ids():
+        jupyter.end_session(session_id)
     file = saved
     if not trusted:
         document = json.loads(saved.read_text())

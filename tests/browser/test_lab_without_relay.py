@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page
 
-from tests.browser.conftest import Open
-from tests.browser.places import sidebar
+from tests.browser.conftest import WithSidebar
 from tests.browser.test_lab_calls import DEMO
 from tests.environments import environment
 from tests.jupyter_servers import JupyterServer, started
@@ -20,12 +18,10 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
 
 
 def test_without_the_relay_a_sidebar_sees_a_call_that_blocks_the_kernel_and_cancels_it(
-    jupyter: JupyterServer, open_notebook: Open, page: Page
+    jupyter: JupyterServer, open_with_sidebar: WithSidebar
 ) -> None:
     assert jupyter.http.get("ipymcp/oauth/callback").status_code == 404
-    notebook = open_notebook(DEMO, "mcp.demo.slow(seconds=60)")
-    panel = sidebar(page)
-    notebook.run(0)
+    notebook, panel = open_with_sidebar(DEMO, "mcp.demo.slow(seconds=60)")
     panel.expect_state("demo", "ready")
     notebook.begin(1)
     panel.show("Activity")

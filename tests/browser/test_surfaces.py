@@ -1,21 +1,25 @@
 """First steps in every front end that shows the panel: load a server, insert a call into the notebook."""
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
+from tests import apps
 from tests.browser.conftest import Open
 from tests.browser.panels import Panel
-from tests.browser.places import LOAD, PANEL, Voila, in_cell, sidebar, without_extension
+from tests.browser.places import LAB, LOAD, NOTEBOOK_7, PANEL, SharedLab, Voila, in_cell, sidebar
 
 TEXT = "it's a <b>penguin</b>"
 CALL = f'mcp.demo.echo(text="{TEXT}")'
+WITHOUT = "Lab's cell without our extension"
 PLACES = (
+    WITHOUT,
     "Lab's cell",
-    "Lab's cell without our extension",
     "Lab's sidebar",
     "Notebook 7's cell",
     "Notebook 7's sidebar",
@@ -33,32 +37,37 @@ class Place:
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, page: Page, open_notebook: Open, voila: Voila) -> Place:
+def place(
+    request: pytest.FixtureRequest, context: BrowserContext, clean_lab: SharedLab, open_notebook: Open
+) -> Iterator[Place]:
     where = request.param
-    if where == "Voilà":
-        panel = voila.open(page, f'{LOAD}\n%config IPyMCP.panel = "full"', PANEL)
-        return Place(panel, lambda: str(page.evaluate("navigator.clipboard.readText()")))
-    if "without" in where:
-        without_extension(page)
-    notebook = open_notebook(LOAD, PANEL, "", app="lab/tree" if where.startswith("Lab") else "notebooks")
-    if "cell" in where:
-        notebook.run(0)
-        notebook.run(1)
-        panel = in_cell(notebook, 1)
-    else:
-        notebook.choose(2)
-        panel = sidebar(page)
-        panel.press("Load ipymcp")
+    with contextlib.ExitStack() as stack:
+        if where == "Voilà":
+            page = stack.enter_context(context.new_page())
+            panel = request.getfixturevalue("voila").open(page, f'{LOAD}\n%config IPyMCP.panel = "full"', PANEL)
+            yield Place(panel, lambda: str(page.evaluate("navigator.clipboard.readText()")))
+            return
+        if where == WITHOUT:
+            stack.enter_context(clean_lab.without_extension())
+        notebook = open_notebook(LOAD, PANEL, "", app=LAB if where.startswith("Lab") else NOTEBOOK_7)
+        if "cell" in where:
+            notebook.run(0)
+            notebook.run(1)
+            panel = in_cell(notebook, 1)
+        else:
+            notebook.choose(2)
+            panel = sidebar(notebook.page)
+            panel.press("Load ipymcp")
 
-    def run() -> str:
-        if "without" in where:
-            notebook.cell(2).locator(".cm-content").click()
-            page.keyboard.press("Control+V")
-        assert notebook.source(2).strip() == CALL
-        notebook.run(2)
-        return notebook.output(2).inner_text()
+        def run() -> str:
+            if where == WITHOUT:
+                notebook.cell(2).locator(".cm-content").click()
+                notebook.page.keyboard.press("Control+V")
+            assert notebook.source(2).strip() == CALL
+            notebook.run(2)
+            return notebook.output(2).inner_text()
 
-    return Place(panel, run)
+        yield Place(panel, run)
 
 
 def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(place: Place) -> None:
@@ -100,8 +109,21 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     assert TEXT in place.run_what_was_inserted()
 
 
-def test_voila_runs_tools_and_offers_nothing_that_only_the_author_may_do(voila: Voila, page: Page) -> None:
-    panel = voila.open(page, f"{LOAD}\n%mcp load demo;", PANEL)
+APP = """
+  await begin();
+  const { result } = await request("ui/update-model-context", { structuredContent: { rate: 1 } });
+  write("done", result);
+  await fetch("https://data.example/").catch((error) => write("network", error.name));
+"""
+
+
+def test_voila_runs_tools_and_shows_apps_and_offers_nothing_that_only_the_author_may_do(
+    voila: Voila, new_page: Page, tmp_path: Path
+) -> None:
+    declares = {"csp": {"connectDomains": ["https://data.example"]}}
+    apps.write(tmp_path / "pages", "map", apps.page(APP), declares)
+    load = f"{LOAD}\n%mcp load demo;\n{apps.load(tmp_path / 'pages')}"
+    panel = voila.open(new_page, load, PANEL, "mcp.apps.map()")
     panel.expect_state("demo", "ready")
     expect(panel.status).to_contain_text("servers cannot be changed here")
     for name in ("Stop demo", "Restart demo", "Load…", "Start all servers", "Stop all servers"):
@@ -116,6 +138,12 @@ def test_voila_runs_tools_and_offers_nothing_that_only_the_author_may_do(voila: 
     panel.press("Run")
     expect(panel.outcome).to_contain_text(TEXT)
     expect(panel.button("Insert as code")).to_have_count(0)  # visitors have no notebook
+
+    app = new_page.frame_locator(".ipymcp-app-frame").frame_locator("iframe")
+    expect(app.locator("#done")).to_have_text("{}")
+    expect(app.locator("#network")).to_have_text("TypeError")
+    expect(new_page.get_by_role("button", name="Allow", exact=True)).to_have_count(0)
+    expect(new_page.get_by_text("the text of map")).to_be_visible()
 
 
 def process(panel: Panel) -> str:
