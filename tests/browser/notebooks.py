@@ -84,7 +84,8 @@ class Notebook:
 
     def replace_after(self, index: int, *sources: str) -> None:
         """Replace the cells after one by cells that were not run."""
-        self._do(_REPLACE, [index + 1, [{"cell_type": "code", "source": source} for source in sources]])
+        trusted = {"cell_type": "code", "metadata": {"trusted": True}}  # as a cell that a user inserts
+        self._do(_REPLACE, [index + 1, [{**trusted, "source": source} for source in sources]])
 
     def write(self, index: int, source: str) -> None:
         """Replace what is in a cell."""

@@ -38,13 +38,13 @@ class Place:
 
 @pytest.fixture(params=PLACES)
 def place(
-    request: pytest.FixtureRequest, context: BrowserContext, clean_lab: SharedLab, open_notebook: Open
+    request: pytest.FixtureRequest, context: BrowserContext, clean_lab: SharedLab, open_notebook: Open, voila: Voila
 ) -> Iterator[Place]:
     where = request.param
     with contextlib.ExitStack() as stack:
         if where == "Voilà":
             page = stack.enter_context(context.new_page())
-            panel = request.getfixturevalue("voila").open(page, f'{LOAD}\n%config IPyMCP.panel = "full"', PANEL)
+            panel = voila.open(page, f'{LOAD}\n%config IPyMCP.panel = "full"', PANEL)
             yield Place(panel, lambda: str(page.evaluate("navigator.clipboard.readText()")))
             return
         if where == WITHOUT:
