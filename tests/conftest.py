@@ -81,14 +81,20 @@ def models() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def state_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The same for hosts that several tests share; the user's own state is never touched."""
+def fork_servers() -> Iterator[None]:
+    """The fork servers are started when they are needed, and end with the run."""
+    yield
+    kernels.ForkServer.stop_all()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def state_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The state folder of hosts that the tests of a module share; the user's own state is never touched."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYMCP_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         patch.setenv("IPYMCP_KEYRING", "off")
         patch.delenv("IPYMCP_TRUST", raising=False)
         yield
-    kernels.ForkServer.stop_all()
 
 
 @pytest.fixture(autouse=True)

@@ -66,9 +66,10 @@ class JupyterServer:
             settings["ServerApp"]["jpserver_extensions"] = {"ipymcp": True}
         else:
             self.environment = private_environment(lab, folder, {**own, **env})
-        # Two kernels that start at the same time could pick the same TCP ports. Paths of sockets must be short.
-        settings["KernelManager"] = {"transport": "ipc"}
-        self.environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
+        if "JUPYTER_RUNTIME_DIR" not in env:
+            # Two kernels that start at the same time could pick the same TCP ports. Paths of sockets must be short.
+            settings["KernelManager"] = {"transport": "ipc"}
+            self.environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
         for section, values in config.items():
             settings.setdefault(section, {}).update(values)
         file = Path(self.environment["JUPYTER_CONFIG_DIR"], "jupyter_server_config.json")

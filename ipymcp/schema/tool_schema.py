@@ -313,8 +313,8 @@ def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:
 
 def _read(source: Any) -> Schema:
     if not isinstance(source, Mapping):
-        raw = bytes(cast("bytes | Raw", source))
         try:
+            raw = bytes(cast("bytes | Raw", source))
             source = loads(raw)
         except (TypeError, ValueError, RecursionError):
             return {}

@@ -226,7 +226,7 @@ def test_an_answer_that_is_not_a_result_is_an_error_of_the_server(raw: bytes) ->
 def test_content_that_is_not_a_list_of_parts_is_still_readable() -> None:
     assert ToolResult(b'{"content":{"type":"text","text":"a"}}', server="s", tool="t").text == "a"
     assert ToolResult(b'{"content":null}', server="s", tool="t").content == []
-    assert ToolResult(b'{"content":["a",{}],"_meta":3}', server="s", tool="t").text == "[unknown]\n[unknown]"
+    assert ToolResult(b'{"content":["a",{}],"_meta":3}', server="s", tool="t").text == "a\n[unknown]"
     assert ToolResult(b'{"_meta":3}', server="s", tool="t").meta == {}
 
 

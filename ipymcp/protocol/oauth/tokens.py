@@ -397,7 +397,7 @@ class TokenClient:
         if given is None:
             if self._server.sends_issuer:
                 raise AuthError(f"the answer lacks the issuer (iss) that {self._host} always sends", hint=hint)
-        elif given.rstrip("/") != self._server.issuer.rstrip("/"):
+        elif given != self._server.issuer:
             raise AuthError(f"the answer to the login at {self._host} names another issuer", hint=hint)
 
     def _refusal(self, error: str, description: str) -> AuthError:
