@@ -66,7 +66,7 @@ browser: $(STAMP)  ## try the panel in Chromium: JupyterLab, Notebook 7 and Voil
 nightly: all-envs  ## test older kernels, JupyterLab 4.0, JupyterHub, a local model, third-party servers
 	@$(ENVIRONMENTS) --tier nightly
 	$(call run_tests,,$(WORKERS),nightly)
-	$(call run_tests,tests/browser,$(CORES),nightly)
+	$(PYTEST) tests/browser -n $(CORES) $(PARALLEL) -m nightly $(ARGS)
 
 docs: $(STAMP)  ## build the documentation site in build/site, without a warning or a broken link
 	@$(ENVIRONMENTS) --tier docs
