@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Open, WithSidebar
+from tests.browser.conftest import WithSidebar
 from tests.browser.notebooks import Notebook
 from tests.browser.panels import Panel
 from tests.browser.test_lab_calls import DEMO, WATCH_CLICKS
@@ -26,10 +26,11 @@ def chosen(panel: Panel) -> Locator:
     return panel.root.get_by_role("region", name="Selected call")
 
 
-def test_each_call_appears_as_it_starts_and_ends_in_a_word_of_its_own(open_notebook: Open, page: Page) -> None:
+def test_each_call_appears_as_it_starts_and_ends_in_a_word_of_its_own(
+    open_with_sidebar: WithSidebar, page: Page
+) -> None:
     notebook, panel = started(
-        open_notebook,
-        page,
+        open_with_sidebar,
         SLOW,
         "mcp.demo.echo('said')",
         FAIL,
@@ -56,9 +57,9 @@ def test_each_call_appears_as_it_starts_and_ends_in_a_word_of_its_own(open_noteb
 
 
 def test_a_call_that_is_clicked_has_its_arguments_result_and_error_and_is_made_again(
-    open_notebook: Open, page: Page
+    open_with_sidebar: WithSidebar, page: Page
 ) -> None:
-    notebook, panel = started(open_notebook, page, "mcp.demo.query('penguins', limit=2)", FAIL, "")
+    notebook, panel = started(open_with_sidebar, "mcp.demo.query('penguins', limit=2)", FAIL, "")
     calls = panel.calls()
     call = chosen(panel)
     notebook.run(1)
@@ -94,9 +95,11 @@ def test_a_call_that_is_clicked_has_its_arguments_result_and_error_and_is_made_a
     expect(panel.root.get_by_role("heading", name="demo.query")).to_be_visible()
 
 
-def test_the_messages_of_a_server_are_shown_without_a_planted_secret(open_notebook: Open, page: Page) -> None:
+def test_the_messages_of_a_server_are_shown_without_a_planted_secret(
+    open_with_sidebar: WithSidebar, page: Page
+) -> None:
     plant = f"from ipymcp.masking import masks\nmasks.add({SECRET!r})"
-    notebook, panel = started(open_notebook, page, plant, f"mcp.demo.echo({SECRET!r}); mcp.demo.query('penguins')")
+    notebook, panel = started(open_with_sidebar, plant, f"mcp.demo.echo({SECRET!r}); mcp.demo.query('penguins')")
     notebook.run(1)
     panel.show("Activity")
     panel.press("Protocol…")
@@ -117,9 +120,9 @@ def test_the_messages_of_a_server_are_shown_without_a_planted_secret(open_notebo
 
 
 @pytest.mark.timed
-def test_with_10_000_calls_another_tab_is_there_within_50_ms(open_notebook: Open, page: Page) -> None:
+def test_with_10_000_calls_another_tab_is_there_within_50_ms(open_with_sidebar: WithSidebar, page: Page) -> None:
     make = "calls = [mcp.demo.echo.submit('x') for _ in range(10_000)]\nfor call in calls: call.result()"
-    notebook, panel = started(open_notebook, page, make)
+    notebook, panel = started(open_with_sidebar, make)
     notebook.run(1)
     expect(panel.calls().first).to_contain_text("demo.echo")
     page.evaluate(WATCH_CLICKS)

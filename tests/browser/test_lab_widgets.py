@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests import apps
 from tests.browser.conftest import Answering, Open, ShowApp
@@ -85,6 +85,7 @@ def test_a_panel_says_that_its_kernel_is_gone(open_notebook: Open, jupyter: Jupy
 
 
 def test_ten_cards_cost_the_panel_once_and_the_notebook_keeps_none_of_it(
-    open_notebook: Open, page: Page, jupyter: JupyterServer
+    open_notebook: Open, clean_lab: SharedLab, jupyter: JupyterServer
 ) -> None:
-    expect_ten_cards(open_notebook, page, jupyter, PANEL_JS.stat().st_size)
+    clean_lab.close()  # the page of the other tests has the panel's code
+    expect_ten_cards(open_notebook, clean_lab.page, jupyter, PANEL_JS.stat().st_size)
