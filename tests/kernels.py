@@ -27,7 +27,6 @@ import zmq
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from jupyter_core.utils import ensure_event_loop
 
 from tests.environments import ROOT, kernel_python
 from tests.processes import descendants, is_alive, wait_until_gone
@@ -37,8 +36,6 @@ KERNELS = ("kernel-7", "kernel-6", "kernel-colab")
 FORKED = ("kernel-7", "models", "readme")
 """Kernels that are forked from a process that has imported everything, unless a test wants them cold."""
 
-_LOOP = ensure_event_loop()
-"""The loop of Jupyter's blocking managers: made in a test's context, it would be lost unclosed."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # What would tell the kernel about this test run, or about the user's own Jupyter.
 _PRIVATE = ("PYTHON", "IPYTHON", "JUPYTER", "JPY_", "IPYMCP", "PYTEST", "XDG_", "VIRTUAL_ENV")

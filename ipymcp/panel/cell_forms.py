@@ -56,21 +56,15 @@ class CellForms:
         """
         if not self._may_be_seen(kind, caller):
             return None
-        displaying = CrossThreadTask(self._display, None)
+        form = CellForm(self._panel(), self._ip.display_pub)
+        displaying = CrossThreadTask(lambda: form.show() or True, False)
         caller.post(displaying.run, displaying.give_up)
-        try:
-            form = await displaying.outcome
-        except Exception:  # broken widgets must not prevent the question
-            self._unseen |= {True, False}
-            return None
-        if form is None:
-            raise CallerGone
         is_seen = False
         try:
-            is_seen = await self._is_seen(form, caller)
+            is_seen = await self._is_displayed(displaying) and await self._is_seen(form, caller)
         finally:
             if not is_seen:
-                form.end()
+                displaying.outcome.add_done_callback(lambda _: form.end())
         return form if is_seen else None
 
     def _may_be_seen(self, kind: QuestionKind, caller: WaitingCaller) -> bool:
@@ -86,11 +80,16 @@ class CellForms:
             and is_installed("anywidget")
         )
 
-    def _display(self) -> CellForm:
-        """Display a form; runs in the waiting cell, so that the output belongs to this cell."""
-        form = CellForm(self._panel(), self._ip.display_pub)
-        form.show()
-        return form
+    async def _is_displayed(self, displaying: CrossThreadTask[bool]) -> bool:
+        try:
+            # Shielded, because the cell may be displaying the form while the question is withdrawn.
+            is_displayed = await asyncio.shield(displaying.outcome)
+        except Exception:  # broken widgets must not prevent the question
+            self._unseen |= {True, False}
+            return False
+        if not is_displayed:
+            raise CallerGone
+        return True
 
     async def _is_seen(self, form: CellForm, caller: WaitingCaller) -> bool:
         seen = CrossThreadTask(lambda: True, False)
@@ -125,26 +124,23 @@ class CellForm:
     """
 
     def __init__(self, panel: Panel, publisher: Any) -> None:
-        from ipymcp.panel.widget import PanelWidget  # imports anywidget
-
-        self._questions = panel.questions
+        self._panel = panel
         self._publisher = publisher
         self._display = uuid.uuid4().hex
-        self._widget: Any = PanelWidget(panel, asks=True)
+        self._widget: Any = None
         self._on_hello: Callable[[], None] | None = None
         self.has_messages = False
         """Whether a page has sent any message."""
         self._is_greeted = False
-        self._widget.on_msg(self._handle)
 
     def show(self) -> None:
-        """Display the form; an interrupt removes it."""
+        """Display the form, in the waiting cell, so that the output belongs to this cell."""
+        from ipymcp.panel.widget import PanelWidget  # imports anywidget
+
+        self._widget = PanelWidget(self._panel, asks=True)
+        self._widget.on_msg(self._handle)
         bundle, metadata = self._widget._repr_mimebundle_()
-        try:
-            self._publish({**bundle, "text/plain": _FALLBACK_TEXT}, metadata)
-        except BaseException:
-            self.end()
-            raise
+        self._publish({**bundle, "text/plain": _FALLBACK_TEXT}, metadata)
 
     def _handle(self, _: object, content: object, __: object) -> None:
         self.has_messages = True
@@ -161,7 +157,7 @@ class CellForm:
 
     def reaches(self, kind: QuestionKind, caller: WaitingCaller | None, subject: object) -> bool:
         """Whether an answer can arrive while the caller waits."""
-        return self._questions.reaches(kind, caller, subject)
+        return self._panel.questions.reaches(kind, caller, subject)
 
     def begin(
         self, question: Question[A], caller: WaitingCaller | None, next_may_start: Callable[[], object]
@@ -169,12 +165,14 @@ class CellForm:
         """Prepare to ask the question."""
         from ipymcp.panel.questions import PanelQuestionHandle  # not at %load_ext
 
-        return PanelQuestionHandle(self._questions, question, None, next_may_start, self.end)
+        return PanelQuestionHandle(self._panel.questions, question, None, next_may_start, self.end)
 
     def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
         self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
 
     def end(self, line: str = "") -> None:
-        """Replace the form with a line; without one, remove the form."""
+        """Replace the form, if it was displayed, with a line; without one, remove the form."""
+        if self._widget is None:
+            return
         self._publish({"text/plain": line} if line else {}, {}, update=True)
         self._widget.end()

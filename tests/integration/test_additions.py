@@ -59,6 +59,13 @@ def defined(host: Host, values: Mapping[str, Any], keep: Any = "me", **options: 
     return host.loop.run(from_values(host, "mine", values, keep, **options))
 
 
+def started() -> psutil.Process:
+    """The process of the silent server, once it has started."""
+    found: list[psutil.Process] = []  # kept: its command line is empty while it replaces its launcher
+    wait_until(lambda: bool(found.extend(children()) or found))
+    return found[0]
+
+
 def children() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if "sys.stdin.read" in " ".join(child.cmdline())]
 
@@ -66,8 +73,7 @@ def children() -> list[psutil.Process]:
 def test_an_interrupted_trial_leaves_no_process_and_no_permission(host: Host) -> None:
     addition = defined(host, SILENT)
     running = asyncio.run_coroutine_threadsafe(add(addition), host.loop.loop)
-    wait_until(lambda: bool(children()))
-    [process] = children()
+    process = started()
     assert [session.name for session in host.trials.sessions] == ["mine"]
     running.cancel()
     wait([running])
@@ -79,8 +85,7 @@ def test_an_interrupted_trial_leaves_no_process_and_no_permission(host: Host) ->
 def test_a_trial_that_is_dropped_while_it_starts_leaves_no_process(host: Host) -> None:
     addition = defined(host, SILENT)
     running = asyncio.run_coroutine_threadsafe(addition.try_out(), host.loop.loop)
-    wait_until(lambda: bool(children()))
-    [process] = children()
+    process = started()
     host.loop.run(addition.drop())
     wait([running])
     wait_until_gone([process])

@@ -3,15 +3,20 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
 from ipymcp.interaction.questions import Question, QuestionKind, Show
+from ipymcp.panel.cell_forms import CellForm, CellForms
 from ipymcp.runtime.interrupts import Waiter, WaitingCaller
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.question_routing import CallerGone, QuestionRouter
 from tests.unit.scripted_interface import ScriptedInterface
+
+if TYPE_CHECKING:
+    from ipymcp.panel.panel import Panel
 
 
 @pytest.fixture
@@ -140,6 +145,45 @@ def test_a_user_who_interrupts_the_drawing_of_a_form_is_not_asked_at_a_prompt(
 ) -> None:
     router.cell_forms = Interrupted()
     assert loop.run(router.ask(HERE)) is None
+
+
+def test_a_question_that_is_withdrawn_while_its_form_is_displayed_leaves_no_form(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    posted: list[Callable[[], object]] = []
+    shown: list[str] = []
+
+    def post(task: Callable[[], object], _: object) -> None:
+        posted.append(task)
+
+    def always(*_: object) -> bool:
+        return True
+
+    def show(_: CellForm) -> None:
+        shown.append("form")
+
+    def end(_: CellForm) -> None:
+        shown.clear()
+
+    monkeypatch.setattr(CellForms, "_may_be_seen", always)
+    monkeypatch.setattr(CellForm, "show", show)
+    monkeypatch.setattr(CellForm, "end", end)
+    caller: Any = SimpleNamespace(post=post)
+    forms = CellForms(SimpleNamespace(display_pub=None), lambda: cast("Panel", None))
+
+    async def withdraw() -> None:
+        drawing = asyncio.ensure_future(forms.draw("form", caller))
+        await asyncio.sleep(0)
+        [display] = posted
+        display()  # the cell shows it, and is interrupted at once
+        assert shown
+        drawing.cancel()
+        await asyncio.wait([drawing])
+        assert drawing.cancelled()
+        await asyncio.sleep(0)
+
+    asyncio.run(withdraw())
+    assert not shown
 
 
 def test_an_error_while_asking_reaches_the_caller(loop: BackgroundLoop, router: QuestionRouter) -> None:
