@@ -114,6 +114,14 @@ class Client:
         """Number of bytes not yet taken by the server."""
         return self._transport.queued
 
+    @property
+    def unread_output(self) -> str:
+        """A clause about output of the server that is not a message; empty if there was none."""
+        if lines := self._peer.unread:
+            return f"it wrote lines that are not MCP messages: {' / '.join(lines)}"
+        size = self._transport.unfinished
+        return f"it wrote {size:,} bytes without a line end" if size else ""
+
     # -- opening ------------------------------------------------------------------------------------------------------
 
     async def open(self, era: EraChoice, *, is_fixed: bool | None = None) -> None:

@@ -12,7 +12,7 @@ import contextvars
 import itertools
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
@@ -109,6 +109,11 @@ METHOD_NOT_FOUND = -32601
 _LONG_LIVED = frozenset({"subscriptions/listen"})
 """Requests that stay pending for as long as the connection."""
 _SERVER_FAULT = "a fault of the server; see its log"
+_MAX_UNREAD, _MAX_UNREAD_LENGTH = 3, 80
+_MAX_SKIPPED, _MAX_BRACES = 256, 16
+"""How much output beside a message is skipped: bytes at either end, and braces before its own."""
+_BRACE = re.compile(rb"\{")
+_ESCAPES_AT_END = re.compile(rb"(?:\x1b\[[0-9;?]*+[A-Za-z]|\s)++$")
 
 
 class PendingRequest:
@@ -183,6 +188,8 @@ class Peer:
         """Ids of recently abandoned requests, whose late responses are ignored."""
         self.intercept: Intercept | None = None
         """Called with every response before it is matched to its request."""
+        self.unread: list[str] = []
+        """The first lines that are not messages, shortened."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -286,7 +293,12 @@ class Peer:
         try:
             message = types.read_envelope(line)
         except ValueError as error:
-            self._receive_malformed(line, error)
+            inner = _message_within(line)
+            if inner is None:
+                self._receive_malformed(line, error)
+            else:
+                self._warn(f"output beside a message was skipped: {excerpt(line.replace(inner, b''))}")
+                self.receive(inner, origin_request_id)
             return
         if isinstance(message, list):
             for item in message:
@@ -370,7 +382,27 @@ class Peer:
             if self.settle(identifier, error=failure):
                 self._warn(f"an answer that is not valid JSON ({error}): {excerpt(line)}")
                 return
+        if len(self.unread) < _MAX_UNREAD:
+            self.unread.append(excerpt(line, _MAX_UNREAD_LENGTH))
         self._warn(f"not a message: {excerpt(line)}")
+
+
+class _Message(Struct):
+    jsonrpc: Literal["2.0"]
+
+
+def _message_within(line: bytes | bytearray) -> bytes | bytearray | None:
+    """Find the message on a line that begins with other output, such as a spinner, or ends with escape sequences."""
+    if b'"jsonrpc"' not in line:
+        return None
+    tail = _ESCAPES_AT_END.search(line[-_MAX_SKIPPED:])
+    end = len(line) - len(tail[0]) if tail is not None else len(line)
+    begins = [match.start() for match, _ in zip(_BRACE.finditer(line[:_MAX_SKIPPED]), range(_MAX_BRACES), strict=False)]
+    for start in begins if line[:1] != b"{" else [0]:
+        with contextlib.suppress(ValueError):
+            types.decode(line[start:end], _Message)
+            return line[start:end]
+    return None
 
 
 def find_id(head: bytes | bytearray, tail: bytes | bytearray) -> int | str | None:

@@ -144,7 +144,8 @@ class Connector:
                 await connection.open(era, is_fixed=self._definition.era != "auto")
         except TimeoutError as error:
             await connection.client.aclose("the start failed")
-            raise StartError(f"did not answer within {seconds:g} s") from error
+            missing = "answered, but did not list its tools" if connection.client.era.version else "did not answer"
+            raise StartError(f"{missing} within {seconds:g} s") from error
         except BaseException:
             await connection.client.aclose("the start failed")
             raise
@@ -163,8 +164,9 @@ class Connector:
         else:
             may_download = program(program_name(self._definition.command or "")).may_download
             progress = "downloading?" if may_download else "it has not answered yet"
-        output = "".join(f"; it last wrote: {line.strip()}" for line in connection.last_stderr[-1:])
-        self._session.status.announce(f"still starting; {progress}{output}")
+        output = [f"it last wrote: {line.strip()}" for line in connection.last_stderr[-1:]]
+        said = "; ".join(filter(None, ["still starting", progress, connection.client.unread_output, *output]))
+        self._session.status.announce(said)
 
 
 class Start:

@@ -41,20 +41,34 @@ _URL_ELICITATION_REQUIRED = -32042
 """The user has to visit a URL before the call (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
 _MAX_STDERR = 5
 """Maximum number of lines that an error keeps of a program's standard error."""
+_CRLF_SCRIPT = re.compile(r"\benv: .{0,100}\\r\W")
+"""The complaint of `env` about an interpreter whose name ends in a carriage return."""
 _MISSING_MODULE = r"No module named '?([\w.]+)"
 
 
-def start_failure(error: McpError, definition: ServerDefinition, exit_code: int | None = None) -> McpError:
-    """The error for a failed start."""
+def start_failure(
+    error: McpError, definition: ServerDefinition, exit_code: int | None = None, unread: str = ""
+) -> McpError:
+    """The error for a failed start.
+
+    Args:
+        error: The error of the attempt.
+        definition: The definition of the server.
+        exit_code: The exit code of its process, if that has ended.
+        unread: What it wrote instead of messages, as a clause.
+    """
     if exit_code == 0 and isinstance(error, ConnectionLost):
+        wrote = unread or "it sent no MCP message"
         return StartError(
-            "the program ended at once, with exit code 0, and sent no MCP message: it does not look like an MCP server",
+            f"the program ended at once, with exit code 0, and does not look like an MCP server: {wrote}",
             hint=f"check its command; %mcp logs {quoted(definition.name)} has what it wrote",
         )
-    if isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
-        return error
-    problem = "did not start" if definition.command is not None else "could not be opened"
-    return StartError(f"{problem}: {error.message}", hint=error.hint)
+    if not isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
+        problem = "did not start" if definition.command is not None else "could not be opened"
+        error = StartError(f"{problem}: {error.message}", hint=error.hint)
+    if unread and isinstance(error, StartError):
+        error.message = f"{error.message}; {unread}"
+    return error
 
 
 def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first: bool = False) -> bool:
@@ -117,6 +131,8 @@ def _hint(error: ServerError, definition: ServerDefinition, stderr: tuple[str, .
     if variable:
         in_file = f'"env": {{"{variable}": "${{{variable}}}"}} in its definition'
         return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"
+    if any(_CRLF_SCRIPT.search(line) for line in stderr):
+        return "the first line of its script ends in a carriage return: save the file with Unix line ends"
     missing = next((found[1] for line in stderr if (found := re.search(_MISSING_MODULE, line))), None)
     if missing and re.fullmatch(r"python[\d.]*", definition.command or ""):
         here = f'"command": {json.dumps(sys.executable)}'

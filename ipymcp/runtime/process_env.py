@@ -10,8 +10,10 @@ A process gets a short list of the kernel's environment variables, and the varia
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import zlib
@@ -151,6 +153,7 @@ def _environment(definition: ServerDefinition) -> dict[str, str]:
         names = PASSED_ON.union(inherit or ())
         env = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
     env.setdefault("PATH", os.defpath)
+    env.setdefault("PYTHONUNBUFFERED", "1")  # else a server that prints without flushing is silent
     env.update(definition.env)
     env["PATH"] = _safe_path(env["PATH"])
     return env
@@ -172,8 +175,30 @@ def _find(command: str, path: str, cwd: str) -> str:
         found = shutil.which(command, path=os.pathsep.join(filter(None, (path, own))))
         where = f"{command}, on the PATH"
     if found is None:
-        raise CommandNotFound(
-            f"there is no program {command!r} (looked for {where})",
-            hint=program(command.removesuffix(".exe")).install or "install it, or name its full path",
-        )
+        raise _missing(command, where, path, cwd)
     return found
+
+
+def _missing(command: str, where: str, path: str, cwd: str) -> StartError:
+    """The error for a command that is not a program."""
+    if os.path.isdir(where):
+        return StartError(f"its command is a folder, not a program: {where}", hint="name the program in it")
+    if os.path.isfile(where):
+        by_interpreter = '"command": "python" (or node, bash) and the file in "args" runs it by its interpreter'
+        return StartError(f"its program is not executable: {where}", hint=f"chmod +x · {by_interpreter}")
+    problem = f"there is no program {command!r} (looked for {where})"
+    first, _, rest = command.strip().partition(" ")
+    if rest and (
+        program(first).is_launcher or shutil.which(os.path.join(cwd, first) if "/" in first else first, path=path)
+    ):
+        split = f'"command": {json.dumps(first)}, "args": {json.dumps(_split(rest))}'
+        return CommandNotFound(problem, hint=f"the arguments belong in args: {split}")
+    hint = program(command.removesuffix(".exe")).install or "install it, or name its full path"
+    return CommandNotFound(problem, hint=hint)
+
+
+def _split(arguments: str) -> list[str]:
+    try:
+        return shlex.split(arguments)
+    except ValueError:  # an unclosed quote
+        return arguments.split()

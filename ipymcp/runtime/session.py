@@ -297,7 +297,8 @@ class ServerSession:
             except McpError as error:
                 failed = self.connection
                 code = failed.transport.exit_code if failed is not None else None
-                failure = self.explain(start_failure(error, self.definition, None if was_ready else code))
+                unread = failed.client.unread_output if failed is not None else ""
+                failure = self.explain(start_failure(error, self.definition, None if was_ready else code, unread))
                 is_hopeless = failed is not None and failed.is_hopeless(is_first=not was_ready)
                 retry = self.definition.restart and not is_hopeless
                 retry = retry and is_worth_retrying(error, code, is_first=not was_ready)

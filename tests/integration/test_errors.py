@@ -156,8 +156,9 @@ def test_a_program_that_may_not_run_is_refused_without_a_retry(tmp_path: Path) -
     with connected({}, load=False) as mcp:
         error = raised(errors.StartError, lambda: mcp.load({"one": {"command": str(program)}}))
         assert rendered(error) == [
-            f"StartError: one: could not be started ({program}: Exec format error)",
-            f"  its working folder is {Path.cwd()}",
+            f"StartError: one: could not be started ({program} is neither a program for this machine"
+            " nor a script whose first line names its interpreter)",
+            "  make the interpreter its command, such as python or bash, and the file its first argument",
         ]
         assert "starting it again" not in " ".join(log_of(mcp, "one"))
 
@@ -223,7 +224,10 @@ def test_a_server_that_never_answers_fails_at_its_start_timeout() -> None:
 
 
 def test_a_server_that_never_lists_its_tools_fails_at_its_start_timeout() -> None:
-    with connected({}, load=False) as mcp, pytest.raises(errors.StartError, match=r"did not answer within 0\.5 s"):
+    with (
+        connected({}, load=False) as mcp,
+        pytest.raises(errors.StartError, match=r"answered, but did not list its tools within 0\.5 s"),
+    ):
         mcp.load({"one": bad("mute=tools/list", start_timeout=0.5)})
 
 

@@ -34,8 +34,8 @@ def test_a_program_that_exits_with_0_and_writes_no_message_is_not_a_server(tmp_p
     count = tmp_path / "runs"
     error = started(count, "print('file.txt')")
     assert error._render_traceback_() == [
-        "StartError: one: the program ended at once, with exit code 0, and sent no MCP message: "
-        "it does not look like an MCP server",
+        "StartError: one: the program ended at once, with exit code 0, and does not look like an MCP server: "
+        "it wrote lines that are not MCP messages: file.txt",
         "  check its command; %mcp logs one has what it wrote",
     ]
     assert times(count) == 2  # with the probe of its era, and without
@@ -142,3 +142,141 @@ def test_a_long_start_shows_what_the_server_wrote_last() -> None:
         with pytest.raises(errors.StartError):
             mcp.load({"one": {"command": sys.executable, "args": ["-c", code], "restart": False}}, start_timeout=3)
     assert "still starting; it has not answered yet; it last wrote: building the index" in details
+
+
+# -- what is written in place of messages ------------------------------------------------------------------------------
+
+SERVER = """
+import json, sys
+
+def answer(request):
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}
+        },
+        "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": "echoed"}]},
+    }
+    result = results.get(request["method"])
+    answered = {"result": result} if result else {"error": {"code": -32601, "message": "no such method"}}
+    return {"jsonrpc": "2.0", "id": request["id"], **answered}
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        WRITE
+"""
+
+
+def writing(write: str) -> dict[str, Any]:
+    """A server that writes its answers in a way of its own."""
+    return {"command": sys.executable, "args": ["-c", SERVER.replace("WRITE", write)], "restart": False}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\x1b[?25l", ""),
+        ("\x1b[2K\r\u280b Connecting {1/3} ...\r", "\x1b[0m"),
+        ("Server ready ", ""),
+        ("", "\x1b[?25h"),
+        ("\x1b[32m", "\x1b[39m \x1b[0m"),
+    ],
+)
+def test_output_beside_a_message_on_its_line_is_skipped_and_logged(before: str, after: str) -> None:
+    write = f"print({before!r} + json.dumps(answer(request)) + {after!r}, flush=True)"
+    with connected({"one": writing(write)}) as mcp:
+        assert mcp.one.echo().text == "echoed"
+        logged = [row["text"] for row in mcp.servers["one"].logs() if "output beside a message" in row["text"]]
+        assert logged
+
+
+@pytest.mark.parametrize(
+    ("write", "named"),
+    [
+        (
+            "text = json.dumps(answer(request))\n"
+            "        print(f'Content-Length: {len(text)}\\r\\n\\r\\n{text}', end='', flush=True)",
+            "it wrote lines that are not MCP messages: Content-Length: 83",
+        ),
+        (
+            "print(json.dumps(answer(request), indent=2), flush=True)",
+            'not MCP messages: { / "jsonrpc": "2.0", / "id": 1,',
+        ),
+        ("print(json.dumps(answer(request)), end='', flush=True)", "it wrote 83 bytes without a line end"),
+        (
+            "sys.stdout.buffer.write((json.dumps(answer(request)) + '\\n').encode('utf-16')); sys.stdout.flush()",
+            "it wrote lines that are not MCP messages: ",
+        ),
+        ("print('INFO: got', request['method'], flush=True)", "not MCP messages: INFO: got server/discover"),
+    ],
+)
+def test_what_a_server_writes_in_place_of_messages_is_named_while_it_starts_and_in_the_error(
+    write: str, named: str
+) -> None:
+    with connected({}, timing=msgspec.structs.replace(QUICK, download_hint=0.5), load=False) as mcp:
+        details: list[str] = []
+        mcp._host.events.subscribe(lambda event: details.append(getattr(event, "detail", "")))
+        with pytest.raises(errors.StartError, match="did not answer within 1 s") as caught:
+            mcp.load({"one": writing(write)}, start_timeout=1)
+    assert named in caught.value.message
+    assert any(detail.startswith("still starting; it has not answered yet; it wrote ") for detail in details)
+
+
+def test_a_server_in_python_need_not_flush() -> None:
+    with connected({"one": writing("print(json.dumps(answer(request)))")}) as mcp:
+        assert mcp.one.echo().text == "echoed"
+
+
+def test_a_server_that_answers_and_lists_no_tools_is_said_to_have_answered() -> None:
+    silent = "request['method'] == 'tools/list' or print(json.dumps(answer(request)))"
+    with connected({}, load=False) as mcp, pytest.raises(errors.StartError) as caught:
+        mcp.load({"one": writing(silent)}, start_timeout=1)
+    assert caught.value.message.startswith("answered, but did not list its tools within 1 s")
+
+
+# -- programs that cannot be run ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.posix
+@pytest.mark.parametrize(
+    ("first", "problem", "hint"),
+    [
+        ("#!/bin/sh\r", "names the interpreter '/bin/sh\\r', which does not exist", "Unix line ends"),
+        ("#!/nowhere/python -u", "names the interpreter '/nowhere/python', which does not exist", "correct that line"),
+        ("#!/usr/bin/env no-such-python\r", "it last wrote: ", "Unix line ends"),
+        ("echo hello", "nor a script whose first line names its interpreter", "make the interpreter its command"),
+        ("#!/", "names the interpreter '/', which may not be run", "correct that line"),
+    ],
+)
+def test_a_script_that_does_not_start_is_told_by_its_first_line(
+    first: str, problem: str, hint: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "server.py"
+    script.write_bytes(first.encode() + b"\nprint()\n")
+    script.chmod(0o755)
+    with connected({}, load=False) as mcp, pytest.raises(errors.StartError) as caught:
+        mcp.load({"one": {"command": str(script)}})
+    assert problem in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.posix
+def test_a_command_that_is_no_program_is_told_by_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("#!/usr/bin/env python3\n")
+    found = {
+        str(tmp_path / "server.py"): (f"its program is not executable: {tmp_path}/server.py", "chmod +x"),
+        str(tmp_path): (f"its command is a folder, not a program: {tmp_path}", "name the program in it"),
+        "npx -y @scope/server 'a b'": (
+            'there is no program "npx -y',
+            'the arguments belong in args: "command": "npx", "args": ["-y", "@scope/server", "a b"]',
+        ),
+        "sh -c 'open": ('there is no program "sh -c', '"command": "sh", "args": ["-c", "\'open"]'),
+        "no such program": ("there is no program 'no such program'", "install it"),
+    }
+    with connected({}, load=False) as mcp:
+        for command, (problem, hint) in found.items():
+            with pytest.raises(errors.StartError) as caught:
+                mcp.load({"one": {"command": command}})
+            assert caught.value.message.startswith(problem)
+            assert hint in (caught.value.hint or "")

@@ -156,6 +156,11 @@ class Transport(Protocol):
         """Number of bytes accepted by `send` and not yet taken by the server."""
         ...
 
+    @property
+    def unfinished(self) -> int:
+        """Number of bytes that the server has written since its last line end, if it writes lines."""
+        return 0
+
     async def accepts_new_stream(self, seconds: float) -> bool:
         """Return whether all responses arrive on one stream, and the server would open another one now.
 

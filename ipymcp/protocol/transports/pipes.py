@@ -73,6 +73,11 @@ class LineSplitter:
             self._keep(rest, lines)
         return lines
 
+    @property
+    def unfinished(self) -> int:
+        """Number of bytes of the current line so far."""
+        return self._over.size if self._over is not None else len(self._line)
+
     def restart(self) -> None:
         """Forget the beginning of the current line."""
         self._line = bytearray()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -70,9 +71,7 @@ class ServerProcess:
                 start_new_session=True,
             )
         except OSError as error:
-            reason = f"{launch.argv[0]}: {error.strerror or error}"
-            hint = f"its working folder is {launch.cwd}" if launch.cwd else "is it a program this machine can run?"
-            raise StartError(f"could not be started ({reason})", hint=hint) from error
+            raise _start_error(launch, error) from error
         except ValueError as error:  # a null byte or a lone surrogate
             reason = "its command, arguments or variables contain an invalid character"
             raise StartError(f"could not be started: {reason}", hint="fix its definition") from error
@@ -165,6 +164,33 @@ class ServerProcess:
     def reap(self) -> int | None:
         """Collect the exit code, if the process has ended."""
         return self.popen.poll()
+
+
+def _start_error(launch: Launch, error: OSError) -> StartError:
+    """The error for a program that the system does not run, with the cause."""
+    file = launch.argv[0]
+    interpreter = _interpreter(file)
+    if interpreter and error.errno in (errno.ENOENT, errno.EACCES):
+        missing = "does not exist" if error.errno == errno.ENOENT else "may not be run"
+        reason = f"the first line of {file} names the interpreter {interpreter!r}, which {missing}"
+        by_hand = "correct that line, or make the interpreter its command and the file its first argument"
+        hint = "save the file with Unix line ends" if interpreter.endswith("\r") else by_hand
+    elif error.errno == errno.ENOEXEC:
+        reason = f"{file} is neither a program for this machine nor a script whose first line names its interpreter"
+        hint = "make the interpreter its command, such as python or bash, and the file its first argument"
+    else:
+        reason = f"{file}: {error.strerror or error}"
+        hint = f"its working folder is {launch.cwd}" if launch.cwd else "is it a program this machine can run?"
+    return StartError(f"could not be started ({reason})", hint=hint)
+
+
+def _interpreter(file: str) -> str:
+    """The interpreter that the first line of a script names, as it is written; empty if there is none."""
+    with contextlib.suppress(OSError), open(file, "rb") as script:
+        first = script.readline(256)
+        if first.startswith(b"#!"):
+            return first[2:].rstrip(b"\n").strip(b" \t").decode("utf-8", "replace").partition(" ")[0]
+    return ""
 
 
 def still_running(processes: Sequence[ServerProcess]) -> list[ServerProcess]:

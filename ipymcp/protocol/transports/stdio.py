@@ -144,6 +144,8 @@ class StdioTransport(Transport):
         self._grace = grace
         self._limit = limit
         self._lines = LineSplitter(limit)
+        self._unfinished = 0
+        """Number of bytes after the last line end, once the output has ended."""
         self._stderr_lines = LineSplitter(_STDERR_LINE)
         self._is_returned = False
         """Whether the last output to stderr ended with a carriage return."""
@@ -175,6 +177,11 @@ class StdioTransport(Transport):
     def queued(self) -> int:
         """Number of bytes accepted by `send` and not yet taken by the server."""
         return self._writer.queued if self._writer else 0
+
+    @property
+    def unfinished(self) -> int:
+        """Number of bytes that the server has written since its last line end."""
+        return self._lines.unfinished or self._unfinished
 
     async def open(self, receiver: Receiver) -> None:
         """Start the process."""
@@ -283,6 +290,7 @@ class StdioTransport(Transport):
 
     def _on_output(self, chunk: bytes) -> None:
         if not chunk:
+            self._unfinished = self._lines.unfinished
             self._on_last_line(self._lines.finish())
             self._output_ended.set()
             return
