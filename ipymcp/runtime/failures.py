@@ -41,6 +41,10 @@ _URL_ELICITATION_REQUIRED = -32042
 """The user has to visit a URL before the call (MCP 2025-11-25, elicitation: URLElicitationRequiredError)."""
 _MAX_STDERR = 5
 """Maximum number of lines that an error keeps of a program's standard error."""
+_LOST_SESSION = re.compile(
+    r"\bsession\b.{0,80}?\b(?:expired|not found|unknown|invalid|terminated|closed)|\bunknown session", re.I
+)
+"""Messages of servers that do not know a session any more, with a status from which that cannot be told for sure."""
 _CRLF_SCRIPT = re.compile(r"\benv: .{0,100}\\r\W")
 """The complaint of `env` about an interpreter whose name ends in a carriage return."""
 _MISSING_MODULE = r"No module named '?([\w.]+)"
@@ -102,6 +106,8 @@ def explain(error: McpError, definition: ServerDefinition, stderr: tuple[str, ..
         error.hint = error.hint.replace("%mcp start NAME", f"%mcp start {quoted(definition.name)}")
     if isinstance(error, RpcError) and error.code == _URL_ELICITATION_REQUIRED and error.hint is None:
         _name_addresses(error)
+    if isinstance(error, (RpcError, HttpError, AuthError)) and definition.url and _LOST_SESSION.search(error.message):
+        error.hint = f"%mcp restart {quoted(definition.name)} opens a new session"
     if not isinstance(error, ServerError) or isinstance(error, (CommandNotFound, TrustError)) or error.stderr:
         return error
     error.stderr = tuple(line.strip() for line in stderr[-_MAX_STDERR:])

@@ -2,22 +2,30 @@
 
 import asyncio
 import base64
+import contextlib
+import gzip
 import json
+import queue
 import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
 import ipymcp
-from ipymcp.errors import ArgumentError, AuthError, ConfigError, HttpError, McpError, RpcError, StartError
+from ipymcp.errors import ArgumentError, AuthError, ConfigError, McpError, RpcError, StartError
 from ipymcp.protocol.oauth.clients import registered_method
 from ipymcp.protocol.oauth.discovery import authorization_server
 from ipymcp.protocol.oauth.http import MetadataClient
-from ipymcp.protocol.transports import http_client, remote
+from ipymcp.protocol.transports import http, http_client, remote
 from ipymcp.results.content import read_part
 from ipymcp.schema.tool_schema import ToolSchema
 from tests.oauth_user import MemoryTokenStore, ScriptedUser, oauth, send
+from tests.processes import wait_until
 from tests.servers.oauth_server import Behaviour, OAuthServer, running
 from tests.servers.site import Heard, Reply, result, serving
 
@@ -345,8 +353,11 @@ def test_nullable_of_openapi_allows_none() -> None:
         (404, b"", True),
         (409, {"error": "unknown session"}, True),
         (410, b"", True),
+        (200, {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "Session not found"}}, True),
         (400, b"malformed", False),
         (500, b"Session 1 not found", False),
+        (401, b"Session expired", False),
+        (200, {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "session terminated"}}, False),
     ],
 )
 def test_a_stale_session_is_opened_again_once_where_the_server_has_done_nothing(
@@ -369,11 +380,198 @@ def test_a_stale_session_is_opened_again_once_where_the_server_has_done_nothing(
             assert mcp.s.echo("again").text == "again"
             assert len(sessions) == 2
             return
-        with pytest.raises(HttpError) as caught:
+        with pytest.raises(McpError) as caught:
             mcp.s.echo("again")
-        is_about_session = isinstance(body, bytes) and b"Session" in body
-        assert ("%mcp restart" in (caught.value.hint or "")) is (is_about_session and status != 500)
+        says_restart = caught.value.hint == "%mcp restart s opens a new session"
+        assert says_restart is ("ession" in str(body))
         assert len(sessions) == 1
+
+
+# -- one worker --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def single_worker(seconds: float) -> Iterator[str]:
+    """A server that does one thing at a time, and notices within `seconds` that its event stream is closed."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard = Heard("POST", self.path, {}, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            if heard.method == "tools/list":
+                streaming.wait(20)  # the other worker of the test: the stream was asked for first
+            reply = legacy(heard)
+            body = json.dumps(reply.message).encode() if reply.message else b""
+            self.send_response(reply.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            streaming.set()
+            with contextlib.suppress(OSError):
+                while not is_over.wait(seconds):
+                    self.wfile.write(b": ping\n\n")
+
+        def do_DELETE(self) -> None:
+            self.send_error(405)
+
+        def log_message(self, format: str, *arguments: Any) -> None: ...
+
+    class Server(HTTPServer):
+        def process_request(self, request: Any, client_address: Any) -> None:
+            threading.Thread(target=self._process, args=(request, client_address)).start()
+
+        def _process(self, request: Any, client_address: Any) -> None:
+            with worker:
+                self.finish_request(request, client_address)
+                self.shutdown_request(request)
+
+    streaming, is_over, worker = threading.Event(), threading.Event(), threading.Semaphore(1)
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp"
+    finally:
+        is_over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_stream_of_notifications_that_blocks_the_only_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_BLOCKED_AFTER", 0.3)
+    with single_worker(0.05) as url, ipymcp.connect({"s": {"url": url, "era": "legacy"}}) as mcp:
+        assert [mcp.s.echo(text).text for text in "ab"] == ["a", "b"]
+        logged = " ".join(row["text"] for row in mcp.servers["s"].logs())
+        assert "closed that stream, in case the server has only one worker" in logged
+
+
+def test_a_slow_answer_of_a_server_with_several_workers_costs_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_BLOCKED_AFTER", 0.1)
+    monkeypatch.setattr(http, "_FREED_WITHIN", 0.05)
+    streams: list[int] = []
+
+    def answer(heard: Heard) -> Reply:
+        if heard.verb == "GET":
+            is_listed.wait(60)
+            streams.append(len(streams))
+            return Reply(events=[b": open\n\n", lambda: over.wait(60)])
+        if heard.method == "tools/call":
+            over.wait(0.5)
+        return legacy(heard)
+
+    is_listed, over = threading.Event(), threading.Event()
+    with serving(answer, gets=True) as site, ipymcp.connect({"s": {"url": site.url, "era": "legacy"}}) as mcp:
+        try:
+            is_listed.set()  # so that nothing was answered beside the stream before the first call
+            wait_until(lambda: bool(streams))
+            time.sleep(0.05)  # its head arrives
+            assert mcp.s.echo("slow").text == "slow"
+            wait_until(lambda: len(streams) == 2)
+            assert [mcp.s.echo("slow").text for _ in range(2)] == ["slow"] * 2
+            assert len(streams) == 2
+        finally:
+            over.set()
+
+
+# -- HTTP+SSE behind a proxy -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_an_endpoint_without_the_prefix_that_a_proxy_cuts(is_found: bool) -> None:
+    over = threading.Event()
+    answers: queue.Queue[Any] = queue.Queue()
+
+    def stream() -> Iterator[Any]:
+        yield b"event: endpoint\ndata: /messages/?session_id=hidden\n\n"
+        while (message := answers.get()) is not None:
+            yield message
+
+    def answer(heard: Heard) -> Reply:
+        if heard.verb == "GET":
+            return Reply(events=stream())  # type: ignore[arg-type]
+        if not (is_found and heard.path == "/gw/messages/?session_id=hidden"):
+            return Reply(status=404)
+        reply = legacy(heard)
+        if reply.message:
+            answers.put(reply.message)
+        return Reply(status=202)
+
+    with serving(answer, gets=True) as site:
+        definition = {"url": f"{site.origin}/gw/sse", "transport": "sse"}
+        try:
+            if is_found:
+                with ipymcp.connect({"s": definition}) as mcp:
+                    assert mcp.s.echo("there").text == "there"
+                    assert "hidden" not in " ".join(row["text"] for row in mcp.servers["s"].logs())
+                    answers.put(None)
+                return
+            with pytest.raises(McpError) as caught, ipymcp.connect({"s": definition}):
+                pass
+            assert f"messages go to {site.origin}/messages/, as the server said" in caught.value.message
+            assert "404" in caught.value.message and "hidden" not in caught.value.message
+            assert caught.value.hint == "a proxy may cut the prefix /gw"
+            assert [heard.path.partition("?")[0] for heard in site.heard if heard.verb == "POST"] == [
+                "/messages/",
+                "/gw/messages/",
+            ]
+        finally:
+            answers.put(None)
+            over.set()
+
+
+# -- bodies that are not what they are labelled as ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "encode", "problem"),
+    [
+        ({"Content-Encoding": "br"}, bytes, "the response is compressed with br, unasked"),
+        ({"Content-Encoding": "zstd"}, bytes, "the response is compressed with zstd, unasked"),
+        ({}, gzip.compress, "the response is compressed with gzip, and does not say so"),
+        ({}, lambda body: b"\x28\xb5\x2f\xfd" + body, "the response is compressed with zstd, and does not say so"),
+        ({}, lambda body: b"event: message\ndata: " + body + b"\n\n", "is an event stream labelled application/json"),
+        ({"Content-Encoding": "identity"}, bytes, ""),
+        ({"Content-Encoding": "gzip"}, gzip.compress, ""),
+    ],
+)
+def test_a_body_that_is_not_what_it_is_labelled_as_is_named(
+    headers: dict[str, str], encode: Callable[[bytes], bytes], problem: str
+) -> None:
+    def answer(heard: Heard) -> Reply:
+        reply = legacy(heard)
+        if heard.method != "tools/call":
+            return reply
+        body = encode(json.dumps(reply.message).encode())
+        return Reply(body=body, headers={"Content-Type": "application/json", **headers})
+
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url, "era": "legacy"}}) as mcp:
+        if not problem:
+            assert mcp.s.echo("read").text == "read"
+            return
+        with pytest.raises(McpError) as caught:
+            mcp.s.echo("x")
+        assert problem in caught.value.message
+
+
+def test_what_an_answer_has_beyond_its_length_is_not_read_as_the_next_one() -> None:
+    def answer(heard: Heard) -> Reply:
+        reply = legacy(heard)
+        if heard.method != "tools/call" or heard.message["params"]["arguments"]["text"] != "cut":
+            return reply
+        body = json.dumps(reply.message).encode()
+        return Reply(body=body, headers={"Content-Type": "application/json", "Content-Length": f"{len(body) - 4}"})
+
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url, "era": "legacy"}}) as mcp:
+        for _ in range(3):
+            with pytest.raises(McpError):
+                mcp.s.echo("cut")
+            assert mcp.s.echo("whole").text == "whole"
 
 
 # -- stderr ------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Reply:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     events: Sequence[Any] | None = None
-    """Sent one by one; a function among them is waited for."""
+    """Sent one by one, bytes as they are; a function among them is waited for."""
     body: bytes = b""
 
 
@@ -95,7 +95,8 @@ def serving(answer: Callable[[Heard], Reply], *, gets: bool = False) -> Iterator
                 body = reply.body if reply.message is None else json.dumps(reply.message).encode()
                 if reply.message is not None:
                     self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
+                if "Content-Length" not in reply.headers:
+                    self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
                 return
@@ -106,7 +107,8 @@ def serving(answer: Callable[[Heard], Reply], *, gets: bool = False) -> Iterator
                 if callable(event):
                     event()
                 else:
-                    self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+                    written = event if isinstance(event, bytes) else f"data: {json.dumps(event)}\n\n".encode()
+                    self.wfile.write(written)
                     self.wfile.flush()
             self.close_connection = True
 

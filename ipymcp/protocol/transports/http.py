@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 from ipymcp.errors import CallError, ConnectionLost, McpError, ResultTooLarge, StartError
 from ipymcp.protocol import types
@@ -31,7 +32,7 @@ from ipymcp.protocol.transports.remote import RemoteTransport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ipymcp.protocol.transports.base import Authorizer, Receiver, RequestId
+    from ipymcp.protocol.transports.base import Authorizer, OutboundMessage, Receiver, RequestId
     from ipymcp.protocol.transports.http_client import HttpResponse
     from ipymcp.protocol.transports.remote import QueuedPost, SendQueue
 
@@ -328,8 +329,16 @@ _CLOSE_TIMEOUT = 2.0
 """Maximum seconds for the request that ends the session."""
 _MAX_RESUMPTIONS = 3
 """Consecutive failed attempts after which a broken stream is given up."""
+_BLOCKED_AFTER = 2.0
+"""Seconds without a response after which a GET stream may be what keeps the server busy."""
+_FREED_WITHIN = 1.0
+"""Seconds after the end of the GET stream within which a server that it kept busy responds."""
 _LONG_LIFE = 5.0
 """A GET stream that lasted this many seconds did not fail, even without events."""
+
+
+class _SessionLost(Exception):
+    """A message was accepted, and answered with the error that its session is unknown."""
 
 
 class _BrokenStream(NamedTuple):
@@ -337,6 +346,19 @@ class _BrokenStream(NamedTuple):
 
     cursor: Cursor
     error: McpError
+
+
+class _RefusedPost(NamedTuple):
+    """A message that an endpoint did not accept."""
+
+    status: int
+    body: bytes
+    error: McpError
+
+    @property
+    def is_misdirected(self) -> bool:
+        """Whether nothing of the server seems to be at the address."""
+        return self.status in (404, 405) and not http_errors.names_session(self.error.message)
 
 
 async def _read_rest(answer: HttpResponse) -> None:
@@ -357,6 +379,12 @@ class StreamableHttpTransport(RemoteTransport):
         self._is_expired = False
         """Whether the server has lost the session and no new one is open."""
         self._server_stream: asyncio.Task[None] | None = None
+        self._is_stream_open = False
+        """Whether the server has begun to answer the GET."""
+        self._is_concurrent = False
+        """Whether the server has answered a request while the GET stream was open."""
+        self._closed_at: float | None = None
+        """When the GET stream was closed because it seemed to block a request."""
 
     async def open(self, receiver: Receiver) -> None:
         """Prepare the connection; the first message connects."""
@@ -387,22 +415,34 @@ class StreamableHttpTransport(RemoteTransport):
                 return None
             session = self._session if needs_session else None
             headers = message.headers if session is None else {**message.headers, _SESSION: session}
-            async with self._link.request(
-                "POST", headers, message.frame, on_written=lambda: self._outbox.written(post)
-            ) as answer:
-                if 200 <= answer.status < 300:
-                    return await self._deliver_response(post, answer)
-                body = await answer.read_beginning(http_errors.BEGINNING)
-            if session is None or not http_errors.is_unknown_session(answer.status, body):
-                error = http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
-                if session is not None and error.hint is None and http_errors.names_session(error.message):
-                    error.hint = "%mcp restart NAME opens a new session"
-                return error
+            watch = self._watch_server_stream(message)
+            try:
+                async with self._link.request(
+                    "POST", headers, message.frame, on_written=lambda: self._outbox.written(post)
+                ) as answer:
+                    self._heard_beside_stream(message)
+                    if 200 <= answer.status < 300:
+                        return await self._deliver_response(post, answer, session)
+                    body = await answer.read_beginning(http_errors.BEGINNING)
+            except _SessionLost:
+                pass
+            else:
+                if session is None or not http_errors.is_unknown_session(answer.status, body):
+                    return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+            finally:
+                if watch is not None:
+                    watch.cancel()
             if self._session == session:
                 self._forget_session()
 
-    async def _deliver_response(self, post: QueuedPost, answer: HttpResponse) -> McpError | _BrokenStream | None:
-        """Handle an accepted message: deliver its response."""
+    async def _deliver_response(
+        self, post: QueuedPost, answer: HttpResponse, session: str | None
+    ) -> McpError | _BrokenStream | None:
+        """Handle an accepted message: deliver its response.
+
+        Raises:
+            _SessionLost: The response is the error of a session that the server does not know any more.
+        """
         message = post.message
         self._outbox.written(post)
         if message.method == "initialize":
@@ -418,8 +458,10 @@ class StreamableHttpTransport(RemoteTransport):
         body = await answer.read(self._limit)
         if not body:
             return CallError(f"the server sent an empty HTTP response ({answer.phrase})", hint="a fault of the server")
-        if answer.media_type != "application/json" and body[:64].lstrip()[:1] not in (b"{", b"["):
+        if body[:64].removeprefix(_BOM).lstrip()[:1] not in (b"{", b"["):
             return http_errors.unexpected_content(answer.media_type, body[: http_errors.BEGINNING])
+        if session is not None and http_errors.is_unknown_session(answer.status, body):
+            raise _SessionLost
         self._receiver.message(body, message.id)
         return CallError("the response does not answer this request", hint="a fault of the server; see its log")
 
@@ -486,15 +528,41 @@ class StreamableHttpTransport(RemoteTransport):
                     if 400 <= answer.status < 500 and answer.status != 429:
                         return  # no stream is offered (405), or the session is lost, which the next message detects
                     if answer.status == 200 and answer.media_type == _EVENTS:
+                        self._is_stream_open = True
                         await self._events.read(answer, cursor)
             except ConnectionLost:
                 pass
             except McpError as error:
                 self._receiver.protocol_warning(f"notifications from the server are unavailable: {error.message}")
                 return
+            finally:
+                self._is_stream_open = False
             was_useful = cursor.events > events or loop.time() - opened > _LONG_LIFE
             cursor.failures = 0 if was_useful else cursor.failures + 1
             await asyncio.sleep(cursor.pause)
+
+    def _watch_server_stream(self, message: OutboundMessage) -> asyncio.TimerHandle | None:
+        """Watch whether the GET stream blocks a request, as it does at a server with one worker."""
+        if message.kind != "request" or self._is_concurrent or not self._session_headers:
+            return None
+        return asyncio.get_running_loop().call_later(_BLOCKED_AFTER, self._free_worker, message.method)
+
+    def _free_worker(self, method: str) -> None:
+        if self._is_stream_open and not self._is_concurrent and self._server_stream is not None:
+            self._closed_at = asyncio.get_running_loop().time()
+            self._server_stream.cancel()
+            said = f"{method} was not answered within {_BLOCKED_AFTER:g} s beside the stream of notifications"
+            self._receiver.protocol_warning(f"{said}; closed that stream, in case the server has only one worker")
+
+    def _heard_beside_stream(self, message: OutboundMessage) -> None:
+        """Note that the server responds to a request: at once after the GET stream was closed, it has one worker."""
+        if message.kind != "request" or self._is_concurrent:
+            return
+        if self._closed_at is None:
+            self._is_concurrent = self._is_stream_open
+        elif asyncio.get_running_loop().time() - self._closed_at > _FREED_WITHIN:
+            self._is_concurrent, self._closed_at = True, None
+            self._listen(self._session_headers)
 
     async def _end_session(self) -> None:
         """Ask the server to end the session; errors are ignored."""
@@ -512,6 +580,8 @@ class LegacySseTransport(RemoteTransport):
     def __init__(self, url: str, *, headers: Mapping[str, str], authorizer: Authorizer | None, limit: int) -> None:
         super().__init__(url, headers=headers, authorizer=authorizer, limit=limit)
         self._is_lost = False
+        self._is_confirmed = False
+        """Whether the endpoint has accepted a message."""
 
     async def open(self, receiver: Receiver) -> None:
         """Open the stream and wait for the endpoint."""
@@ -559,25 +629,53 @@ class LegacySseTransport(RemoteTransport):
             return False
 
     async def _deliver(self, post: QueuedPost) -> McpError | None:
-        message = post.message
         async with self._concurrency:
             post.is_sent = True
             if post.is_aborted:
                 return None
-            async with self._link.request(
-                "POST",
-                message.headers,
-                message.frame,
-                url=self._endpoint.result(),
-                on_written=lambda: self._outbox.written(post),
-            ) as answer:
-                if 200 <= answer.status < 300:
-                    await _read_rest(answer)
-                    return None  # the response arrives on the stream
-                body = await answer.read_beginning(http_errors.BEGINNING)
-        if http_errors.is_unknown_session(answer.status, body):
+            url = self._endpoint.result()
+            refused = await self._post(post, url)
+            if refused is not None and not self._is_confirmed and refused.is_misdirected:
+                return await self._post_below_prefix(post, url, refused)
+        self._is_confirmed = self._is_confirmed or refused is None
+        if refused is None:
+            return None  # the response arrives on the stream
+        if http_errors.is_unknown_session(refused.status, refused.body):
             self._lose("the server does not know this connection any more")
-        return http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+        return refused.error
+
+    async def _post(self, post: QueuedPost, url: str) -> _RefusedPost | None:
+        message = post.message
+        async with self._link.request(
+            "POST", message.headers, message.frame, url=url, on_written=lambda: self._outbox.written(post)
+        ) as answer:
+            if 200 <= answer.status < 300:
+                await _read_rest(answer)
+                return None
+            body = await answer.read_beginning(http_errors.BEGINNING)
+        return _RefusedPost(
+            answer.status, body, http_errors.refusal(answer.status, answer.phrase, answer.headers, body)
+        )
+
+    async def _post_below_prefix(self, post: QueuedPost, url: str, refused: _RefusedPost) -> McpError | None:
+        """Send the first message to the endpoint below the stream's own folder: a proxy may cut that prefix."""
+        stream, endpoint = urlsplit(self._link.address.url), urlsplit(url)
+        prefix = stream.path.rpartition("/")[0]
+        if prefix and not endpoint.path.startswith(f"{prefix}/"):
+            below = urlunsplit(endpoint._replace(path=prefix + endpoint.path))
+            if await self._post(post, below) is None:
+                self._endpoint = asyncio.get_running_loop().create_future()
+                self._endpoint.set_result(below)
+                self._is_confirmed = True
+                self._receiver.protocol_warning(
+                    f"messages go below {prefix}, which the address that the server named lacks"
+                )
+                return None
+        error = refused.error
+        named = urlunsplit(endpoint._replace(query=""))  # which may hold the id of the session
+        error.message = f"messages go to {named}, as the server said: {error.message}"
+        error.hint = f"a proxy may cut the prefix {prefix}" if prefix else "check the server's address behind its proxy"
+        return error
 
     def _lose(self, reason: str) -> None:
         if not self._is_lost:

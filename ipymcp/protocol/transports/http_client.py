@@ -26,7 +26,7 @@ from urllib.parse import unquote
 import httpcore
 import httpx
 
-from ipymcp.errors import CallError, ConfigError, ConnectionLost, McpError
+from ipymcp.errors import CallError, ConfigError, ConnectionLost, McpError, ProtocolError
 from ipymcp.protocol.transports.addresses import Zone, within_origin, zone_of
 from ipymcp.protocol.transports.base import too_large
 from ipymcp.protocol.transports.http_errors import Unreachable
@@ -115,6 +115,8 @@ _READ_OF_REDIRECTS = 65_536
 _MAX_INFLATION = 100
 """Maximum size of an inflated stream, beyond one message, in proportion to what was received."""
 _REDIRECTS = frozenset({301, 302, 307, 308})
+_ENCODINGS = ("gzip", "deflate")
+_AT_SERVER = "a fault of the server, or of a proxy before it"
 _EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
 """Only the connection has a timeout; requests have the deadline of their call."""
 
@@ -139,7 +141,16 @@ class _PooledConnection:
     @property
     def is_usable(self) -> bool:
         """Whether another request can be sent on the connection."""
-        return self.http.is_idle() and not self.http.has_expired()
+        return self.http.is_idle() and not self.http.has_expired() and not self._has_leftover()
+
+    def _has_leftover(self) -> bool:
+        """Whether the last response was longer than it said: the rest would be read as the next response."""
+        connection: object = self.http
+        while (state := getattr(connection, "_h11_state", None)) is None:  # httpcore does not show it
+            connection = getattr(connection, "_connection", None)
+            if connection is None:
+                return False
+        return bool(state.trailing_data[0])
 
 
 class HttpResponse:
@@ -194,13 +205,19 @@ class HttpResponse:
 
         Raises:
             ConnectionLost: The connection was lost.
+            ProtocolError: The body is compressed in a way that was not asked for.
             ResultTooLarge: The body is compressed too strongly; the rest was not read.
         """
-        if "," in self.headers.get("content-encoding", "") or len(self.all_of("content-encoding")) > 1:
-            # Each would be inflated as a whole before the size of the result is known.
-            raise ConnectionLost("the response is compressed more than once, which ipymcp does not read")
+        encodings = [name.strip().lower() for value in self.all_of("content-encoding") for name in value.split(",")]
+        encodings = [name for name in encodings if name not in ("", "identity")]
+        if len(encodings) > 1:  # each would be inflated as a whole before the size of the result is known
+            raise ProtocolError(
+                "the response is compressed more than once, which ipymcp does not read", hint=_AT_SERVER
+            )
+        if encodings and encodings[0] not in _ENCODINGS:
+            raise ProtocolError(f"the response is compressed with {encodings[0][:40]}, unasked", hint=_AT_SERVER)
         try:
-            if "content-encoding" not in self.headers:
+            if not encodings:
                 async for chunk in self._response.aiter_stream():
                     yield chunk
             else:
@@ -222,6 +239,7 @@ class HttpResponse:
 
         Raises:
             ConnectionLost: The connection was lost.
+            ProtocolError: The body is compressed in a way that was not asked for.
             ResultTooLarge: The body exceeds `limit` bytes; the rest was not read.
         """
         announced = self.headers.get("content-length", "")
@@ -239,7 +257,7 @@ class HttpResponse:
     async def read_beginning(self, size: int) -> bytes:
         """Read at most the first `size` bytes of the body."""
         body = b""
-        with contextlib.suppress(ConnectionLost):
+        with contextlib.suppress(ConnectionLost, ProtocolError):
             async with contextlib.aclosing(self.chunks(size)) as chunks:
                 async for chunk in chunks:
                     body += chunk[:size]
@@ -511,7 +529,7 @@ def _base_headers(url: httpx.URL, given: Mapping[str, str]) -> dict[str, str]:
         "host": url.netloc.decode("ascii"),
         "user-agent": f"ipymcp/{__version__}",
         "accept": "application/json, text/event-stream",
-        "accept-encoding": "gzip, deflate",
+        "accept-encoding": ", ".join(_ENCODINGS),
         "content-type": "application/json",
     }
     if url.userinfo:

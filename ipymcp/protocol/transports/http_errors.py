@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 BEGINNING = 65_536
 """Bytes of an error's body that are read."""
 _SHOWN = 300
+_NO_SESSION = -32001
 _OVERLOADED = frozenset({429, 503})
 """Statuses that take precedence over a JSON-RPC error in the body, because their headers contain the time to retry."""
 _TAGS = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_EVENT_FIELD = re.compile(rb"\s*+(?:data|event|id|retry|):")
 _HINTS = {
     404: "check the URL's path; servers often answer at /mcp, older ones at /sse",
     405: "check the URL's path; servers often answer at /mcp, older ones at /sse",
@@ -59,7 +62,7 @@ def refusal(status: int, phrase: str, headers: Mapping[str, str], body: bytes) -
     error = _json_rpc_error(body)
     if error is not None and status not in _OVERLOADED:
         return rpc_error(error)
-    text = rpc_error(error).message if error is not None else _readable(body, headers.get("content-type", ""))
+    text = said(body, headers.get("content-type", ""))
     retry_after = _retry_after(headers.get("retry-after", ""))
     message = f"the server answered HTTP {phrase}" + (f": {text}" if text else "")
     hint = _HINTS.get(status)
@@ -76,14 +79,17 @@ def is_unknown_session(status: int, body: bytes) -> bool:
     """Return whether a response means that the server does not know the session any more, and has done nothing.
 
     The specification requires 404 (2025-11-25, session management). Servers on the TypeScript SDK respond 400 after a
-    restart, with an error that mentions the session or that the server is not initialized; others 409 or 410.
+    restart, with an error that mentions the session or that the server is not initialized; others 409 or 410, or 200
+    with the error -32001 of that SDK.
     """
-    if status not in (400, 404, 409, 410):
+    if status not in (200, 400, 404, 409, 410) or (status == 200 and b"-32001" not in body[:BEGINNING]):
         return False
     error = _json_rpc_error(body)
+    if status == 200:
+        return error is not None and (known := rpc_error(error)).code == _NO_SESSION and names_session(known.message)
     if status == 404:
         return error is None or rpc_error(error).code != METHOD_NOT_FOUND
-    return status == 410 or names_session(rpc_error(error).message if error is not None else _readable(body, ""))
+    return status == 410 or names_session(said(body))
 
 
 def names_session(text: str) -> bool:
@@ -91,9 +97,10 @@ def names_session(text: str) -> bool:
     return re.search(r"session|not initiali[sz]ed", text, re.IGNORECASE) is not None
 
 
-def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: bool) -> AuthError:
+def unauthorized(phrase: str, challenges: Sequence[str], body: bytes, *, had_credentials: bool) -> AuthError:
     """Build the error for a 401, or a 403 with a challenge, if there is no authorizer."""
-    wants = f" ({excerpt(challenges[0].encode())})" if challenges else ""
+    reason = excerpt(challenges[0].encode()) if challenges else said(body)
+    wants = f" ({reason})" if reason else ""
     if had_credentials:
         return AuthError(
             f"the server refuses these credentials: HTTP {phrase}{wants}",
@@ -105,7 +112,12 @@ def unauthorized(phrase: str, challenges: Sequence[str], *, had_credentials: boo
 
 
 def unexpected_content(media_type: str, body: bytes) -> ProtocolError:
-    """Build the error for a response that is neither JSON nor an event stream."""
+    """Build the error for a response that is neither JSON nor an event stream, or not what it is labelled as."""
+    if compression := next((name for mark, name in _COMPRESSED.items() if body.startswith(mark)), None):
+        message = f"the response is compressed with {compression}, and does not say so"
+        return ProtocolError(message, hint="a fault of the server, or of a proxy before it")
+    if media_type == "application/json" and _EVENT_FIELD.match(body):
+        return ProtocolError("the response is an event stream labelled application/json", hint="a fault of the server")
     text = _readable(body, media_type)
     answer = f"the server answered with {media_type or 'unknown content'} instead of MCP"
     message = f"{answer}: {text}" if text else answer
@@ -118,6 +130,12 @@ def _json_rpc_error(body: bytes) -> types.Raw | None:
     except ValueError:
         return None
     return envelope.error if isinstance(envelope, types.Envelope) and len(envelope.error) > 4 else None
+
+
+def said(body: bytes, media_type: str = "") -> str:
+    """The message of a JSON-RPC error, or else the beginning of the body, on one line."""
+    error = _json_rpc_error(body)
+    return rpc_error(error).message if error is not None else _readable(body, media_type)
 
 
 def _retry_after(value: str) -> float | None:

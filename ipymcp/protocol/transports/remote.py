@@ -13,7 +13,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import CallError, ConfigError, ConnectionLost, LoopError, McpError
+from ipymcp.errors import AuthError, CallError, ConfigError, ConnectionLost, LoopError, McpError
 from ipymcp.protocol.transports import http_errors
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
 from ipymcp.protocol.transports.base import NO_HEADERS, NoConnection, Transport
@@ -96,17 +96,23 @@ class HttpLink:
                 if answer.status != 401 and not challenges:
                     yield answer
                     return
-                await answer.read_beginning(http_errors.BEGINNING)
+                body = await answer.read_beginning(http_errors.BEGINNING)
                 peer = answer.peer
             finally:
                 await answer.aclose()
-            if (
-                self._authorizer is None
-                or attempt > _MAX_LOGINS
-                or not await self._authorizer.challenged(answer.status, challenges, credentials, peer)
-            ):
+            try:
+                goes_on = (
+                    self._authorizer is not None
+                    and attempt <= _MAX_LOGINS
+                    and await self._authorizer.challenged(answer.status, challenges, credentials, peer)
+                )
+            except AuthError as error:
+                if not challenges and (said := http_errors.said(body)):
+                    error.message = f"{error.message}: {said}"
+                raise
+            if not goes_on:
                 had_credentials = bool(credentials) or any(name.lower() == "authorization" for name in self._headers)
-                raise http_errors.unauthorized(answer.phrase, challenges, had_credentials=had_credentials)
+                raise http_errors.unauthorized(answer.phrase, challenges, body, had_credentials=had_credentials)
 
     def forget_cookies(self) -> None:
         """Forget the cookies of a session that is over."""
