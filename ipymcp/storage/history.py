@@ -355,7 +355,8 @@ class History:
         while self._pending:
             records.append(self._pending.popleft())
         if records:
-            self._clock = time.time() - time.monotonic()
+            # The largest of several: a busy machine may stop this thread between the two readings.
+            self._clock = max(time.time() - time.monotonic() for _ in range(3))
             self._database().post(lambda connection: self._write(connection, records))
 
     async def entries(

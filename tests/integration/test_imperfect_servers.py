@@ -4,16 +4,21 @@ import asyncio
 import base64
 import contextlib
 import gzip
+import importlib
 import json
 import queue
+import socket
+import ssl
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import httpcore
 import pytest
 
 import ipymcp
@@ -21,13 +26,15 @@ from ipymcp.errors import ArgumentError, AuthError, ConfigError, McpError, RpcEr
 from ipymcp.protocol.oauth.clients import registered_method
 from ipymcp.protocol.oauth.discovery import authorization_server
 from ipymcp.protocol.oauth.http import MetadataClient
-from ipymcp.protocol.transports import http, http_client, remote
+from ipymcp.protocol.transports import http, http_client, network, remote
+from ipymcp.protocol.transports.http_client import SOCKSError
 from ipymcp.results.content import read_part
 from ipymcp.schema.tool_schema import ToolSchema
 from tests.oauth_user import MemoryTokenStore, ScriptedUser, oauth, send
 from tests.processes import wait_until
 from tests.servers.oauth_server import Behaviour, OAuthServer, running
 from tests.servers.site import Heard, Reply, result, serving
+from tests.transports.recorder import opened, request
 
 INFO = {"name": "s", "version": "1"}
 ECHO = {
@@ -340,6 +347,92 @@ def test_nullable_of_openapi_allows_none() -> None:
     assert tool.bind((), arguments) == arguments
     with pytest.raises(ArgumentError, match="nullable: expected boolean, got None"):
         tool.bind((), {**arguments, "nullable": None})
+
+
+# -- what the network and the libraries raise -------------------------------------------------------------------------
+
+
+def library_errors() -> list[Exception]:
+    """One of each error that sockets, TLS, compression and the HTTP libraries raise."""
+    made: list[Exception] = [
+        *(OSError(99, "Cannot assign requested address"), ConnectionResetError(104, "reset"), BrokenPipeError()),
+        *(PermissionError(13, "denied"), socket.gaierror(-2, "Name or service not known"), socket.herror(1, "host")),
+        *(UnicodeError("label too long"), UnicodeEncodeError("idna", "x", 0, 1, "label empty"), OverflowError("port")),
+        *(ValueError("embedded null byte"), TimeoutError(), EOFError("cut"), zlib.error("incomplete"), SOCKSError("5")),
+    ]
+    for module in (ssl, httpcore):
+        kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+        made += [kind("raised") for kind in kinds if kind is not OSError]
+    return made
+
+
+def stages() -> dict[str, Any]:
+    """The functions at the boundary, by what they are called."""
+    loop = asyncio.BaseEventLoop
+    stream = network._Stream
+    handled = httpcore.AsyncHTTPConnection
+    body = httpcore.Response
+    return {
+        "connecting": (loop, "create_connection"),
+        "TLS": (loop, "start_tls"),
+        "writing": (stream, "write"),
+        "reading": (stream, "read"),
+        "sending": (handled, "handle_async_request"),
+        "a body": (body, "aiter_stream"),
+    }
+
+
+@pytest.mark.parametrize("stage", stages())
+def test_no_error_of_the_network_or_a_library_is_called_a_bug(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name = stages()[stage]
+    errors = library_errors()
+    given: list[Exception] = []
+
+    async def fail(stream: Any, *_: Any, **__: Any) -> Any:
+        if stage == "writing":
+            stream.abort()  # as a connection that cannot be written is
+        given.append(errors[len(given) % len(errors)])
+        raise given[-1]
+
+    async def fail_midway(response: Any) -> Any:
+        yield b'{"jsonrpc"'
+        await fail(response)
+
+    async def check(url: str) -> None:
+        transport = http.StreamableHttpTransport(url, headers={}, authorizer=None, limit=10_000)
+        async with opened(transport, handshake=False) as recorder:
+            for identifier, _ in enumerate(errors, 1):
+                transport.send(request(identifier, method="tools/list"))
+                with pytest.raises(McpError) as caught:
+                    await recorder.answer(identifier)
+                assert "bug in ipymcp" not in caught.value.message, given[-1]
+
+    with serving(legacy) as site:
+        monkeypatch.setattr(owner, name, fail_midway if stage == "a body" else fail)
+        monkeypatch.setattr(remote, "_SECOND_ATTEMPT", 0)
+        asyncio.run(check(site.url.replace("http:", "https:") if stage == "TLS" else site.url))
+    assert {type(error) for error in given} == {type(error) for error in errors}
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(2, "no file"), ssl.SSLError(1, "bad file"), ValueError("bad"), UnicodeError()]
+)
+@pytest.mark.parametrize(
+    "function", ["httpx.create_ssl_context", "httpcore.AsyncConnectionPool", "urllib.request.getproxies"]
+)
+def test_a_connection_that_cannot_be_prepared_is_a_config_error(
+    function: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    module, _, name = function.rpartition(".")
+    monkeypatch.setattr(importlib.import_module(module), name, fail)
+    with (
+        pytest.raises(ConfigError, match="cannot be prepared"),
+        ipymcp.connect({"s": {"url": "https://a.example/mcp"}}),
+    ):
+        pass
 
 
 # -- sessions that are gone --------------------------------------------------------------------------------------------

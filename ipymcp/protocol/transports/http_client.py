@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import importlib
 import ipaddress
 import os
 import re
@@ -17,6 +18,7 @@ import socket
 import ssl
 import time
 import urllib.request
+import zlib
 from collections import deque
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -39,8 +41,20 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.addresses import Address
 
 
-FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException)
-"""The errors of httpcore that are not bugs in this program."""
+def _socks_error() -> type[Exception]:
+    try:
+        return importlib.import_module("socksio.exceptions").SOCKSError
+    except ImportError:  # no SOCKS proxies
+        return httpcore.ProxyError
+
+
+SOCKSError = _socks_error()
+FAILURES: tuple[type[Exception], ...] = (
+    *(httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException),
+    *(httpcore.UnsupportedProtocol, httpcore.ConnectionNotAvailable, httpx.HTTPError, SOCKSError),
+    *(OSError, ValueError, OverflowError, EOFError, zlib.error),
+)
+"""The errors of the network and of the libraries that are not bugs in this program."""
 
 _CHECK_HOST = "check the URL and the network"
 _CHECK_SCHEME = "is it http:// rather than https://?"
@@ -54,7 +68,7 @@ def request_error(error: Exception, shown: str) -> McpError | Unreachable:
         error: One of `FAILURES`.
         shown: The server's address for messages.
     """
-    if isinstance(error, (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError)):
+    if isinstance(error, (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError, SOCKSError)):
         return _unreachable(f"cannot connect to {shown}", error)
     if isinstance(error, httpcore.LocalProtocolError):
         return CallError(f"the request cannot be sent ({error})", hint="check the server's URL and headers")
@@ -71,7 +85,9 @@ def _unreachable(problem: str, error: Exception) -> Unreachable:
         if isinstance(cause, ssl.SSLCertVerificationError):
             hint = "if you trust this server, name its CA in SSL_CERT_FILE"
             return Unreachable(
-                f"{problem}: TLS: certificate verify failed: {cause.verify_message}", hint, may_pass=False
+                f"{problem}: TLS: certificate verify failed: {getattr(cause, 'verify_message', cause)}",
+                hint,
+                may_pass=False,
             )
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a timeout
             return Unreachable(f"{problem}: TLS: {_tls_reason(cause)}", _CHECK_SCHEME)
@@ -98,7 +114,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).replace("_", " ").lower()
+    return (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
 
 
 def _reason(error: Exception) -> str:
@@ -229,7 +245,7 @@ class HttpResponse:
                     if inflated > limit + raw.size * _MAX_INFLATION:
                         raise too_large(limit)
             self._is_whole = True
-        except httpx.DecodingError as error:
+        except (httpx.DecodingError, zlib.error) as error:
             raise ConnectionLost(f"the response's compression is invalid ({error})") from error
         except FAILURES as error:
             raise response_error(error) from error

@@ -310,11 +310,13 @@ def _is_readable(number: int) -> bool:
 
 @contextlib.contextmanager
 def _translated() -> Generator[None, None, None]:
-    """Convert connection errors to those of httpcore."""
+    """Convert connection errors to those of httpcore; `ValueError` is that of an invalid host name or port."""
     try:
         yield
     except TimeoutError as error:
         raise httpcore.ConnectTimeout(str(error)) from error
+    except (ValueError, OverflowError, EOFError) as error:
+        raise httpcore.ConnectError(str(error)) from error
     except OSError as error:
         numbers = set(_ERRNO.findall(str(error))) if error.errno is None else set[str]()
         if len(numbers) == 1:  # each of several addresses failed in the same way

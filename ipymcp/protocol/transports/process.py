@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ipymcp.errors import StartError
+from ipymcp.files import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -186,7 +187,7 @@ def _start_error(launch: Launch, error: OSError) -> StartError:
 
 def _interpreter(file: str) -> str:
     """The interpreter that the first line of a script names, as it is written; empty if there is none."""
-    with contextlib.suppress(OSError), open(file, "rb") as script:
+    with contextlib.suppress(OSError), open_file(file) as script:
         first = script.readline(256)
         if first.startswith(b"#!"):
             return first[2:].rstrip(b"\n").strip(b" \t").decode("utf-8", "replace").partition(" ")[0]
