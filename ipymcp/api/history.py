@@ -75,14 +75,14 @@ class CallHistory(Table):
     @property
     def df(self) -> Any:
         """All recorded columns as a DataFrame."""
-        from ipymcp.results.frames import to_frame
+        from ipymcp.results.frames import from_columns
 
         columns: dict[str, list[object]] = {"time": [datetime.fromtimestamp(entry.time) for entry in self.entries]}
         for name in HistoryEntry.__struct_fields__:
             if name not in ("id", "time"):
                 values = [getattr(entry, name) for entry in self.entries]
                 columns[name] = [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in values]
-        return to_frame(columns, "")
+        return from_columns(columns)
 
 
 def moment(text: str | float) -> float:

@@ -149,13 +149,35 @@ class MapResult(TableView):
         It is a table of the input's library. For rows that are not a table it is one of pandas or polars, with a column
         for each member of the mappings, or a column `row`.
         """
-        columns = result_columns([None if each.result is None else each.result.data for each in self._outcomes])
-        columns["error"] = [self._error_text(each) for each in self._outcomes]
-        source = self._request.source
+        results = [None if each.result is None else each.result.data for each in self._outcomes]
+        return self._beside_input(range(len(self)), results)
+
+    @property
+    def long(self) -> Any:
+        """Like `.df`, with a row for each record of each result: the input's columns are repeated.
+
+        A result that is not a table has one row, as has an input row without a result; an empty table has none.
+        """
+        rows: list[int] = []
+        records: list[Any] = []
+        for row, outcome in enumerate(self._outcomes):
+            result = outcome.result
+            table = None if result is None else result.tables.main
+            found = [None if result is None else result.data] if table is None else table.records
+            rows += [row] * len(found)
+            records += found
+        return self._beside_input(rows, records)
+
+    def _beside_input(self, rows: Sequence[int], data: Sequence[Any]) -> Any:
+        """The input's rows with these numbers, the columns of data for each of them, and `error`."""
+        columns = result_columns(data)
+        columns["error"] = [self._error_text(self._outcomes[row]) for row in rows]
+        source, is_whole = self._request.source, isinstance(rows, range)
         if source.frame is None:
-            return columns_frame(merged(source.input_columns(), columns))
+            given = source.input_columns()
+            return columns_frame(merged({name: [each[row] for row in rows] for name, each in given.items()}, columns))
         assert source.native is not None
-        return source.native(with_columns(source.frame, columns))
+        return source.native(with_columns(source.frame if is_whole else source.frame[rows], columns))
 
     @property
     def table(self) -> Table:

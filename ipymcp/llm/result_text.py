@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.errors import ArgumentError
 from ipymcp.protocol import types
-from ipymcp.results.frames import find_rows
+from ipymcp.results.recognition import find_rows
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.schema.coercion import NotJson, to_json
 from ipymcp.text import cut, shortened, stripped
@@ -15,7 +15,7 @@ from ipymcp.text import cut, shortened, stripped
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ipymcp.results.frames import Record
+    from ipymcp.results.text_tables import Record
     from ipymcp.results.tool_result import StoredResults
 
 

@@ -83,7 +83,7 @@ from ipymcp.panel.rows import (
 from ipymcp.protocol import types
 from ipymcp.protocol.recording import MessageRecorder
 from ipymcp.results.records import RecordTable
-from ipymcp.results.rendering import table_records
+from ipymcp.results.rendering import shown_table
 from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted, visible
 
@@ -224,10 +224,10 @@ async def _table(panel: Panel, number: int) -> RecordTable:
     if value is None:
         raise UnknownName(f"result {number} is no longer kept", hint="run the tool again")
     if table is None:
-        records = await asyncio.to_thread(table_records, value)
-        if records is None:
+        found = await asyncio.to_thread(shown_table, value)
+        if found is None:
             raise UnknownName(f"result {number} is not a table")
-        table = await asyncio.to_thread(RecordTable, records)
+        table = await asyncio.to_thread(RecordTable, found.records)
     panel.tables[number] = table
     while len(panel.tables) > _MAX_TABLES:
         panel.tables.popitem(last=False)

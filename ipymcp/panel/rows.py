@@ -38,7 +38,7 @@ from ipymcp.panel.messages import (
 from ipymcp.protocol import types
 from ipymcp.results.content import Embedded, Image, Link
 from ipymcp.results.records import RecordTable, json_head
-from ipymcp.results.rendering import is_shown_as_text, other_members, table_records, warnings
+from ipymcp.results.rendering import is_shown_as_text, other_members, shown_table, warnings
 from ipymcp.results.tables import cell_text, numeric_columns
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import hints
@@ -232,8 +232,8 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
         variable: The expression for the result in the notebook.
         number: The number of the result in `mcp.results`, by which a view asks for more rows.
     """
-    records = table_records(result)
-    if records is not None and number is not None:
+    shown = shown_table(result)
+    if shown is not None and number is not None:
         return Preview(
             text=_head(result.text),
             html=None,
@@ -245,8 +245,8 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
             variable=variable,
             table=ResultTable(
                 result=number,
-                page=table_page(RecordTable(records), 0),
-                notes=[one for one in (other_members(result.data, records), *warnings(result)) if one],
+                page=table_page(RecordTable(shown.records), 0),
+                notes=[one for one in (other_members(result), *warnings(result)) if one],
             ),
         )
     bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]

@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from abc import abstractmethod
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +26,8 @@ from ipymcp.text import one_line
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
+
+    from ipymcp.results.recognition import FoundTable, Tables
 
 
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
@@ -279,17 +281,41 @@ class DataResult(ReceivedResult):
     """The result as a Python value."""
     warnings: Any = ()
     """Problems of a usable result, as a tuple of strings."""
+    _schema: Any = None
+    """The schema of the data, if the server declares one."""
 
     @property
     def df(self) -> Any:
         """The data as a DataFrame of pandas if it is installed, else of polars.
 
         Raises:
-            McpError: Neither library is installed, or the data is not a table.
+            McpError: Neither library is installed, or the data is not a table, or holds several.
         """
-        from ipymcp.results.frames import to_frame
+        return self.table().df
 
-        return to_frame(self.data, self.text, server=self.server, tool=self._arguments.get("tool"))
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables that the data holds, each with its path."""
+        from ipymcp.results.recognition import find_tables
+
+        return find_tables(self.data, self._schema)
+
+    def table(self, path: str | int = "") -> FoundTable:
+        """Take one of the result's tables, which has `.df` and `.records`.
+
+        Args:
+            path: Where it is, as `.tables` lists it, such as `data.items`; by default the table that `.df` reads.
+
+        Raises:
+            McpError: There is no such table, or by default none or several.
+        """
+        from ipymcp.results.recognition import main_table
+
+        try:
+            return main_table(self.data, self.tables) if path == "" else self.tables[path]
+        except McpError as error:
+            error.server, error.tool = self.server, self._arguments.get("tool")
+            raise
 
 
 def image_bundle(image: Image) -> dict[str, str]:

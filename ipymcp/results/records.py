@@ -20,7 +20,7 @@ from ipymcp.results.tables import readable_numbers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ipymcp.results.frames import Record
+    from ipymcp.results.text_tables import Record
 
 
 FileFormat: TypeAlias = Literal["csv", "json", "parquet"]

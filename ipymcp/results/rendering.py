@@ -14,7 +14,6 @@ from ipymcp.masking import masks
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results import markdown
 from ipymcp.results.content import Audio, Embedded, Image, Link, Text, image_bundle
-from ipymcp.results.frames import find_records
 from ipymcp.results.markdown import is_clearly_markdown
 from ipymcp.results.records import RecordTable, cell, json_head
 from ipymcp.results.tables import (
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ipymcp.results.content import DataResult, Part
+    from ipymcp.results.recognition import FoundTable
 
 
 _SHORT = (10, 1_000)
@@ -92,20 +92,23 @@ def shown_text(text: str) -> str:
 
 
 def is_shown_as_text(result: DataResult) -> bool:
-    """Whether a result is best shown as its text: it has no other data, or the data only repeats the text.
-
-    Servers that send structured content repeat it as text content, and some (the official file server) wrap plain text
-    in an object just to have structured content.
-    """
+    """Whether a result is best shown as its text: it is no table, and has no other data than the text."""
     if result.is_error or _has_media(result):
         return False
+    if isinstance(result.data, str):
+        return not result.tables.is_whole or shown_table(result) is None
     return not (is_array(result.data) or is_object(result.data)) or _repeats(result.data, result.text)
 
 
-def table_records(result: DataResult) -> list[dict[str, Any]] | None:
-    """The records of a result that is shown as a table; None if it is shown otherwise."""
-    records = find_records(result.data) if _is_collection(result) else None
-    return records if records is not None and any(records) else None
+def shown_table(result: DataResult) -> FoundTable | None:
+    """The table that a result is shown as; None if it is shown otherwise."""
+    table = result.tables.main
+    if result.is_error or _has_media(result) or table is None or not any(table.records):
+        return None
+    if isinstance(result.data, str):
+        return table
+    is_named = table.rank > 1 and (table.columns is None or len(table.columns) > 1)
+    return table if is_named and table.records != [result.data] else None
 
 
 def _repeats(data: Any, text: str) -> bool:
@@ -196,21 +199,18 @@ class _Records(NamedTuple):
     more_rows: int
     more_columns: int
     other_members: str
-    """The other members of the dict that contains the list, in one line."""
+    """The members beside the table, in one line."""
 
 
 def _records(result: DataResult, max_rows: int) -> _Records | None:
-    records = find_records(result.data)
-    if records is None:
+    shown = shown_table(result)
+    if shown is None:
         return None
+    records = shown.records
     table = RecordTable(records[:max_rows])
-    if not table.names:
-        return None
     more_columns = max(0, len(table.names) - _COLUMNS)
     rows = table.page(0, max_rows, _COLUMNS)
-    return _Records(
-        table.names[:_COLUMNS], rows, len(records) - len(table), more_columns, other_members(result.data, records)
-    )
+    return _Records(table.names[:_COLUMNS], rows, len(records) - len(table), more_columns, other_members(result))
 
 
 def _more_rows(listed: _Records) -> str:
@@ -219,12 +219,18 @@ def _more_rows(listed: _Records) -> str:
     return more_rows(listed.more_rows, f"all in {'.df' if has_frames else '.data'}")
 
 
-def other_members(data: Any, records: list[dict[str, Any]]) -> str:
-    """A line with the other members of the dict that contains the list of records."""
-    if not is_object(data):
-        return ""
-    others = [(name, value) for name, value in data.items() if value is not records][:_COLUMNS]
-    return visible(" · ".join(f"{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}" for name, value in others))
+def other_members(result: DataResult) -> str:
+    """A line with the members beside the table as which a result is shown, on each level above it."""
+    table = shown_table(result)
+    here, above, others = result.data, "", list[str]()
+    for key in table.path.split(".") if table is not None and table.path and is_object(here) else ():
+        for name, value in here.items():
+            if name != key and len(others) < _COLUMNS:
+                others.append(f"{above}{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}")
+        here, above = here.get(key), f"{above}{key}."
+        if not is_object(here):
+            break
+    return visible(" · ".join(others))
 
 
 def _table(result: DataResult) -> dict[str, str]:

@@ -109,9 +109,9 @@ class Table:
         Raises:
             McpError: Neither library is installed.
         """
-        from ipymcp.results.frames import to_frame
+        from ipymcp.results.frames import from_columns
 
-        return to_frame({name: [row[place] for row in self.rows] for place, name in enumerate(self.columns)}, "")
+        return from_columns({name: [row[place] for row in self.rows] for place, name in enumerate(self.columns)})
 
     def __repr__(self) -> str:
         lines = [visible(self.title)] if self.title else []

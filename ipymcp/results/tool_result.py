@@ -170,12 +170,21 @@ class ToolResult(DisplayedResult):
 
     @cached_property
     def data(self) -> Any:
-        """The structured content; else the text, decoded if it is a JSON object or array."""
+        """The structured content; else the text, decoded if it is a JSON object or array.
+
+        Structured content that only wraps the text, or the value that the text is, is left out.
+        """
         if self._structured is None:
             return read_texts(self.content, self.text)
         data = types.loads(self._structured)
-        if is_object(data) and len(data) == 1 and "result" in data and self._wraps_result:
-            return data["result"]
+        if not is_object(data) or len(data) != 1:
+            return data
+        [(key, member)] = data.items()
+        wraps_result = key == "result" and self._wraps_result
+        if isinstance(member, str) and (wraps_result or member.strip() == self.text.strip()):
+            return read_texts([Text(member)], member)
+        if wraps_result or (key == "result" and member == read_texts(self.content, self.text)):
+            return member
         return data
 
     @cached_property

@@ -20,12 +20,14 @@ import pyarrow as pa
 import pytest
 from pyarrow.dataset import dataset
 
+import ipymcp
 from ipymcp import ArgumentError, HttpError, Mcp, McpError, PolicyError, ServerStopped, ToolError
 from ipymcp.interaction.questions import PageReply
 from ipymcp.llm.code_mode import CodeRunner
 from ipymcp.protocol.types import Progress
 from ipymcp.runtime import map_run
 from tests.bad_servers import connected
+from tests.environments import server_command
 from tests.kernels import Kernel
 from tests.row_server import (
     HELD,
@@ -102,6 +104,19 @@ def test_rows_that_are_not_a_table_come_back_with_their_results(mcp: Mcp) -> Non
     mapped = mcp.rows.read.map([{"key": "ab", "times": 2}, {"key": "c"}]).df
     assert list(mapped.columns) == ["key", "times", "length", "name.upper", "times_result", "error"]
     assert mapped["length"].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, list])
+def test_long_has_a_row_for_each_record_beside_its_input(make: Any) -> None:
+    command, *arguments = server_command("demo")
+    asked = [("penguins", "", 2), ("penguins", "1=0", 1), ("nope", "", 1), ("penguins", "", 1)]
+    rows = [dict(zip(("table", "where", "limit"), each, strict=True)) for each in asked]
+    with ipymcp.connect({"demo": {"command": command, "args": arguments}}) as mcp:
+        found = mcp.demo.query.map(make(rows)).long
+    assert list(found.columns)[:4] == ["table", "where", "limit", "species"]
+    assert list(found["limit"]) == [2, 2, 1, 1]
+    assert [str(error)[:13] for error in found["error"]][2] == "ArgumentError"
+    assert list(found["species"])[:2] == ["Adelie"] * 2
 
 
 @pytest.mark.parametrize("kind", ["reader", "stream", "file", "batch", "dataset", "scanner", "capsule"])

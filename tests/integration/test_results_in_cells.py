@@ -49,7 +49,7 @@ def test_the_file_servers_answers_are_read_as_the_text_they_are(kernel: Kernel) 
     assert all(set(bundle) == {"text/plain", "text/html"} for bundle in (written, read, listed, tree))
     assert ">one\n  two\n</pre>" in read["text/html"]
     assert listed["text/plain"] == "ToolResult files.list_directory: [FILE] a.txt"
-    assert tree["text/plain"].startswith('ToolResult files.directory_tree:\n[\n  {\n    "name": "a.txt"')
+    assert tree["text/plain"] == "ToolResult files.directory_tree:\nname   type\na.txt  file"
 
 
 def test_markdown_is_drawn_with_nothing_that_runs_or_fetches(kernel: Kernel) -> None:

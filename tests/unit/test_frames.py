@@ -17,8 +17,14 @@ import pyarrow as pa
 import pytest
 
 from ipymcp.errors import McpError
-from ipymcp.results.frames import find_records, find_rows, read_literal, to_frame, with_columns
+from ipymcp.results.frames import with_columns
+from ipymcp.results.recognition import find_rows, find_tables, main_table
+from ipymcp.results.text_tables import read_literal
 from tests.errors import refused
+
+
+def frame_of(data: Any, schema: Any = None) -> Any:
+    return main_table(data, find_tables(data, schema)).df
 
 
 @pytest.fixture(params=["pandas", "polars"])
@@ -27,8 +33,8 @@ def columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "polars":
         monkeypatch.setitem(sys.modules, "pandas", None)
 
-    def read(data: Any, text: str = "") -> dict[str, list[Any]]:
-        frame = to_frame(data, text)
+    def read(data: Any) -> dict[str, list[Any]]:
+        frame = frame_of(data)
         assert type(frame).__module__.startswith(request.param)
         return frame.to_dict(as_series=False) if request.param == "polars" else frame.to_dict("list")
 
@@ -68,11 +74,11 @@ def test_data_of_every_shape_becomes_columns(columns: Any, data: Any, expected: 
     ],
 )
 def test_text_of_lines_becomes_columns(columns: Any, text: str, expected: object) -> None:
-    assert columns(text, text) == expected
+    assert columns(text) == expected
 
 
 def test_members_missing_in_some_records_are_null() -> None:
-    frame = to_frame([{"a": 1}, {"b": 2.5}], "")
+    frame = frame_of([{"a": 1}, {"b": 2.5}])
     assert frame["a"].isna().tolist() == [False, True]
 
 
@@ -80,7 +86,7 @@ def test_types_that_change_between_records_are_accepted(columns: Any) -> None:
     assert len(columns([{"a": 1}, {"a": "x"}])["a"]) == 2
 
 
-NO_TABLE = "text of {} characters that is neither NDJSON, CSV nor a Python list of rows"
+NO_TABLE = "a text of {} characters that holds none"
 
 
 @pytest.mark.parametrize(
@@ -92,14 +98,13 @@ NO_TABLE = "text of {} characters that is neither NDJSON, CSV nor a Python list 
         *((text, NO_TABLE.format(len(text))) for text in ('{"a": 1}\n{broken', '{"a": 1}\nplain')),
         ({}, "an empty dict"),
         ({"a": [1, 2], "b": [1]}, "a dict with a, b"),
-        ({"a": [{"x": 1}], "b": [{"x": 1}], "c": 1, "d": 1, "e": 1, "f": 1}, "a dict with a, b, c, d, e, …"),
+        ({"a": [1, {}], "b": 1, "c": 1, "d": 1, "e": 1, "f": 1}, "a dict with a, b, c, d, e, …"),
         ([{"a": 1}, 2], "a list of records mixed with other values"),
     ],
 )
-def test_data_that_is_not_a_table_is_an_error_that_names_the_tool(data: Any, what: str) -> None:
-    text = data if isinstance(data, str) else ""
-    assert refused(McpError, to_frame, data, text, server="fs", tool="read") == (
-        f"fs.read: the answer is not a table: {what}",
+def test_data_that_is_not_a_table_is_an_error_that_says_what_it_is(data: Any, what: str) -> None:
+    assert refused(McpError, frame_of, data) == (
+        f"the answer is not a table: {what}",
         "make the DataFrame yourself from .data or .text",
     )
 
@@ -107,17 +112,10 @@ def test_data_that_is_not_a_table_is_an_error_that_names_the_tool(data: Any, wha
 def test_without_any_library_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "polars", None)
-    assert refused(McpError, to_frame, [1], "", server="fs", tool="read") == (
-        "fs.read: a DataFrame needs pandas or polars, and neither is installed",
+    assert refused(McpError, frame_of, [1]) == (
+        "a DataFrame needs pandas or polars, and neither is installed",
         "%pip install pandas",
     )
-
-
-def test_records_are_found_only_where_they_are_the_only_ones() -> None:
-    rows = [{"a": 1}]
-    assert find_records(rows) is find_records({"rows": rows, "n": 1}) is rows
-    for data in ({"rows": rows, "more": [{"b": 1}]}, [], "x"):
-        assert find_records(data) is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +179,7 @@ def test_integers_with_gaps_stay_numbers_in_pandas() -> None:
 )
 def test_rows_of_a_database_are_read_as_python_writes_them(text: str, rows: Any) -> None:
     assert read_literal(text) == find_rows(text) == rows
-    assert len(to_frame(text, text)) == len(rows)
+    assert len(frame_of(text)) == len(rows)
 
 
 @pytest.mark.parametrize(
