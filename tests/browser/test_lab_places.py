@@ -7,6 +7,7 @@ from tests.browser.panels import Panel
 from tests.browser.places import sidebar
 
 NAME = "notebook.ipynb"
+ALL_SELECTED = "(e => e.selectionEnd - e.selectionStart === e.value.length)(document.activeElement)"
 
 
 def test_a_wide_panel_follows_its_notebook(open_with_sidebar: WithSidebar, page: Page) -> None:
@@ -64,6 +65,7 @@ def test_keys_open_the_panel_and_find_a_tool_also_inside_of_it_and_replace_old_s
     for words in ("echo", "query"):
         page.keyboard.press("Alt+Shift+T")
         expect(search).to_be_focused()
+        page.wait_for_function(ALL_SELECTED)  # a frame later, so that what is typed replaces the old words
         page.keyboard.type(words)
         expect(search).to_have_value(words)
     page.keyboard.press("ArrowDown")
