@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipymcp.interaction.questions import A, Question, QuestionKind
+    from ipymcp.panel.messages import Channel
     from ipymcp.panel.panel import Panel
     from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.question_routing import QuestionHandle
@@ -56,7 +57,7 @@ class CellForms:
         """
         if not self._may_be_seen(kind, caller):
             return None
-        form = CellForm(self._panel(), self._ip.display_pub)
+        form = CellForm(self._panel(), self._ip.display_pub, is_blocked=caller.is_blocked)
         displaying = CrossThreadTask(lambda: form.show() or True, False)
         caller.post(displaying.run, displaying.give_up)
         is_seen = False
@@ -121,10 +122,12 @@ class CellForm:
     Args:
         panel: The notebook's panel.
         publisher: The shell's display publisher.
+        is_blocked: Whether the cell blocks the kernel.
     """
 
-    def __init__(self, panel: Panel, publisher: Any) -> None:
+    def __init__(self, panel: Panel, publisher: Any, *, is_blocked: bool) -> None:
         self._panel = panel
+        self._is_blocked = is_blocked
         self._publisher = publisher
         self._display = uuid.uuid4().hex
         self._widget: Any = None
@@ -165,14 +168,20 @@ class CellForm:
         """Prepare to ask the question."""
         from ipymcp.panel.questions import PanelQuestionHandle  # not at %load_ext
 
-        return PanelQuestionHandle(self._panel.questions, question, None, next_may_start, self.end)
+        return PanelQuestionHandle(self._panel.questions, question, None, next_may_start, self)
+
+    def supersede(self, channel: Channel) -> None:
+        """Remove the form if another view, which shows its question as well, can deliver the answer."""
+        is_own = self._widget is None or channel is self._widget.channel
+        if not is_own and channel.delivers_answers(blocked=self._is_blocked, running=True):
+            self.end()
 
     def _publish(self, data: dict[str, Any], metadata: dict[str, Any], *, update: bool = False) -> None:
         self._publisher.publish(data, metadata, transient={"display_id": self._display}, update=update)
 
     def end(self, line: str = "") -> None:
         """Replace the form, if it was displayed, with a line; without one, remove the form."""
-        if self._widget is None:
-            return
-        self._publish({"text/plain": line} if line else {}, {}, update=True)
-        self._widget.end()
+        widget, self._widget = self._widget, None
+        if widget is not None:
+            self._publish({"text/plain": line} if line else {}, {}, update=True)
+            widget.end()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ipymcp.interaction.questions import LoginQuestion, Question
+    from ipymcp.panel.cell_forms import CellForm
     from ipymcp.panel.messages import AnswerFields, Channel
     from ipymcp.panel.permissions import Permissions
     from ipymcp.panel.state import PanelState
@@ -44,6 +45,8 @@ class _OpenPage(Struct, eq=False):
     kind: QuestionKind
     page: QuestionPage
     reply: Future[PageReply]
+    form: CellForm | None = None
+    """The form in a cell that shows the page, which no other view showed when it was drawn."""
 
     def row(self) -> QuestionRow:
         """The page as the views receive it."""
@@ -168,9 +171,20 @@ class PanelQuestions:
             if not self._channels(opened.kind):
                 self.close(opened)
 
-    def open(self, kind: QuestionKind, page: QuestionPage) -> _OpenPage:
+    def supersede_forms(self, channel: Channel, *, is_panel: bool) -> None:
+        """Remove the forms of the questions that a new view shows as well.
+
+        Args:
+            channel: The channel of the view.
+            is_panel: Whether it is a panel, and not only a card that shows the questions of its own call.
+        """
+        for opened in [*self._open.values()]:
+            if opened.form is not None and (is_panel or (isinstance(opened.page, ApprovalPage) and opened.page.card)):
+                opened.form.supersede(channel)
+
+    def open(self, kind: QuestionKind, page: QuestionPage, form: CellForm | None = None) -> _OpenPage:
         """Show a page; thread-safe."""
-        opened = _OpenPage(f"q{next(self._numbers)}", kind, page, Future())
+        opened = _OpenPage(f"q{next(self._numbers)}", kind, page, Future(), form)
         self._open[opened.id] = opened
         self._loop.call(self._show, opened)
         return opened
@@ -197,7 +211,7 @@ class PanelQuestionHandle(Generic[A]):
         question: The question.
         caller: The caller whose cell shows a line while it waits; None for no line.
         next_may_start: Called when the question only waits for a browser, so that the next one may be asked.
-        ended: Called at the end with the summary of question and answer, if anything was asked.
+        form: The form that shows the question in a cell, if any; at its end, a line takes its place.
     """
 
     def __init__(
@@ -206,13 +220,13 @@ class PanelQuestionHandle(Generic[A]):
         question: Question[A],
         caller: WaitingCaller | None,
         next_may_start: Callable[[], object],
-        ended: Callable[[str], object] = lambda _: None,
+        form: CellForm | None = None,
     ) -> None:
         self._questions = questions
         self._question = question
         self._caller = caller
         self._next_may_start = next_may_start
-        self._ended = ended
+        self._form = form
         self._answer: A = question.withdrawn
         self._waiting: WaitingLine | None = None
         self._opened: _OpenPage | None = None
@@ -227,7 +241,8 @@ class PanelQuestionHandle(Generic[A]):
         """Withdraw the question; thread-safe."""
         self._is_withdrawn = True  # first: a page opened later checks this flag
         self._close()
-        self._ended(self._question.summary(self._answer) if self._opened is not None else "")
+        if self._form is not None:
+            self._form.end(self._question.summary(self._answer) if self._opened is not None else "")
 
     def _close(self) -> None:
         if self._waiting is not None:
@@ -238,7 +253,7 @@ class PanelQuestionHandle(Generic[A]):
     def _show(self, page: QuestionPage, login: LoginQuestion | None = None) -> PageReply:
         if self._waiting is None and not (isinstance(page, ApprovalPage) and page.card):
             self._waiting = self._questions.waiting_line(self._caller)
-        opened = self._opened = self._questions.open(self._question.kind, page)
+        opened = self._opened = self._questions.open(self._question.kind, page, self._form)
         if self._is_withdrawn:
             self._close()
         if isinstance(page, WaitPage):

@@ -48,7 +48,7 @@ class PanelWidget(anywidget.AnyWidget):
         super().__init__(library=_library()[0], server=server, asks=asks, app=app)
         widget: Any = self  # ipywidgets has no types
         self._send_to_page = widget.send
-        self._channel = CommChannel(panel, lambda: widget.comm, widget.send)
+        self.channel = CommChannel(panel, lambda: widget.comm, widget.send)
         widget.on_msg(self._handle)
         widget.comm.on_close(self._on_close)
         panel.widgets.add(self)
@@ -58,15 +58,15 @@ class PanelWidget(anywidget.AnyWidget):
         if kind == "library":
             self._send_to_page({"kind": "library"}, [_library()[1]])
         else:
-            self._channel.receive(content)
+            self.channel.receive(content)
 
     def end(self) -> None:
         """Close the widget and its channel."""
-        self._channel.close()
+        self.channel.close()
         super().close()
 
     def _on_close(self, _: object) -> None:
-        self._channel.close()
+        self.channel.close()
 
 
 @functools.cache

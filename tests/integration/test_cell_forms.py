@@ -14,7 +14,7 @@ import pytest
 from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, opened, text
 from tests.kernels import Cell, Kernel, Outcome
-from tests.panels import CommView, Message, wait_for_views
+from tests.panels import CommView, Message, SocketView, relay_file, wait_for_views
 from tests.servers.oauth_server import running
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -206,6 +206,18 @@ def test_an_interrupt_takes_it_back(asking: Kernel, is_drawn: bool) -> None:
     form_of(asking, following).send({"kind": "library"})  # it is drawn as well
     asking.interrupt()
     following.wait()
+
+
+def test_a_panel_that_connects_meanwhile_takes_the_question_over(asking: Kernel) -> None:
+    cell = asking.start(ASK, answers=())
+    _, question = asked(asking, cell)
+    with SocketView(relay_file(asking)["path"]) as panel:
+        panel.hello(wants=["servers", "questions"])
+        panel.until(lambda state: question["id"] in state["questions"])
+        asking.read_until(lambda: not is_shown(cell.outcome), 10)
+        panel.ask("answer", question=question["id"], action="decline")
+        cell.wait()
+    assert cell.outcome.displays == [{}]
 
 
 def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> None:
