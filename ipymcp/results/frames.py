@@ -93,8 +93,14 @@ def from_csv(table: CsvText) -> Any:
             schema = dict.fromkeys(texts, library.String)
             options = {"separator": table.delimiter, "infer_schema_length": None, "schema_overrides": schema}
             return library.read_csv(_without_blanks(table).encode(), **options)
-        options = {"sep": table.delimiter, "skipinitialspace": table.skips_blanks, "dtype": dict.fromkeys(texts, str)}
-        return library.read_csv(io.StringIO(table.text), **options)
+        return library.read_csv(
+            io.StringIO(table.text),
+            sep=table.delimiter,
+            skipinitialspace=table.skips_blanks,
+            dtype=dict.fromkeys(texts, str),
+            keep_default_na=False,
+            na_values={name: list(gaps) for name, gaps in table.gaps.items()},
+        )
     except Exception as error:  # pandas and polars raise unrelated errors for malformed CSV
         raise McpError(
             f"the text looks like CSV but cannot be read as such: {error}", hint="read it from .text"

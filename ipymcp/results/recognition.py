@@ -168,8 +168,9 @@ def find_tables(data: Any, schema: Any = None) -> Tables:
     if isinstance(data, str):
         return _find_in_text(data)
     found = [*itertools.islice(_walk(data, "", 0), _MAX_TABLES)]
-    whole = None if found else _unnamed(data) or _empty(data, schema)
-    if whole is not None:
+    if not found:
+        found = _empty(data, schema)
+    if not found and (whole := _unnamed(data)) is not None:
         return Tables([whole], whole)
     if not found and is_object(data) and _is_labelled(data):
         return Tables([], None, "its rows or its columns have labels, and which of them cannot be told", _LABELLED_HINT)
@@ -233,6 +234,9 @@ def _main(found: list[FoundTable]) -> Tables:
     best = [each for each in nearest if each.rank == max(one.rank for one in nearest)]
     if len(best) == 1:
         return Tables(found, best[0])
+    if len(found) == 1:
+        problem = f"it has one at {found[0].path}, whose columns have no names"
+        return Tables(found, None, problem, f"r.table({found[0].path!r}).df takes it")
     paths = ", ".join(each.path or "the whole" for each in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     return Tables(found, None, f"it has tables at {paths}{more}", f"r.table({found[0].path!r}).df takes one")
@@ -246,6 +250,9 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[FoundTable]:
     table = _table(value, path)
     if table is not None:
         yield table
+    elif depth < _MAX_DEPTH and is_array(value):
+        for number, member in enumerate(value if are_records(value) else ()):
+            yield from _walk(member, f"{path}.{number}" if path else str(number), depth + 1)
     elif is_object(value) and depth < _MAX_DEPTH:
         described = _described(value)
         for key, member in value.items():
@@ -257,7 +264,7 @@ def _table(value: Any, path: str) -> FoundTable | None:
     """The table that a value is."""
     if is_array(value):
         if are_records(value):
-            return FoundTable(path, _without_edges(value))
+            return None if _are_tables(value) else FoundTable(path, _without_edges(value))
         if path and _are_rows(value) and all(len(row) > 1 for row in value):
             return FoundTable(path, _numbered(value), rank=1)
         return None
@@ -276,6 +283,16 @@ def _table(value: Any, path: str) -> FoundTable | None:
 def are_records(value: Any) -> bool:
     """Whether a value is a list of objects with at least one."""
     return is_array(value) and bool(value) and all(is_object(item) for item in value)
+
+
+def _are_tables(rows: list[Record]) -> bool:
+    """Whether each object is a table of its own, such as the answer to one of several statements."""
+    return all(
+        any(is_array(row.get(key)) for key in ("rows", "records"))
+        or _names_beside_rows(row) is not None
+        or any(are_records(member) and _are_tables(member) for member in row.values())
+        for row in rows
+    )
 
 
 def _without_edges(rows: list[Record]) -> list[Record]:
@@ -317,13 +334,15 @@ def _names(value: Any) -> list[str] | None:
 def _names_beside_rows(value: Record) -> tuple[list[str], list[Any]] | None:
     """The names and the rows of a table that gives them apart: `columns` and `rows`, a `schema` and `data`."""
     pairs: list[tuple[list[str], list[Any]]] = []
+    known: list[tuple[list[str], list[Any]]] = []
     for key, rows in value.items():
         if not is_array(rows) or not rows or not all(is_array(row) for row in rows):
             continue
         for other, member in value.items():
             names = _names(member) if other not in (key, "index") else None
             if names is not None and all(len(row) == len(names) for row in rows):
-                pairs.append((names, rows))
+                (known if other.lower() in _NAME_KEYS else pairs).append((names, rows))
+    pairs = known or pairs
     if not pairs or any(pair != pairs[0] for pair in pairs):  # a schema may repeat the names
         return None
     names, rows = pairs[0]
@@ -336,10 +355,14 @@ def _names_beside_rows(value: Record) -> tuple[list[str], list[Any]] | None:
 def _described(value: Record) -> set[str]:
     """The keys of members that only describe the columns of records beside them."""
     rows = [member for member in value.values() if are_records(member)]
+    has_none = any(member == [] and key.lower() in _ROW_KEYS for key, member in value.items())
     described: set[str] = set()
     for key, member in value.items():
         names = _names(member)
-        if names is not None and any(rows_ is not member and {*rows_[0]} <= {*names} for rows_ in rows):
+        if names is None:
+            continue
+        is_header = has_none and key.lower() in _NAME_KEYS
+        if is_header or any(each is not member and {*each[0]} <= {*names} for each in rows):
             described.add(key)
     return described
 
@@ -396,26 +419,33 @@ def _leaves(record: Record) -> Iterator[Any]:
 # -- empty tables ------------------------------------------------------------------------------------------------------
 
 
-def _empty(data: Any, schema: Any) -> FoundTable | None:
-    """The table without rows that data is or has."""
-    if is_array(data):
-        return None if data else FoundTable("", [], sample=_sample_at(schema, ()))
-    found = [*_empty_lists(data, (), schema)] if is_object(data) else []
-    nearest = [each for each in found if len(each[0]) == min(len(path) for path, _ in found)]
-    if len(nearest) != 1:
-        return None
-    [(path, names)] = nearest
-    return FoundTable(".".join(path), [], sample=_sample_at(schema, path) or dict.fromkeys(names))
+def _empty(data: Any, schema: Any) -> list[FoundTable]:
+    """The tables without rows that data is or has, nearest to the top."""
+    if data == []:
+        return [FoundTable("", [], sample=_sample_at(schema, ()))]
+    found = [*_empty_lists(data, (), schema)]
+    level = min((len(path) for path, _ in found), default=0)
+    return [
+        FoundTable(".".join(path), [], sample=_sample_at(schema, path) or dict.fromkeys(names))
+        for path, names in found
+        if len(path) == level
+    ]
 
 
-def _empty_lists(value: Record, path: tuple[str, ...], schema: Any) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    for key, member in value.items():
+def _empty_lists(value: Any, path: tuple[str, ...], schema: Any) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Find lists without members that would be rows, with the names beside them; the schema may also allow null."""
+    if are_records(value) and _are_tables(value):
+        for number, member in enumerate(value):
+            yield from _empty_lists(member, (*path, str(number)), schema)
+    for key, member in value.items() if is_object(value) else ():
         here = (*path, key)
-        if is_object(member) and len(here) < _MAX_DEPTH:
+        if member == [] or member is None:
+            is_rows = bool(_item_members(schema, here)) or (member == [] and key.lower() in _ROW_KEYS)
+            if is_rows:
+                beside = (_names(names) for other, names in value.items() if other.lower() in _NAME_KEYS)
+                yield here, next(filter(None, beside), list[str]())
+        elif len(here) < _MAX_DEPTH:
             yield from _empty_lists(member, here, schema)
-        elif is_array(member) and not member and (key.lower() in _ROW_KEYS or _item_members(schema, here)):
-            beside = (_names(names) for other, names in value.items() if other.lower() in _NAME_KEYS)
-            yield here, next(filter(None, beside), list[str]())
 
 
 def _sample_at(schema: Any, path: tuple[str, ...]) -> Record:

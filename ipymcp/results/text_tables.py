@@ -60,16 +60,27 @@ class CsvText(Struct):
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns whose numbers begin with zeros, such as postal codes: they are text."""
-        if not _ZERO_CELL.search(self.text):
-            return []
+        """The columns of numbers that are ids, with zeros or a plus before them: postal codes, telephones."""
+        return self._columns_with(_ID) if _MAY_BE_ID.search(self.text) else []
+
+    @property
+    def gaps(self) -> dict[str, tuple[str, ...]]:
+        """What stands for a missing cell in each column: nothing, and in columns of numbers also words such as `NA`."""
+        header, *rows = self.rows() if _GAP_CELL.search(self.text) else [next(iter(self.rows()))]
+        cells = ([cell for cell in column if cell and cell not in _GAPS] for column in zip(*rows, strict=False))
+        numeric = {name for name, column in zip(header, cells, strict=False) if all(map(_FRACTION.fullmatch, column))}
+        return {name: ("", *_GAPS) if name in numeric else ("",) for name in header}
+
+    def _columns_with(self, pattern: re.Pattern[str]) -> list[str]:
         header, *rows = self.rows()
-        found = {place for row in rows for place, cell in enumerate(row) if _ZEROS.match(cell)}
+        found = {place for row in rows for place, cell in enumerate(row) if pattern.match(cell)}
         return [name for place, name in enumerate(header) if place in found]
 
 
-_ZERO_CELL = re.compile(r"[,;\t|\n\" ][+-]?0\d", re.ASCII)
-_ZEROS = re.compile(r"\s*+[+-]?0\d+(?!\S)", re.ASCII)
+_GAPS = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+_MAY_BE_ID = re.compile(r"[,;\t|\n\" ](?:[+-]?0\d|\+\d|\d+[eE]\d)", re.ASCII)
+_ID = re.compile(r"\s*+(?:[+-]?0\d+|\+\d+|\d+[eE]\d+)(?!\S)", re.ASCII)
+_GAP_CELL = re.compile(rf"[,;\t|\n\"](?:{'|'.join(_GAPS)})(?![^,;\t|\n\"])")
 
 
 def read_values(text: str) -> tuple[list[Any], bool]:
@@ -135,15 +146,11 @@ def _loads(text: str) -> Any:
     return None
 
 
-def _read_lines(text: str) -> list[Record] | None:
-    """Records in lines (NDJSON)."""
-    records: list[Record] = []
-    for line in filter(str.strip, text.splitlines()):
-        record = _loads(line) if line.lstrip().startswith("{") else None
-        if not is_object(record):
-            return None
-        records.append(record)
-    return records or None
+def _read_lines(text: str) -> list[Any] | None:
+    """JSON in lines: objects (NDJSON), or arrays."""
+    is_kind = is_object if text.startswith("{") else is_array
+    values = [_loads(line) for line in text.splitlines() if line.strip()]
+    return values if len(values) > 1 and all(map(is_kind, values)) else None
 
 
 _MAX_LITERAL = 1_000_000
@@ -285,7 +292,7 @@ _TYPES = re.compile(
 """The second line of a header of DuckDB."""
 
 
-def _read_markdown(text: str) -> Iterator[list[Record]]:
+def _read_markdown(text: str) -> Iterator[Any]:
     lines = text.splitlines()
     place = 1
     while place < len(lines):
@@ -309,7 +316,7 @@ def _bars(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in _UNESCAPED_BAR.split(inner)]
 
 
-def _read_console(text: str) -> Iterator[list[Record]]:
+def _read_console(text: str) -> Iterator[Any]:
     """The tables of psql, mysql, sqlite3, DuckDB and the like: a header, a rule, and rows to the next rule or blank."""
     lines = [line.strip() for line in text.translate(_DRAWN).splitlines()]
     is_rule = [bool(_RULE.fullmatch(line)) for line in lines]
@@ -329,7 +336,7 @@ def _read_console(text: str) -> Iterator[list[Record]]:
             yield records
 
 
-def _console_records(header: list[str], rule: str, rows: list[str]) -> list[Record] | None:
+def _console_records(header: list[str], rule: str, rows: list[str]) -> Any:
     width = len([part for part in rule.strip("+|").split("+") if part])
     cells = [_console_cells(line, width) for line in (*header, *rows)]
     if any(row is None for row in cells):
@@ -374,17 +381,22 @@ def _read_vertical(text: str) -> Iterator[list[Record]]:
             yield found
 
 
-def _records(names: list[str], rows: list[list[str]]) -> list[Record] | None:
-    """Rows of texts as records, with numbers in the columns of numbers; None if cells or names would be lost."""
-    if not rows or len({*names}) < len(names) or not all(names) or any(len(row) > len(names) for row in rows):
+def _records(names: list[str], rows: list[list[str]]) -> Any:
+    """Rows of texts as records, with numbers in the columns of numbers; None if cells or names would be lost.
+
+    Without rows it is what JSON has for that: the names beside an empty list.
+    """
+    if len({*names}) < len(names) or not all(names) or any(len(row) > len(names) for row in rows):
         return None
+    if not rows:
+        return {"columns": names, "rows": []}
     full = [row + [""] * (len(names) - len(row)) for row in rows]
     columns = [typed(column) for column in zip(*full, strict=True)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
-_FRACTION = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
+_FRACTION = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++(?:[eE][+-]?\d++)?|[eE][+-]\d++)?", re.ASCII)
 
 
 def typed(column: Iterable[str]) -> list[Any]:
@@ -413,17 +425,19 @@ _READERS: tuple[tuple[Callable[[str], Iterator[Any]], tuple[str, ...]], ...] = (
 
 _DELIMITERS = ",\t;|"
 _CHECKED_ROWS = 100
-_TIMESTAMP = re.compile(r"\W{0,2}\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\W{0,2}\d\d:\d\d:\d\d\b")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*+\n")
+_NO_NAME = re.compile(r"[\[{]|\W{0,2}(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b|\d{1,2}:\d\d:\d\d\b)|-?\d+(?:\.\d+)?\s*$")
+"""JSON, dates, times and numbers: none of them is the name of the first column."""
 _MAX_NAME_WORDS = 5
 _SENTENCE_END = re.compile(r"[.!?:]$")
 
 
 def _read_csv(text: str) -> Iterator[CsvText]:
     """Rows of the same number of cells, at least two of both, below a header of names; not prose and not a log."""
-    for delimiter in _DELIMITERS:
+    for delimiter in _DELIMITERS if not _BLANK_LINE.search(text) else ():
         try:
             reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-            rows = [row for row in itertools.islice(reader, _CHECKED_ROWS) if row]
+            rows = [*itertools.islice(reader, _CHECKED_ROWS)]
         except csv.Error:
             continue
         if (
@@ -438,7 +452,7 @@ def _read_csv(text: str) -> Iterator[CsvText]:
 
 def _is_header(header: list[str], rows: list[list[str]]) -> bool:
     names = [name.strip() for name in header]
-    if len({*names}) < len(names) or not all(names[1:]) or _TIMESTAMP.match(header[0]):
+    if len({*names}) < len(names) or not all(names[1:]) or _NO_NAME.match(header[0]):
         return False
     if any(len(name.split()) > _MAX_NAME_WORDS or _SENTENCE_END.search(name) for name in names):
         return False
