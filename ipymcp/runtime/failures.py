@@ -139,6 +139,8 @@ def _hint(error: ServerError, definition: ServerDefinition, stderr: tuple[str, .
         return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"
     if any(_CRLF_SCRIPT.search(line) for line in stderr):
         return "the first line of its script ends in a carriage return: save the file with Unix line ends"
+    if any(_SDK_2.search(_plain(line)) for line in stderr):
+        return "it was written for version 1 of the MCP SDK and has version 2: `uvx --with mcp<2`, or install mcp<2"
     missing = next((found[1] for line in stderr if (found := re.search(_MISSING_MODULE, line))), None)
     if missing and re.fullmatch(r"python[\d.]*", definition.command or ""):
         here = f'"command": {json.dumps(sys.executable)}'
@@ -206,6 +208,20 @@ _UNREACHABLE = re.compile(
     )
 )
 """Lines of runners whose registry or daemon cannot be reached; they have tried again themselves."""
+_MISMATCH = re.compile(
+    "|".join(
+        (
+            r"^(?:AttributeError: (?!'NoneType')|NameError: |TypeError: .* unexpected keyword argument )",
+            r"^(?:Uncaught )?ReferenceError: \S+ is not defined|ERR_UNKNOWN_BUILTIN_MODULE|ERR_REQUIRE_ESM",
+            r"version `GLIBC(?:XX)?_[\d.]+' not found",
+        )
+    )
+)
+"""Lines of code that does not fit its libraries or interpreter. A running server may log the same about one call."""
+_SDK_2 = re.compile(
+    r"pin 'mcp<2'|^ImportError: cannot import name '\w+' from 'mcp\b|^AttributeError: '(?:Server|FastMCP)' object "
+)
+"""Lines of a server that was written for version 1 of the official SDK and has version 2."""
 _ERROR = re.compile(
     r"^(?:[\w.-]+: )?(?:fatal |uncaught )?(?:error|fatal|panic|critical)\b|^[\w.]*(?:Error|Exception)\b|panicked at",
     re.IGNORECASE,
@@ -241,16 +257,15 @@ def cannot_improve(exit_code: int | None, stderr: Iterable[str], *, is_first: bo
     Args:
         exit_code: The exit code of its process; None while it runs.
         stderr: The last lines of its standard error.
-        is_first: Whether the server never ran before: a registry or a daemon that cannot be reached is then final.
+        is_first: Whether the server never ran before: a registry or a daemon that cannot be reached, and code that does
+            not fit its libraries, are then final.
     """
     if exit_code is None or exit_code == 0:
         return False
     if exit_code in _FINAL_CODES:
         return True
-    return any(
-        _FINAL.search(line) or _USAGE.search(line) or (is_first and _UNREACHABLE.search(line))
-        for line in map(_plain, stderr)
-    )
+    final = (_FINAL, _USAGE, _UNREACHABLE, _MISMATCH) if is_first else (_FINAL, _USAGE)
+    return any(pattern.search(line) for line in map(_plain, stderr) for pattern in final)
 
 
 def cause(stderr: Iterable[str]) -> tuple[str, ...]:
@@ -264,7 +279,7 @@ def cause(stderr: Iterable[str]) -> tuple[str, ...]:
     lines = [line.strip() for line in stderr if line.strip()]
     telling = [line for line in _without_frames(map(_unguttered, stderr)) if not _NOISE.search(line)] or lines
     start = max(len(telling) - _MAX_LINES, 0)
-    for pattern in (_FINAL, _UNREACHABLE, _ERROR):
+    for pattern in (_FINAL, _UNREACHABLE, _MISMATCH, _ERROR):
         found = [index for index, line in enumerate(telling) if pattern.search(line)]
         if found:
             first = found[-1]

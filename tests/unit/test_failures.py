@@ -68,6 +68,27 @@ def test_a_module_that_another_program_lacks_is_left_to_its_log() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "AttributeError: 'Server' object has no attribute 'list_tools'",
+        "ImportError: cannot import name 'McpError' from 'mcp.shared.exceptions' (/lib/mcp/shared/exceptions.py)",
+        "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where FastMCP was renamed to "
+        "MCPServer and other APIs changed; see the migration guide or pin 'mcp<2' to keep running v1 code.",
+    ],
+)
+@pytest.mark.parametrize("command", ["uvx", "python"])
+def test_a_server_of_the_older_sdk_is_told_how_to_get_it(command: str, line: str) -> None:
+    assert explain_death(command, "Traceback (most recent call last):", line) == (
+        "it was written for version 1 of the MCP SDK and has version 2: `uvx --with mcp<2`, or install mcp<2"
+    )
+
+
+@pytest.mark.parametrize("line", ["AttributeError: 'NoneType' object has no attribute 'cursor'", "TypeError: no host"])
+def test_errors_that_may_come_from_elsewhere_are_retried(line: str) -> None:
+    assert not cannot_improve(1, [line], is_first=True)
+
+
+@pytest.mark.parametrize(
     ("filename", "first"),
     [
         ("/home/me/plot.py", "KeyboardInterrupt: interrupted in draw()"),
@@ -104,6 +125,7 @@ CAUSES = {
     "manifest unknown: manifest unknown.",
     "node-bad-option": "node: bad option: --nosuch",
     "node-no-file": "Error: Cannot find module '/home/me/project/server.js'",
+    "node-too-old": "Fatal error: Error [ERR_UNKNOWN_BUILTIN_MODULE]: No such built-in module: node:sqlite",
     "npx-8-misspelt": "npm ERR! 404  'nosuch-pkg-qzx-1@latest' is not in this registry.",
     "npx-misspelt": "npm error 404  The requested resource '@modelcontextprotocol/server-filesystme@*' could not be "
     "found or you do not have permission to access it.",
@@ -128,9 +150,10 @@ CAUSES = {
     "uvx-no-folder": "cause: Distribution not found at: file:///home/me/project/nonexist",
     "uvx-no-version": "cause: Because there is no version of mcp-server-time==99.0 and you require "
     "mcp-server-time==99.0, we can conclude that your requirements are unsatisfiable.",
+    "uvx-sdk-2": "AttributeError: 'Server' object has no attribute 'list_tools'",
     "uvx-unreachable": "error: Request failed after 3 retries in 7.0s",
 }
-UNREACHABLE = {"docker-no-daemon", "npx-unreachable", "uvx-unreachable"}
+FINAL_AT_FIRST = {"docker-no-daemon", "npx-unreachable", "uvx-unreachable", "node-too-old", "uvx-sdk-2"}
 
 
 def recorded(name: str) -> tuple[int, list[str]]:
@@ -153,7 +176,8 @@ def test_the_cause_is_among_the_lines_that_are_shown(name: str) -> None:
 def test_a_start_that_cannot_succeed_is_not_retried(name: str) -> None:
     code, lines = recorded(name)
     assert cannot_improve(code, lines, is_first=True)
-    assert cannot_improve(code, lines) == (name not in UNREACHABLE)  # a network may come back under a running server
+    # A network may come back under a running server, and what such a server has logged may be about one call.
+    assert cannot_improve(code, lines) == (name not in FINAL_AT_FIRST)
 
 
 @pytest.mark.parametrize(
