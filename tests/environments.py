@@ -141,6 +141,17 @@ EXT_APPS = (
     "@modelcontextprotocol/server-wiki-explorer@2.0.3",
 )
 
+# Servers from npm that share an environment, and the Node that one of them needs.
+NPM_INTEROP = (
+    "@bytebase/dbhub@1.4.0",
+    "@cyanheads/git-mcp-server@2.15.3",
+    "@negokaz/excel-mcp-server@0.12.0",
+    "mcp-server-code-runner@0.1.8",
+    "mcp-shrimp-task-manager@1.0.21",
+    "mcp-sqlite@1.0.9",
+    "node@22.23.3",
+)
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -233,14 +244,24 @@ ENVIRONMENTS = {
         Environment("hub-proxy", ("configurable-http-proxy@5.3.0",), npm=True, tier="nightly"),
         Environment("local-model", LOCAL_MODEL, tier="nightly", needs_wheel="xllamacpp"),
         Environment("interop/arxiv", ("arxiv-mcp-server==0.8.2",), tier="nightly"),
+        Environment("interop/alchemy", ("mcp-alchemy==2026.10.15.202659",), tier="nightly"),
         Environment("interop/aws-documentation", ("awslabs.aws-documentation-mcp-server==1.2.3",), tier="nightly"),
+        Environment("interop/calculator", ("mcp-server-calculator==0.2.1",), tier="nightly"),
         Environment("interop/chart", ("@antv/mcp-server-chart@0.9.10",), npm=True, tier="nightly"),
+        Environment("interop/chess", ("chess-mcp-server==0.1.17",), tier="nightly"),
         Environment("interop/chrome-devtools", ("chrome-devtools-mcp@1.11.0",), npm=True, tier="nightly"),
         Environment("interop/duckdb", ("mcp-server-duckdb==1.1.0", "mcp<2"), tier="nightly"),
         Environment("interop/jupyter", ("jupyter-mcp-server==2.2.4",), tier="nightly"),
+        Environment("interop/json-yaml-toml", ("mcp-json-yaml-toml==0.10.2",), tier="nightly"),
         Environment("interop/markitdown", ("markitdown-mcp==0.0.1a7",), tier="nightly"),
         Environment("interop/motherduck", ("mcp-server-motherduck==1.1.0",), tier="nightly"),
+        Environment("interop/npm", NPM_INTEROP, npm=True, tier="nightly"),
         Environment("interop/playwright", ("@playwright/mcp@0.0.83",), npm=True, tier="nightly"),
+        Environment("interop/shell", ("mcp-shell-server==1.1.14",), tier="nightly"),
+        Environment("interop/simple-timeserver", ("mcp-simple-timeserver==3.3.2",), tier="nightly"),
+        Environment("interop/sympy", ("mcp-sympy==0.1.0",), tier="nightly"),
+        Environment("interop/text-editor", ("mcp-text-editor==1.0.2", "mcp<2"), tier="nightly"),
+        Environment("interop/word", ("office-word-mcp-server==1.1.11",), tier="nightly"),
         Environment("peer-aiohttp", ("aiohttp>=3.10,<4", "msgspec>=0.21"), tier="bench"),
         Environment("peer-mcp-use", ("mcp-use>=1.7,<2",), tier="bench"),
         Environment("peer-langchain", ("langchain-mcp-adapters>=0.3,<0.4",), tier="bench"),

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.browser import chromium
 from tests.environments import ENVIRONMENTS, ROOT, environment
@@ -61,7 +61,9 @@ class Program:
         script = (made.folder / "node_modules" if made.npm else made.python.parent) / self.script
         arguments = [placed(each, **places) for each in shlex.split(self.arguments)]
         behind = self.behind.command(**places) if self.behind else []
-        return ["node" if made.npm else str(made.python), str(script), *arguments, *behind]
+        node = made.folder / "node_modules" / "node" / "bin" / "node"
+        interpreter = made.python if not made.npm else node if node.exists() else "node"
+        return [str(interpreter), str(script), *arguments, *behind]
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,10 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The name of the server in a host: the package without its scope and prefix, and the transport."""
-        name = self.package.rpartition("/")[2].removeprefix("mcp-server-").removeprefix("server-")
-        name = SDKS.get(self.package) or name.removesuffix("-mcp-server")
+        """The name of the server in a host: the package without its prefix and suffix, and the transport."""
+        scope, _, name = self.package.removeprefix("@modelcontextprotocol/").removeprefix("@").rpartition("/")
+        name = name.removeprefix("mcp-server-").removeprefix("server-").removesuffix("-mcp-server")
+        name = SDKS.get(self.package) or (f"{scope}-{name}" if scope else name)
         return name if self.transport == "stdio" else f"{name} {self.transport}"
 
     @property
@@ -133,7 +136,11 @@ class Candidate:
 
 
 def placed(value: Any, **places: object) -> Any:
-    """The value with what `{folder}` and the like stand for."""
+    """The value with what `{folder}` and the like stand for, in its strings."""
+    if isinstance(value, list):
+        return [placed(each, **places) for each in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {name: placed(each, **places) for name, each in cast("dict[str, Any]", value).items()}
     if not isinstance(value, str):
         return value
     for name, place in places.items():
@@ -166,13 +173,20 @@ def with_repository(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main", "."], cwd=folder, check=True, stdin=subprocess.DEVNULL)
 
 
+def with_workbook(folder: Path) -> None:
+    """Make a workbook of one sheet, by a library that ipymcp's environment does not have."""
+    script = "import openpyxl; book = openpyxl.Workbook(); book.active.title = 'Sales'; book.save('book.xlsx')"
+    python = str(environment("server-excel").python)
+    subprocess.run([python, "-c", script], cwd=folder, check=True, stdin=subprocess.DEVNULL)
+
+
 # -- which ------------------------------------------------------------------------------------------------------------
 
 NETWORK = "needs the network"
 BROWSER = "needs a Chromium"
 NO_SDK2 = "with `mcp<2`: it does not run on the SDK 2.x"
 AT = "--host 127.0.0.1 --port {port}"
-PLAYWRIGHT = "--headless --no-sandbox --isolated --executable-path {chromium}"
+PLAYWRIGHT = "--headless --no-sandbox --isolated --output-dir {folder} --executable-path {chromium}"
 DEVTOOLS = "--headless --isolated --chromeArg=--no-sandbox --executablePath {chromium}"
 DUCK = "--db-path :memory: --read-write"
 TOKEN = "interoperability"
@@ -186,6 +200,13 @@ SUM = {"a": 2, "b": 40}
 NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Kathmandu"}
 CONVERT_TIME = Call("convert_time", NOON, "17:45")
 SIX_TIMES_SEVEN = "select 6 * 7 as answer"
+SUM_OF_TABLE = "select sum(n) + 39 as answer from numbers"
+TASK = {
+    "name": "Interoperability",
+    "description": "Call a tool of each server",
+    "implementationGuide": "Load it, and call one of its tools",
+    "dependencies": [],
+}
 
 
 def reference(name: str, arguments: str = "") -> Program:
@@ -196,6 +217,11 @@ def reference(name: str, arguments: str = "") -> Program:
 def ext_app(name: str, arguments: str = "") -> Program:
     """An example of MCP Apps."""
     return Program("interop/ext-apps", f"@modelcontextprotocol/server-{name}/dist/index.js", arguments)
+
+
+def from_npm(script: str, arguments: str = "") -> Program:
+    """A server of the environment that several share."""
+    return Program("interop/npm", script, arguments)
 
 
 def sdk(env: str, arguments: str = "") -> Program:
@@ -358,6 +384,119 @@ CANDIDATES = (
         Call("list_files", answer="Showing"),
         "beside a Jupyter server of its own",
         beside=Program("interop/jupyter", "jupyter-lab", f"{LAB} --ServerApp.root_dir={{folder}}"),
+    ),
+    Candidate(
+        "mcp-server-calculator",
+        "stdio",
+        Program("interop/calculator", "mcp-server-calculator"),
+        Call("calculate", {"expression": "6 * 7"}, "42"),
+    ),
+    Candidate(
+        "mcp-text-editor",
+        "stdio",
+        Program("interop/text-editor", "mcp-text-editor"),
+        Call(
+            "get_text_file_contents",
+            {"files": [{"file_path": f"{{folder}}/{FILE}", "ranges": [{"start": 2, "end": 2}]}]},
+            TEXT.splitlines()[1],
+        ),
+        NO_SDK2,
+        prepare=with_text,
+    ),
+    Candidate(
+        "mcp-shell-server",
+        "stdio",
+        Program("interop/shell", "mcp-shell-server"),
+        Call("shell_execute", {"command": ["cat", FILE]}, TEXT.splitlines()[0]),
+        env={"ALLOW_COMMANDS": "cat"},
+        prepare=with_text,
+    ),
+    Candidate(
+        "mcp-alchemy",
+        "stdio",
+        Program("interop/alchemy", "mcp-alchemy"),
+        Call("execute_query", {"query": SUM_OF_TABLE}, "answer: 42"),
+        env={"DB_URL": "sqlite:///{folder}/table.db"},
+        prepare=with_table,
+    ),
+    Candidate(
+        "office-word-mcp-server",
+        "stdio",
+        Program("interop/word", "word_mcp_server"),
+        Call("create_document", {"filename": "letter.docx", "title": "Hello"}, "letter.docx created"),
+    ),
+    Candidate(
+        "mcp-sympy",
+        "stdio",
+        Program("interop/sympy", "mcp-sympy"),
+        Call("sympy_solve", {"equation": "x**2 - 4", "variables": "x"}, "[-2, 2]"),
+    ),
+    Candidate(
+        "chess-mcp-server",
+        "stdio",
+        Program("interop/chess", "chess-mcp-server"),
+        Call("createGame", {"type": "agent"}, "You are: White"),
+    ),
+    Candidate(
+        "mcp-json-yaml-toml",
+        "stdio",
+        Program("interop/json-yaml-toml", "mcp-json-yaml-toml"),
+        Call("constraint_validate", {"constraint_name": "INT", "value": "forty-two"}, '"valid":false'),
+        "its tools for files need `yq`",
+    ),
+    Candidate(
+        "mcp-simple-timeserver",
+        "stdio",
+        Program("interop/simple-timeserver", "mcp-simple-timeserver"),
+        Call(
+            "calculate_time_distance",
+            {"from_date": "2026-01-01", "to_date": "2026-03-01", "unit": "days"},
+            "59.00 days",
+        ),
+    ),
+    Candidate(
+        "@bytebase/dbhub",
+        "stdio",
+        from_npm("@bytebase/dbhub/dist/index.js", "--transport stdio --dsn sqlite://{folder}/table.db"),
+        Call("execute_sql", {"sql": SUM_OF_TABLE}, "42"),
+        "with Node 22: it does not run on Node 20",
+        prepare=with_table,
+    ),
+    Candidate(
+        "@cyanheads/git-mcp-server",
+        "stdio",
+        from_npm("@cyanheads/git-mcp-server/dist/index.js"),
+        Call("git_status", {"path": "{folder}"}, '"currentBranch": "main"'),
+        prepare=with_repository,
+    ),
+    Candidate(
+        "@negokaz/excel-mcp-server",
+        "stdio",
+        from_npm("@negokaz/excel-mcp-server/dist/launcher.js"),
+        Call("excel_describe_sheets", {"fileAbsolutePath": "{folder}/book.xlsx"}, "Sales"),
+        "written in Go",
+        prepare=with_workbook,
+    ),
+    Candidate(
+        "mcp-server-code-runner",
+        "stdio",
+        from_npm("mcp-server-code-runner/dist/cli.js"),
+        Call("run-code", {"code": "console.log(6 * 7)", "languageId": "javascript"}, "42"),
+        env={"TMPDIR": "{folder}"},
+    ),
+    Candidate(
+        "mcp-shrimp-task-manager",
+        "stdio",
+        from_npm("mcp-shrimp-task-manager/dist/index.js"),
+        Call("split_tasks", {"updateMode": "append", "tasksRaw": json.dumps([TASK])}, "Interoperability"),
+        env={"DATA_DIR": "{folder}/tasks"},
+    ),
+    Candidate(
+        "mcp-sqlite",
+        "stdio",
+        from_npm("mcp-sqlite/mcp-sqlite-server.js", "{folder}/table.db"),
+        Call("query", {"sql": SUM_OF_TABLE}, '"answer": 42'),
+        prepare=with_table,
     ),
     *over("mcp-proxy", CONVERT_TIME, "before mcp-server-time", HTTP=PROXY, SSE=PROXY),
     *(

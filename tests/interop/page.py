@@ -24,8 +24,9 @@ NOT_SHOWN = """\
   with an OAuth server in the tests.
 - Drawing charts (`@antv/mcp-server-chart`) and searching the documentation of AWS: the servers run, but call services
   on the network.
-- `mcp-server-sqlite` and `mcp-server-duckdb` with their default dependencies: both accept any `mcp`, get the SDK 2.x,
-  and fail at start. They were run with `mcp<2`.
+- `mcp-server-sqlite`, `mcp-server-duckdb` and `mcp-text-editor` with their default dependencies: they accept any `mcp`,
+  get the SDK 2.x, and fail at start. They were run with `mcp<2`.
+- The tools of `mcp-json-yaml-toml` that work on files: they need `yq`, which the server downloads.
 - The views of the MCP Apps: their tools are called and their `ui://` resources listed, their HTML is not shown.
 """
 

@@ -145,7 +145,7 @@ def test_a_server_is_loaded_and_its_call_gives_what_it_should(
 def used(candidate: Candidate, mcp: Mcp, folder: Path) -> Row:
     """Count what a server has, and make its call."""
     server, call = mcp[candidate.name], candidate.call
-    arguments = {name: placed(value, folder=folder) for name, value in call.arguments.items()}
+    arguments = placed(call.arguments, folder=folder)
     try:
         text, prefix = server[call.tool].call(arguments).text, ""
     except ToolError as error:
