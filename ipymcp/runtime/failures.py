@@ -240,6 +240,7 @@ _NOISE = re.compile(
             r"^(?:npm (?:error|ERR!)\s+)?(?:at |[{}\[\]]$)",
             r"^(?:npm (?:error|ERR!)\s+)?(?:code|errno|syscall|type|address|port|requireStack): (?:'|-?\d|\[).*$",
             r"^node:internal/|^throw |^\^+$|^Node\.js v|^Stack backtrace:|^\d+: <unknown>$",
+            r"^(?:Installed|Resolved|Prepared|Downloaded|Audited) \d+ packages? in |^ ?Download(?:ing|ed) \S+(?: \(|$)",
             r"^Run 'docker |^See 'docker |^\[notice\]|^note: run with `RUST_BACKTRACE",
             r"^\+[-+\d ]*$",
         )

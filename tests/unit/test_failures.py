@@ -153,6 +153,7 @@ CAUSES = {
     "uvx-sdk-2": "AttributeError: 'Server' object has no attribute 'list_tools'",
     "uvx-unreachable": "error: Request failed after 3 retries in 7.0s",
 }
+NOISE = ("npm notice", "complete log", "\x1b", "node:internal", "Installed ", "Downloaded ")
 FINAL_AT_FIRST = {"docker-no-daemon", "npx-unreachable", "uvx-unreachable", "node-too-old", "uvx-sdk-2"}
 
 
@@ -169,7 +170,7 @@ def test_each_recorded_output_has_its_cause_here() -> None:
 def test_the_cause_is_among_the_lines_that_are_shown(name: str) -> None:
     lines = cause(recorded(name)[1])
     assert CAUSES[name] in lines
-    assert not any(word in line for line in lines for word in ("npm notice", "complete log", "\x1b", "node:internal"))
+    assert not any(word in line for line in lines for word in NOISE)
 
 
 @pytest.mark.parametrize("name", CAUSES)
