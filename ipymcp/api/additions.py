@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ipymcp.api import config_edits
 from ipymcp.api.load_request import TYPED_SCOPES, read_definitions, url_definition
+from ipymcp.config import unused_settings
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.hosts import as_own
 from ipymcp.config.paths import cache_folder
@@ -432,7 +433,7 @@ async def from_values(
         ConfigError: The definition is invalid, or there are several.
     """
     refuse_models("add a server")
-    chosen = read_definitions(name or None, values, Source(scope="script"))
+    chosen = read_definitions(name or None, values, Source(scope="script"), is_own=replaces)
     if len(chosen) != 1:
         names = ", ".join(one.name for one in chosen) or "none"
         raise ConfigError(f"one server at a time, not {len(chosen)}", hint=f"give the name of one: {names}")
@@ -448,7 +449,8 @@ async def from_values(
     except BaseException:
         await secrets.delete()
         raise
-    return Addition(host, definition, keep, grant, secrets=secrets, replaces=replaces)
+    notes = unused_settings.lines(chosen)
+    return Addition(host, definition, keep, grant, secrets=secrets, replaces=replaces, notes=notes)
 
 
 async def _with_stored_secrets(secrets: NewSecrets, hidden: Callable[[Hide], T]) -> T:
@@ -614,7 +616,7 @@ async def _free_name(host: Host, wanted: str | None, usual: str, keep: Keep, *, 
 
 async def _prepared(host: Host, name: str, values: Mapping[str, Any], keep: Keep) -> ServerDefinition:
     """The definition of a server in the form in which the notebook or the file will have it."""
-    [made] = read_definitions(name, values, Source(scope="script"))
+    [made] = read_definitions(name, values, Source(scope="script"), is_own=True)
     if keep != "notebook":
         return await asyncio.to_thread(config_edits.prepared, made, host, project=keep == "project")
     own = as_own(made)

@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct, structs
 
 from ipymcp.api.load_request import TYPED_SCOPES, read_definitions
+from ipymcp.config import unused_settings
 from ipymcp.config.config_files import (
     changed,
     edit,
     editable,
+    named_source,
     project_file,
     put,
     read_back,
-    read_each,
     read_host,
     translated_entry,
+    with_unit,
 )
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.hosts import HOSTS, IMPORTED, adopted, as_own, exported
+from ipymcp.config.hosts import EXPORTED, HOSTS, IMPORTED, adopted, as_own, exported
 from ipymcp.config.paths import own_files, user_file
 from ipymcp.config.redaction import masked_definition, wanted_secrets
 from ipymcp.config.variables import has_variables, references
@@ -138,8 +140,8 @@ def export_to(target: str, names: Sequence[str], host: Host) -> ConfigListing:
     Raises:
         UnknownName: There is no such host or server.
     """
-    if target not in HOSTS:
-        hint = nearest(target, HOSTS, limit=1) or f"there are {', '.join(HOSTS)}"
+    if target not in EXPORTED:
+        hint = nearest(target, EXPORTED, limit=1) or f"there are {', '.join(EXPORTED)}"
         raise UnknownName(f"there is no host {target!r} to export to", hint=hint)
     found = host.discovery.read().definitions
     loaded = {session.name: session.definition for session in host.sessions.values()}
@@ -188,7 +190,8 @@ def _values(definition: ServerDefinition) -> Iterator[Row]:
         for name, item in items:
             path = f"{key}.{name}" if name else key
             text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
-            yield path, text, source.path(path)
+            remark = f" ({source.remarks[path]})" if path in source.remarks else ""
+            yield path, text, source.path(path) + remark
     for key in definition.extra:
         yield key, "kept, not used", source.path(key)
 
@@ -211,6 +214,8 @@ def _variable_source(one: Reference, definition: ServerDefinition, host: Host) -
     if one.kind == "secret":
         is_kept = any(kept.name == one.name for kept in host.store.secrets.kept())
         return "a kept secret" if is_kept else f"not kept: %mcp secret set {quoted(one.name)}"
+    if one.kind == "file":
+        return "the content of the file, at each start"
     return "a folder" if one.kind == "place" else "unknown to ipymcp"
 
 
@@ -224,6 +229,8 @@ def _working_folder(definition: ServerDefinition, host: Host) -> Iterator[Row]:
         reason = "a private folder, as it has no cwd"
     else:
         reason = "the notebook's folder" if source.folder is None else "the folder of its file"
+        if source.is_in_host_folder:
+            reason = "the folder of its project"
     yield "runs in", folder_of(definition, host.folder), reason
 
 
@@ -264,7 +271,7 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
     _edit(file, alter, host, project)
     for one in added:
         host.loop.run(host.guard.trust.agree_to_typed(one))
-    return Imported(file, tuple(one.name for one in added), ())
+    return Imported(file, tuple(one.name for one in added), tuple(unused_settings.lines(chosen)))
 
 
 def prepared(definition: ServerDefinition, host: Host, *, project: bool) -> ServerDefinition:
@@ -416,7 +423,7 @@ def rewrite(name: str, values: Mapping[str, Any], host: Host) -> Path:
     _entry(name, document["mcpServers"], file)
     grant = _grant(name, document, source, host)
     source = structs.replace(source, key="", names={})
-    [one] = read_definitions(name, values, source)
+    [one] = read_definitions(name, values, source, is_own=True)
     host.loop.run(save(put(one, document, source), grant, host, replaces=True))
     return file
 
@@ -448,7 +455,8 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         servers = document["mcpServers"]
         entry = _entry(name, servers, file)
         grant = _grant(name, document, source, host)  # before the change
-        servers[name] = changed(translated_entry(entry, values, source), values)
+        entry = changed(translated_entry(entry, values, source), values)
+        servers[name] = with_unit(entry) if "timeout" in values else entry
         updated.append((grant, read_back(name, document, source)))
 
     _edit(file, alter, host, source.scope == "project")
@@ -552,6 +560,7 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
         _edit(file, alter, host, project)
     for one in taken:
         host.loop.run(host.guard.trust.carry_over(granted.get(one.name), one))
+    notes += unused_settings.lines(available[one.name] for one in taken)
     return Imported(file, tuple(one.name for one in taken), tuple(notes))
 
 
@@ -560,14 +569,13 @@ def _path(place: str, host: Host) -> str:
 
 
 def _importable(place: str, host: Host) -> tuple[dict[str, ServerDefinition], list[str]]:
-    if place in IMPORTED:
+    if place in HOSTS and HOSTS[place].files is not None:
         found = read_host(place, host.folder)
         return dict(found.definitions), [error.message for error in found.problems]
     if "/" not in place and os.sep not in place and "." not in place:
         hint = nearest(place, IMPORTED, limit=1) or f"a file's path, or one of {', '.join(IMPORTED)}"
         raise UnknownName(f"there is no host {place!r} to import from", hint=hint)
-    path = _path(place, host)
-    found = read_each(Source(scope="named", file=path, folder=os.path.dirname(path)))
+    found = host.discovery.read_named(named_source(_path(place, host)))
     wrong = [entry.message for entry in found.values() if isinstance(entry, ConfigError)]
     return {name: adopted(entry) for name, entry in found.items() if not isinstance(entry, ConfigError)}, wrong
 

@@ -13,11 +13,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 
 from ipymcp.argument_checks import shown
+from ipymcp.config import unused_settings
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.parsing import RawServer, definition_of, definitions, is_server, no_servers_error, recognise_format
 from ipymcp.errors import ConfigError, UnknownName
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.transports.addresses import parse_address
+from ipymcp.registry.published import config_document
 from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted
 
@@ -63,14 +65,18 @@ def config_path(text: str, host: Host, *, project: bool) -> str:
     return text
 
 
-def read_definitions(name: str | None, values: Mapping[str, Any], source: Source) -> list[ServerDefinition]:
+def read_definitions(
+    name: str | None, values: Mapping[str, Any], source: Source, *, is_own: bool = False
+) -> list[ServerDefinition]:
     """Read the definitions to add from a single definition or a document.
 
     Args:
         name: The name of the server; for a document with several servers, the one to add; None for all.
         values: A definition, or a document of any host.
         source: The file to add to.
+        is_own: Whether the definition was written for ipymcp.
     """
+    values = config_document(values, _PASTED) or values
     if is_server(values) or recognise_format(values, _PASTED) is None:
         if name is None and not is_server(values):
             raise no_servers_error(values, _PASTED)
@@ -78,8 +84,9 @@ def read_definitions(name: str | None, values: Mapping[str, Any], source: Source
             raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
         from ipymcp.config.config_files import changed
 
-        return [definition_of(RawServer(name, f"mcpServers.{name}", changed({}, values)), "", source, {})]
-    found = definitions(values, Source(scope=source.scope, file=_PASTED))
+        written = RawServer(name, f"mcpServers.{name}", changed({}, values))
+        return [definition_of(written, "", source, {}, is_own=is_own)]
+    found = definitions(values, Source(scope="named", file=_PASTED))
     if name is None or not found:
         return list(found.values())
     if name not in found and len(found) > 1:
@@ -102,6 +109,9 @@ TYPED_SCOPES = frozenset({"cell", "script", "named"})
 
 _PROGRAMS = {".py": "python ", ".js": "node ", ".mjs": "node ", ".ts": "npx tsx ", ".sh": "sh "}
 """Commands that run program files, by suffix."""
+DOCUMENTS = (".json", ".json5", ".jsonc", ".toml", ".yaml", ".yml")
+"""Suffixes of files that may define servers."""
+_BUNDLES = (".mcpb", ".dxt")
 _ADDRESS = r"(?!\.)(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?|[\w-]+:\d+(/.*)?"
 _PORT = r"[\w.-]+:\d+(/|$)"
 _LOCAL = r"localhost|127\.|\[::1\]|[\w-]+:\d"
@@ -187,12 +197,19 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
             lines += [line for line in _missing(found) if line not in lines]
             named.append(item)
     definitions.update(_valid(pending))
+    lines += _unused_lines(definitions.values(), host)
     return LoadRequest(list(definitions.values()), named, lines)
 
 
+def _unused_lines(definitions: Iterable[ServerDefinition], host: Host) -> list[str]:
+    """Lines about settings without effect, of servers that are not loaded yet."""
+    loaded = [session.definition for session in host.sessions.values()]
+    return unused_settings.lines(one for one in definitions if one not in loaded and not one.disabled)
+
+
 def notices(configuration: Configuration) -> list[str]:
-    """Lines for the user about errors of files and about shadowed servers."""
-    lines = [_line(error) for error in configuration.errors]
+    """Lines for the user about errors of files, files that are not read, and shadowed servers."""
+    lines = [*map(_line, configuration.errors), *configuration.unread]
     for name, shadowed in configuration.shadowed.items():
         used = configuration.servers[name]
         if isinstance(used, ServerDefinition):
@@ -225,6 +242,7 @@ def _everything(host: Host) -> LoadRequest:
         for name, session in host.sessions.items()
         if name not in configuration.servers and session.definition.source.scope not in TYPED_SCOPES
     ]
+    lines += _unused_lines(definitions, host)
     if not definitions and not configuration.servers:
         lines.append("no servers are configured here: %mcp load demo, or %mcp config add NAME -- COMMAND ARG…")
     return LoadRequest(definitions, [], lines, again=False)
@@ -298,6 +316,9 @@ def _check_file(text: str, host: Host) -> None:
         raise UnknownName(
             f"{shown(text)} is a program, not a config file", hint=f"%mcp load -- {program}{quoted(text)}"
         )
+    if text.endswith(_BUNDLES) and os.path.exists(path):
+        hint = "unpack it (it is a zip file), then %mcp load FOLDER/manifest.json"
+        raise UnknownName(f"{shown(text)} is an MCPB bundle, not a config file", hint=hint)
     if re.fullmatch(_ADDRESS, text) and not os.path.exists(path):
         scheme = "http" if re.match(_LOCAL, text) else "https"
         hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"
@@ -305,5 +326,5 @@ def _check_file(text: str, host: Host) -> None:
 
 
 def _looks_like_path(text: str) -> bool:
-    is_file = text.endswith((".json", ".json5", ".jsonc", *_PROGRAMS)) or re.match(_PORT, text) is not None
+    is_file = text.endswith((*DOCUMENTS, *_BUNDLES, *_PROGRAMS)) or re.match(_PORT, text) is not None
     return is_file or "/" in text or os.sep in text or text in (".", "..", "~")

@@ -17,12 +17,12 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.hosts import HOSTS, IMPORTED, as_own
+from ipymcp.config.hosts import HOSTS, MAX_PLAIN_SECONDS, adopted, as_own, host_of, project_of
 from ipymcp.config.parsing import (
     FORMAT_HINT,
     RawServer,
@@ -32,9 +32,10 @@ from ipymcp.config.parsing import (
     is_name,
     no_servers_error,
     recognise_format,
-    translated,
 )
 from ipymcp.config.paths import is_root, missing_file, own_files, read_text
+from ipymcp.config.translation import translated
+from ipymcp.config.variables import mapped, respelled
 from ipymcp.errors import ConfigError
 from ipymcp.files import (
     PRIVATE,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from ipymcp.config.definition import Scope
+    from ipymcp.config.variables import Reference
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -91,14 +93,29 @@ class ConfigDocument(Struct, frozen=True):
     """Whether the text is strict JSON, without comments or trailing commas."""
 
 
-def read_each(source: Source) -> dict[str, ServerDefinition | ConfigError]:
+Published: TypeAlias = "Callable[[Any, str], Mapping[str, Any] | None]"
+"""Converts the file in which a server is published, given its path, to a config document; None for any other file."""
+
+
+def named_source(file: str) -> Source:
+    """Return the source of a file that the user names."""
+    return Source(scope="named", file=file, folder=project_of(file))
+
+
+def read_each(source: Source, published: Published | None = None) -> dict[str, ServerDefinition | ConfigError]:
     """Return the servers of a file by name, each as its definition or its error; unnamed errors have the empty name.
 
+    Args:
+        source: Source of the file.
+        published: Converts a file that is no config file, but that publishes a server.
+
     Raises:
-        ConfigError: The file cannot be read, or is not JSON. The message names the file and the line.
+        ConfigError: The file cannot be read or decoded. The message names the file and the line.
     """
     assert source.file is not None
     document = load(Path(source.file)).data
+    if published is not None:
+        document = published(document, source.file) or document
     read = entries(document, source)
     if read is None:
         raise no_servers_error(document, source.file)
@@ -136,8 +153,55 @@ def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> Config
     text = read_text(file, owners)
     if text is None:
         return None
-    data, is_plain = decode(text, str(file))
-    return ConfigDocument(text, data, is_plain)
+    match file.suffix.lower():
+        case ".toml":
+            return ConfigDocument(text, decode_toml(text, str(file)), is_plain=False)
+        case ".yaml" | ".yml":
+            raise ConfigError(f"{file}: is YAML, which ipymcp does not read", hint=_YAML_HINT)
+        case _:
+            data, is_plain = decode(text, str(file))
+            return ConfigDocument(text, data, is_plain)
+
+
+_YAML_HINT = "write its servers as JSON, or add each: %mcp config add NAME -- COMMAND ARG…"
+TOML_MAX_BYTES = 200_000
+"""Maximum size for the TOML parser, which copies all parts of a key for each of them."""
+_LONG_KEY = r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]{0,200}+"|'[^'\n]{0,200}+')[ \t]*+\.[ \t]*+){64}"""
+_TOML_PLACE = r"(?s)(.*) \(at (?:line (\d+), column (\d+)|end of document)\)"
+
+
+def decode_toml(text: str, origin: str) -> Any:
+    """Decode TOML. Dates become strings.
+
+    Args:
+        text: The document.
+        origin: Prefix of error messages.
+
+    Raises:
+        ConfigError: The text is invalid or too large. The message names line and column.
+    """
+    import tomllib
+
+    if len(text) > TOML_MAX_BYTES or re.search(_LONG_KEY, text):
+        raise ConfigError(f"{origin}: is too large to be read as TOML", hint="is this a config file?")
+    try:
+        return _without_dates(tomllib.loads(text))
+    except RecursionError:
+        raise ConfigError(f"{origin}: nested too deeply", hint=FORMAT_HINT) from None
+    except ValueError as error:
+        found = re.fullmatch(_TOML_PLACE, str(error))
+        reason = found[1] if found is not None else str(error)
+        where = f", line {found[2]}, column {found[3]}" if found is not None and found[2] else ""
+        hint = "look there for a missing quote, bracket or ="
+        raise ConfigError(f"{origin}{where}: not TOML: {reason}", hint=hint) from None
+
+
+def _without_dates(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_dates(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_without_dates(item) for item in cast("list[Any]", value)]
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 def decode(text: str, origin: str) -> tuple[Any, bool]:
@@ -204,10 +268,13 @@ def _syntax_error(origin: str, line: int, column: int, reason: str) -> ConfigErr
 # -- discovery ---------------------------------------------------------------------------------------------------------
 
 
-PROJECT_FILES = ("mcp.json", *(host.project_file for host in HOSTS.values() if host.project_file))
+PROJECT_FILES = (
+    "mcp.json",
+    *(path for host in HOSTS.values() if host.syntax != "yaml" for path in host.project_files),
+)
 """Config files of a project folder, in order of precedence."""
-_MIXED = {os.path.basename(host.project_file) for host in HOSTS.values() if host.has_other_settings}
-"""Files that may also contain other settings of a host."""
+UNREAD_FILES = {path: name for name, host in HOSTS.items() if host.syntax == "yaml" for path in host.project_files}
+"""Files and folders of a project that may define servers and are not read, with their hosts."""
 
 Stamp = tuple[int, int, int] | None
 """Modification time, size and inode of a file; None if it does not exist."""
@@ -220,6 +287,8 @@ class CandidateFile(Struct, frozen=True):
     scope: Scope
     folder: str
     """The folder that its servers belong to."""
+    is_unread: bool = False
+    """Whether it is in a syntax that is not read."""
 
 
 class Configuration(Struct, frozen=True):
@@ -233,6 +302,8 @@ class Configuration(Struct, frozen=True):
     """Errors of unusable or ignored files, and of definitions without a name."""
     files: tuple[CandidateFile, ...]
     """The files that were read."""
+    unread: tuple[str, ...] = ()
+    """A line for each file with servers in a syntax that is not read."""
 
     @property
     def definitions(self) -> dict[str, ServerDefinition]:
@@ -256,7 +327,12 @@ def discover(files: Iterable[CandidateFile]) -> Configuration:
     shadowed: dict[str, tuple[ServerDefinition, ...]] = {}
     problems: list[ConfigError] = []
     read: list[CandidateFile] = []
+    unread: list[str] = []
     for file in files:
+        if file.is_unread:
+            if _has_servers(file):
+                unread.append(f"{file.path} is there; ipymcp does not read YAML · {_YAML_HINT}")
+            continue
         try:
             found = _read(file)
             if found is None and file.scope == "named":
@@ -276,10 +352,47 @@ def discover(files: Iterable[CandidateFile]) -> Configuration:
             elif name not in servers:
                 servers[name] = entry
             else:
+                others = [one for one in (servers[name], *shadowed.get(name, ())) if not isinstance(one, ConfigError)]
+                if isinstance(entry, ServerDefinition) and any(_is_same(entry, one) for one in others):
+                    continue
                 servers[name] = mark_shadowing(servers[name], file)
                 if isinstance(entry, ServerDefinition):
                     shadowed[name] = (*shadowed.get(name, ()), entry)
-    return Configuration(servers, shadowed, tuple(problems), tuple(read))
+    return Configuration(servers, shadowed, tuple(problems), tuple(read), tuple(unread))
+
+
+def _has_servers(file: CandidateFile) -> bool:
+    """Whether a file that is not read seems to have the table of servers of its host, or a folder has such files."""
+    if not os.path.lexists(file.path):
+        return False
+    host = HOSTS[UNREAD_FILES[file.path.relative_to(file.folder).as_posix()]]
+    try:
+        if file.path.is_dir():
+            return any(name.endswith((".yaml", ".yml")) for name in os.listdir(file.path))
+        text = read_text(file.path, trusted_owners())
+    except (OSError, ConfigError):
+        return False
+    return text is not None and re.search(rf"(?m)^{host.table}[ \t]*:", text) is not None
+
+
+def _is_same(one: ServerDefinition, other: ServerDefinition) -> bool:
+    """Whether two definitions mean the same: equal values, in the same folder, with the same rights."""
+    return _meaning(one) == _meaning(other)
+
+
+def _meaning(definition: ServerDefinition) -> ServerDefinition:
+    """Return a definition without the notation of its host: its source, unused keys, and syntax of variables."""
+    source, folder = definition.source, definition.source.folder or ""
+
+    def plain(one: Reference) -> str:
+        if one.kind == "variable":
+            return f"${{{one.name}}}" if one.default is None else f"${{{one.name}:-{one.default}}}"
+        return one.text
+
+    own = adopted(definition) if source.scope == "project" else definition
+    own = mapped(own, lambda key, text: respelled(text, plain, key=key, literal="$${"))
+    folder = folder if definition.command is not None and source.scope == "project" else ""
+    return own.replace(source=Source(scope=source.scope, folder=folder), extra={}, inputs={})
 
 
 def mark_shadowing(entry: ServerDefinition | ConfigError, own: CandidateFile) -> ServerDefinition | ConfigError:
@@ -304,11 +417,12 @@ def candidates(
     found: dict[Path, CandidateFile] = {}
     if named:
         path = Path(os.path.abspath(os.path.join(folder, os.path.expanduser(named))))
-        found[path] = CandidateFile(path, "named", str(path.parent))
+        found[path] = CandidateFile(path, "named", project_of(str(path)))
     for parent in project_folders(folder):
-        for path in (Path(parent, name) for name in PROJECT_FILES):
-            if path not in users:
-                found.setdefault(path, CandidateFile(path, "project", parent))
+        for name in (*PROJECT_FILES, *UNREAD_FILES):
+            path = Path(parent, name)
+            if path not in users and path not in found:
+                found[path] = CandidateFile(path, "project", parent, name in UNREAD_FILES)
     for path in users:
         found.setdefault(path, CandidateFile(path, "user", str(path.parent)))
     return list(found.values())
@@ -346,12 +460,16 @@ def project_folders(folder: str) -> Iterator[str]:
 def _read(file: CandidateFile) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
     """Return the servers of a file; None if it does not exist, or has only other settings."""
     is_named = file.scope == "named"
+    if not os.path.lexists(file.path):  # quicker than to fail to open it, and most are not there
+        return None
     document = load_if_there(file.path, owners=None if is_named else trusted_owners())
     if document is None:
         return None
     source = Source(scope=file.scope, file=str(file.path), folder=file.folder)
     found = entries(document.data, source)
-    if found is None and document.data and (is_named or file.path.name not in _MIXED):
+    host = host_of(str(file.path))
+    has_others = bool(host) and HOSTS[host].has_other_settings
+    if found is None and document.data and (is_named or not has_others):
         raise no_servers_error(document.data, str(file.path))
     return found
 
@@ -369,13 +487,14 @@ def read_host(host: str, folder: str) -> HostServers:
     """Read the servers that the user has configured for another host. Its files are never written.
 
     Args:
-        host: One of `IMPORTED`.
+        host: One of `HOSTS` with files of the user.
         folder: The notebook's folder, for hosts that store servers by project in a file of the user.
 
     Raises:
         ConfigError: The host has no config file.
     """
-    candidate_files = IMPORTED[host]()
+    find = HOSTS[host].files
+    candidate_files = find() if find is not None else []
     definitions: dict[str, ServerDefinition] = {}
     problems: list[ConfigError] = []
     files: list[Path] = []
@@ -389,7 +508,7 @@ def read_host(host: str, folder: str) -> HostServers:
             continue
         files.append(path)
         for part in _parts(host, document.data, folder):
-            for name, entry in entries(part, Source(scope="user", file=str(path))) or ():
+            for name, entry in entries(part, Source(scope="user", file=str(path)), host=host) or ():
                 if isinstance(entry, ConfigError):
                     problems.append(entry)
                 else:
@@ -402,7 +521,7 @@ def read_host(host: str, folder: str) -> HostServers:
 def _parts(host: str, data: Any, folder: str) -> list[Any]:
     """Return the parts of a document with servers, nearest first."""
     if not HOSTS[host].has_projects or not isinstance(data, Mapping):
-        return [data]
+        return [data] if data else []
     document = cast("Mapping[str, Any]", data)
     projects = document.get("projects")
     local = cast("Mapping[str, Any]", projects).get(folder) if isinstance(projects, Mapping) else None
@@ -414,10 +533,12 @@ class ConfigurationWatch:
 
     Args:
         folder: The notebook's folder.
+        published: Converts a file in which a server is published.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, published: Published | None = None) -> None:
         self.folder = folder
+        self._published = published
         self._stamps: dict[Path, Stamp] = {}
         """The watched files, as they were last read or reported."""
         self._named: set[Path] = set()
@@ -447,11 +568,14 @@ class ConfigurationWatch:
         for candidate in candidates(self.folder):
             if os.path.realpath(candidate.path) == real:
                 return Source(scope=candidate.scope, file=str(candidate.path), folder=candidate.folder)
-        return Source(scope="named", file=str(file), folder=str(file.parent))
+        return named_source(str(file))
 
     def read_named(self, source: Source) -> dict[str, ServerDefinition | ConfigError]:
-        """Read the servers of a source returned by `named`. Raises the same errors as `read_each`."""
-        servers = read_each(source)
+        """Read the servers of a file, which may also be one that publishes a server.
+
+        Raises the same errors as `read_each`.
+        """
+        servers = read_each(source, self._published)
         for file in candidates(self.folder) if source.scope == "project" else ():
             if file.scope == "user" and str(file.path) != source.file:
                 shared = [name for name in discover([file]).servers if name in servers]
@@ -516,10 +640,10 @@ def changed(entry: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, An
 def translated_entry(entry: Mapping[str, Any], values: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
     """Return an entry, with our names for all keys if it uses another name for one of the values."""
     try:
-        own, names = translated(entry, "", source)
+        server = translated(entry, "", source, is_own=source.scope == "user")
     except ConfigError:  # perhaps the error that the change fixes
         return entry
-    return own if names.keys() & values.keys() else entry
+    return server.values if server.names.keys() & values.keys() else entry
 
 
 def read_back(name: str, document: Mapping[str, Any], source: Source) -> ServerDefinition:
@@ -529,7 +653,14 @@ def read_back(name: str, document: Mapping[str, Any], source: Source) -> ServerD
     listed = cast("list[Mapping[str, Any]]", document.get("inputs") or [])
     inputs = {str(one.get("id")): one for one in listed}
     written = RawServer(name, f"mcpServers.{name}", document["mcpServers"][name])
-    return definition_of(written, "", source, inputs)
+    return definition_of(written, "", source, inputs, is_own=source.scope == "user")
+
+
+def with_unit(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with `max_timeout` if its timeout, typed in seconds, could be taken for milliseconds."""
+    timeout = entry.get("timeout")
+    is_long = isinstance(timeout, int | float) and timeout > MAX_PLAIN_SECONDS
+    return {**entry, "max_timeout": timeout} if is_long and entry.get("max_timeout") is None else entry
 
 
 _INDENT = re.compile(r"\n([ \t]+)\S")

@@ -249,6 +249,7 @@ def dangers(definition: ServerDefinition, *, masks: bool | None = None) -> list[
         *command_dangers(definition, masks=masks),
         *_environment_dangers(definition),
         *_address_dangers(definition),
+        *_file_dangers(definition),
         *_rights_dangers(definition),
     ]
     return list(dict.fromkeys(found))
@@ -299,6 +300,17 @@ def _address_dangers(definition: ServerDefinition) -> Iterator[str]:
         yield "the address contains what looks like a secret: it may end up in logs"
     if not host.isascii() or host.startswith("xn--") or ".xn--" in host:
         yield f"the server's name has letters of other scripts: {ascii(host)[1:-1]}"
+
+
+def _file_dangers(definition: ServerDefinition) -> Iterator[str]:
+    """Yield warnings about the contents of files outside the project that the server gets."""
+    folder = definition.source.folder
+    for one in references(definition):
+        if one.kind == "file":
+            path = os.path.join(os.path.dirname(definition.source.file or ""), os.path.expanduser(one.name))
+            root = os.path.join(os.path.realpath(folder or os.sep), "")
+            if folder is None or not os.path.realpath(path).startswith(root):
+                yield f"it gets the content of {one.name}, a file outside the project, as {one.where}"
 
 
 def _place_of(host: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -36,8 +37,22 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the definition in its file, keys joined by dots."""
     names: Mapping[str, str] = {}
     """The file's names of keys that differ from those of `ServerDefinition`, by our name."""
+    remarks: Mapping[str, str] = {}
+    """Remarks on how values were read, such as `5000 milliseconds`, by our name."""
+    document_keys: Mapping[str, str] = {}
+    """Paths of settings of the whole file that are not used, each with what does not happen."""
     shadows: str = ""
     """The user's own file, if a project's definition takes precedence over a server of the same name there."""
+
+    @property
+    def project(self) -> str | None:
+        """The project's folder, the value of `${workspaceFolder}`; None if the file belongs to no project."""
+        return self.folder if self.scope == "project" or self.is_in_host_folder else None
+
+    @property
+    def is_in_host_folder(self) -> bool:
+        """Whether the file lies in a host's folder of a project, such as `.vscode`."""
+        return bool(self.file and self.folder) and self.folder != os.path.dirname(self.file or "")
 
     def __str__(self) -> str:
         return self.file or self.scope
@@ -143,7 +158,7 @@ def spelled(key: str, names: Mapping[str, str]) -> str:
 
     In a file with a program and its arguments in one list, `command`, the first argument is at index 1.
     """
-    for own, theirs in names.items():
+    for own, theirs in sorted(names.items(), key=lambda pair: -len(pair[0])):
         rest = key.removeprefix(own)
         if rest != key and (not rest or rest[0] in ".["):
             if own == "args" and theirs == names.get("command", "").removesuffix("[0]") and rest:

@@ -1,209 +1,35 @@
-"""Parsing of config documents to server definitions: document formats, the names of each host, and validation.
+"""Parsing of config documents to server definitions: document formats, and validation.
 
-A definition works in any document, because most formats are recognised by their keys. Exceptions: Gemini uses
-milliseconds and `$NAME`; VS Code allows numbers in `env`, and null for a variable to omit.
-
-{"mcpServers": {NAME: …}}                      ipymcp, Claude Desktop, Claude Code, Cursor, Cline, Gemini, Windsurf
-{"servers": {NAME: …}, "inputs": […]}          VS Code; Dispatch, without inputs; either inside `mcp` in settings
+{"mcpServers": {NAME: …}}                      ipymcp and most hosts
+{"servers": {NAME: …}, "inputs": […]}          VS Code; Copilot and Dispatch, without inputs; also inside `mcp`
 {"mcp": {NAME: {"type": "local", …}}}          opencode
+{"context_servers": {NAME: …}}                 Zed
+[mcp_servers.NAME]                             Codex, in TOML
 {"mcp_servers": [{"name": NAME, …}]}           jupyter-ai, jupyter-mcp-manager (its settings: in `mcpSettings`)
-{NAME: {"command": …}, …}                      a flat record
+{NAME: {"command": …}, …}                      a flat record, if every value is a server
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeGuard, cast, get_args
 
 import msgspec
 from msgspec import Struct
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.config.hosts import HOSTS
-from ipymcp.config.redaction import masked
+from ipymcp.config.hosts import HOSTS, host_of
+from ipymcp.config.server_reader import ServerReader, shown
+from ipymcp.config.translation import translated
 from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError
-from ipymcp.masking import looks_secret
 from ipymcp.names import nearest
 from ipymcp.protocol.transports.addresses import checked_headers, parse_address
-from ipymcp.text import cut
 
 if TYPE_CHECKING:
     from ipymcp.config.definition import Era, ReadOnly, Source, Transport
-    from ipymcp.config.hosts import ConfigHost
-
-
-_SHOWN = 60
-_MAX_SECONDS = 1e9
-"""The maximum for timers, about thirty years."""
-_MAX_SIZE = 2**53
-
-
-def shown(value: object) -> str:
-    """Return an invalid value for an error message: masked and shortened; only the kind of an object or long list."""
-    if isinstance(value, Mapping):
-        return "an object"
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return type(value).__name__
-    if len(text) > _SHOWN and isinstance(value, list | tuple):
-        return "a list"
-    return cut(masked(text), _SHOWN)
-
-
-class ServerReader:
-    """Typed access to a server's object in a document. Each method reads a key, or raises a `ConfigError` naming it.
-
-    Args:
-        values: The object.
-        source: Source of the server, the prefix of errors.
-        within: Path of the object in the server.
-    """
-
-    def __init__(self, values: Mapping[str, Any], source: Source, within: str = "") -> None:
-        self._values = values
-        self._source = source
-        self._within = within
-        self._read: set[str] = set()
-
-    def __contains__(self, key: str) -> bool:
-        return self._values.get(key) is not None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def get(self, key: str) -> Any:
-        """Return a value; None if the key is absent or null."""
-        self._read.add(key)
-        return self._values.get(key)
-
-    def rest(self) -> dict[str, Any]:
-        """Return the values that were never read."""
-        return {key: value for key, value in self._values.items() if key not in self._read}
-
-    def error(self, message: str, *, key: str | None = None, hint: str) -> ConfigError:
-        """Return the error for a key, or for the whole object."""
-        path = ".".join(part for part in (self._within, key) if part)
-        return ConfigError(": ".join(filter(None, (self._source.where(path), message))), hint=hint)
-
-    def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
-        """Return the error for a value of the wrong type."""
-        return self.error(f"expected {what}, got {shown(value)}", key=key, hint=hint)
-
-    def text(self, key: str, *, hint: str) -> str | None:
-        """Read a non-empty string or path object."""
-        value = self.get(key)
-        if value is None:
-            return None
-        text = _text(value)
-        if not text:
-            raise self.expected(key, "a string", value, hint=hint)
-        return text
-
-    def secret(self, key: str) -> str | None:
-        """Read a non-empty string that errors must not show."""
-        value = self.get(key)
-        if value is not None and (not isinstance(value, str) or not value):
-            raise self.error("expected a string", key=key, hint=f'write "{key}": "…"')
-        return value
-
-    def within(self, key: str, values: Mapping[str, Any]) -> ServerReader:
-        """Return a reader for the object under a key."""
-        return ServerReader(values, self._source, key)
-
-    def texts(self, key: str, *, hint: str) -> tuple[str, ...]:
-        """Read a list of strings."""
-        value = self.get(key)
-        if value is None:
-            return ()
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise self.expected(key, "a list of strings", value, hint=hint)
-        items = cast("Sequence[object]", value)
-        texts = [_text(item) for item in items]
-        for index, text in enumerate(texts):
-            if text is None:
-                raise self.expected(f"{key}[{index}]", "a string", items[index], hint=_quoting_hint(items[index], hint))
-        return tuple(text for text in texts if text is not None)
-
-    def table(self, key: str, *, hint: str) -> dict[str, str]:
-        """Read an object of strings. Errors show only the kind of a value that may be secret."""
-        value = self.get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            raise self.error(f"expected an object of strings, got {_kind(value)}", key=key, hint=hint)
-        table: dict[str, str] = {}
-        for name, item in cast("Mapping[str, object]", value).items():
-            text = _text(item)
-            if text is None:
-                is_hidden = looks_secret(name)
-                message = f"expected a string, got {_kind(item) if is_hidden else shown(item)}"
-                raise self.error(message, key=f"{key}.{name}", hint=hint if is_hidden else _quoting_hint(item, hint))
-            table[name] = text
-        return table
-
-    def seconds(self, key: str, default: float) -> float:
-        """Read a positive number of seconds."""
-        value = self.get(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_SECONDS:
-            hint = f'write the seconds as a number, such as "{key}": {default:g}'
-            raise self.expected(key, "a number of seconds greater than 0", value, hint=hint)
-        return float(value)
-
-    def size(self, key: str, default: int, *, of: str = "bytes") -> int:
-        """Read a positive integer; `of` is its unit in errors."""
-        value = self.get(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_SIZE:
-            hint = f'write the {of} as a whole number, such as "{key}": {default}'
-            raise self.expected(key, f"a number of {of} greater than 0", value, hint=hint)
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Read a boolean."""
-        value = self.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.expected(key, "true or false", value, hint=f'write "{key}": true or "{key}": false, unquoted')
-        return value
-
-    def choice(self, key: str, choices: Iterable[str]) -> str | None:
-        """Read one of some words."""
-        value = self.get(key)
-        words = list(choices)
-        if value is None or value in words:
-            return value
-        raise self.expected(key, "one of " + ", ".join(words), value, hint=f'leave "{key}" out for the default')
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return "a list"
-    return "a string" if isinstance(value, str) else "a number or a boolean"
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, str):
-        return value
-    path = os.fspath(cast("os.PathLike[Any]", value)) if isinstance(value, os.PathLike) else None
-    return path if isinstance(path, str) else None
-
-
-def _quoting_hint(value: object, hint: str) -> str:
-    """Return the hint for a value that should be a string."""
-    if isinstance(value, bool | int | float):
-        return f'put it in quotes: "{json.dumps(value)}"'
-    return hint
 
 
 _CLIENT = (
@@ -263,216 +89,14 @@ def auth(entry: ServerReader) -> Mapping[str, Any]:
     return {key: value for key, value in read.items() if value}
 
 
-_RENAMED = {
-    theirs: own
-    for host in HOSTS.values()
-    for own, theirs in (
-        *((own, theirs) for own, theirs in host.names.items() if own not in (theirs, "disabled")),
-        *((own, theirs) for theirs, own in host.old_names.items()),
-        *(("url", theirs) for theirs in host.url_keys.values()),
-    )
-}
-_TRANSPORT_WORDS = {
-    **dict.fromkeys(("streamable-http", "streamable_http", "streamablehttp"), "http"),
-    **{theirs: own for host in HOSTS.values() for own, theirs in host.transports.items() if own != "sse"},
-}
-_LOGINS = {
-    key: {theirs: own for host in HOSTS.values() if host.login_key == key for own, theirs in host.login_names.items()}
-    for key in dict.fromkeys(host.login_key for host in HOSTS.values() if host.login_key)
-}
-_ALLOWED = [host.allowed_tools for host in HOSTS.values() if host.allowed_tools]
-_DENIED = [host.denied_tools for host in HOSTS.values() if host.denied_tools]
-OTHER_NAMES = frozenset(
-    {*_RENAMED, *_DENIED, "enabled", "enabledTools", "oauth"}.union(*(host.marks for host in HOSTS.values()))
-)
-"""Other hosts' names of the values of a server."""
-_DOLLAR = re.compile(r"\$(?=[A-Za-z_])(\w+)")
-
-
-def translated(values: Mapping[str, Any], host: str, source: Source) -> tuple[dict[str, Any], dict[str, str]]:
-    """Translate a server's values to our names, and return them with the document's differing names.
-
-    Args:
-        values: The values in the document.
-        host: The host whose format the document has; empty for the common one.
-        source: Source of the server, for errors.
-
-    Raises:
-        ConfigError: Two keys contradict each other, or a value has the wrong type.
-    """
-    translation = _Translation(dict(values), source)
-    marked = [name for name, one in HOSTS.items() if not one.marks.isdisjoint(values)]
-    translation.flatten_transport()
-    for theirs, own in _RENAMED.items():
-        translation.rename(theirs, own)
-    translation.split_command()
-    translation.read_switch()
-    translation.read_tools()
-    translation.read_login()
-    for key in ("env", "headers"):
-        translation.read_pairs(key)
-    for name in marked or filter(None, [host]):
-        translation.read_format(name, HOSTS[name])
-    return translation.values, translation.names
-
-
-class _Translation(ServerReader):
-    """Translation of one server's values to our names."""
-
-    def __init__(self, values: dict[str, Any], source: Source) -> None:
-        super().__init__(values, source)
-        self.values = values
-        self.names: dict[str, str] = {}
-
-    def rename(self, theirs: str, own: str) -> None:
-        """Rename a key to ours; if both exist, they must be equal."""
-        value = self.values.pop(theirs, None)
-        if value is None:
-            return
-        kept = self.values.get(own)
-        if kept is not None and kept != value:
-            spelled = self.names.get(own, own)
-            hint = f'keep one of "{spelled}" and "{theirs}"'
-            raise self.error(f'contradicts "{spelled}"', key=theirs, hint=hint)
-        self.values[own] = value
-        self.names[own] = theirs
-
-    def flatten_transport(self) -> None:
-        """Move the values of an object `transport` (Cline's command line) to the server's object."""
-        inner = self.values.get("transport")
-        if isinstance(inner, Mapping):
-            del self.values["transport"]
-            for key, value in cast("Mapping[str, Any]", inner).items():
-                if self.values.setdefault(key, value) != value:
-                    hint = "keep one of the two"
-                    raise self.error(f'contradicts "{key}"', key=f"transport.{key}", hint=hint)
-                self.names[key] = f"transport.{key}"
-        for key in ("type", "transport", "transportType"):
-            word = self.values.get(key)
-            if isinstance(word, str):
-                self.values[key] = _TRANSPORT_WORDS.get(word, word)
-        if "httpUrl" in self.values:
-            self.values.pop("url", None)  # Gemini's older key, kept for older versions
-            self.values.setdefault("type", "http")
-
-    def split_command(self) -> None:
-        """Split a list of program and arguments (opencode)."""
-        command = self.values.get("command")
-        if isinstance(command, list) and command:
-            program, *args = cast("list[Any]", command)
-            self.values["command"] = program
-            self.values["args"] = [*args, *(self.values.get("args") or ())]
-            self.names |= {"command": "command[0]", "args": "command"}
-
-    def read_switch(self) -> None:
-        """Translate `enabled` to `disabled`."""
-        if "enabled" in self:
-            disabled = not self.flag("enabled", default=True)
-            if self.values.get("disabled") not in (None, disabled):
-                raise self.error('contradicts "disabled"', key="enabled", hint='keep "disabled"')
-            self.values["disabled"] = disabled
-            self.names["disabled"] = "enabled"
-        self.values.pop("enabled", None)
-
-    def read_tools(self) -> None:
-        """Translate lists of included and excluded tools to rules."""
-        rules: dict[str, str] = {}
-        tools = ["tools"] if isinstance(self.values.get("tools"), list) else _ALLOWED  # a list: GitHub Copilot's
-        for key in tools:
-            allowed = self._pop_tools(key)
-            if allowed is not None and "*" not in allowed:
-                rules = {"*": "deny", **dict.fromkeys(allowed, "ask")}
-                self.names["tools"] = key
-        for key in _DENIED:
-            denied = self._pop_tools(key)
-            if denied:
-                rules = {name: rule for name, rule in rules.items() if name not in denied}
-                rules |= dict.fromkeys(denied, "deny")
-                self.names.setdefault("tools", key)
-        if rules and isinstance(self.values.setdefault("tools", {}), Mapping):
-            self.values["tools"] = {**rules, **self.values["tools"]}
-
-    def _pop_tools(self, key: str) -> list[str] | None:
-        value: object = self.values.pop(key, None)
-        if value is None:
-            return None
-        items = cast("list[object]", value) if isinstance(value, list) else [None]
-        names = [item.partition("(")[0] for item in items if isinstance(item, str)]
-        if len(names) < len(items):
-            raise self.expected(key, "a list of strings", cast("object", value), hint='name tools, such as ["read"]')
-        return names
-
-    def read_login(self) -> None:
-        """Translate a preregistered client in `oauth` (Claude Code, VS Code, opencode, Gemini) or `auth` (Cursor)."""
-        for key, known in _LOGINS.items():
-            given = self.values.get(key)
-            if not isinstance(given, Mapping) or "type" in given:
-                continue
-            client = cast("Mapping[str, Any]", given)
-            login = {own: client[theirs] for theirs, own in known.items() if client.get(theirs) is not None}
-            if login and (key == "auth" or "auth" not in self.values):
-                self.values[key] = {name: value for name, value in client.items() if name not in known}
-                if not self.values[key]:
-                    del self.values[key]
-                self.values["auth"] = {"type": "oauth", **login}
-                self.names["auth"] = key
-                self.names |= {f"auth.{known[name]}": f"{key}.{name}" for name in client if name in known}
-
-    def read_pairs(self, key: str) -> None:
-        """Translate a list of `{"name": …, "value": …}` (Jupyter) to an object."""
-        listed = self.values.get(key)
-        if not isinstance(listed, list):
-            return
-        table: dict[str, Any] = {}
-        for index, item in enumerate(cast("list[object]", listed)):
-            pair: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
-            name = pair.get("name")
-            if not isinstance(name, str) or not name or "value" not in pair:
-                if not index and not isinstance(item, Mapping):
-                    return  # not such a list: validation of the object gives a better error
-                hint = 'write {"name": "NAME", "value": "…"}'
-                raise self.expected(f"{key}[{index}]", "a name and a value", cast("object", item), hint=hint)
-            if name in table:
-                raise self.error(f'"{name}" is given twice', key=f"{key}[{index}].name", hint="keep one of the two")
-            table[name] = pair["value"]
-        self.values[key] = table
-
-    def read_format(self, name: str, host: ConfigHost) -> None:
-        """Translate values that have a special meaning in the definitions of one host."""
-        for key in host.other_meanings:
-            if key in self.values:
-                self.values[f"{name}.{key}"] = self.values.pop(key)
-                self.names[f"{name}.{key}"] = key
-        timeout = self.values.get("timeout")
-        if host.has_milliseconds and isinstance(timeout, int | float) and not isinstance(timeout, bool):
-            self.values["timeout"] = timeout / 1000
-            self.names["timeout"] = "timeout"  # the same name with another unit
-        if host.has_bare_variables:
-            for key in ("env", "headers"):
-                self._change_texts(key, lambda value: _DOLLAR.sub(r"${\1}", value) if isinstance(value, str) else value)
-        if host.has_loose_env:
-            self._change_texts("env", lambda value: json.dumps(value) if type(value) in (int, float) else value)
-            env = self.values.get("env")
-            if isinstance(env, Mapping):
-                given = cast("Mapping[str, Any]", env)
-                self.values["env"] = {key: value for key, value in given.items() if value is not None}
-
-    def _change_texts(self, key: str, change: Callable[[Any], Any]) -> None:
-        table = self.values.get(key)
-        if isinstance(table, Mapping):
-            self.values[key] = {name: change(value) for name, value in cast("Mapping[str, Any]", table).items()}
-
-
 FORMAT_HINT = 'the format is {"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 _MAIN_KEYS = ("command", "url")
 _SERVER_KEYS = (*_MAIN_KEYS, "serverUrl", "httpUrl", "transport")
 """Keys by which an object is recognised as a server."""
-_TABLES = {
-    table: next(name for name, host in HOSTS.items() if host.table == table)
-    for table in ("mcpServers", "mcp_servers", "servers")
-}
-"""Keys of tables of servers, in the order in which they are looked for, each with the first host that uses it."""
+_TABLES = {"mcpServers": "", "mcp_servers": "codex", "context_servers": "zed", "servers": "vscode"}
+"""Keys of tables of servers, in the order in which they are looked for, each with the usual host."""
 _MENTIONED = 5
+_MAX_RULES = 100
 
 
 class RawServer(Struct, frozen=True):
@@ -491,16 +115,21 @@ class DocumentFormat(Struct, frozen=True):
     """The host whose format it is; empty for the common one."""
     servers: tuple[RawServer | ConfigError, ...]
     """Each server, or its error."""
-    inputs: Mapping[str, Mapping[str, Any]]
+    inputs: Mapping[str, Mapping[str, Any]] = {}
     """Inputs for `${input:ID}`, by id."""
+    table: str = ""
+    """The key of the servers; empty for a flat record."""
+    unused: Mapping[str, str] = {}
+    """Paths of settings that restrict servers and that ipymcp does not use, each with what does not happen."""
 
 
-def recognise_format(document: object, origin: str) -> DocumentFormat | None:
+def recognise_format(document: object, origin: str, host: str = "") -> DocumentFormat | None:
     """Recognise the format of a document; return None for an object without servers.
 
     Args:
         document: The decoded document.
-        origin: Prefix of errors.
+        origin: Path of the document, the prefix of errors.
+        host: The host whose file it is; empty to find it by the path.
 
     Raises:
         ConfigError: The document, or its table of servers, has the wrong type.
@@ -508,28 +137,59 @@ def recognise_format(document: object, origin: str) -> DocumentFormat | None:
     if not isinstance(document, Mapping):
         raise ConfigError(f"{origin}: expected an object, got {shown(document)}", hint=FORMAT_HINT)
     table = cast("Mapping[str, Any]", document)
-    inputs = _inputs(table)
-    if "mcpServers" in table:
-        folder = os.path.basename(os.path.dirname(origin))
-        host = next((name for name, one in HOSTS.items() if one.folder and one.folder == folder), "")
-        return DocumentFormat(host, tuple(_servers_in(table["mcpServers"], "mcpServers", origin)), inputs)
-    for key, host in _TABLES.items():
-        if key in table and key != "mcp" and not is_server(table[key]):
-            return DocumentFormat(host, tuple(_servers_in(table[key], key, origin)), inputs)
+    host = host or host_of(origin)
+
+    def made(key: str, servers: object, usual: str, within: Mapping[str, Any] = table) -> DocumentFormat:
+        name = host if host and HOSTS[host].table == key else usual
+        listed = tuple(_servers_in(servers, key, origin))
+        names = [one.name for one in listed if isinstance(one, RawServer)]
+        settings = HOSTS[name].document_keys.items() if name else ()
+        unused = {path.removesuffix(".*"): effect for path, effect in settings if _restricts(table, path, names)}
+        return DocumentFormat(name, listed, _inputs(within), key, unused)
+
+    for key, usual in _TABLES.items():
+        if key in table and not (key != "mcpServers" and is_server(table[key])):
+            return made(key, table[key], "jupyter-ai" if isinstance(table[key], list) and usual else usual)
+    if host and HOSTS[host].has_other_settings and HOSTS[host].table != "mcp":
+        return None
     settings = cast("object", table.get("mcpSettings"))
     if isinstance(settings, Mapping) and "mcp_servers" in settings:
         listed = cast("Mapping[str, object]", settings)["mcp_servers"]
-        return DocumentFormat("jupyter-mcp-manager", tuple(_servers_in(listed, "mcpSettings.mcp_servers", origin)), {})
+        key = "mcpSettings.mcp_servers"
+        return DocumentFormat("jupyter-mcp-manager", tuple(_servers_in(listed, key, origin)), table=key)
     inner = table.get("mcp")
     if isinstance(inner, Mapping) and not is_server(cast("object", inner)):
         held = cast("Mapping[str, Any]", inner)
         if isinstance(held.get("servers"), Mapping) and not is_server(held["servers"]):
-            return DocumentFormat("vscode", tuple(_servers_in(held["servers"], "mcp.servers", origin)), _inputs(held))
+            return made("mcp.servers", held["servers"], "vscode", held)
         if not any(is_server(table[name]) for name in table if name != "mcp"):
-            return DocumentFormat("opencode", tuple(_servers_in(held, "mcp", origin)), {})
-    if any(is_server(value) for value in table.values()):
-        return bare_format(table, origin)
+            return made("mcp", held, "opencode")
+    flat = {name: value for name, value in table.items() if name != "$schema"}
+    if flat and all(map(is_server, flat.values())):
+        return bare_format(flat, origin)
     return None
+
+
+def _restricts(document: Mapping[str, Any], path: str, servers: Iterable[object]) -> bool:
+    """Whether a document has a setting that restricts servers: any but an empty one, or a rule for one of their tools.
+
+    Args:
+        document: The document.
+        path: The path of the setting; with `.*` at its end, the setting has rules by globs over `server_tool`.
+        servers: The names of the servers.
+    """
+    value: Any = document
+    for key in path.removesuffix(".*").split("."):
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+    if not path.endswith(".*") or not isinstance(value, Mapping):
+        return bool(value)
+    rules = cast("Mapping[str, Any]", value).items()
+    globs = [glob for glob, rule in rules if rule not in (True, "allow")][:_MAX_RULES]
+    return any(
+        glob.startswith(f"{server}_") or fnmatchcase(f"{server}_tool", glob)
+        for server in itertools.islice(servers, _MAX_RULES)
+        for glob in globs
+    )
 
 
 def bare_format(table: object, origin: str) -> DocumentFormat:
@@ -538,13 +198,19 @@ def bare_format(table: object, origin: str) -> DocumentFormat:
     Raises:
         ConfigError: The value is not an object.
     """
-    return DocumentFormat("", tuple(_servers_in(table, "", origin)), {})
+    return DocumentFormat("", tuple(_servers_in(table, "", origin)))
 
 
 def no_servers_error(document: Mapping[str, Any], origin: str) -> ConfigError:
     """Build the error for an object without servers."""
     keys = ", ".join(f'"{key}"' for key in list(document)[:_MENTIONED]) or "an empty object"
     hint = _suggestion(document, ("mcpServers", *_MAIN_KEYS)) or FORMAT_HINT
+    servers = [key for key, value in document.items() if is_server(value)]
+    if is_server(document):
+        hint = 'it is one server: put it under a name, as in {"mcpServers": {"NAME": {…}}}'
+    elif servers:
+        other = next(key for key, value in document.items() if not is_server(value))
+        hint = f'"{servers[0]}" looks like a server and "{other}" does not: put the servers into "mcpServers"'
     return ConfigError(f'{origin}: expected the key "mcpServers", found {keys}', hint=hint)
 
 
@@ -644,33 +310,48 @@ def definitions(document: object, source: Source, *, bare: bool = False) -> dict
 
 
 def entries(
-    document: object, source: Source, *, bare: bool = False
+    document: object, source: Source, *, bare: bool = False, host: str = ""
 ) -> list[tuple[str, ServerDefinition | ConfigError]] | None:
     """Return every server of a document as its name and its definition or error; None if there are no servers.
 
-    An entry without a valid name has the empty one. Arguments as in `definitions`.
+    An entry without a valid name has the empty one.
+
+    Args:
+        document: The decoded document.
+        source: Source of the document.
+        bare: As for `definitions`.
+        host: The host whose file it is; empty to find it by the path.
 
     Raises:
         ConfigError: The document as a whole cannot be used.
     """
-    document_format = recognise_format(document, str(source))
+    document_format = recognise_format(document, str(source), host)
     if document_format is None and not bare:
         return None
     document_format = document_format or bare_format(document, source.file or "")
+    source = msgspec.structs.replace(source, document_keys=document_format.unused)
+    is_scripts = source.scope in ("cell", "script") and not document_format.table
+    is_own = is_scripts or (source.scope == "user" and not host and not document_format.host)
     read: list[tuple[str, ServerDefinition | ConfigError]] = []
     for written in document_format.servers:
         if isinstance(written, ConfigError):
             read.append(("", written))
             continue
         try:
-            read.append((written.name, definition_of(written, document_format.host, source, document_format.inputs)))
+            definition = definition_of(written, document_format.host, source, document_format.inputs, is_own=is_own)
+            read.append((written.name, definition))
         except ConfigError as error:
             read.append((written.name, error))
     return read
 
 
 def definition_of(
-    written: RawServer, host: str, source: Source, inputs: Mapping[str, Mapping[str, Any]]
+    written: RawServer,
+    host: str,
+    source: Source,
+    inputs: Mapping[str, Mapping[str, Any]],
+    *,
+    is_own: bool = False,
 ) -> ServerDefinition:
     """Return the definition of one server.
 
@@ -679,14 +360,15 @@ def definition_of(
         host: The host whose format the document has; empty for the common one.
         source: Source of the document.
         inputs: The document's inputs, by id.
+        is_own: Whether the definition was written for ipymcp.
 
     Raises:
         ConfigError: A value is invalid.
     """
     own_source = msgspec.structs.replace(source, key=written.key)
-    values, names = translated(written.values, host, own_source)
-    own_source = msgspec.structs.replace(own_source, names=names)
-    definition = _server(written.name, ServerReader(values, own_source), own_source)
+    server = translated(written.values, host, own_source, is_own=is_own)
+    own_source = msgspec.structs.replace(own_source, names=server.names, remarks=server.remarks)
+    definition = _server(written.name, ServerReader(server.values, own_source), own_source)
     if inputs:
         asked = {one.name for one in references(definition) if one.kind == "input"}
         used = {name: inputs[name] for name in inputs if name in asked}
@@ -773,6 +455,9 @@ def _check_remote(entry: ServerReader, url: str | None, headers: Mapping[str, st
 
 def _transport(entry: ServerReader, command: str | None, url: str | None) -> Transport:
     if command is None and url is None:
+        if entry.get("source") == "extension" or "settings" in entry:
+            hint = "define it with the command that the extension runs"
+            raise entry.error("is run by an extension of Zed, which ipymcp cannot start", hint=hint)
         hint = _suggestion(entry, _MAIN_KEYS) or FORMAT_HINT
         raise entry.error('expected "command" or "url", found neither', hint=hint)
     if command is not None and url is not None:

@@ -305,7 +305,7 @@ class _Description:
         for key in ("tools", "hints", "read_only", "inputs", "extra"):
             value = getattr(definition, key)
             if value:
-                yield key, self._json(value)
+                yield "not used" if key == "extra" else key, self._json(value)
         yield from (("gives", _granted(one)) for one in references(definition) if one.kind != "place")
         bound = bound_to(definition)
         if bound:
@@ -333,6 +333,7 @@ def _granted(reference: Reference) -> str:
         "variable": "this kernel's variable",
         "secret": "your secret",
         "input": "your input",
+        "file": "the content of",
         "unknown": "(unknown variable)",
     }[reference.kind]
     return f"{value} {reference.name or reference.text} to {reference.where}"

@@ -5,6 +5,8 @@
     ${secret:NAME}  ${input:ID}                        a stored secret; a value that the user is asked for
     ${workspaceFolder}  ${workspaceFolderBasename}     the project's folder, else the notebook's; its last part
     ${userHome}  ${pathSeparator}  ${/}
+    {file:PATH}                                        the content of a file, without blanks around it; a relative
+                                                       path begins at the definition's file
 
 `$${` is a literal `${`. Values are not expanded again.
 """
@@ -13,11 +15,13 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct, field
 
 from ipymcp.errors import ConfigError
+from ipymcp.files import read_file, read_problem
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -26,12 +30,12 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
 
 
-Kind = Literal["variable", "secret", "input", "place", "unknown"]
+Kind = Literal["variable", "secret", "input", "place", "file", "unknown"]
 
 _SECRET = r"[A-Za-z_][A-Za-z0-9_.-]*(?:@[!-z|~][ -z|~]*)?"
 SECRET_NAME = re.compile(_SECRET)
 """Valid names of secrets: visible ASCII, so that they can be typed, read and completed."""
-_OPENING = re.compile(r"\$\$\{|\$\{|\{env:")
+_OPENING = re.compile(r"\$\$\{|\$\{|\{env:|\{file:")
 _FORM = re.compile(
     r"(?:env:)?(?P<variable>[A-Za-z_]\w*)(?::-(?P<default>.*))?"
     rf"|secret:(?P<secret>{_SECRET})|input:(?P<input>\w[\w .:/@-]*)",
@@ -40,6 +44,9 @@ _FORM = re.compile(
 _MAX_DEPTH = 20
 _SHOWN = 40
 _PLACES = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
+_MAX_FILE_BYTES = 100_000
+_EDITOR = "command:|config:|workspaceFolder(Basename)?:"
+_EDITOR_HINT = "only VS Code knows its value: write the path or value itself"
 _ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
 
 
@@ -56,6 +63,11 @@ class Reference(Struct, frozen=True):
     """The reference as written."""
 
 
+def read_content(path: Path) -> str:
+    """Return the content of a file that `{file:PATH}` names, without blanks around it."""
+    return read_file(path, _MAX_FILE_BYTES).decode("utf-8-sig").strip()
+
+
 class Lookup(Struct, frozen=True):
     """Sources of the values of variables.
 
@@ -64,6 +76,7 @@ class Lookup(Struct, frozen=True):
         secret: Returns a stored secret, or None.
         inputs: The user's input values, by id.
         variable: Returns the value that the user set for a variable that is not in the environment, or None.
+        file: Returns the content of a file, without blanks around it.
         environ: The environment of this process.
     """
 
@@ -71,6 +84,7 @@ class Lookup(Struct, frozen=True):
     secret: Callable[[str], str | None] = lambda _: None
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     variable: Callable[[str], str | None] = lambda _: None
+    file: Callable[[Path], str] = read_content
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
 
@@ -135,9 +149,21 @@ def written_variables(text: str) -> list[str]:
     ]
 
 
-def in_folder(text: str, folder: str) -> str:
-    """Expand only the variables for the project's folder and similar places."""
-    return respelled(text, lambda one: _place(one.name, folder) if one.kind == "place" else one.text, literal="$${")
+def in_folder(text: str, folder: str, files: str = "") -> str:
+    """Expand only the variables for the project's folder and similar places.
+
+    Args:
+        text: The string.
+        folder: The project's folder.
+        files: The folder that `{file:PATH}` is relative to; empty to keep relative paths.
+    """
+
+    def spell(one: Reference) -> str:
+        if one.kind == "place":
+            return _place(one.name, folder)
+        return f"{{file:{_file_path(one.name, files)}}}" if one.kind == "file" and files else one.text
+
+    return respelled(text, spell, literal="$${")
 
 
 def respelled(text: str, spell: Callable[[Reference], str], *, key: str = "", literal: str = "${") -> str:
@@ -170,7 +196,7 @@ class _Expander:
     def __init__(self, definition: ServerDefinition, lookup: Lookup) -> None:
         self._definition = definition
         self._lookup = lookup
-        self._folder = (definition.source.folder if definition.source.scope == "project" else None) or lookup.folder
+        self._folder = definition.source.project or lookup.folder
         self._open: list[str] = []
         """Keys of the definition's own variables that are being expanded."""
 
@@ -200,8 +226,11 @@ class _Expander:
                 given = name in self._definition.inputs
                 value = self._lookup.inputs.get(name)
                 hint = f"run the line where you can be asked for {name!r}" if given else 'describe it under "inputs"'
+            case "file":
+                return self._file(key, reference)
             case _:
-                raise self._error(key, reference, "is not a known variable", _ESCAPE)
+                hint = _EDITOR_HINT if re.match(_EDITOR, name) else _ESCAPE
+                raise self._error(key, reference, "is not a known variable", hint)
         if value is None:
             raise self._error(key, reference, "has no value", hint, missing)
         return value
@@ -225,6 +254,16 @@ class _Expander:
             raise self._error(key, reference, "is not set in this kernel", hint, ("variable", name))
         return value
 
+    def _file(self, key: str, reference: Reference) -> str:
+        source = self._definition.source
+        start = os.path.dirname(source.file) if source.file else self._lookup.folder
+        path = Path(_file_path(reference.name, start))
+        try:
+            return self._lookup.file(path)
+        except (OSError, UnicodeDecodeError) as error:
+            problem = read_problem(error) if isinstance(error, OSError) else "is not UTF-8"
+            raise self._error(key, reference, problem, f"looked for {path}") from None
+
     def _error(
         self,
         key: str,
@@ -236,6 +275,10 @@ class _Expander:
         error = ConfigError(f"{self._definition.source.where(key)}: {reference.text} {message}", hint=hint)
         error.missing = missing
         return error
+
+
+def _file_path(name: str, start: str) -> str:
+    return os.path.normpath(os.path.join(start, os.path.expanduser(name)))
 
 
 def _place(name: str, folder: str) -> str:
@@ -265,9 +308,11 @@ def _parts(text: str, key: str) -> list[str | Reference]:
             parts.append(Reference("unknown", "", key, None, text[opening.start() :][:_SHOWN]))
             return [part for part in parts if part]
         inner = text[position:end]
-        parts.append(
-            _reference(f"env:{inner}" if opening[0] == "{env:" else inner, key, text[opening.start() : end + 1])
-        )
+        written = text[opening.start() : end + 1]
+        if opening[0] == "{file:":
+            parts.append(Reference("file" if inner.strip() else "unknown", inner.strip(), key, None, written))
+        else:
+            parts.append(_reference(f"env:{inner}" if opening[0] == "{env:" else inner, key, written))
         position = end + 1
     parts.append(text[position:])
     return [part for part in parts if part]

@@ -686,7 +686,7 @@ def _callee(kind: str, session: ServerSession, name: str, mcp: Mcp) -> _Callee |
 
 # -- %mcp lines -------------------------------------------------------------------------------------------------------
 
-_DOCUMENTS = (".json", ".json5", ".jsonc")
+_DOCUMENTS = (".json", ".json5", ".jsonc", ".toml")
 
 
 def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
@@ -740,9 +740,9 @@ def _on_line(context: LineContext, mcp: Mcp) -> tuple[Iterable[object], str]:
         case "trusted":
             return (str(one[key]) for one in mcp.trust.table for key in ("server", "file")), "value"
         case "target-host":
-            from ipymcp.config.hosts import HOSTS
+            from ipymcp.config.hosts import EXPORTED
 
-            return HOSTS, "value"
+            return EXPORTED, "value"
         case "setting":
             from ipymcp.config.hosts import SETTINGS
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
 from ipymcp.api.additions import Addition, RegistryChoice, from_registry, from_values, registry_of
-from ipymcp.config.config_files import decode, read_each
+from ipymcp.config import unused_settings
+from ipymcp.config.config_files import decode
 from ipymcp.config.definition import Source
+from ipymcp.config.hosts import project_of
 from ipymcp.config.parsing import is_server
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.names import server_name
@@ -264,17 +266,19 @@ async def _remove(panel: Panel, view: View, message: ServerFields) -> None:
 @ADDING.command(PathFields, "load_file")
 async def _load_file(panel: Panel, view: View, message: PathFields) -> None:
     source = _project_source(panel.host.folder, message.path)
-    found = await asyncio.to_thread(read_each, source)
+    found = await asyncio.to_thread(panel.host.discovery.read_named, source)
     for entry in found.values():
         if isinstance(entry, ConfigError):
             raise entry
     definitions = [cast("ServerDefinition", entry) for entry in found.values()]
     if not definitions:
         raise ConfigError(f"{source.file} defines no servers")
+    for line in unused_settings.lines(definitions):
+        panel.host.notices.add(line)
     await panel.host.load(definitions, wait=False)
 
 
 def _project_source(folder: str, path: str) -> Source:
     """A file that belongs to a project, so that the user is asked about its servers."""
     file = os.path.normpath(os.path.join(folder, path))
-    return Source(scope="project", file=file, folder=os.path.dirname(file))
+    return Source(scope="project", file=file, folder=project_of(file))

@@ -28,6 +28,7 @@ from ipymcp.text import quoted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
     from typing import Protocol
 
     from ipymcp.config.definition import ServerDefinition
@@ -297,7 +298,12 @@ async def expand_definition(
         ConfigError: A variable has no value, or the URL or a header is invalid.
     """
     from ipymcp.config.redaction import secret_variables
-    from ipymcp.config.variables import Lookup, expand, references  # not at %load_ext
+    from ipymcp.config.variables import Lookup, expand, read_content, references  # not at %load_ext
+
+    def secret_content(path: Path) -> str:
+        content = read_content(path)
+        masks.add(content)
+        return content
 
     definition = session.definition
     found = references(definition)
@@ -311,6 +317,7 @@ async def expand_definition(
         lambda name: context.store.secrets.get(name),
         given,
         lambda name: context.store.inputs.variable(definition, name, session.digest),
+        secret_content,
     )
     if definition.env_file is None and not any(map(_needs_store, found)):
         expanded = expand(definition, lookup)
@@ -323,7 +330,7 @@ async def expand_definition(
 
 def _needs_store(reference: Reference) -> bool:
     is_unset = reference.kind == "variable" and reference.default is None and reference.name not in os.environ
-    return is_unset or reference.kind == "secret"
+    return is_unset or reference.kind in ("secret", "file")
 
 
 async def _ask_inputs(

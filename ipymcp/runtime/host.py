@@ -179,7 +179,7 @@ class Host:
         """The servers that are defined in files of the user's and the project's folders."""
         from ipymcp.config.config_files import ConfigurationWatch  # not at %load_ext
 
-        return ConfigurationWatch(self.folder)
+        return ConfigurationWatch(self.folder, _published)
 
     # -- servers, on the loop -----------------------------------------------------------------------------------------
 
@@ -507,6 +507,12 @@ class Host:
     def _transports(self) -> list[Transport]:
         connections = [session.connection for session in (*self.sessions.values(), *self.trials.sessions)]
         return [connection.transport for connection in connections if connection is not None]
+
+
+def _published(document: Any, file: str) -> Mapping[str, Any] | None:
+    from ipymcp.registry.published import config_document  # rarely needed
+
+    return config_document(document, file)
 
 
 async def _all(waits: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -130,7 +130,7 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
     if definition.command in _OWN_PYTHON and definition.source.scope in ("cell", "script"):
         program = sys.executable
     else:
-        program = _find(definition.command, env["PATH"], program_folder(definition, folder))
+        program = _find(definition.command, definition.args, env["PATH"], program_folder(definition, folder))
     env["PWD"] = cwd
     return Launch([program, *definition.args], env, cwd)
 
@@ -164,7 +164,7 @@ def _safe_path(path: str) -> str:
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
 
-def _find(command: str, path: str, cwd: str) -> str:
+def _find(command: str, args: tuple[str, ...], path: str, cwd: str) -> str:
     if os.path.dirname(command):
         candidate = os.path.join(cwd, os.path.expanduser(command))
         found = shutil.which(candidate)
@@ -175,11 +175,11 @@ def _find(command: str, path: str, cwd: str) -> str:
         found = shutil.which(command, path=os.pathsep.join(filter(None, (path, own))))
         where = f"{command}, on the PATH"
     if found is None:
-        raise _missing(command, where, path, cwd)
+        raise _missing(command, args, where, path, cwd)
     return found
 
 
-def _missing(command: str, where: str, path: str, cwd: str) -> StartError:
+def _missing(command: str, args: tuple[str, ...], where: str, path: str, cwd: str) -> StartError:
     """The error for a command that is not a program."""
     if os.path.isdir(where):
         return StartError(f"its command is a folder, not a program: {where}", hint="name the program in it")
@@ -187,6 +187,8 @@ def _missing(command: str, where: str, path: str, cwd: str) -> StartError:
         by_interpreter = '"command": "python" (or node, bash) and the file in "args" runs it by its interpreter'
         return StartError(f"its program is not executable: {where}", hint=f"chmod +x · {by_interpreter}")
     problem = f"there is no program {command!r} (looked for {where})"
+    if os.name != "nt" and command.lower().removesuffix(".exe") == "cmd" and args[:1] in (("/c",), ("/C",)):
+        return CommandNotFound(problem, hint=f"leave `cmd /c` out here, it is for Windows: the command is {' '.join(args[1:2])}")
     first, _, rest = command.strip().partition(" ")
     if rest and (
         program(first).is_launcher or shutil.which(os.path.join(cwd, first) if "/" in first else first, path=path)

@@ -140,6 +140,70 @@ def test_where_servers_run(start_kernel: StartKernel) -> None:
         assert ast.literal_eval(text(kernel, WHERE.format(name))) == (str(place), str(place)), name
 
 
+def test_servers_of_a_hosts_folder_run_in_the_project_discovered_or_named(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    folder = project(kernel)
+    program, *args = MISBEHAVING
+    write(folder / "tools" / "start.sh", f'exec "$P" {shlex.join(args)}\n')
+    entry = {"command": "sh", "args": ["tools/start.sh"], "env": {"P": program}}
+    write(folder / ".roo" / "mcp.json", {"mcpServers": {"roo": {**entry, "sandbox": {"network": "none"}}}})
+    codex = ["[mcp_servers.codex]", 'command = "sh"', 'args = ["tools/start.sh"]', f'env = {{ P = "{program}" }}']
+    write(folder / ".codex" / "config.toml", "\n".join(codex))
+    write(folder / ".claude" / "mcp.json", {"mcpServers": {"claude": entry}})
+    write(folder / "librechat.yaml", "mcpServers:\n  x: {}\n")
+    done(kernel, "%load_ext ipymcp")
+    loaded = done(kernel, "%mcp load --trust")
+    assert [line.partition(":")[0] for line in loaded.displays[-1]["text/plain"].splitlines()] == ["✓ codex", "✓ roo"]
+    assert loaded.stderr.splitlines() == [
+        f"ipymcp: {folder}/librechat.yaml is there; ipymcp does not read YAML · write its servers as JSON, "
+        "or add each: %mcp config add NAME -- COMMAND ARG…",
+        f"ipymcp: roo: sandbox.network is not used: it is not confined ({folder}/.roo/mcp.json)",
+    ]
+    done(kernel, "%mcp load .claude/mcp.json;")
+    for name in ("codex", "roo", "claude"):
+        assert ast.literal_eval(text(kernel, WHERE.format(name))) == (str(folder), str(folder)), name
+
+
+def test_a_bundles_manifest_is_loaded_and_asks_for_its_settings(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    program, *args = MISBEHAVING
+    config = {"command": program, "args": args, "env": {"K": "${user_config.key}", "D": "${__dirname}"}}
+    fields = {"key": {"type": "string", "title": "Key", "sensitive": True, "required": True}}
+    manifest = {
+        "manifest_version": "0.3", "name": "files", "version": "1.0.0", "author": {"url": "https://a.example"},
+        "server": {"type": "python", "mcp_config": config}, "user_config": fields,
+    }  # fmt: skip
+    file = write(kernel.folder / "bundle" / "manifest.json", manifest)
+    done(kernel, "%load_ext ipymcp")
+    outcome = kernel.run("%mcp load ./bundle/manifest.json files", answers=["s3cr3t", ""])
+    assert outcome.error is None, outcome.error
+    seen = text(kernel, "e = mcp.files.env().data['environ']\n(e['K'], e['D'])")
+    assert ast.literal_eval(seen) == ("s3cr3t", str(file.parent))
+    (kernel.folder / "x.mcpb").write_bytes(b"PK")
+    assert error(kernel, "%mcp load x.mcpb")[0] == "UnknownName: 'x.mcpb' is an MCPB bundle, not a config file"
+
+
+def test_the_content_of_a_file_is_a_value_and_masked(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    (kernel.folder / "token").write_text("t0k3n-of-a-file\n")
+    document = {"mcp": {"fs": {"type": "local", "command": MISBEHAVING, "environment": {"V": "{file:token}"}}}}
+    write(kernel.folder / "sub.json", document)
+    done(kernel, "%load_ext ipymcp\n%mcp load ./sub.json;")
+    assert text(kernel, "mcp.fs.env().data['environ']['V'] == 't0k3n-of-a-file'") == "True"
+    assert "t0k3n" not in error(kernel, "%mcp load t0k3n-of-a-file")[0]
+    (kernel.folder / "token").unlink()
+    assert error(kernel, "%mcp restart fs")[0].endswith("{file:token} cannot be read: No such file or directory")
+
+
+def test_a_command_for_windows_is_hinted_at(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    write(kernel.folder / "win.json", {"mcpServers": {"a": server("cmd", "/c", "npx", "-y", "pkg")}})
+    done(kernel, "%load_ext ipymcp")
+    message, hint = error(kernel, "%mcp load ./win.json a")
+    assert message == "CommandNotFound: a: there is no program 'cmd' (looked for cmd, on the PATH)"
+    assert hint.startswith("  leave `cmd /c` out here, it is for Windows: the command is npx")
+
+
 def test_the_folder_is_the_notebooks_and_stays_it(start_kernel: StartKernel, tmp_path: Path) -> None:
     place = tmp_path / "elsewhere"
     write(place / ".mcp.json", {"mcpServers": {"theirs": about()}})
@@ -338,7 +402,7 @@ def test_tab_completes_what_follows_each_word(start_kernel: StartKernel) -> None
         ("config explain fs", "UnknownName: no server 'fs' is configured here"),
         ("config update fs", "nothing to change; usage: %mcp config update NAME KEY=VALUE… | URL | {{json}} | --"),
         ("config remove fs -- x", "%mcp config remove takes no command after --"),
-        ("config import codex", "UnknownName: there is no host 'codex' to import from"),
+        ("config import emacs", "UnknownName: there is no host 'emacs' to import from"),
         ("config import ./none.json", "ConfigError: {folder}/none.json: no such file"),
         ("config export codex", "UnknownName: there is no host 'codex' to export to"),
     ],

@@ -5,14 +5,26 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ipymcp.config import config_files
-from ipymcp.config.config_files import PROJECT_FILES, Configuration, ConfigurationWatch, candidates, discover
+from ipymcp.config.config_files import (
+    PROJECT_FILES,
+    Configuration,
+    ConfigurationWatch,
+    candidates,
+    discover,
+    read_each,
+)
+from ipymcp.config.definition import ServerDefinition
+from ipymcp.config.hosts import adopted
 from ipymcp.config.paths import notebook_file
+from ipymcp.config.variables import Lookup, expand
+from ipymcp.errors import ConfigError
 from ipymcp.security.trust import digest_of
+from tests.errors import refused
 
 pytestmark = pytest.mark.posix
 
@@ -28,9 +40,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def define(path: Path, *names: str, **values: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    servers = {name: {"command": path.name, **values} for name in names}
-    key = {"opencode.json": "mcp", "mcp_settings.json": "mcpServers"}.get(path.name, "mcpServers")
-    path.write_text(json.dumps({key: servers}))
+    servers = {name: {"command": str(path), **values} for name in names}
+    if path.suffix == ".toml":
+        path.write_text("\n".join(f"[mcp_servers.{name}]\ncommand = '{path}'" for name in names))
+        return path
+    key = {"opencode.json": "mcp", "opencode.jsonc": "mcp", "settings.json": "mcpServers"}.get(path.name, "mcpServers")
+    path.write_text(json.dumps({"context_servers" if path.parent.name == ".zed" else key: servers}))
     return path
 
 
@@ -39,7 +54,7 @@ def discovered(folder: Path, *own: Path, **environ: str) -> Configuration:
 
 
 def test_every_file_is_read_nearest_first_up_to_the_repositorys_root(home: Path) -> None:
-    root, inner = home / "repo", home / "repo" / "a" / "b"
+    root, inner, count = home / "repo", home / "repo" / "a" / "b", len(PROJECT_FILES)
     (root / ".git").mkdir(parents=True)
     for number, name in enumerate(PROJECT_FILES):
         define(inner / name, f"inner{number}", "same")
@@ -48,7 +63,7 @@ def test_every_file_is_read_nearest_first_up_to_the_repositorys_root(home: Path)
     own = define(home / "cfg" / "mcp.json", "own", "same")
     configuration = discovered(inner, own)
     assert list(configuration.servers) == [
-        "inner0", "same", *(f"inner{n}" for n in range(1, 6)), *(f"root{n}" for n in range(6)), "own",
+        "inner0", "same", *(f"inner{n}" for n in range(1, count)), *(f"root{n}" for n in range(count)), "own",
     ]  # fmt: skip
     nearest = configuration.definitions["same"]
     assert (nearest.source.file, nearest.source.scope) == (str(inner / "mcp.json"), "project")
@@ -59,10 +74,120 @@ def test_every_file_is_read_nearest_first_up_to_the_repositorys_root(home: Path)
 
 
 def test_a_projects_servers_belong_to_its_folder_also_from_a_file_below_it(home: Path) -> None:
-    define(home / "p" / ".vscode" / "mcp.json", "a")
-    define(home / "p" / ".jupyter" / "mcp_settings.json", "b")
+    for number, name in enumerate(PROJECT_FILES):
+        define(home / "p" / name, f"s{number}")
     servers = discovered(home / "p").definitions
-    assert [servers[name].source.folder for name in "ab"] == [str(home / "p")] * 2
+    assert {one.source.folder for one in servers.values()} == {str(home / "p")}
+    assert len(servers) == len(PROJECT_FILES)
+
+
+@pytest.mark.parametrize("name", [*PROJECT_FILES, ".claude/mcp.json", ".amazonq/agents/x.json"])
+def test_a_named_file_of_any_host_belongs_to_its_project_too(home: Path, name: str) -> None:
+    file = define(home / "other" / name, "a", args=["tools/server.py", "${workspaceFolder}/x"], cwd="sub")
+    source = ConfigurationWatch(str(home)).named(file)
+    assert (source.scope, source.folder) == ("named", str(home / "other"))
+    if file.suffix != ".toml":
+        server = cast("ServerDefinition", read_each(source)["a"])
+        folder = str(home / "other") if "/" in name else "/notebooks"
+        assert expand(server, Lookup("/notebooks")).args == ("tools/server.py", f"{folder}/x")
+        assert adopted(server).cwd == str(home / "other" / "sub")
+
+
+def test_home_is_no_project_for_the_files_of_hosts_in_it(home: Path) -> None:
+    file = define(home / ".cursor" / "mcp.json", "a")
+    assert ConfigurationWatch("/").named(file).folder == str(home / ".cursor")
+
+
+def test_a_file_with_only_other_settings_of_its_host_is_no_problem(home: Path) -> None:
+    for name, text in {
+        ".zed/settings.json": '{"theme": "One", "mcp": {"allowed": ["a"]}}',
+        ".gemini/settings.json": '{"mcp": {"allowed": ["a"]}, "ui": {"url": "x", "command": "y"}}',
+        ".codex/config.toml": 'model = "x"\n[mcp]\ncommand = "y"',
+        "opencode.jsonc": '{"model": "x", /* none */}',
+    }.items():
+        (home / "p" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / "p" / name).write_text(text)
+    configuration = discovered(home / "p")
+    assert (configuration.servers, configuration.problems) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_said"),
+    [
+        ("librechat.yaml", "version: 1\nmcpServers:\n  a:\n    command: x\n", True),
+        ("librechat.yaml", "version: 1\n# mcpServers:\n", False),
+        (".goose/config.yaml", "extensions:\n  a: {cmd: x}\n", True),
+        (".continue/config.yaml", "mcpServers:\n  - name: a\n", True),
+        (".continue/mcpServers/a.yaml", "name: a\n", True),
+        (".continue/mcpServers/a.txt", "name: a\n", False),
+    ],
+)
+def test_a_yaml_file_with_servers_is_said_to_be_there_and_not_read(
+    home: Path, name: str, text: str, is_said: bool
+) -> None:
+    file = home / "p" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    place = file.parent if file.parent.name == "mcpServers" else file
+    hint = "write its servers as JSON, or add each: %mcp config add NAME -- COMMAND ARG…"
+    said = (f"{place} is there; ipymcp does not read YAML · {hint}",) if is_said else ()
+    configuration = discovered(home / "p")
+    assert (configuration.unread, configuration.errors) == (said, ())
+    if file.suffix == ".yaml":
+        assert refused(ConfigError, read_each, ConfigurationWatch("/").named(file)) == (
+            f"{file}: is YAML, which ipymcp does not read", hint
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a = \nb = 1", ", line 1, column 5: not TOML: Invalid value"),
+        ('a = "x', ": not TOML: Unterminated string"),
+        ("a = 1\na = 2\n", ", line 2, column 6: not TOML: Cannot overwrite a value"),
+        ("a = " + "[" * 5_000, ": nested too deeply"),
+        ("a." * 64 + "b = 1", ": is too large to be read as TOML"),
+        ('"a" . ' * 64 + "b = 1", ": is too large to be read as TOML"),
+        ("#" * 200_001, ": is too large to be read as TOML"),
+    ],
+)
+def test_invalid_toml_is_a_problem_that_names_the_place(home: Path, text: str, message: str) -> None:
+    file = home / "p" / ".codex" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    [problem] = discovered(home / "p").problems
+    assert str(problem) == f"{file}{message}"
+
+
+def test_definitions_that_mean_the_same_are_one_silently(home: Path) -> None:
+    folder, remote = home / "p", {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${T}"}}
+    documents = {
+        "mcp.json": {"mcpServers": {"local": {"command": "x", "args": ["${workspaceFolder}/a"]}, "remote": remote}},
+        ".vscode/mcp.json": {
+            "servers": {
+                "local": {"type": "stdio", "command": "x", "args": [f"{folder}/a"], "cwd": ".", "dev": {"watch": "*"}},
+                "remote": {**remote, "type": "http", "headers": {"Authorization": "Bearer ${env:T}"}},
+            }
+        },
+        "opencode.json": {
+            "mcp": {
+                "local": {"type": "local", "command": ["x", "${workspaceFolder}/b"]},
+                "remote": {"type": "remote", "url": "https://h/mcp", "headers": {"Authorization": "Bearer {env:T}"}},
+            }
+        },
+        ".roo/mcp.json": {"mcpServers": {"local": {"command": "x", "args": ["${workspaceFolder}/b"]}}},
+    }
+    for name, document in documents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(document))
+    configuration = discovered(folder)
+    [other] = configuration.shadowed["local"]
+    assert list(configuration.shadowed) == ["local"]
+    assert other.source.file == f"{folder}/opencode.json"
+    own = home / "cfg" / "mcp.json"
+    own.parent.mkdir()
+    own.write_text(json.dumps({"mcpServers": {"remote": remote}}))  # another owner: other rights and logins
+    assert [one.source.file for one in discovered(folder, own).shadowed["remote"]] == [str(own)]
 
 
 def test_the_home_folder_is_not_a_project_and_ends_the_search(home: Path) -> None:

@@ -14,9 +14,9 @@ from ipymcp.api import config_edits
 from ipymcp.api.config_edits import explanation, export_to, listing
 from ipymcp.api.load_request import config_path, gather, settings
 from ipymcp.api.security import ToolPolicy
-from ipymcp.config.config_files import decode, edit, from_mapping, project_file, read_host
+from ipymcp.config.config_files import edit, from_mapping, load, project_file, read_host
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.hosts import IMPORTED
+from ipymcp.config.hosts import HOSTS, IMPORTED
 from ipymcp.config.redaction import masked, masked_args
 from ipymcp.errors import ConfigError, TrustError, UnknownName
 from ipymcp.interaction.questions import PageReply
@@ -228,7 +228,7 @@ def test_the_document_of_any_host_is_added_as_it_is(host: Host, fixture: str) ->
     def without_source(definitions: dict[str, ServerDefinition]) -> list[ServerDefinition]:
         return [definition.replace(source=Source()) for definition in definitions.values()]
 
-    document, _ = decode((FIXTURES / fixture).read_text(), "pasted")
+    document = load(FIXTURES / fixture).data
     added = config_edits.add(None, document, host, **OWN)
     expected = read(FIXTURES / fixture)
     definitions = host.discovery.read().definitions
@@ -347,8 +347,10 @@ def test_each_hosts_file_is_found_where_the_host_keeps_it(home: Path) -> None:
     for host, places in IMPORTED.items():
         for path in places()[:1]:
             path.parent.mkdir(parents=True, exist_ok=True)
-            key = "mcp" if host == "opencode" else "servers" if host == "vscode" else "mcpServers"
-            path.write_text(json.dumps({key: {host: {"command": "x"}}}))
+            table = HOSTS[host].table
+            is_toml = HOSTS[host].syntax == "toml"
+            text = json.dumps({table if table != "mcp_servers" else "mcpServers": {host: {"command": "x"}}})
+            path.write_text(f'[{table}.{host}]\ncommand = "x"' if is_toml else text)
         configuration = read_host(host, str(home))
         assert (next(iter(configuration.definitions)), configuration.files[0]) == (host, places()[0])
     assert str(IMPORTED["claude-code"]()[0]) == f"{home}/.claude.json"
@@ -391,7 +393,7 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, own: Path, host:
     user = agreeing(host, "a")
     config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, replace=True, **OWN)
     assert user.asked[0].candidates[0].dangers[0] == f"takes the place of your own a ({own}): its calls would go here"
-    folder = str(home / "q" / ".vscode")
+    folder = str(home / "q")
     args = [f"{folder}/s.py", "${input:k}", "$${x}"]
     assert servers(own)["a"] == {"command": "y", "args": args, "env_file": f"{folder}/.env", "cwd": folder}
     assert json.loads(own.read_text())["inputs"] == [{"id": "k", "type": "promptString"}]
@@ -576,3 +578,81 @@ def test_an_export_masks_secrets_where_it_is_shown_and_contains_them_in_its_text
     assert json.loads(document.text) == document.data
     assert "s3cr3t" not in str(document._repr_mimebundle_())
     assert repr(document).endswith("}\n(likely secrets are masked here; .text is the complete document)")
+
+
+# Files of other hosts
+
+
+def test_a_file_in_a_hosts_folder_is_imported_with_the_folder_of_its_project(home: Path, own: Path, host: Host) -> None:
+    theirs = home / "q" / ".gemini" / "settings.json"
+    theirs.parent.mkdir(parents=True)
+    entry = {"command": "python", "args": ["tools/server.py"], "timeout": 500, "authProviderType": "x"}
+    theirs.write_text(json.dumps({"mcpServers": {"a": entry}}))
+    agreeing(host, "a")
+    imported = config_edits.import_from("../q/.gemini/settings.json", [], host, replace=False, **OWN)
+    assert servers(own)["a"] == {
+        "command": "python", "args": ["tools/server.py"], "cwd": str(home / "q"), "timeout": 0.5,
+        "authProviderType": "x",
+    }  # fmt: skip
+    assert imported.notes == (f"a: authProviderType is not used: it does not log in that way ({theirs})",)
+
+
+def test_codex_is_imported_and_of_goose_it_is_said_that_it_is_not_read(home: Path, own: Path, host: Host) -> None:
+    for name, text in {
+        ".codex/config.toml": '[mcp_servers.a]\ncommand = "x"',
+        ".config/goose/config.yaml": "a:",
+    }.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    assert config_edits.import_from("codex", [], host, replace=False, **OWN).names == ("a",)
+    imported = config_edits.import_from("goose", [], host, replace=False, **OWN)
+    assert (imported.names, imported.notes) == (
+        (), (f"{home}/.config/goose/config.yaml: is YAML, which ipymcp does not read",),
+    )  # fmt: skip
+    assert servers(own) == {"a": {"command": "x"}}
+    assert refused(UnknownName, export_to, "codex", [], host)[0] == "there is no host 'codex' to export to"
+
+
+def test_an_explanation_names_the_unit_of_a_foreign_timeout_and_the_projects_folder(home: Path, host: Host) -> None:
+    theirs = home / "p" / ".amazonq" / "mcp.json"
+    theirs.parent.mkdir()
+    theirs.write_text('{"mcpServers": {"fs": {"command": "x", "timeout": 120000}}}')
+    rows = {row[0]: row[1:] for row in explanation("fs", host.discovery.read(), host).rows}
+    assert rows["timeout"] == ("120", "mcpServers.fs.timeout (120,000 milliseconds, the unit of amazon-q)")
+    assert rows["runs in"] == (str(home / "p"), "the folder of its project")
+
+
+def test_a_typed_timeout_is_in_seconds_also_in_a_projects_file(home: Path, host: Host) -> None:
+    project = home / "p" / "mcp.json"
+    project.write_text('{"mcpServers": {"fs": {"command": "x", "timeout": 5000}, "b": {"command": "x"}}}')
+    assert {name: one.timeout for name, one in host.discovery.read().definitions.items()} == {"fs": 5, "b": 30}
+    for name in ("fs", "b"):
+        config_edits.update(name, {"timeout": 1_200}, host, project=True)
+    assert [one.timeout for one in host.discovery.read().definitions.values()] == [1_200, 1_200]
+
+
+def test_a_pasted_timeout_may_be_in_milliseconds_and_an_edited_one_is_not(home: Path, own: Path, host: Host) -> None:
+    added = config_edits.add("fs", {"command": "x", "timeout": 15_000}, host, **OWN)
+    assert servers(own)["fs"]["timeout"] == 15
+    [line] = added.notes
+    assert line.startswith("fs: the timeout is 15 s (15,000, taken for milliseconds as it is above 1,000)")
+    config_edits.rewrite("fs", {"command": "x", "timeout": 1_200}, host)
+    assert host.discovery.read().definitions["fs"].timeout == 1_200
+
+
+def test_the_manifest_of_a_bundle_is_imported_with_its_inputs_after_the_question(
+    home: Path, own: Path, host: Host
+) -> None:
+    manifest = {
+        "manifest_version": "0.3", "name": "files", "author": {"name": "A", "url": "https://a.example"},
+        "server": {"mcp_config": {"command": "node", "args": ["${__dirname}/x.js"], "env": {"K": "${user_config.k}"}}},
+        "user_config": {"k": {"type": "string", "sensitive": True}},
+    }  # fmt: skip
+    (home / "p" / "manifest.json").write_text(json.dumps(manifest))
+    user = agreeing(host, "files")
+    assert config_edits.import_from("./manifest.json", [], host, replace=False, **OWN).names == ("files",)
+    assert [one.name for one in user.asked[0].candidates] == ["files"]
+    folder = str(home / "p")
+    entry = {"command": "node", "args": [f"{folder}/x.js"], "env": {"K": "${input:k}"}, "cwd": folder}
+    assert servers(own) == {"files": entry}
+    assert [one["id"] for one in json.loads(own.read_text())["inputs"]] == ["k"]

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ipymcp.config.config_files import load
+from ipymcp.config import unused_settings
+from ipymcp.config.config_files import from_mapping, load
 from ipymcp.config.definition import ServerDefinition, Source
-from ipymcp.config.hosts import HOSTS, as_own, exported
+from ipymcp.config.hosts import EXPORTED, HOSTS, as_own, exported
 from ipymcp.config.parsing import definitions
 from ipymcp.errors import ConfigError
 from tests.config_files import read
@@ -116,6 +117,79 @@ READ: dict[str, dict[str, dict[str, Any]]] = {
             "url": "https://issues.example.com/mcp", "tools": {"*": "deny", "get_issue": "ask", "list_issues": "ask"},
         },
     },
+    "codex_config.toml": {
+        "local": {
+            "command": "uvx", "args": ["mcp-server-files", "--root", "."], "env": {"LEVEL": "debug"},
+            "inherit_env": ["AWS_PROFILE", "AWS_REGION"], "start_timeout": 20, "timeout": 45.5,
+            "tools": {"*": "deny", "read": "ask", "write": "deny"}, "required": True,
+            "codex.tools": {"read": {"approval_mode": "approve"}},
+        },
+        "remote": {
+            "url": "https://mcp.example.com/mcp", "disabled": True,
+            "headers": {"X-Team": "blue", "X-Key": "${EXAMPLE_KEY}", "Authorization": "Bearer ${EXAMPLE_TOKEN}"},
+        },
+        "slow": {"command": "slow", "start_timeout": 90, "added": "2026-01-02"},
+    },
+    "zed_settings.json": {
+        "local": {"command": "npx", "args": ["-y", "some-server"], "env": {"LEVEL": "debug"}},
+        "older": {"command": "node", "args": ["server.js"], "env": {"PORT": "80"}, "disabled": True},
+        "remote": {"url": "https://remote.example.com/mcp", "headers": {"X-Team": "blue"}},
+    },
+    "kiro_mcp.json": {
+        "docs": {
+            "command": "uvx", "args": ["some-docs"], "env": {"TOKEN": "${DOCS_TOKEN}"}, "timeout": 120,
+            "auto_approve": ["search"], "tools": {"delete": "deny"},
+        },
+        "remote": {"url": "https://kiro.example.com/mcp", "headers": {"Authorization": "Bearer ${KIRO_TOKEN}"}},
+    },
+    "amazonq_mcp.json": {
+        "aws": {"command": "uvx", "args": ["awslabs.core-mcp-server@latest"], "timeout": 60, "disabled": True},
+        "remote": {"url": "https://q.example.com/mcp"},
+    },
+    "roo_mcp.json": {
+        "local": {
+            "command": "node", "args": ["build/index.js"], "cwd": "tools", "env": {"K": "${env:K}"}, "timeout": 15,
+            "auto_approve": ["read"], "tools": {"write": "deny"}, "watchPaths": ["build/index.js"],
+        },
+        "remote": {
+            "url": "https://roo.example.com/mcp", "headers": {"X-Key": "${env:ROO_KEY}"}, "disabled": True,
+        },
+    },
+    "kilo_mcp.json": {
+        "local": {"command": "npx", "args": ["-y", "some-server"], "auto_approve": ["read"], "timeout": 300},
+        "events": {"url": "https://kilo.example.com/sse", "transport": "sse"},
+    },
+    "junie_mcp.json": {
+        "local": {"command": "npx", "args": ["-y", "some-server"], "env": {"LEVEL": "debug"}},
+        "remote": {"url": "https://junie.example.com/mcp", "disabled": True},
+    },
+    "copilot_agent.json": {
+        "sentry": {
+            "command": "npx", "args": ["@sentry/mcp-server@latest"],
+            "env": {"SENTRY_TOKEN": "${COPILOT_MCP_SENTRY_TOKEN}", "LEVEL": "debug"},
+            "tools": {"*": "deny", "get_issue": "ask"},
+        },
+        "docs": {
+            "url": "https://docs.example.com/mcp",
+            "headers": {"Authorization": "Bearer ${COPILOT_MCP_DOCS}", "X-Key": "${COPILOT_MCP_KEY}"},
+        },
+    },
+    "copilot_ide_mcp.json": {
+        "github": {"url": "https://api.githubcopilot.com/mcp/", "headers": {"Authorization": "Bearer ghp"}},
+        "local": {"command": "npx", "args": ["-y", "some-server"], "env": {"PORT": "80"}},
+    },
+    "warp.mcp.json": {
+        "local": {"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}, "cwd": "tools"},
+        "remote": {"url": "https://warp.example.com/mcp", "headers": {"X-Team": "blue"}},
+    },
+    "lmstudio_mcp.json": {
+        "hub": {"url": "https://lm.example.com/mcp", "headers": {"Authorization": "Bearer t"}, "timeout": 20},
+        "local": {"command": "uvx", "args": ["some-server"]},
+    },
+    "nbi_mcp.json": {
+        "local": {"command": "python", "args": ["-m", "some_server"], "disabled": True, "auto_approve": ["read"]},
+        "remote": {"url": "https://nbi.example.com/mcp"},
+    },
     "boocode.json": {
         "time": {"command": "uvx", "args": ["mcp-server-time"]},
         "docs": {"url": "https://docs.example.com/mcp", "disabled": True},
@@ -162,6 +236,18 @@ ROUND = {
     "windsurf": "windsurf_mcp_config.json",
     "jupyter-ai": "jupyter_ai.mcp_settings.json",
     "jupyter-mcp-manager": "jupyter_mcp_manager.jupyterlab-settings",
+    "notebook-intelligence": "nbi_mcp.json",
+    "zed": "zed_settings.json",
+    "kiro": "kiro_mcp.json",
+    "amazon-q": "amazonq_mcp.json",
+    "roo": "roo_mcp.json",
+    "kilo": "kilo_mcp.json",
+    "junie": "junie_mcp.json",
+    "copilot-cli": "copilot_mcp-config.json",
+    "copilot-agent": "copilot_agent.json",
+    "copilot-ide": "copilot_ide_mcp.json",
+    "warp": "warp.mcp.json",
+    "lm-studio": "lmstudio_mcp.json",
     "boocode": "boocode.json",
     "dispatch": "dispatch.json",
 }
@@ -169,7 +255,7 @@ LOST = {"jupyter-ai": ["files: jupyter-ai does not read ${TOKEN} in env.TOKEN"]}
 
 
 def test_every_exported_host_has_a_file_here() -> None:
-    assert ROUND.keys() == HOSTS.keys()
+    assert ROUND.keys() == set(EXPORTED)
 
 
 @pytest.mark.parametrize("host", ROUND)
@@ -180,8 +266,9 @@ def test_an_export_to_a_host_is_what_was_read_from_it(host: str) -> None:
     before = read(FILES / ROUND[host])
     written = exported(before.values(), host, "/notebooks")
     assert list(written.notes) == LOST.get(host, [])
-    # in Gemini's file timeouts are milliseconds
-    file = "/home/me/.gemini/settings.json" if host == "gemini" else "/home/me/x.json"
+    # the file's path decides the unit of timeouts
+    names = [*HOSTS[host].project_files, *(f"{folder}/mcp.json" for folder in HOSTS[host].folders), "x.json"]
+    file = f"/home/me/p/{names[0]}"
     after = definitions(json.loads(json.dumps(written.document)), Source(scope="named", file=file))
     assert without_source(after) == without_source(before)
 
@@ -242,7 +329,7 @@ def test_an_export_notes_what_a_host_does_not_support() -> None:
                 ({"hints": {"*": {"readonly": True}}}, "hints.*.readonly: is not a hint"),
             ]
         ),
-        ({"fs": {"command": "x"}, "other": 5}, "other: expected an object, got 5"),
+        ({"fs": {"command": "x"}, "other": 5}, 'expected the key "mcpServers", found "fs", "other"'),
         ({"mcpServers": {"a\nb": {"command": "x"}}}, 'mcpServers: expected a server\'s name, got "a\\nb"'),
     ],
 )
@@ -262,3 +349,187 @@ def test_a_name_may_have_blanks_and_dots_or_be_that_of_a_table() -> None:
 def test_a_file_that_needs_json5_is_marked_as_such() -> None:
     assert load(FILES / "opencode.json").is_plain
     assert not load(FILES / "vscode.mcp.json").is_plain
+
+
+# Units
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "seconds", "remark"),
+    [
+        (".gemini/settings.json", {"timeout": 500}, 0.5, "500 milliseconds, the unit of gemini"),
+        (".amazonq/mcp.json", {"timeout": 120_000_000}, 120_000, "120,000,000 milliseconds, the unit of amazon-q"),
+        ("x.json", {"timeout": 15_000}, 15, "15,000, taken for milliseconds as it is above 1,000"),
+        ("x.json", {"timeout": 500, "httpUrl": "https://h/mcp"}, 0.5, "500 milliseconds, the unit of gemini"),
+        ("x.json", {"tool_timeout_sec": 5_000}, 5_000, None),
+        (".roo/mcp.json", {"timeout": 3_600}, 3_600, None),
+        ("x.json", {"timeout": 1_000}, 1_000, None),
+        ("x.json", {"timeout": 1_200, "max_timeout": 1_200}, 1_200, None),
+    ],
+)
+def test_a_timeout_is_read_in_the_unit_of_its_host(
+    file: str, values: dict[str, Any], seconds: float, remark: str | None
+) -> None:
+    entry = values if "httpUrl" in values else {"command": "x", **values}
+    source = Source(scope="named", file=f"/p/{file}", folder="/p")
+    server = definitions({"mcpServers": {"a": entry}}, source)["a"]
+    assert (server.timeout, server.source.remarks.get("timeout")) == (seconds, remark)
+    lines = unused_settings.lines([server])
+    is_guess = remark is not None and "taken for" in remark
+    assert lines == ([f'a: the timeout is 15 s ({remark}); with "max_timeout" it is in seconds'] if is_guess else [])
+
+
+def test_a_timeout_of_ipymcps_own_definitions_is_in_seconds() -> None:
+    own = Source(scope="user", file="/home/me/.jupyter/ipymcp/mcp.json")
+    definition = definitions({"mcpServers": {"a": {"command": "x", "timeout": 5_000}}}, own)["a"]
+    assert definition.timeout == from_mapping({"a": {"command": "x", "timeout": 5_000}})["a"].timeout == 5_000
+    assert from_mapping({"mcpServers": {"a": {"command": "x", "timeout": 5_000}}})["a"].timeout == 5
+    again = definitions({"mcpServers": {"a": as_own(definition)}}, Source(scope="project", file="/p/mcp.json"))["a"]
+    assert again.timeout == 5_000
+
+
+# Settings that decide who can do what
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"requestInit": {"headers": {"Authorization": "Bearer X"}}}, {"headers": {"Authorization": "Bearer X"}}),
+        (
+            {"headers": {"X-A": "1"}, "requestInit": {"headers": {"X-B": "2"}, "mode": "cors"}},
+            {"headers": {"X-A": "1", "X-B": "2"}, "requestInit": {"mode": "cors"}},
+        ),
+        ({"bearer_token_env_var": "T"}, {"headers": {"Authorization": "Bearer ${T}"}}),
+        ({"http_headers": {"X": "1"}, "env_http_headers": {"Y": "V"}}, {"headers": {"X": "1", "Y": "${V}"}}),
+        ({"headers": {"X": "$COPILOT_MCP_A-b"}}, {"headers": {"X": "${COPILOT_MCP_A}-b"}}),
+        ({"enabledTools": ["r"]}, {"tools": {"*": "deny", "r": "ask"}}),
+        ({"enabled_tools": ["r"], "disabled_tools": ["w"]}, {"tools": {"*": "deny", "r": "ask", "w": "deny"}}),
+        ({"autoApprove": True}, {"auto_approve": ["*"]}),
+        ({"autoApprove": False}, {}),
+        ({"auth": True}, {"oauth": True}),
+    ],
+)
+def test_settings_of_other_hosts_are_honoured(values: dict[str, Any], expected: dict[str, Any]) -> None:
+    server = from_mapping({"a": {"url": "https://h/mcp", **values}})["a"]
+    assert as_own(server) == {"url": "https://h/mcp", **expected}
+
+
+def test_the_working_directory_of_warp_is_the_folder() -> None:
+    assert from_mapping({"a": {"command": "x", "working_directory": "/w"}})["a"].cwd == "/w"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"requestInit": {"headers": {"x-a": "2"}}, "headers": {"X-A": "1"}},
+            'requestInit.headers.x-a: contradicts "headers.X-A"',
+        ),
+        ({"bearer_token_env_var": "sk-live-1"}, "bearer_token_env_var: expected the name of a variable"),
+        ({"env_http_headers": ["a"]}, 'env_http_headers: expected an object of strings, got ["a"]'),
+        ({"env_http_headers": {"X": 5}}, "env_http_headers.X: expected the name of a variable"),
+    ],
+)
+def test_headers_that_cannot_be_meant_are_errors(values: dict[str, Any], message: str) -> None:
+    document = {"a": {"url": "https://h/mcp", **values}}
+    assert refused(ConfigError, from_mapping, document)[0] == f"a.{message}"
+
+
+NO_HEADERS, NO_RULES = "its headers are not sent", "its rules for tools do not apply"
+NO_LOGIN, FREE_LOGIN = "it does not log in that way", "a login that the server requires is not prevented"
+UNCONFINED, ELSEWHERE = "it is not confined", "it does not run in that folder"
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"headersHelper": "./token.sh"}, f"headersHelper is not used: {NO_HEADERS}"),
+        ({"eventSourceInit": {"headers": {"A": "b"}}}, f"eventSourceInit.headers.A is not used: {NO_HEADERS}"),
+        ({"oauth": False}, f"oauth is not used: {FREE_LOGIN}"),
+        ({"auth": False}, f"oauth is not used: {FREE_LOGIN}"),
+        (
+            {"authProviderType": "google_credentials", "targetAudience": "x"},
+            f"authProviderType, targetAudience are not used: {NO_LOGIN}",
+        ),
+        ({"oauth": {"clientId": "c", "callbackPort": 1}}, f"oauth.callbackPort is not used: {NO_LOGIN}"),
+        ({"sandbox": {"network": "none"}}, f"sandbox.network is not used: {UNCONFINED}"),
+        ({"sandboxEnabled": True}, f"sandboxEnabled is not used: {UNCONFINED}"),
+        ({"sandboxEnabled": False}, None),
+        ({"workspaceFolder": "sub"}, f"workspaceFolder is not used: {ELSEWHERE}"),
+        ({"alwaysDeny": ["x"]}, f"alwaysDeny is not used: {NO_RULES}"),
+        ({"allowedTools": ["x"]}, f"allowedTools is not used: {NO_RULES}"),
+        ({"trust": True}, f"trust is not used: {NO_RULES}"),
+        ({"apiKey": "k"}, "apiKey is not used: its token is not sent"),
+        ({"tlsVerify": True}, "tlsVerify is not used: its certificates and proxies are not used"),
+        ({"watchPaths": ["x"], "gallery": True, "description": "d", "dev": {"watch": "*"}, "icon": ""}, None),
+    ],
+)
+def test_a_setting_that_decides_access_and_is_not_used_is_said_in_one_line(
+    values: dict[str, Any], line: str | None
+) -> None:
+    server = definitions({"mcpServers": {"a": {"url": "https://h/mcp", **values}}}, Source(scope="named", file="f"))[
+        "a"
+    ]
+    assert unused_settings.lines([server]) == ([f"a: {line} (f)"] if line else [])
+
+
+def test_headers_of_a_command_are_said_to_be_not_sent() -> None:
+    server = from_mapping({"a": {"command": "x", "http_headers": {"A": "b"}}})["a"]
+    assert unused_settings.lines([server]) == [f"a: http_headers is not used: {NO_HEADERS} (script)"]
+
+
+@pytest.mark.parametrize(
+    ("file", "document", "line"),
+    [
+        ("opencode.json", {"mcp": {}, "tools": {"a*": False}}, f"tools is not used: {NO_RULES}"),
+        ("opencode.json", {"mcp": {}, "permission": {"b_read": "deny"}}, f"permission is not used: {NO_RULES}"),
+        ("opencode.json", {"mcp": {}, "tools": {"a*": True, "bash": False}, "permission": {"a_x": "allow"}}, None),
+        (".vscode/mcp.json", {"servers": {}, "sandbox": {"network": {}}}, "sandbox is not used: no server is confined"),
+        (
+            ".gemini/settings.json",
+            {"mcpServers": {}, "mcp": {"excluded": ["a"]}},
+            "mcp.excluded is not used: all servers are there",
+        ),
+    ],
+)
+def test_a_setting_beside_the_servers_is_said_once_for_the_file(
+    file: str, document: dict[str, Any], line: str | None
+) -> None:
+    table = next(iter(document))
+    servers = {"a": {"command": ["x"] if table == "mcp" else "x"}, "b": {"url": "https://h"}}
+    read = definitions({**document, table: servers}, Source(scope="named", file=f"/p/{file}"))
+    assert unused_settings.lines(read.values()) == ([f"/p/{file}: {line}"] if line else [])
+
+
+# Documents
+
+
+@pytest.mark.parametrize(
+    ("document", "hint"),
+    [
+        (
+            {"author": {"name": "A", "url": "https://github.com/a"}, "version": "1"},
+            '"author" looks like a server and "version" does not: put the servers into "mcpServers"',
+        ),
+        ({"command": "x", "args": []}, 'it is one server: put it under a name, as in {"mcpServers": {"NAME": {…}}}'),
+    ],
+)
+def test_a_flat_record_is_a_configuration_only_if_every_value_is_a_server(document: Any, hint: str) -> None:
+    keys = ", ".join(f'"{key}"' for key in document)
+    assert refused(ConfigError, definitions, document, Source(scope="named", file="f.json")) == (
+        f'f.json: expected the key "mcpServers", found {keys}', hint
+    )  # fmt: skip
+
+
+def test_a_flat_record_may_name_its_schema() -> None:
+    document = {"$schema": "https://s", "a": {"command": "x"}, "b": {"serverUrl": "https://h"}}
+    assert list(definitions(document, Source())) == ["a", "b"]
+
+
+@pytest.mark.parametrize("entry", [{"source": "extension", "enabled": True}, {"settings": {"token": "x"}}])
+def test_a_server_of_an_extension_of_zed_is_named_as_such(entry: Any) -> None:
+    document = {"context_servers": {"github": entry}}
+    assert refused(ConfigError, definitions, document, Source(scope="named", file="f.json")) == (
+        "f.json: context_servers.github: is run by an extension of Zed, which ipymcp cannot start",
+        "define it with the command that the extension runs",
+    )

@@ -58,7 +58,7 @@ def test_every_known_key_is_read() -> None:
     ("values", "name", "expected"),
     [
         *(({"read_only": mode}, "read_only", mode) for mode in (True, False, "hinted")),
-        ({"timeout": 1200}, "max_timeout", 1200.0),
+        ({"timeout": 900}, "max_timeout", 900.0),
         ({"dev": {"watch": "*"}, "gallery": {"id": 1}}, "extra", {"dev": {"watch": "*"}, "gallery": {"id": 1}}),
     ],
     ids=["read-only", "not read-only", "read-only by hints", "a timeout beyond the maximum", "unknown keys"],

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from ipymcp.config.dangers import dangers
 from ipymcp.config.definition import ServerDefinition, Source
+from ipymcp.config.hosts import adopted, exported
 from ipymcp.config.parsing import definitions
+from ipymcp.config.redaction import described
 from ipymcp.config.variables import Lookup, Reference, expand, references
 from ipymcp.errors import ConfigError
 from ipymcp.security.trust import digest_of
@@ -89,6 +92,7 @@ def test_variables_of_a_command_typed_in_a_cell_are_expanded_only_in_its_headers
 UNSET = "${NONE} is not set in this kernel"
 SET = "os.environ['NONE'] = …, or write ${NONE:-default}"
 UNKNOWN = "is not a known variable"
+VSCODE = "only VS Code knows its value: write the path or value itself"
 ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default}, ${secret:NAME}, ${input:ID}"
 
 
@@ -110,7 +114,10 @@ ESCAPE = "write $${ for a literal ${; the variables are ${NAME}, ${NAME:-default
             "env.C: ${A} is circular: A -> B -> C -> A",
             "give one of them a value of its own",
         ),
-        ({"args": ["${command:pick}"]}, f"args[0]: ${{command:pick}} {UNKNOWN}", ESCAPE),
+        *(
+            ({"args": [text]}, f"args[0]: {text} {UNKNOWN}", VSCODE)
+            for text in ("${command:pick}", "${config:a.b}", "${workspaceFolder:api}")
+        ),
         ({"args": ["${x[@]}"]}, f"args[0]: ${{x[@]}} {UNKNOWN}", ESCAPE),
         ({"args": ["${TOKEN"]}, f"args[0]: ${{TOKEN {UNKNOWN}", ESCAPE),
         ({"args": ["${x:-" * 50 + "}" * 50]}, f"args[0]: {('${x:-' * 50)[:40]} {UNKNOWN}", ESCAPE),
@@ -167,3 +174,60 @@ def test_a_bad_env_file_is_named_with_its_key_and_line(tmp_path: Path) -> None:
     assert refused(ConfigError, expand, missing, LOOKUP)[0] == (
         f"/p/mcp.json: mcpServers.fs.envFile: {tmp_path}/vars.env: no such file"
     )
+
+
+# Contents of files
+
+
+def test_the_content_of_a_file_is_read_at_each_start_relative_to_the_definitions_file(tmp_path: Path) -> None:
+    source = Source(scope="project", file=str(tmp_path / ".opencode" / "opencode.json"), folder=str(tmp_path))
+    (tmp_path / ".opencode").mkdir()
+    token = tmp_path / ".opencode" / "token"
+    remote = {"type": "remote", "url": "https://h/mcp", "headers": {"Authorization": "Bearer {file:token}"}}
+    definition = definitions({"mcp": {"a": remote}}, source)["a"]
+    for content in ("first\n", "\ufeffsecond ${HOME}\n"):
+        token.write_text(content)
+        expanded = expand(definition, LOOKUP)
+        assert expanded.headers == {"Authorization": f"Bearer {content.strip().lstrip(chr(0xFEFF))}"}
+    assert references(definition) == [Reference("file", "token", "headers.Authorization", None, "{file:token}")]
+
+
+def test_a_file_is_found_at_home_and_its_name_is_what_an_import_keeps(tmp_path: Path) -> None:
+    source = Source(scope="named", file=str(tmp_path / "opencode.json"), folder=str(tmp_path))
+    local = {"type": "local", "command": ["x", "{file:~/.token}", "{file:./sub/t}", "${workspaceFolder}"]}
+    definition = definitions({"mcp": {"a": local}}, source)["a"]
+    assert adopted(definition).args == (f"{{file:{HOME}/.token}}", f"{{file:{tmp_path}/sub/t}}", str(tmp_path))
+    assert exported([definition], "opencode", "/nb").document["mcp"]["a"]["command"][1] == "{file:~/.token}"
+    assert exported([definition], "cursor", "/nb").notes[:1] == ("a: cursor does not read {file:~/.token} in args[0]",)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff", "is not UTF-8"),
+        (b"x" * 100_001, "is larger than 100 kB"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error_and_never_sent_as_text(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    if content is not None:
+        (tmp_path / "t").write_bytes(content)
+    source = Source(scope="named", file=str(tmp_path / "f.json"), folder=str(tmp_path))
+    definition = definitions({"mcp": {"a": {"command": ["x", "{file:t}"]}}}, source)["a"]
+    message, hint = refused(ConfigError, expand, definition, LOOKUP)
+    assert message.startswith(f"{tmp_path}/f.json: mcp.a.command[1]: {{file:t}} {problem.removesuffix('100 kB')}")
+    assert hint == f"looked for {tmp_path}/t"
+
+
+def test_the_question_names_the_file_and_warns_of_one_outside_the_project(tmp_path: Path) -> None:
+    source = Source(scope="project", file=str(tmp_path / "opencode.json"), folder=str(tmp_path))
+    headers = {"A": "{file:~/.ssh/id_rsa}", "B": "{file:token}"}
+    remote = definitions({"mcp": {"a": {"type": "remote", "url": "https://h/mcp", "headers": headers}}}, source)["a"]
+    gives = [line for line in described(remote) if line.startswith("gives")]
+    assert gives == [
+        "gives       the content of ~/.ssh/id_rsa to headers.A",
+        "gives       the content of token to headers.B",
+    ]
+    assert dangers(remote) == ["it gets the content of ~/.ssh/id_rsa, a file outside the project, as headers.A"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
 from ipymcp.api.load_request import config_path, notices, settings
-from ipymcp.config.config_files import decode
-from ipymcp.config.hosts import HOSTS, IMPORTED, SETTINGS
-from ipymcp.config.parsing import OTHER_NAMES
+from ipymcp.config.config_files import decode, with_unit
+from ipymcp.config.hosts import EXPORTED, IMPORTED, SETTINGS
+from ipymcp.config.translation import OTHER_NAMES
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.servers import headers, variables
@@ -74,7 +74,11 @@ def _add(request: MagicRequest) -> None:
     values = _values(request, 1 if name is None else 2)
     if not values:
         raise LineError(f"something is missing; usage: %mcp {_SYNTAXES['add'].usage}", request.parsed.names[-1].end)
+    if any(word.key == "timeout" for word in words):
+        values = with_unit(values)
     added = config_edits.add(name, values, request.host, project=_is_project(request))
+    for line in added.notes if not request.is_quiet else ():
+        print_notice(line)
     _report(request, added.file, added.names)
 
 
@@ -261,7 +265,7 @@ COMMANDS = {
             [
                 inspect.cleandoc(_config.__doc__ or ""),
                 _hosts("Hosts to import from", IMPORTED),
-                _hosts("Hosts to export to", HOSTS),
+                _hosts("Hosts to export to", EXPORTED),
             ]
         ),
         takes_cell=True,
