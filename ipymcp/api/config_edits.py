@@ -455,8 +455,9 @@ def update(name: str, values: Mapping[str, Any], host: Host, *, project: bool) -
         servers = document["mcpServers"]
         entry = _entry(name, servers, file)
         grant = _grant(name, document, source, host)  # before the change
-        entry = changed(translated_entry(entry, values, source), values)
-        servers[name] = with_unit(entry) if "timeout" in values else entry
+        before = translated_entry(entry, values, source)
+        after = changed(before, values)
+        servers[name] = with_unit(after, before) if "timeout" in values else after
         updated.append((grant, read_back(name, document, source)))
 
     _edit(file, alter, host, source.scope == "project")

@@ -166,7 +166,7 @@ def load_if_there(file: Path, *, owners: frozenset[int] | None = None) -> Config
 _YAML_HINT = "write its servers as JSON, or add each: %mcp config add NAME -- COMMAND ARG…"
 TOML_MAX_BYTES = 200_000
 """Maximum size for the TOML parser, which copies all parts of a key for each of them."""
-_LONG_KEY = r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]{0,200}+"|'[^'\n]{0,200}+')[ \t]*+\.[ \t]*+){64}"""
+_LONG_KEY = r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]{0,200}+"|'[^'\n]{0,200}+')[ \t]*+\.[ \t]*+){32}"""
 _TOML_PLACE = r"(?s)(.*) \(at (?:line (\d+), column (\d+)|end of document)\)"
 
 
@@ -656,11 +656,20 @@ def read_back(name: str, document: Mapping[str, Any], source: Source) -> ServerD
     return definition_of(written, "", source, inputs, is_own=source.scope == "user")
 
 
-def with_unit(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry with `max_timeout` if its timeout, typed in seconds, could be taken for milliseconds."""
-    timeout = entry.get("timeout")
-    is_long = isinstance(timeout, int | float) and timeout > MAX_PLAIN_SECONDS
-    return {**entry, "max_timeout": timeout} if is_long and entry.get("max_timeout") is None else entry
+def with_unit(entry: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return an entry with `max_timeout` if its timeout, typed in seconds, could be taken for milliseconds.
+
+    Args:
+        entry: The entry.
+        before: The entry before its timeout was changed, whose `max_timeout` may be such a mark.
+    """
+    made, timeout, limit = dict(entry), entry.get("timeout"), entry.get("max_timeout")
+    if before is not None and limit is not None and limit == before.get("max_timeout") == before.get("timeout"):
+        limit = None
+        del made["max_timeout"]
+    if limit is None and isinstance(timeout, int | float) and timeout > MAX_PLAIN_SECONDS:
+        made["max_timeout"] = timeout
+    return made
 
 
 _INDENT = re.compile(r"\n([ \t]+)\S")

@@ -67,7 +67,7 @@ def lines(definitions: Iterable[ServerDefinition]) -> list[str]:
     for definition in definitions:
         source = definition.source
         for effect, keys in _unused(definition).items():
-            verb = "is" if len(keys) == 1 else "are"
+            verb = "is" if len(keys) == 1 and not keys[0].endswith("s") else "are"
             listed = ", ".join(keys[:_MAX_KEYS]) + (", …" if len(keys) > _MAX_KEYS else "")
             found[f"{definition.name}: {listed} {verb} not used: {effect} ({source})"] = None
         found |= {f"{source}: {key} is not used: {effect}": None for key, effect in source.document_keys.items()}

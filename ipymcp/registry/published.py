@@ -50,6 +50,7 @@ def _input_id(key: str) -> str:
 # -- entries of a registry --------------------------------------------------------------------------------------------
 
 
+_OLD_FLAGS = {"required": "isRequired", "secret": "isSecret", "repeated": "isRepeated"}
 _OLD_NAMES = (
     ("packages", "registryName", "registryType"),
     ("packages", "name", "identifier"),
@@ -83,6 +84,8 @@ def _registry_document(table: Mapping[str, Any], file: str) -> dict[str, Any]:
 def _modern(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry with the names of the current format."""
     entry = _camel(table)
+    if "/" not in entry["name"]:
+        entry["name"] = f"local/{entry['name']}"  # not published yet
     detail = entry.get("versionDetail")
     if "version" not in entry and isinstance(detail, Mapping):
         entry["version"] = cast("Mapping[str, Any]", detail).get("version")
@@ -104,7 +107,8 @@ def _camel(value: Any) -> Any:
         if key == "variables" and isinstance(item, Mapping):  # its keys are names, not fields
             made[key] = {name: _camel(inner) for name, inner in cast("Mapping[str, Any]", item).items()}
         else:
-            made[re.sub(r"(?<=[a-z])_([a-z])", lambda match: match[1].upper(), key)] = _camel(item)
+            name = re.sub(r"(?<=[a-z])_([a-z])", lambda match: match[1].upper(), key)
+            made[_OLD_FLAGS.get(name, name)] = _camel(item)
     return made
 
 

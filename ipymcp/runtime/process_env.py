@@ -187,8 +187,10 @@ def _missing(command: str, args: tuple[str, ...], where: str, path: str, cwd: st
         by_interpreter = '"command": "python" (or node, bash) and the file in "args" runs it by its interpreter'
         return StartError(f"its program is not executable: {where}", hint=f"chmod +x · {by_interpreter}")
     problem = f"there is no program {command!r} (looked for {where})"
-    if os.name != "nt" and command.lower().removesuffix(".exe") == "cmd" and args[:1] in (("/c",), ("/C",)):
-        return CommandNotFound(problem, hint=f"leave `cmd /c` out here, it is for Windows: the command is {' '.join(args[1:2])}")
+    words = [*command.split(), *args]
+    if os.name != "nt" and re.fullmatch(r"(?i)cmd(\.exe)? /c", " ".join(words[:2])):
+        follows = " ".join(words[2:3]) or "what follows"
+        return CommandNotFound(problem, hint=f"leave `cmd /c` out here, it is for Windows: the command is {follows}")
     first, _, rest = command.strip().partition(" ")
     if rest and (
         program(first).is_launcher or shutil.which(os.path.join(cwd, first) if "/" in first else first, path=path)

@@ -627,8 +627,9 @@ def test_a_typed_timeout_is_in_seconds_also_in_a_projects_file(home: Path, host:
     project.write_text('{"mcpServers": {"fs": {"command": "x", "timeout": 5000}, "b": {"command": "x"}}}')
     assert {name: one.timeout for name, one in host.discovery.read().definitions.items()} == {"fs": 5, "b": 30}
     for name in ("fs", "b"):
-        config_edits.update(name, {"timeout": 1_200}, host, project=True)
-    assert [one.timeout for one in host.discovery.read().definitions.values()] == [1_200, 1_200]
+        for seconds in (1_200, 3_000, 60, 2_000):
+            config_edits.update(name, {"timeout": seconds}, host, project=True)
+            assert host.discovery.read().definitions[name].timeout == seconds
 
 
 def test_a_pasted_timeout_may_be_in_milliseconds_and_an_edited_one_is_not(home: Path, own: Path, host: Host) -> None:

@@ -457,7 +457,7 @@ UNCONFINED, ELSEWHERE = "it is not confined", "it does not run in that folder"
         ({"sandboxEnabled": False}, None),
         ({"workspaceFolder": "sub"}, f"workspaceFolder is not used: {ELSEWHERE}"),
         ({"alwaysDeny": ["x"]}, f"alwaysDeny is not used: {NO_RULES}"),
-        ({"allowedTools": ["x"]}, f"allowedTools is not used: {NO_RULES}"),
+        ({"allowedTools": ["x"]}, f"allowedTools are not used: {NO_RULES}"),
         ({"trust": True}, f"trust is not used: {NO_RULES}"),
         ({"apiKey": "k"}, "apiKey is not used: its token is not sent"),
         ({"tlsVerify": True}, "tlsVerify is not used: its certificates and proxies are not used"),
@@ -475,7 +475,7 @@ def test_a_setting_that_decides_access_and_is_not_used_is_said_in_one_line(
 
 def test_headers_of_a_command_are_said_to_be_not_sent() -> None:
     server = from_mapping({"a": {"command": "x", "http_headers": {"A": "b"}}})["a"]
-    assert unused_settings.lines([server]) == [f"a: http_headers is not used: {NO_HEADERS} (script)"]
+    assert unused_settings.lines([server]) == [f"a: http_headers are not used: {NO_HEADERS} (script)"]
 
 
 @pytest.mark.parametrize(

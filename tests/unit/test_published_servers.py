@@ -44,15 +44,19 @@ OLD_PACKAGE: dict[str, Any] = {
         {"type": "named", "name": "--region", "is_required": True, "choices": ["eu", "us"], "default": "eu"}
     ],
     "environment_variables": [
-        {"name": "API_KEY", "is_required": True, "is_secret": True, "description": "Your key"},
+        {"name": "API_KEY", "required": True, "is_secret": True, "description": "Your key"},
         {"name": "UNITS", "default": "metric"},
     ],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("package", [PACKAGE, OLD_PACKAGE], ids=["current", "older"])
-def test_an_entry_of_a_registry_is_its_package_with_its_inputs(tmp_path: Path, package: dict[str, Any]) -> None:
-    servers = published(tmp_path / "server.json", {**ENTRY, "packages": [package]})
+@pytest.mark.parametrize(
+    ("package", "name"), [(PACKAGE, ENTRY["name"]), (OLD_PACKAGE, "weather")], ids=["current", "older"]
+)
+def test_an_entry_of_a_registry_is_its_package_with_its_inputs(
+    tmp_path: Path, package: dict[str, Any], name: str
+) -> None:
+    servers = published(tmp_path / "server.json", {**ENTRY, "name": name, "packages": [package]})
     assert list(servers) == ["weather"]
     assert as_own(servers["weather"]) == {
         "command": "npx", "args": ["-y", "@ada/weather@1.2.3", "--region=${input:region}"],
