@@ -391,8 +391,17 @@ def _meaning(definition: ServerDefinition) -> ServerDefinition:
 
     own = adopted(definition) if source.scope == "project" else definition
     own = mapped(own, lambda key, text: respelled(text, plain, key=key, literal="$${"))
+    if source.scope == "project":
+        cwd = own.cwd or ""
+        own = own.replace(args=tuple(_absolute(one, cwd) for one in own.args))
     folder = folder if definition.command is not None and source.scope == "project" else ""
     return own.replace(source=Source(scope=source.scope, folder=folder), extra={}, inputs={})
+
+
+def _absolute(argument: str, cwd: str) -> str:
+    """Return an argument that is visibly a path as a normal absolute path; return any other unchanged."""
+    is_path = argument.startswith(("./", "../", "/"))
+    return os.path.normpath(os.path.join(cwd, argument)) if is_path else argument
 
 
 def mark_shadowing(entry: ServerDefinition | ConfigError, own: CandidateFile) -> ServerDefinition | ConfigError:

@@ -308,6 +308,7 @@ HOSTS: dict[str, ConfigHost] = {
         project_files=(".amazonq/default.json", ".amazonq/mcp.json"),
         folders=(".aws",),
         has_other_settings=True,
+        document_keys={"tools": _NO_RULES},
         transport_key="type",
         transports=_NO_SSE,
         names=_KIRO_NAMES,

@@ -182,7 +182,7 @@ def _restricts(document: Mapping[str, Any], path: str, servers: Iterable[object]
     for key in path.removesuffix(".*").split("."):
         value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
     if not path.endswith(".*") or not isinstance(value, Mapping):
-        return bool(value)
+        return bool(value) and value != ["*"]
     rules = cast("Mapping[str, Any]", value).items()
     globs = [glob for glob, rule in rules if rule not in (True, "allow")][:_MAX_RULES]
     return any(

@@ -165,7 +165,7 @@ def test_definitions_that_mean_the_same_are_one_silently(home: Path) -> None:
         "mcp.json": {"mcpServers": {"local": {"command": "x", "args": ["${workspaceFolder}/a"]}, "remote": remote}},
         ".vscode/mcp.json": {
             "servers": {
-                "local": {"type": "stdio", "command": "x", "args": [f"{folder}/a"], "cwd": ".", "dev": {"watch": "*"}},
+                "local": {"type": "stdio", "command": "x", "args": ["./a"], "cwd": ".", "dev": {"watch": "*"}},
                 "remote": {**remote, "type": "http", "headers": {"Authorization": "Bearer ${env:T}"}},
             }
         },

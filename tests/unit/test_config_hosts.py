@@ -486,6 +486,12 @@ def test_headers_of_a_command_are_said_to_be_not_sent() -> None:
         ("opencode.json", {"mcp": {}, "tools": {"a*": True, "bash": False}, "permission": {"a_x": "allow"}}, None),
         (".vscode/mcp.json", {"servers": {}, "sandbox": {"network": {}}}, "sandbox is not used: no server is confined"),
         (
+            ".amazonq/default.json",
+            {"mcpServers": {}, "tools": ["@a/read"]},
+            f"tools is not used: {NO_RULES}",
+        ),
+        (".amazonq/default.json", {"mcpServers": {}, "tools": ["*"]}, None),
+        (
             ".gemini/settings.json",
             {"mcpServers": {}, "mcp": {"excluded": ["a"]}},
             "mcp.excluded is not used: all servers are there",

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ipymcp.config.definition import Scope, ServerDefinition, Source
+from ipymcp.errors import CommandNotFound
 from ipymcp.runtime.process_env import launch
+from tests.errors import refused
 
 pytestmark = pytest.mark.posix
 
@@ -36,3 +38,24 @@ def test_python_typed_in_a_notebook_or_script_is_its_own_interpreter(
 def test_python_in_a_file_shared_with_other_hosts_is_that_of_the_path(other_python: str, tmp_path: Path) -> None:
     definition = ServerDefinition(name="time", command="python", source=Source(scope="named"))
     assert launch(definition, str(tmp_path)).argv == [other_python]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "program"),
+    [
+        ("cmd", ("/c", "npx", "-y", "pkg"), "npx"),
+        ("CMD.exe", ("/C", "uvx"), "uvx"),
+        ("cmd /c npx -y pkg", (), "npx"),
+        ("cmd", ("/c",), "what follows"),
+    ],
+)
+def test_a_command_for_windows_is_hinted_at_elsewhere(
+    tmp_path: Path, command: str, args: tuple[str, ...], program: str
+) -> None:
+    definition = ServerDefinition(name="a", command=command, args=args, source=Source(scope="named"))
+    assert refused(CommandNotFound, launch, definition, str(tmp_path)) == (
+        f"there is no program {command!r} (looked for {command}, on the PATH)"
+        if " " not in command
+        else f"there is no program {command!r} (looked for {tmp_path}/{command})",
+        f"leave `cmd /c` out here, it is for Windows: the command is {program}",
+    )
