@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ipymcp.config.hosts import HOSTS
+from ipymcp.config.variables import references
 from ipymcp.text import cut
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _EFFECTS: Final = (
 """Consequences of ignoring a setting, each with the words of names of such settings; the first that fits counts."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _NO_LOGIN = "a login that the server requires is not prevented"
+_NO_VARIABLES = "a server with an address gets no variables"
 _HARMLESS = frozenset({"registry"})
 """Keys with a meaning of their own."""
 _MAX_KEYS = 5
@@ -88,6 +90,11 @@ def _unused(definition: ServerDefinition) -> dict[str, list[str]]:
         name = rest if dot and host in HOSTS else key
         for effect, path in _effects(name, value) if key not in _HARMLESS else ():
             found.setdefault(effect, []).append(cut(path, _MAX_LENGTH))
+    if definition.url is not None and definition.env:
+        used = {one.name for one in references(definition) if not one.where.startswith("env.")}
+        name = definition.source.names.get("env", "env")
+        unused = [f"{name}.{cut(key, _MAX_LENGTH)}" for key in definition.env if key not in used]
+        found |= {_NO_VARIABLES: unused} if unused else {}
     if definition.command is not None and definition.headers:
         found.setdefault(_EFFECTS[0][0], []).append(definition.source.names.get("headers", "headers"))
     return found

@@ -34,6 +34,9 @@ def config_document(document: object, file: str) -> dict[str, Any] | None:
     if not isinstance(document, Mapping):
         return None
     table = cast("Mapping[str, Any]", document)
+    answer = _object(table.get("server"))
+    if "packages" in answer or "remotes" in answer:  # as a registry answers
+        table = answer
     if "mcpServers" in table or not isinstance(table.get("name"), str):
         return None
     if isinstance(table.get("packages"), list) or isinstance(table.get("remotes"), list):

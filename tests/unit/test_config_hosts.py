@@ -473,6 +473,12 @@ def test_a_setting_that_decides_access_and_is_not_used_is_said_in_one_line(
     assert unused_settings.lines([server]) == ([f"a: {line} (f)"] if line else [])
 
 
+def test_variables_of_an_address_are_said_to_reach_nothing_unless_a_header_uses_them() -> None:
+    remote = {"url": "https://h/mcp", "headers": {"A": "Bearer ${USED}"}, "env": {"USED": "1", "API_KEY": "2"}}
+    [line] = unused_settings.lines(from_mapping({"a": remote}).values())
+    assert line == "a: env.API_KEY is not used: a server with an address gets no variables (script)"
+
+
 def test_headers_of_a_command_are_said_to_be_not_sent() -> None:
     server = from_mapping({"a": {"command": "x", "http_headers": {"A": "b"}}})["a"]
     assert unused_settings.lines([server]) == [f"a: http_headers are not used: {NO_HEADERS} (script)"]

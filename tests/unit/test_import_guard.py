@@ -8,7 +8,18 @@ import pytest
 
 from ipymcp import import_guard
 
-LATE = ("json5", "msgspec", "httpx", "brotli", "jsonschema_rs", "cryptography", "difflib", "sqlite3", "uritemplate")
+LATE = (
+    "json5",
+    "msgspec",
+    "httpx",
+    "brotli",
+    "jsonschema_rs",
+    "cryptography",
+    "difflib",
+    "sqlite3",
+    "uritemplate",
+    "tomllib",
+)
 
 
 def run(folder: Path, code: str) -> tuple[str, str]:
@@ -31,14 +42,14 @@ def test_a_module_of_the_folder_does_not_replace_a_library(folder: Path, first: 
 import sys
 sys.path.insert(0, {first!r})
 import ipymcp
-from ipymcp.config.config_files import decode
+from ipymcp.config.config_files import decode, decode_toml
 import ipymcp.api.namespace, ipymcp.schema.validation, ipymcp.protocol.transports.http_client, ipymcp.storage.database
 import ipymcp.protocol.transports.network, ipymcp.storage.secrets, ipymcp.security.pins, ipymcp.api.resources
-print(decode("{{unquoted: 'single'}}", 'x'))
+print(decode("{{unquoted: 'single'}}", 'x'), decode_toml("a = 1", "x"))
 with ipymcp.connect("demo") as mcp:
     print(mcp.demo.echo("hello").text)
 """
-    assert run(folder, code) == ("({'unquoted': 'single'}, False)\nhello\n", "")
+    assert run(folder, code) == ("({'unquoted': 'single'}, False) {'a': 1}\nhello\n", "")
 
 
 def test_a_module_that_is_missing_or_only_in_the_folder_is_missing_for_ipymcp(folder: Path) -> None:

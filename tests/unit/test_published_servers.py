@@ -56,7 +56,9 @@ OLD_PACKAGE: dict[str, Any] = {
 def test_an_entry_of_a_registry_is_its_package_with_its_inputs(
     tmp_path: Path, package: dict[str, Any], name: str
 ) -> None:
-    servers = published(tmp_path / "server.json", {**ENTRY, "name": name, "packages": [package]})
+    entry = {**ENTRY, "name": name, "packages": [package]}
+    servers = published(tmp_path / "server.json", entry)
+    assert published(tmp_path / "server.json", {"server": entry, "_meta": {}}) == servers
     assert list(servers) == ["weather"]
     assert as_own(servers["weather"]) == {
         "command": "npx", "args": ["-y", "@ada/weather@1.2.3", "--region=${input:region}"],
