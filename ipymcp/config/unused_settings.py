@@ -105,11 +105,11 @@ def _effects(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]
     effect = _effect(name)
     if value is False and effect is not None and "log in" in effect:
         yield _NO_LOGIN, name
-    elif value is None or value is False or value in ("", [], {}):
+    elif _is_empty(value):
         return
     elif isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, Any]", value).items():
-            if effect is not None:
+            if effect is not None and not _is_empty(inner):
                 yield effect, f"{name}.{key}"
             is_open = effect is None and depth < _MAX_DEPTH
             for found, path in _effects(str(key), inner, depth + 1) if is_open else ():
@@ -118,6 +118,11 @@ def _effects(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]
         yield effect, name
 
 
+def _is_empty(value: object) -> bool:
+    return value is None or value is False or value in ("", [], {})
+
+
 def _effect(name: str) -> str | None:
-    words = {word.lower() for word in _WORD.findall(name)}
-    return next((effect for effect, known in _EFFECTS if words & known), None)
+    words = [word.lower() for word in _WORD.findall(name)]
+    every = {*words, "".join(words)}  # `readOnly` and `work_dir` are one word elsewhere
+    return next((effect for effect, known in _EFFECTS if every & known), None)

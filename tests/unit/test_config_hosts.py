@@ -455,6 +455,8 @@ UNCONFINED, ELSEWHERE = "it is not confined", "it does not run in that folder"
         ({"sandbox": {"network": "none"}}, f"sandbox.network is not used: {UNCONFINED}"),
         ({"sandboxEnabled": True}, f"sandboxEnabled is not used: {UNCONFINED}"),
         ({"sandboxEnabled": False}, None),
+        ({"sandbox": {"enabled": False}}, None),
+        ({"readOnly": True}, f"readOnly is not used: {UNCONFINED}"),
         ({"workspaceFolder": "sub"}, f"workspaceFolder is not used: {ELSEWHERE}"),
         ({"alwaysDeny": ["x"]}, f"alwaysDeny is not used: {NO_RULES}"),
         ({"allowedTools": ["x"]}, f"allowedTools are not used: {NO_RULES}"),
