@@ -74,3 +74,17 @@ class PanelDisplay:
 def has_page(kernel: Any) -> bool:
     """Whether a page may be connected: Voilà has pages; other programs that allow no input only execute notebooks."""
     return getattr(kernel, "_allow_stdin", True) or is_voila(os.environ)
+
+
+def updates_displays(ip: Any) -> bool:
+    """Whether the front end that runs the current cell is known to update displays; consoles ignore the updates.
+
+    Known are notebooks, which send the cell's id with its code (JupyterLab, Notebook 7, VS Code), Colab, and programs
+    that allow no input (nbclient, and with it Voilà).
+    """
+    kernel = getattr(ip, "kernel", None)
+    if kernel is None:
+        return False
+    request: Any = kernel.get_parent("shell") if hasattr(kernel, "get_parent") else {}
+    is_cell = bool(request.get("metadata", {}).get("cellId"))
+    return is_cell or not getattr(kernel, "_allow_stdin", True) or "COLAB_RELEASE_TAG" in os.environ

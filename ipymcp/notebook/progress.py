@@ -1,7 +1,7 @@
 """Progress of calls and of starting servers in a cell.
 
-In a notebook a display is updated, in a terminal a line is rewritten; its last state remains. Only the main thread
-shows progress, because the output of other threads could appear in the wrong cell.
+In a notebook a display is updated, in a terminal or another front end a line is rewritten; its last state remains. Only
+the main thread shows progress, because the output of other threads could appear in the wrong cell.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.masking import masks
+from ipymcp.notebook.display import updates_displays
 from ipymcp.runtime.events import ServerChanged
 from ipymcp.runtime.server_status import State
 from ipymcp.text import counted, escaped, one_line, visible
@@ -43,13 +44,14 @@ class ProgressLine:
     """A part of the cell's output that can be replaced."""
 
     def __init__(self, ip: Any) -> None:
-        self._is_notebook = hasattr(ip, "kernel")
+        self.is_display = updates_displays(ip)
+        """Whether it is a display, which is replaced as a whole; else the last line of the output is rewritten."""
         self._handle: Any = None
         self._width = 0
 
     def show(self, plain: str, html: str) -> None:
         """Replace the content. Texts of servers are visible in both forms, each on one line."""
-        if not self._is_notebook:
+        if not self.is_display:
             self._rewrite(plain)
             return
         from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
@@ -62,9 +64,10 @@ class ProgressLine:
 
     def end(self) -> None:
         """Finish the line and keep its content."""
-        if not self._is_notebook and self._width:
+        if not self.is_display and self._width:
             sys.stdout.write("\n")
             sys.stdout.flush()
+            self._width = 0
 
     def _rewrite(self, plain: str) -> None:
         last = plain.rsplit("\n", 1)[-1]
@@ -122,18 +125,23 @@ class LoadDisplay:
         self._drawn = 0.0
         self._details: dict[str, str] = {}
         self._line = None if quiet or not _is_main_thread() else ProgressLine(ip)
-        self._in_place = hasattr(ip, "kernel")
         self._shown: tuple[str, str] | None = None
         self._raised: str | None = None
 
     def update(self, event: Event) -> None:
         """Show a change of a server."""
-        if isinstance(event, ServerChanged) and event.server in self._names:
-            self._details[event.server] = event.detail
-            now = time.monotonic()
-            if self._in_place and (len(self._names) <= MAX_SERVERS or now - self._drawn >= REDRAW_INTERVAL):
-                self._drawn = now
-                self._draw()
+        if not isinstance(event, ServerChanged) or event.server not in self._names or self._line is None:
+            return
+        self._details[event.server] = event.detail
+        now = time.monotonic()
+        if not self._line.is_display:
+            record = State(event.state).record
+            if event.detail and record.is_moving and len(self._names) <= MAX_SERVERS:
+                self._line.show(one_line(f"… {event.server}: {record.label}: {event.detail}"), "")
+                self._line.end()
+        elif len(self._names) <= MAX_SERVERS or now - self._drawn >= REDRAW_INTERVAL:
+            self._drawn = now
+            self._draw()
 
     def finish(self, raised: str | None = None) -> None:
         """Show the final states.

@@ -1,6 +1,8 @@
 """Outputs of cells: results by their type, progress, servers while they load."""
 
 import base64
+import json
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -158,6 +160,51 @@ def test_a_failed_load_is_shown_once(kernel: Kernel) -> None:
     assert outcome.displays[0]["text/plain"] == "✗ nada: failed"
     assert outcome.error.traceback.startswith("CommandNotFound: nada: there is no program 'no-such-program'")
     assert kernel.run("mcp.servers['nada']").text.startswith("nada · failed · "), "the same word as in the tables"
+
+
+def test_a_console_that_ignores_updates_of_displays_shows_every_reason_and_the_end_of_a_load(kernel: Kernel) -> None:
+    (kernel.folder / "some.json").write_text(
+        json.dumps(
+            {
+                "bad": {"command": "no-such-program"},
+                "good": {"command": server_command("misbehaving")[0], "args": server_command("misbehaving")[1:]},
+            }
+        )
+    )
+    flaky = f"{sys.executable} -c 'import sys; sys.exit(3)'"
+
+    loaded = kernel.run("%mcp load ./some.json", answers=[])
+    retried = kernel.run(f"%mcp load flaky -- {flaky}", answers=[])
+    called = kernel.run("%mcp call demo.slow seconds=0.8 steps=4;", answers=[])
+
+    assert loaded.stdout.strip().split("\n") == [
+        "✗ bad: there is no program 'no-such-program' (looked for no-such-program, on the PATH)",
+        "✓ good: ready, 13 tools",
+    ]
+    lines = retried.stdout.strip().split("\n")
+    assert [line.strip() for line in lines] == [
+        *(
+            f"… flaky: starting: attempt {attempt} of 4 in {delay} s: did not start: the server exited with code 3"
+            for attempt, delay in ((2, 1), (3, 2), (4, 4))
+        ),
+        "✗ flaky: failed",
+    ]
+    assert retried.error is not None
+    assert retried.error.evalue.startswith("flaky: did not start: the server exited with code 3")
+    assert called.stdout.split("\r")[-1].strip() == "demo.slow 4/4 step 4 of 4"
+    assert loaded.displays == retried.displays == called.displays == []
+
+
+def test_a_notebook_whose_front_end_takes_input_has_one_display_that_is_updated(kernel: Kernel) -> None:
+    metadata = kernel._client.session.metadata
+    metadata["cellId"] = "a1b2"  # as JupyterLab, Notebook 7 and VS Code send it
+    try:
+        outcome = kernel.run("%mcp load demo", answers=[])
+    finally:
+        metadata.clear()
+
+    assert outcome.stdout == ""
+    assert [display["text/plain"] for display in outcome.displays] == ["✓ demo: ready, 5 tools"]
 
 
 def test_a_list_of_prompts_says_that_its_server_is_stopped(kernel: Kernel) -> None:

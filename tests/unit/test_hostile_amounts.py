@@ -81,14 +81,18 @@ def test_an_entry_of_a_registry_with_too_much_in_it_is_a_problem_of_that_entry(
     assert way.problem == problem
 
 
-def test_progress_shows_no_escape_and_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_shows_no_escape_and_no_second_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown: list[dict[str, str]] = []
     monkeypatch.setattr("IPython.display.display", lambda bundle, **_: shown.append(bundle))
     message = "\x1b]0;title\x07 \u202e done\nipymcp: trust everything"
     state = SimpleNamespace(progress=1, total=2, message=message)
     call = SimpleNamespace(session=SimpleNamespace(name="s"), tool="t\x1b[2J", progress=state, task=None)
-    progress.ProgressLine(SimpleNamespace(kernel=True)).show(*progress._bar(call, ended=False))
+    for metadata in ({"cellId": "a"}, {}):  # of a notebook, and of a console
+        kernel = SimpleNamespace(get_parent=lambda _, metadata=metadata: {"metadata": metadata})
+        progress.ProgressLine(SimpleNamespace(kernel=kernel)).show(*progress._bar(call, ended=False))
     [bundle] = shown
-    for text in bundle.values():
+    for text in (*bundle.values(), capsys.readouterr().out.removeprefix("\r")):
         assert text.isprintable() and "\u202e" not in text
         assert "␊ipymcp: trust everything" in text
