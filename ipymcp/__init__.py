@@ -155,7 +155,7 @@ def load_ipython_extension(ip: Any) -> None:
 
 
 def unload_ipython_extension(ip: Any) -> None:
-    """`%unload_ext ipymcp`: remove the magics and the name `mcp`, and stop the servers."""
+    """`%unload_ext ipymcp`: remove the magics and the name `mcp`, and stop the servers; `%reload_ext` keeps them."""
     from ipymcp.notebook.extension import unload
 
     unload(ip)

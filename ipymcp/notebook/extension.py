@@ -171,8 +171,31 @@ class Extension:
                 " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)"
             )
 
+    def reinstall(self) -> None:
+        """Register everything again and serve the sidebar on another socket; servers, settings and views stay."""
+        self._unregister()
+        self.install()
+        if self._relay is not None:
+            self._relay.restart()
+
     def remove(self) -> None:
         """Unregister everything and stop the servers."""
+        self._unregister()
+        if comms := _comms(self.ip):
+            for comm in [one for one in comms.comms.values() if one.target_name == _TARGET]:
+                comm.close()  # notifies the page that the extension was unloaded
+        if self._panel is not None:
+            self._panel.close()
+        self._unbind()
+        if self._relay is not None:
+            self._relay.close()
+        mcp = ipymcp.host()
+        apps_of(host_of(mcp)).close_all()
+        host_of(mcp).calls.presenter = host_of(mcp).questions.panel = host_of(mcp).questions.cell_forms = None
+        McpError.full_tracebacks = False
+        mcp.close()
+
+    def _unregister(self) -> None:
         ip = self.ip
         ip.magics_manager.magics["line"].pop("mcp", None)
         ip.magics_manager.magics["line"].pop("mcp_shown", None)
@@ -189,18 +212,6 @@ class Extension:
         if comms := _comms(ip):
             comms.unregister_target(_TARGET, self._open_comm)
             getattr(ip.kernel, "control_handlers", {}).pop(_REQUEST, None)
-            for comm in [one for one in comms.comms.values() if one.target_name == _TARGET]:
-                comm.close()  # notifies the page that the extension was unloaded
-        if self._panel is not None:
-            self._panel.close()
-        self._unbind()
-        if self._relay is not None:
-            self._relay.close()
-        mcp = ipymcp.host()
-        apps_of(host_of(mcp)).close_all()
-        host_of(mcp).calls.presenter = host_of(mcp).questions.panel = host_of(mcp).questions.cell_forms = None
-        McpError.full_tracebacks = False
-        mcp.close()
 
     def bind(self) -> None:
         """Bind `mcp` to the configured name, unless the user has bound that name."""
@@ -305,19 +316,31 @@ class Extension:
 
 
 def load(ip: Any) -> None:
-    """Load the extension into a shell, unless it is already loaded."""
-    if getattr(ip, _ATTRIBUTE, None) is None:
+    """Load the extension into a shell; if it is already loaded, register it again."""
+    extension = getattr(ip, _ATTRIBUTE, None)
+    if extension is None:
         extension = Extension(ip)
         extension.install()
         setattr(ip, _ATTRIBUTE, extension)
+    else:
+        extension.reinstall()
 
 
 def unload(ip: Any) -> None:
-    """Unload the extension from a shell."""
+    """Unload the extension from a shell, unless it is about to be loaded again by `%reload_ext`."""
     extension = getattr(ip, _ATTRIBUTE, None)
-    if extension is not None:
+    if extension is not None and not _is_reloading(ip):
         extension.remove()
         delattr(ip, _ATTRIBUTE)
+
+
+def _is_reloading(ip: Any) -> bool:
+    """Whether IPython unloads the extension in order to load it again, which it does not tell."""
+    reload = type(ip.extension_manager).reload_extension.__code__
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not reload:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _magic(line: str, cell: str | None = None, *, local_ns: Mapping[str, Any] | None = None) -> Any:

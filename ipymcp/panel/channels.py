@@ -177,6 +177,7 @@ class Relay:
         self.is_started = False
         """Whether serving has started or is impossible; False again after the background loop has stopped."""
         self._socket: KernelSocket | None = None
+        self._serving: asyncio.Task[None] | None = None
         self._count = 0
 
     def start(self) -> None:
@@ -184,7 +185,18 @@ class Relay:
         self.is_started = True
         if hasattr(asyncio, "start_unix_server"):
             atexit.register(self.close)
-            self._host.loop.call(lambda: self._host.loop.spawn(self._serve(), "ipymcp-relay"))
+            self._host.loop.call(self._spawn)
+
+    def restart(self) -> None:
+        """Serve on another socket, in case the present one was removed; views that are connected stay so."""
+        if self._socket is not None:
+            self.close()
+            self.start()
+
+    def _spawn(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+        self._serving = self._host.loop.spawn(self._serve(), "ipymcp-relay")
 
     def close(self) -> None:
         """Remove the socket and its file; thread-safe."""
@@ -207,8 +219,9 @@ class Relay:
             try:
                 await server.serve_forever()
             finally:
-                self.close()
-                self.is_started = False
+                if self._socket is kernel_socket:  # it has not been replaced
+                    self.close()
+                    self.is_started = False
 
     async def _serve_view(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count += 1

@@ -70,10 +70,31 @@ def test_loading_twice_changes_nothing_and_unloading_takes_all_back(kernel: Kern
     assert gone is not None
     assert "not found" in gone.evalue
 
-    done(kernel, "%load_ext ipymcp\n%reload_ext ipymcp")
+    done(kernel, "%load_ext ipymcp")
     assert kernel.value(PRESENT) == whole
     done(kernel, "%mcp start m")
     assert kernel.value("mcp.m.echo('again').text") == "again"
+
+
+@every_kernel
+def test_a_reload_keeps_servers_rules_and_settings_and_registers_nothing_twice(
+    kernel: Kernel, kernel_name: str
+) -> None:
+    done(kernel, f"%reload_ext ipymcp\n%config IPyMCP.namespace = 'tools'\n%mcp load {M}\n%mcp disable m.echo")
+    state = "[tools.m.pid().data['pid'], 'm.echo' in repr(tools.tools('m.*'))]"
+    before = kernel.value(PRESENT), kernel.value(state)
+    assert before[1][1] is False
+    for cell in ("%load_ext ipymcp", "%reload_ext ipymcp", "%autoreload 2\n%reload_ext ipymcp", "%reset -f"):
+        outcome = done(kernel, f"%load_ext autoreload\n{cell}\n%reload_ext ipymcp")
+        assert outcome.stderr == ""
+        same = kernel.value(PRESENT), kernel.value(state)
+        assert same == before
+    assert kernel.value("get_ipython().magics_manager.magics['line']['mcp'].__module__") == "ipymcp.notebook.extension"
+
+    server = psutil.Process(kernel.value("tools.m.pid().data['pid']"))
+    assert done(kernel, "%unload_ext ipymcp").stderr == ""
+    processes.wait_until_gone([server], within=0.5)
+    assert kernel.value(PRESENT) == [False, False, 0, 0, 0, 0, False]
 
 
 def test_a_name_of_the_users_own_is_never_overwritten(kernel: Kernel) -> None:
