@@ -325,11 +325,9 @@ class Kernel:
             self.shutdown(now=True)
             raise
 
-    def run(
-        self, code: str, *, timeout: float = 60, answers: Sequence[str] | None = None, silent: bool = False
-    ) -> Outcome:
-        """Run a cell to its end. Raises as `Cell.wait`."""
-        return self.start(code, answers=answers, silent=silent).wait(timeout)
+    def run(self, code: str, *, timeout: float = 60, **options: Any) -> Outcome:
+        """Run a cell to its end, with the options of `start`. Raises as `Cell.wait`."""
+        return self.start(code, **options).wait(timeout)
 
     def value(self, expression: str) -> Any:
         """The value of an expression in the kernel, through JSON."""
@@ -351,7 +349,9 @@ class Kernel:
         assert took < seconds, f"{took:.2f} s: {outcome}"
         return outcome
 
-    def start(self, code: str, *, answers: Sequence[str] | None = None, silent: bool = False) -> Cell:
+    def start(
+        self, code: str, *, answers: Sequence[str] | None = None, silent: bool = False, console: bool = False
+    ) -> Cell:
         """Send a cell and return at once.
 
         Args:
@@ -359,8 +359,10 @@ class Kernel:
             answers: What to type at each prompt in turn; a prompt beyond the last stays open. Where this is None the
                 request says that no one can answer, as those of nbclient and papermill do.
             silent: Whether to run it without history and display hook.
+            console: Whether to send it as a console does, without the id of a cell.
         """
         cell = Cell(self, answers or ())
+        self._client.session.metadata = {} if console else {"cellId": uuid.uuid4().hex}
         message_id = self._client.execute(code, silent=silent, allow_stdin=answers is not None, stop_on_error=False)
         self._cells[message_id] = cell
         return cell

@@ -173,9 +173,9 @@ def test_a_console_that_ignores_updates_of_displays_shows_every_reason_and_the_e
     )
     flaky = f"{sys.executable} -c 'import sys; sys.exit(3)'"
 
-    loaded = kernel.run("%mcp load ./some.json", answers=[])
-    retried = kernel.run(f"%mcp load flaky -- {flaky}", answers=[])
-    called = kernel.run("%mcp call demo.slow seconds=0.8 steps=4;", answers=[])
+    loaded = kernel.run("%mcp load ./some.json", answers=[], console=True)
+    retried = kernel.run(f"%mcp load flaky -- {flaky}", answers=[], console=True)
+    called = kernel.run("%mcp call demo.slow seconds=0.8 steps=4;", answers=[], console=True)
 
     assert loaded.stdout.strip().split("\n") == [
         "✗ bad: there is no program 'no-such-program' (looked for no-such-program, on the PATH)",
@@ -196,12 +196,7 @@ def test_a_console_that_ignores_updates_of_displays_shows_every_reason_and_the_e
 
 
 def test_a_notebook_whose_front_end_takes_input_has_one_display_that_is_updated(kernel: Kernel) -> None:
-    metadata = kernel._client.session.metadata
-    metadata["cellId"] = "a1b2"  # as JupyterLab, Notebook 7 and VS Code send it
-    try:
-        outcome = kernel.run("%mcp load demo", answers=[])
-    finally:
-        metadata.clear()
+    outcome = kernel.run("%mcp load demo", answers=[])
 
     assert outcome.stdout == ""
     assert [display["text/plain"] for display in outcome.displays] == ["✓ demo: ready, 5 tools"]
