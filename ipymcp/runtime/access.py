@@ -46,9 +46,16 @@ class AccessControl:
         loop: The background loop.
         questions: Asks the user.
         database: Returns the database that stores the decisions.
+        add_notice: Shows a notice below the user's next cell.
     """
 
-    def __init__(self, loop: BackgroundLoop, questions: QuestionRouter, database: Callable[[], Database]) -> None:
+    def __init__(
+        self,
+        loop: BackgroundLoop,
+        questions: QuestionRouter,
+        database: Callable[[], Database],
+        add_notice: Callable[[str], None],
+    ) -> None:
         self.policy = Policy()
         self.untrusted = UntrustedContent()
         """Recent content of open-world tools, resources and prompts."""
@@ -57,6 +64,7 @@ class AccessControl:
         self._loop = loop
         self._questions = questions
         self._database = database
+        self._add_notice = add_notice
         self.findings: dict[str, tuple[Finding, ...]] = {}
         """Findings of the scan, by server."""
         self._refreshed = float("-inf")
@@ -76,7 +84,7 @@ class AccessControl:
         """Pins of tool definitions."""
         from ipymcp.security.pins import Pinning
 
-        return Pinning(self.policy, self._database)
+        return Pinning(self.policy, self._database, self._add_notice)
 
     @cached_property
     def _approvals(self) -> Approvals:
@@ -211,20 +219,18 @@ class AccessControl:
 
         if instructions:
             tools = [*tools, described_instructions(instructions)]
-        changed, new = await self.pinning.compare(
-            session.rights.digest, session.name, tools, starting=session.client is None
-        )
-        notes = dict.fromkeys(changed, "has changed since it was pinned")
-        notes |= dict.fromkeys(new, "is new since the others were pinned")
+        found = await self.pinning.compare(session.rights.digest, session.name, tools, starting=session.client is None)
+        notes = dict.fromkeys(found.changed, "has changed since it was pinned")
+        notes |= dict.fromkeys(found.new, "is new since the others were pinned")
         if (about := notes.pop(INSTRUCTIONS, None)) is not None:
             text = f"its instructions for models are held back: {INSTRUCTIONS} {about}"
             session.log.add("host", "warning", f"{text}: %mcp pins {quoted(session.name)}")
         for name, note in notes.items():
             session.log.add("host", "warning", f"{name} {note}: %mcp pins {quoted(f'{session.name}.{name}')}")
-        found = await asyncio.to_thread(scan, session.name, tools)
-        for finding in found:
+        findings = await asyncio.to_thread(scan, session.name, tools)
+        for finding in findings:
             session.log.add("host", "warning", f"the scan found: {finding}")
-        self.findings[session.name] = found
+        self.findings[session.name] = findings
 
     def _spawn_refresh(self) -> None:
         self._loop.spawn(self.refresh(), "ipymcp-policy")

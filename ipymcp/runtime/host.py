@@ -147,7 +147,7 @@ class Host:
         """The notebook's cells; None if no page has connected yet."""
         self.client_handlers = ClientHandlers(self.folder, self.handler_loop, self.questions, self._clients)
         self.history = History(lambda: self.store.database, self._call_later, notebook or self.folder)
-        self.guard = AccessControl(self.loop, self.questions, lambda: self.store.database)
+        self.guard = AccessControl(self.loop, self.questions, lambda: self.store.database, self.notices.add)
         self.redirects = Redirects()
         self.registry_address = ""
         """The address of the registry of servers; empty for the official one."""

@@ -20,9 +20,9 @@ from ipymcp.errors import ConfigError, PolicyError
 from ipymcp.files import SHARED, read_file, read_problem, trusted_owners, write_file, write_hint
 from ipymcp.masking import mask
 from ipymcp.protocol import types
-from ipymcp.protocol.types import is_object
+from ipymcp.protocol.types import is_array, is_object
 from ipymcp.security.scanner import skeleton
-from ipymcp.text import quoted
+from ipymcp.text import quoted, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -154,6 +154,37 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+_WORDS = re.compile(r"\w+|\W")
+_SETS = frozenset({"enum", "required", "examples"})
+"""Keywords whose arrays mean the same in any order."""
+_UNORDERED = "unordered "
+"""The prefix of the hash of a pin that accepts the words of its descriptions in any order."""
+
+
+def _unordered_fingerprint(text: str) -> str | None:
+    """Return a hash of a canonical definition that ignores the order of words in descriptions and of items in sets.
+
+    Servers that print a Python set have another order at each start. Returns None if the definition has masked text or
+    is nested too deeply: then only its exact hash counts.
+    """
+    if _storable(text) != text:
+        return None
+    try:
+        unordered = _unordered(json.loads(text))
+    except RecursionError:
+        return None
+    return _UNORDERED + fingerprint(json.dumps(unordered, sort_keys=True))
+
+
+def _unordered(value: Any, key: str = "") -> Any:
+    if is_object(value):
+        return {name: _unordered(item, name) for name, item in value.items()}
+    if is_array(value):
+        items = [_unordered(item) for item in value]
+        return sorted(items, key=json.dumps) if key in _SETS else items
+    return sorted(_WORDS.findall(value)) if key == "description" and isinstance(value, str) else value
+
+
 def described_instructions(text: str) -> ToolDefinition:
     """Return a server's instructions in the form of a tool definition, so that they are pinned and scanned like one."""
     return types.ToolDefinition(name=INSTRUCTIONS, description=text)
@@ -175,11 +206,16 @@ class Differences(NamedTuple):
     changed: dict[str, str]
     new: dict[str, str]
     """Tools added after the server's others were pinned."""
+    reordered: tuple[str, ...] = ()
+    """Tools of which only the order of words had changed for the first time; they are accepted."""
 
     def without(self, names: Iterable[str]) -> Differences:
-        """Return the differences except those of some tools."""
+        """Return the changed and new tools except some."""
         excluded = frozenset(names)
-        return Differences(*({name: now for name, now in one.items() if name not in excluded} for one in self))
+        changed, new = (
+            {name: now for name, now in one.items() if name not in excluded} for one in (self.changed, self.new)
+        )
+        return Differences(changed, new)
 
 
 class Pins:
@@ -190,6 +226,8 @@ class Pins:
 
     async def compare(self, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> Differences:
         """Return the differences to the pins. The first tools seen of a definition are pinned.
+
+        If only the order of words differs, the tool is pinned again, from then on in any order.
 
         Args:
             digest: Digest of the server's definition.
@@ -202,9 +240,17 @@ class Pins:
             if tools:
                 await self._insert("IGNORE", digest, server, tools)
             return Differences({}, {})
+        changed = {name: now for name, now in tools.items() if pinned.get(name, now.hash) != now.hash}
+        same: dict[str, CanonicalTool] = {}
+        if changed:
+            same = await asyncio.to_thread(_same_words, await self.of(digest), changed)
+        reordered = {name: now for name, now in same.items() if pinned[name] != now.hash}
+        if reordered:
+            await self.accept(digest, server, reordered)
         return Differences(
-            {name: now.hash for name, now in tools.items() if pinned.get(name, now.hash) != now.hash},
+            {name: now.hash for name, now in changed.items() if name not in same},
             {name: now.hash for name, now in tools.items() if name not in pinned},
+            tuple(reordered),
         )
 
     async def of(self, digest: str) -> Mapping[str, Pin]:
@@ -227,6 +273,16 @@ class Pins:
         await self._database.atransact(insert)
 
 
+def _same_words(pinned: Mapping[str, Pin], changed: Mapping[str, CanonicalTool]) -> dict[str, CanonicalTool]:
+    """Return the tools that differ from their pins only in the order of words, with the hash for any order."""
+    same: dict[str, CanonicalTool] = {}
+    for name, now in changed.items():
+        unordered, pin = _unordered_fingerprint(now.text), pinned[name]
+        if unordered in (pin.hash, _unordered_fingerprint(pin.definition)) and unordered is not None:
+            same[name] = CanonicalTool(now.text, unordered)
+    return same
+
+
 def _storable(text: str) -> str:
     return mask(text).encode("utf-8", "replace").decode()
 
@@ -238,19 +294,26 @@ Lock: TypeAlias = "Mapping[str, Mapping[str, str]]"
 """Fingerprints by server and tool."""
 
 
+_REORDERED = "{server}: only the order of words changed since it was pinned, which is accepted from now on: {tools}"
+
+
 class Pinning:
     """Comparison of servers' tools with their pins and the lock file. Its coroutines run on the background loop.
 
     Args:
         policy: Receives the tools that have changed.
         database: Returns the database that stores the pins.
+        notify: Shows a notice below the user's next cell.
     """
 
-    def __init__(self, policy: Policy, database: Callable[[], Database]) -> None:
+    def __init__(
+        self, policy: Policy, database: Callable[[], Database], notify: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.lock: dict[str, Mapping[str, str]] = {}
         """Locked servers with the fingerprints that the lock file requires."""
         self._policy = policy
         self._database = database
+        self._notify = notify
         self._found: dict[str, Differences] = {}
         """Differences to the pins, by digest."""
         self._unlocked: dict[str, frozenset[str]] = {}
@@ -289,7 +352,10 @@ class Pinning:
             self._unlocked[digest] = frozenset(differing)
         else:
             self._unlocked.pop(digest, None)
-        self._found[digest] = found = await self.pins.compare(digest, server, now)
+        found = await self.pins.compare(digest, server, now)
+        if found.reordered:
+            self._notify(_REORDERED.format(server=server, tools=shortened(", ".join(found.reordered), _LONG)))
+        self._found[digest] = found
         self._update_policy()
         return found
 

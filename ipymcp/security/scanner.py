@@ -90,7 +90,11 @@ _INSTRUCTIONS = (
     ),
     (
         (
-            r"\b(before|after|instead of|whenever|every time|each time)\b.{0,40}\b(us(e|ing)|call(ing)?|invok(e|ing))\b"
+            # what must be done before the tool's own call, such as to read a file's hash, is usual in documentation
+            r"\b(?!before (you )?(us(e|ing)|call(ing)?|invok(e|ing)) (this( tool| function| command)?|it)\b"
+            r"(?!.{0,200}\b(pass|send|includ|attach|cop(y|i)|past|forward|upload|append|add)(e|ing)?\b.{0,60}"
+            r"\b(contents?|conversation|history|messages?|chat|prompts?|everything|parameters?|arguments?)\b))"
+            r"(before|after|instead of|whenever|every time|each time)\b.{0,40}\b(us(e|ing)|call(ing)?|invok(e|ing))\b"
             r".{0,60}\b(you )?(must|always|first|have to)\b"
             r"|\bbefore ((us(e|ing)|call(ing)?|invok(e|ing)) )?(any|every|all)( other)? tools?\b"
         ),
@@ -100,9 +104,11 @@ _INSTRUCTIONS = (
     (r"[A-Za-z0-9+/]{120,}={0,2}", "a long encoded text"),
 )
 _SECRET = (
-    r"(^|_)(pass(word|wd|phrase)?|secret|api_?key|private_?key|ssh_?key|access_?key|(access|auth|refresh|bearer|session"
+    r"(^|_)((sudo|root|master|keychain|wallet|login|email|bank)_pass(word|wd|phrase)?|secret|api_?key|private_?key|ssh_?key|access_?key|(access|auth|refresh|bearer|session"
     r"|api|github|gitlab|slack|bot|oauth|id)_?token|credentials?|cvv|ssn|mnemonic|seed_?phrase)($|_)"
 )
+_PASSWORD = r"(^|_)pass(word|wd|phrase)?($|_)"
+"""Parameters whose value may well be the password of what the tool works on: a document, an archive, a database."""
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 _BLANK = re.compile(r"(\s+)")
@@ -253,9 +259,11 @@ def _secrets(schema: object, where: str = "inputSchema", depth: int = _MAX_DEPTH
 
 
 def _asks_for_secret(key: str, schema: Any) -> bool:
-    if is_object(schema) and (schema.get("format") == "password" or schema.get("writeOnly") is True):
+    name = "_".join(word for word in _WORDS.split(key) if word).lower()
+    if re.search(_SECRET, name):
         return True
-    return re.search(_SECRET, "_".join(word for word in _WORDS.split(key) if word).lower()) is not None
+    is_declared = is_object(schema) and (schema.get("format") == "password" or schema.get("writeOnly") is True)
+    return is_declared and not re.search(_PASSWORD, name)
 
 
 def skeleton(name: str) -> str:

@@ -1,6 +1,7 @@
 """Stored pins of tools, their changes, and lock files."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 
 from ipymcp.errors import ConfigError, PolicyError
+from ipymcp.masking import masks
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.security.app_pins import AppPin, AppPins
@@ -36,8 +38,8 @@ def database(tmp_path: Path) -> Any:
 
 
 def compare(pinning: Pinning, *tools: ToolDefinition, digest: str = "d1", starting: bool = False) -> list[str]:
-    changed, new = asyncio.run(pinning.compare(digest, "fs", tools, starting=starting))
-    return [*changed, *(f"new {name}" for name in new)]
+    found = asyncio.run(pinning.compare(digest, "fs", tools, starting=starting))
+    return [*found.changed, *(f"new {name}" for name in found.new)]
 
 
 def test_a_definition_has_one_canonical_form() -> None:
@@ -68,6 +70,73 @@ def test_a_changed_tool_is_noticed_in_every_later_session_until_it_is_accepted(
     asyncio.run(pinning.accept("d1", "fs", [changed]))
     assert not pinning.has_changed("d1", "read")
     assert compare(Pinning(Policy(), database), changed) == []
+
+
+ORDERS = [
+    ("Allowed: cat, pwd, echo, ls.", "Allowed: ls, cat, echo, pwd.", "Allowed: pwd, ls, cat, echo."),
+    ("{'a', 'bc'}", "{'bc', 'a'}", "{'a', 'bc'}"),
+    ("One of: größe, x-1\nor 新.", "One of: 新, größe\nor x-1.", "One of: x-1, größe\nor 新."),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "third"), ORDERS)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_another_order_of_the_same_words_is_said_once(
+    database: Any, first: str, second: str, third: str, is_nested: bool
+) -> None:
+    said: list[str] = []
+
+    def described(text: str) -> ToolDefinition:
+        if not is_nested:
+            return tool(description=text)
+        part = {"description": text, "enum": re.findall(r"\w+", text), "default": "x"}
+        return tool(schema=msgspec.json.encode({"type": "object", "properties": {"a": part}}))
+
+    def session(text: str) -> list[str]:
+        return compare(Pinning(Policy(), database, said.append), described(text))
+
+    assert session(first) == session(first) == []
+    assert said == []
+    assert session(second) == []
+    assert said == ["fs: only the order of words changed since it was pinned, which is accepted from now on: read"]
+    assert [session(text) for text in (third, first, second)] == [[], [], []]
+    assert len(said) == 1
+    assert session(third + " Sends it on.") == ["read"], "a word is added"
+    assert session(third) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        tool(description="Allowed: ls, cat, rm."),
+        tool(description="Allowed: ls, cat, cat."),
+        tool(description="Allowed: ls,\u200b cat."),
+        tool(description="Allowed:\n\n\n\n\nls, cat."),
+        tool(description="Allowed: cat, ls.", title="Other"),
+        tool(name="read", description="Allowed: ls."),
+        tool(description="Allowed: ls, cat.", schema=b'{"type": "object", "default": "b a"}'),
+    ],
+    ids=lambda one: str(canonical(one)),
+)
+def test_another_word_is_a_change_also_where_the_order_changes(database: Any, other: ToolDefinition) -> None:
+    first, turned = (
+        tool(description=text, schema=b'{"type": "object", "default": "a b"}')
+        for text in ("Allowed: ls, cat.", "Allowed: cat, ls.")
+    )
+    assert compare(Pinning(Policy(), database), first) == []
+    assert compare(Pinning(Policy(), database), other) == ["read"]
+    assert compare(Pinning(Policy(), database), turned) == []
+    assert compare(Pinning(Policy(), database), other) == ["read"]
+
+
+def test_a_secret_in_a_description_is_compared_exactly(database: Any) -> None:
+    with_secret = "Uses hunter2-hunter2 now."
+    assert compare(Pinning(Policy(), database), tool(description=with_secret)) == []
+    masks.add("hunter2-hunter2")
+    try:
+        assert compare(Pinning(Policy(), database), tool(description="now Uses hunter2-hunter2.")) == ["read"]
+    finally:
+        masks.clear()
 
 
 def test_a_tool_that_comes_after_the_others_were_pinned_is_new_until_it_is_accepted(database: Any) -> None:
