@@ -1,7 +1,8 @@
 """Secrets in definitions, and descriptions of definitions with secrets masked.
 
 A mask must not hide code: values that a shell would run are shown, whatever their name is. Values in other people's
-files are shown unmasked, because they are not the user's secrets; in the user's own files likely secrets are masked.
+files are not the user's secrets and are shown, except that of a token of theirs, which a saved notebook would spread,
+only the beginning is; in the user's own files likely secrets are masked.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ipymcp.config.programs import decides_code, evaluates, program_name, shell_line
 from ipymcp.config.variables import references
 from ipymcp.masking import looks_secret
 
@@ -49,12 +52,22 @@ _LITERAL = (  # `password = "…"`, `"password": "…"`, `os.environ["PASSWORD"]
     r"""((?:\\.|(?!\3)[^\\\n])++(?=\3)|(?:(?!\3)[^\n])++)\3"""  # the second if a backslash before the end is no escape
 )
 _BEARER = r"(?i)\b((?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})"
+_TOKEN = (  # with digits, or long: neither a host, nor a path
+    r"(?!(?:[a-z0-9-]+\.)+[a-z]{2,}$)(?:(?=[A-Za-z_.~+=-]*\d)(?=[\d_.~+=-]*[A-Za-z])[\w.~+=-]{8,}"
+    r"|[\w.~+=-]{20,}|(?=[^\d]*\d)(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])[A-Za-z0-9_+=-][\w.~+/=-]{31,})"
+)
+_EXPANSION = r"[$`%!]|\b(?:env|set|environ|getenv|printenv|export|declare|compgen)\b"
+"""In code: what may use a variable's value as code."""
 _PLAIN_VALUE = r"(?is)true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*"
 """Values that are never masked: plain words, and shell code."""
 
 
 def _dots(secret: str, name: str = "") -> str:
     return f"•••• ({len(secret)} characters)"
+
+
+def _beginning(secret: str, _: str = "") -> str:
+    return f"{secret[: 4 if len(secret) < 24 else 8]}… ({len(secret)} characters)"
 
 
 Hide: TypeAlias = "Callable[[str, str], str]"
@@ -82,6 +95,36 @@ def masked(text: str, name: str = "", hide: Hide = _dots) -> str:
     )
     text = SECRET_VALUE.sub(lambda match: hide(match[0], name), text)
     return re.sub(_RANDOM, lambda match: hide(match[0], name), text)
+
+
+def shortened_tokens(text: str, name: str = "") -> str:
+    """Shorten what looks like a token to its beginning, except in variables; a mask of `masked` could hide more.
+
+    Args:
+        text: The text as written.
+        name: Name of the setting that has this value, if known.
+    """
+    if name and looks_secret(name):
+        return "".join(map(_shortened_token, re.split(rf"{_VARIABLE}|(; )", text)))
+    for pattern in (_USERINFO, _PARAMETER):
+        text = re.sub(pattern, _shortened_part, text)
+    return re.sub(
+        _RANDOM, lambda match: _beginning(match[0]), SECRET_VALUE.sub(lambda match: _beginning(match[0]), text)
+    )
+
+
+def _shortened_token(text: str | None) -> str:
+    match = re.fullmatch(_SCHEME, text or "")
+    assert match is not None  # it matches anything
+    is_token = re.fullmatch(_TOKEN, match[2], re.A) is not None or SECRET_VALUE.fullmatch(match[2]) is not None
+    return (match[1] or "") + (_beginning(match[2]) if is_token else match[2])
+
+
+def _shortened_part(match: re.Match[str]) -> str:
+    """Shorten the password of an address, or the value of a parameter with a secret name."""
+    is_secret = match.re.pattern == _USERINFO or looks_secret(match[1])
+    value = shortened_tokens(match[2], "password") if is_secret else match[2]
+    return match[0][: match.start(2) - match.start()] + value
 
 
 def masked_code(text: str) -> str:
@@ -235,6 +278,10 @@ def _url_secrets(url: str) -> Iterator[str]:
 NOTHING: Final = "any file: what it runs can change"
 """Phrase after `not bound to` for an agreement that covers no files."""
 _MAX_NAMED = 12
+_MAX_WORDS = 100
+"""Words checked after a program."""
+_MAX_COMPARED = 10_000_000
+"""Maximum product of the command's length and the number of variables; with more, all variables are shown whole."""
 
 
 def described(definition: ServerDefinition, *, masks: bool | None = None) -> list[str]:
@@ -291,8 +338,9 @@ class _Description:
             yield "in", definition.cwd or definition.source.folder or usual
         if definition.url is not None:
             yield "connects to", f"{self._text(definition.url)} ({definition.transport})"
-        yield from (("header", f"{name}: {self._text(value, name)}") for name, value in definition.headers.items())
-        yield from (("variable", f"{name}={self._text(value, name)}") for name, value in definition.env.items())
+        yield from (("header", f"{name}: {self._value(value, name)}") for name, value in definition.headers.items())
+        for name, value in definition.env.items():
+            yield "variable", f"{name}={value if self._may_be_code(name) else self._value(value, name)}"
         if definition.env_file is not None:
             yield "variables of", definition.env_file
         if definition.inherit_env:
@@ -314,12 +362,44 @@ class _Description:
     def _text(self, text: str, name: str = "") -> str:
         return masked(text, name) if self._is_masked else text
 
+    def _value(self, text: str, name: str) -> str:
+        return masked(text, name) if self._is_masked else shortened_tokens(text, name)
+
+    def _may_be_code(self, name: str) -> bool:
+        """Whether a stranger's variable may be a part of what runs, so that it has to be shown whole."""
+        if self._is_masked or self._definition.command is None:
+            return False
+        if self._expands_variables or decides_code(name) or name in self._expanded:
+            return True
+        line, table = self._line, self._definition.env
+        return len(line) * len(table) > _MAX_COMPARED or table[name] in line
+
+    @cached_property
+    def _line(self) -> str:
+        return "\0".join((self._definition.command or "", *self._definition.args))
+
+    @cached_property
+    def _expanded(self) -> frozenset[str]:
+        """The names that the command or a variable may refer to: `$NAME`, `%NAME%`, `environ["NAME"]`."""
+        texts = (self._line, *self._definition.env.values())
+        return frozenset(name for text in texts for name in re.findall(r"(?<=[$%!:.{(\[\"'])\w+", text))
+
+    @cached_property
+    def _expands_variables(self) -> bool:
+        """Whether code in the arguments may use variables that it does not name."""
+        words = [self._definition.command or "", *self._definition.args]
+        programs = (
+            (program_name(word), words[place : place + _MAX_WORDS]) for place, word in enumerate(words, start=1)
+        )
+        runs_code = any(shell_line(*each) is not None or evaluates(*each) for each in programs)
+        return runs_code and re.search(_EXPANSION, self._line) is not None
+
     def _json(self, value: object) -> str:
         return json.dumps(self._within(value, ""), ensure_ascii=False, default=str)
 
     def _within(self, value: Any, name: str) -> Any:
         if isinstance(value, str):
-            return self._text(value, name)
+            return self._value(value, name)
         if isinstance(value, Mapping):
             table = cast("Mapping[str, Any]", value)
             return {key: self._within(table[key], key) for key in table}

@@ -98,7 +98,7 @@ def test_a_projects_servers_are_one_question_and_another_kernel_is_not_asked(sta
         "1 alpha\n"
         f"  │ runs {sys.executable} -I -S {DEMO}\n"
         f"  │ in {folder}\n"
-        "  │ variable API_TOKEN=abcdef0123456789\n"
+        "  │ variable API_TOKEN=abcd… (16 characters)\n"
         "  │ not bound to any file: what it runs can change\n"
         "2 beta\n"
         "  │ runs npx -y x\n"
