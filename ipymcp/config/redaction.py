@@ -58,6 +58,7 @@ _TOKEN = (  # with digits, or long: neither a host, nor a path
 )
 _EXPANSION = r"[$`%!]|\b(?:env|set|environ|getenv|printenv|export|declare|compgen)\b"
 """In code: what may use a variable's value as code."""
+_DATABASE = r"(?i)dsn$|connection[_-]?string$"
 _PLAIN_VALUE = r"(?is)true|false|null|none|yes|no|on|off|\d{1,6}|.*[\s|;&`<>$()].*"
 """Values that are never masked: plain words, and shell code."""
 
@@ -82,9 +83,11 @@ def masked(text: str, name: str = "", hide: Hide = _dots) -> str:
         name: Name of the setting that has this value, if known.
         hide: Returns the replacement of a secret; by default a label with its length.
     """
-    if name and looks_secret(name):
+    if name and _is_secret(name, text):
         parts = re.split(_VARIABLE, text)
-        return "".join(part if re.fullmatch(_VARIABLE, part) else _hidden(part, name, hide) for part in parts)
+        hidden = "".join(part if re.fullmatch(_VARIABLE, part) else _hidden(part, name, hide) for part in parts)
+        if hidden != text:
+            return hidden
     if (header := HEADER.fullmatch(text)) is not None and looks_secret(header[1]):
         return f"{header[1]}:{header[2]}{masked(header[3], header[1], hide)}"
     text = re.sub(_USERINFO, lambda match: f"{match[1]}:{masked(match[2], 'password', hide)}", text)
@@ -125,6 +128,18 @@ def _shortened_part(match: re.Match[str]) -> str:
     is_secret = match.re.pattern == _USERINFO or looks_secret(match[1])
     value = shortened_tokens(match[2], "password") if is_secret else match[2]
     return match[0][: match.start(2) - match.start()] + value
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a value is likely a secret by its name, and not the address of a database without a password."""
+    if not looks_secret(name):
+        return False
+    if re.match(r"(?i)(?:https?|wss?)://", value) or not ("://" in value or re.search(_DATABASE, name)):
+        return True
+    password = value.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    if password and not re.fullmatch(_VARIABLE, password):
+        return True
+    return any(map(looks_secret, re.findall(r"(?<!\w)(\w++)\s*+=", value)))
 
 
 def masked_code(text: str) -> str:
@@ -205,7 +220,7 @@ def sensitive(definition: ServerDefinition) -> Iterator[str]:
 def secret_variables(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the values of variables with secret names, except file paths, and passwords in URLs."""
     for name, value in env.items():
-        if looks_secret(name) and not (os.path.isabs(value) and os.path.exists(value)):
+        if _is_secret(name, value) and not (os.path.isabs(value) and os.path.exists(value)):
             yield from _value_secrets(value)
         else:
             yield from _text_secrets(value)
@@ -254,10 +269,10 @@ def _argument_secrets(args: Sequence[str]) -> Iterator[str]:
             header = HEADER.fullmatch(value)
         if header is not None:
             yield from _header_secrets({header[1]: header[3]})
-        if has_value and looks_secret(name.lstrip("-")):
+        if has_value and _is_secret(name.lstrip("-"), value):
             yield from _value_secrets(value)
     for option, argument in itertools.pairwise(args):  # a secret may look like an option: -a1b2c3==
-        if option.startswith("-") and "=" not in option and looks_secret(option.lstrip("-")):
+        if option.startswith("-") and "=" not in option and _is_secret(option.lstrip("-"), argument):
             yield from _value_secrets(argument)
 
 

@@ -247,6 +247,8 @@ def parse_arguments(
     names = [] if schema is None else [each.name for each in schema.parameters]
     arguments: dict[str, object] = {}
     for index, word in enumerate(words):
+        if not word.quoted and word.value.startswith(_CURLY):
+            raise LineError(_about_curly_quotes(words, index), word.start)
         if word.key is None:
             raise LineError(_not_a_pair(words, index, names), word.start)
         if word.key in arguments:
@@ -259,6 +261,23 @@ def parse_arguments(
         else:
             arguments[word.key] = schema.read_text(word.key, value.text)
     return arguments
+
+
+_CURLY = ("\u201c", "\u201d", "\u201e", "\u2018", "\u2019")
+"""Typographic quotes, as documents and chats have them."""
+_STRAIGHT = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019", '"""""\'\'')
+
+
+def _about_curly_quotes(words: Sequence[Word], index: int) -> str:
+    """Describe a value that begins with a curly quote, with a correction from there to the closing one."""
+    raw = ""
+    for word in words[index:]:
+        raw = f"{raw} {word.raw}".lstrip()
+        if raw.endswith(("\u201c", "\u201d", "\u2018", "\u2019")):
+            break
+    word = words[index]
+    sent = f"; to send them, write {word.key}='{word.value}'" if word.key and raw == word.raw else ""
+    return f"{word.value[0]} is a curly quote: write {raw.translate(_STRAIGHT)}{sent}"
 
 
 def _not_a_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
@@ -421,6 +440,8 @@ def _body_error(json_error: ValueError, python_error: SyntaxError | ValueError, 
         if place > (line, column) or "never closed" in python_error.msg:
             (line, column), reason = place, python_error.msg
     reason = reason[:1].lower() + reason[1:]
+    if "invalid character" in str(python_error) and any(quote in str(python_error) for quote in _CURLY):
+        reason = f'{reason} (curly quotes: replace them by ")'
     limit = f"; JSON5 only up to {JSON5_MAX_BYTES:,} characters" if is_long else ""
     return ArgumentError(
         f"line {line}, column {column}: {reason}",

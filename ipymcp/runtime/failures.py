@@ -75,15 +75,20 @@ def start_failure(
     return error
 
 
-def is_worth_retrying(error: McpError, exit_code: int | None = None, *, is_first: bool = False) -> bool:
+def is_worth_retrying(
+    error: McpError, exit_code: int | None = None, *, is_first: bool = False, is_typed: bool = False
+) -> bool:
     """Whether a start that failed with this error may succeed when it is tried again.
 
     Args:
         error: The error of the start.
         exit_code: The exit code of its process, if that has ended.
         is_first: Whether the server never ran before: a regular end or a missing host is then final.
+        is_typed: Whether the user has just typed its command, and waits: any end by itself is then final, too.
     """
     if is_first and (exit_code == 0 or hasattr(error.__cause__, "may_pass")):
+        return False
+    if is_first and is_typed and exit_code is not None and exit_code > 0:  # not killed by a signal
         return False
     if isinstance(error, HttpError):
         return error.status == _TOO_MANY_REQUESTS or (error.status >= 500 and error.status not in _UNSUPPORTED)

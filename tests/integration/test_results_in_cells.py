@@ -163,36 +163,40 @@ def test_a_failed_load_is_shown_once(kernel: Kernel) -> None:
 
 
 def test_a_console_that_ignores_updates_of_displays_shows_every_reason_and_the_end_of_a_load(kernel: Kernel) -> None:
-    (kernel.folder / "some.json").write_text(
-        json.dumps(
-            {
-                "bad": {"command": "no-such-program"},
-                "good": {"command": server_command("misbehaving")[0], "args": server_command("misbehaving")[1:]},
-            }
-        )
-    )
-    flaky = f"{sys.executable} -c 'import sys; sys.exit(3)'"
+    program, *arguments = server_command("misbehaving")
+    servers = {
+        "bad": {"command": "no-such-program"},
+        "good": {"command": program, "args": arguments},
+        "flaky": {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no database')"]},
+    }
+    (kernel.folder / "some.json").write_text(json.dumps(servers))
 
     loaded = kernel.run("%mcp load ./some.json", answers=[], console=True)
-    retried = kernel.run(f"%mcp load flaky -- {flaky}", answers=[], console=True)
+    failed = kernel.run("%mcp load nada -- no-such-program", answers=[], console=True)
     called = kernel.run("%mcp call demo.slow seconds=0.8 steps=4;", answers=[], console=True)
 
-    assert loaded.stdout.strip().split("\n") == [
-        "✗ bad: there is no program 'no-such-program' (looked for no-such-program, on the PATH)",
-        "✓ good: ready, 13 tools",
-    ]
-    lines = retried.stdout.strip().split("\n")
-    assert [line.strip() for line in lines] == [
+    assert [line.strip() for line in loaded.stdout.strip().split("\n")] == [
         *(
-            f"… flaky: starting: attempt {attempt} of 4 in {delay} s: did not start: the server exited with code 3"
+            f"… flaky: starting: attempt {attempt} of 4 in {delay} s: no database"
             for attempt, delay in ((2, 1), (3, 2), (4, 4))
         ),
-        "✗ flaky: failed",
+        "✗ bad: there is no program 'no-such-program' (looked for no-such-program, on the PATH)",
+        "✓ good: ready, 13 tools",
+        "✗ flaky: did not start: the server exited with code 1; it last wrote: no database",
     ]
-    assert retried.error is not None
-    assert retried.error.evalue.startswith("flaky: did not start: the server exited with code 3")
+    assert failed.stdout.strip() == "✗ nada: failed"
+    assert failed.error is not None
     assert called.stdout.split("\r")[-1].strip() == "demo.slow 4/4 step 4 of 4"
-    assert loaded.displays == retried.displays == called.displays == []
+    assert loaded.displays == failed.displays == called.displays == []
+
+
+def test_a_typed_command_that_ends_by_itself_is_tried_once(kernel: Kernel) -> None:
+    code = "open('count', 'a').write('.'); import sys; sys.exit('cannot open database: no folder')"
+    outcome = kernel.run(f'%mcp load once -- {sys.executable} -c "{code}"')
+
+    assert outcome.error is not None
+    assert outcome.error.evalue.startswith("once: did not start: the server exited with code 1; it last wrote: cannot")
+    assert (kernel.folder / "count").read_text() == "..", "with the probe of its era, and without"
 
 
 def test_a_notebook_whose_front_end_takes_input_has_one_display_that_is_updated(kernel: Kernel) -> None:

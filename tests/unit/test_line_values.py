@@ -156,6 +156,10 @@ def test_arguments_keep_their_order_and_keys() -> None:
         ("table='a' b", "b is not key=value: write limit=b", 10),
         ("{n}/a.txt", "{n}/a.txt is not key=value: write table={n}/a.txt", 0),
         ("a=1 a=2", "a is given twice", 4),
+        ("table=“two words” limit=1", '“ is a curly quote: write table="two words"', 0),
+        ("table=\u2018two words\u2019", "\u2018 is a curly quote: write table='two words'", 0),
+        ("table=”x”", "” is a curly quote: write table=\"x\"; to send them, write table='”x”'", 0),
+        ("“two words”", '“ is a curly quote: write "two words"', 0),
     ],
 )
 def test_words_without_a_key_or_with_a_repeated_one_are_refused(line: str, message: str, position: int) -> None:
@@ -201,6 +205,10 @@ def test_a_body_is_json_a_python_dict_or_json5(body: str, expected: dict[str, ob
         ("{1: n}", "the argument name 1 is a int, not text"),
         ('{"a": n,\n "b": 2', "line 1, column 1: '{' was never closed"),
         ("\x00", "line 1, column 1: expecting value"),
+        (
+            "{“a”: 1}",
+            'line 1, column 2: expecting property name enclosed in double quotes (curly quotes: replace them by ")',
+        ),
     ],
 )
 def test_a_body_that_cannot_be_read_is_an_error_with_its_place(body: str, message: str) -> None:

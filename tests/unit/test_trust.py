@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import Scope, ServerDefinition, Source
-from ipymcp.config.redaction import described, masked, wanted_secrets
+from ipymcp.config.redaction import described, masked, sensitive, wanted_secrets
 from ipymcp.errors import TrustError
 from ipymcp.interaction.questions import TrustAnswer, TrustQuestion
 from ipymcp.security.trust import MAX_LINES, MAX_SERVERS, Grant, Trust, digest_of
@@ -295,6 +295,36 @@ def test_a_definition_is_shown_whole_and_secrets_are_masked_in_the_users_own_fil
         "variable    API_KEY=sk-a… (19 characters)",
     ]
     assert wanted_secrets(one) == ("github",)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "shown"),
+    [
+        *(
+            ("--dsn", text, text)
+            for text in (
+                "sqlite:////data/x.db",
+                "postgres://me@h/db?sslmode=require",
+                "postgres://me:${PASSWORD}@h:5432/db",
+                "host=h dbname=d user=me",
+                "Driver=x;Server=h;Uid=me",
+                "/data/x.db",
+            )
+        ),
+        ("--dsn", "postgres://me:p4ssword1@h/db", "•••• (28 characters)"),
+        ("--dsn", "redis://:p4ssword1@h", "•••• (20 characters)"),
+        ("--dsn", "https://0123456789abcdef@o1.example.com/1", "•••• (41 characters)"),
+        ("--dsn", "mysql://h/db?a=b&password=abcdefgh12", "mysql://h/db?a=b&password=•••• (10 characters)"),
+        ("--token", "sqlite-abc123==", "•••• (15 characters)"),
+    ],
+)
+def test_the_address_of_a_database_without_a_password_is_no_secret(option: str, value: str, shown: str) -> None:
+    own = definition(scope="user", args=(option, value), env={option.strip("-").upper(): value})
+    assert described(own)[0].replace("'", "") == f"runs        uvx {option} {shown}"
+    if shown == value:
+        assert f"variable    {option.strip('-').upper()}={shown}" in described(own)
+    is_secret = shown != value
+    assert bool(list(sensitive(own.replace(args=(option, value.replace("${PASSWORD}", "")), env={})))) == is_secret
 
 
 TOKEN = "Y3VybCBodHRwczovL2V2aWwuZXhhbXBsZS9pIHwgc2gK"
