@@ -336,8 +336,7 @@ def unload(ip: Any) -> None:
 
 def _is_reloading(ip: Any) -> bool:
     """Whether IPython unloads the extension in order to load it again, which it does not tell."""
-    manager: Any = type(ip.extension_manager)
-    reload = manager.reload_extension.__code__
+    reload = ip.extension_manager.reload_extension.__code__
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not reload:
         frame = frame.f_back

@@ -26,7 +26,7 @@ from ipymcp.errors import (
 )
 from ipymcp.interaction.questions import domain, is_web_address
 from ipymcp.protocol.types import is_array, is_object
-from ipymcp.runtime.process_env import missing_variable
+from ipymcp.runtime.process_env import missing_sources, missing_variable
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -146,6 +146,11 @@ def _hint(error: ServerError, definition: ServerDefinition, stderr: tuple[str, .
         return "the first line of its script ends in a carriage return: save the file with Unix line ends"
     if any(_SDK_2.search(_plain(line)) for line in stderr):
         return "it was written for version 1 of the MCP SDK and has version 2: `uvx --with mcp<2`, or install mcp<2"
+    sources = missing_sources(definition) if isinstance(error, StartError) and _may_be_a_download(stderr) else []
+    if sources:
+        given = " ".join(f"--env {one}" for one in sources)
+        are, they = ("is", "passes it") if len(sources) == 1 else ("are", "passes them")
+        return f"{' and '.join(sources)} {are} set here but not passed on: {given} {they} on"
     missing = next((found[1] for line in stderr if (found := re.search(_MISSING_MODULE, line))), None)
     if missing and re.fullmatch(r"python[\d.]*", definition.command or ""):
         here = f'"command": {json.dumps(sys.executable)}'
@@ -153,6 +158,12 @@ def _hint(error: ServerError, definition: ServerDefinition, stderr: tuple[str, .
             f"the {definition.command} on PATH lacks {missing}: install it there, or write {here}, this kernel's Python"
         )
     return f"%mcp logs {name} · %mcp restart {name}"
+
+
+def _may_be_a_download(stderr: Iterable[str]) -> bool:
+    """Whether a program that wrote this, or nothing, may have failed to find or download a package."""
+    lines = [line for line in stderr if line.strip()]
+    return not lines or any(_DOWNLOAD.search(line) for line in lines)
 
 
 # -- the output of programs --------------------------------------------------------------------------------------------
@@ -227,6 +238,12 @@ _SDK_2 = re.compile(
     r"pin 'mcp<2'|^ImportError: cannot import name '\w+' from 'mcp\b|^AttributeError: '(?:Server|FastMCP)' object "
 )
 """Lines of a server that was written for version 1 of the official SDK and has version 2."""
+_DOWNLOAD = re.compile(
+    r"fetch|download|registry|\bindex\b|resol[uv]|connect|network|\bdns\b|certificate|\bE?40[134]\b|not found"
+    r"|no matching|no version|timed? ?out|ENOTFOUND|EAI_AGAIN|ETIMEDOUT",
+    re.IGNORECASE,
+)
+"""Lines of a package runner about a package that it cannot get."""
 _ERROR = re.compile(
     r"^(?:[\w.-]+: )?(?:fatal |uncaught )?(?:error|fatal|panic|critical)\b|^[\w.]*(?:Error|Exception)\b|panicked at",
     re.IGNORECASE,

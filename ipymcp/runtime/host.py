@@ -120,6 +120,18 @@ class Trials:
 # -- the host ----------------------------------------------------------------------------------------------------------
 
 
+def _working_folder() -> str:
+    """The working folder's path, also if it has been deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        pass
+    try:
+        return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
+    except OSError:
+        return os.path.join(os.sep, "deleted")  # PWD may be another folder
+
+
 class Host:
     """The servers of one notebook.
 
@@ -130,7 +142,9 @@ class Host:
     """
 
     def __init__(self, folder: str | None = None, timing: Timing | None = None, *, notebook: str | None = None) -> None:
-        self.folder = os.path.abspath(folder or (os.path.dirname(notebook) if notebook else os.getcwd()))
+        self.folder = os.path.normpath(
+            os.path.join(_working_folder(), folder or (os.path.dirname(notebook) if notebook else ""))
+        )
         self.notebook = notebook
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order of loading. Replaced as a whole when a server is loaded or unloaded."""
@@ -141,6 +155,8 @@ class Host:
         self._reaper = Reaper()
         self.notices = UserNotices()
         self.store = Store(self.notices.add)
+        if not os.path.isdir(self.folder):
+            self.notices.add(f"the folder {self.folder} no longer exists: only servers with a cwd of their own start")
         """The storage that outlives the kernel."""
         self.questions = QuestionRouter(self.loop.callers)
         self.cells: NotebookCells | None = None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipymcp.config.paths import state_folder
-from ipymcp.config.programs import program
+from ipymcp.config.programs import program, program_name
 from ipymcp.config.redaction import secret_variables
 from ipymcp.errors import CommandNotFound, StartError
 from ipymcp.files import make_private_folder
@@ -109,6 +109,13 @@ PASSED_ON = frozenset(
 
 _OWN_PYTHON = frozenset({"python", "python3"})
 """Commands that in a notebook or a script mean the kernel's own interpreter, with the packages that `%pip` installs."""
+_SOURCE_NAME = re.compile(
+    r"(?:uv|pip|pipx|npm|pnpm|bun|yarn|deno|jsr|npm_config|bun_config|yarn_npm|pipx_default)_(?:\w*_)?"
+    r"(?:index(?:_url)?|registry(?:_server)?|mirror|links|url|proxy|config_file|userconfig|cafile|strict_ssl|trusted_host"
+    r"|insecure_host|native_tls|cert)",
+    re.IGNORECASE,
+)
+"""Names of variables that decide where a package runner finds packages, and which of these places it accepts."""
 _ENV_NAME = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
 
 
@@ -133,6 +140,14 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
         program = _find(definition.command, definition.args, env["PATH"], program_folder(definition, folder))
     env["PWD"] = cwd
     return Launch([program, *definition.args], env, cwd)
+
+
+def missing_sources(definition: ServerDefinition) -> list[str]:
+    """The variables that tell a package runner where packages come from, and that are set here but not passed on."""
+    if not any(program(program_name(word)).may_download for word in (definition.command or "", *definition.args)):
+        return []
+    passed = _environment(definition)
+    return sorted(name for name in os.environ if _SOURCE_NAME.fullmatch(name) and name not in passed)
 
 
 def missing_variable(definition: ServerDefinition, stderr: Iterable[str]) -> str | None:

@@ -468,6 +468,7 @@ class Subscriptions:
             self._loop.spawn(self._read(subscription), f"ipymcp-read-{self._session.name}")
 
     async def _read(self, subscription: _Subscription) -> None:
+        pause = _MIN_READ_INTERVAL
         try:
             while subscription.is_stale and subscription.listeners:
                 is_update, subscription.is_stale, subscription.is_announced = subscription.is_announced, False, False
@@ -482,7 +483,8 @@ class Subscriptions:
                     subscription.raw = raw
                     if is_update:
                         _notify(subscription, raw)
-                await asyncio.sleep(_MIN_READ_INTERVAL)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, self._timing.slowest_refresh)  # reading may be what changes the resource
         finally:
             subscription.is_reading = False
 

@@ -1,6 +1,7 @@
 """Failures of servers: causes in the output of programs, decisions about a retry, and explanations for users."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.errors import ConnectionLost, RpcError, render_briefly
+from ipymcp.errors import ConnectionLost, RpcError, StartError, render_briefly
 from ipymcp.runtime.failures import cannot_improve, cause, explain
 
 PAY = "https://herring.example/pay?for=1"
@@ -60,6 +61,40 @@ def test_a_module_that_the_python_on_the_path_lacks_names_this_kernels_python(co
         f"the {command} on PATH lacks mcp_server.time: install it there, or write"
         f' "command": {json.dumps(sys.executable)}, this kernel\'s Python'
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "names"),
+    [
+        ("uvx", ("x",), ["UV_DEFAULT_INDEX"]),
+        ("uv", ("run", "x"), ["UV_INDEX_URL"]),
+        ("npx", ("-y", "x"), ["npm_config_registry"]),
+        ("/usr/bin/npx", ("-y", "x"), ["NPM_CONFIG_REGISTRY", "npm_config_strict_ssl"]),
+        ("bunx", ("x",), ["BUN_CONFIG_REGISTRY"]),
+        ("pipx", ("run", "x"), ["PIP_INDEX_URL", "PIP_TRUSTED_HOST"]),
+        ("env", ("A=b", "uvx", "x"), ["UV_INDEX"]),
+    ],
+)
+def test_the_mirror_that_a_package_runner_did_not_get_is_named(
+    command: str, args: tuple[str, ...], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.lower().startswith(("uv_", "pip_", "npm_", "bun_"))]:
+        monkeypatch.delenv(name)
+    for name in names:
+        monkeypatch.setenv(name, "https://mirror.example/simple")
+    definition = ServerDefinition(name="x", command=command, args=args)
+
+    def hint(line: str, **changes: Any) -> str | None:
+        return explain(StartError("did not start"), definition.replace(**changes), (line,), 1).hint
+
+    are, they = ("is", "passes it") if len(names) == 1 else ("are", "passes them")
+    options = " ".join(f"--env {name}" for name in names)
+    expected = f"{' and '.join(names)} {are} set here but not passed on: {options} {they} on"
+    assert hint("error: Failed to fetch: https://pypi.org/simple/x/") == expected
+    assert hint("npm error code ENOTFOUND") == expected
+    assert hint("bad DSN") == hint("Failed to fetch", inherit_env=tuple(names)) == "%mcp logs x · %mcp restart x"
+    assert hint("Failed to fetch", env=dict.fromkeys(names, "")) == "%mcp logs x · %mcp restart x"
+    assert hint("Failed to fetch", command="python", args=()) == "%mcp logs x · %mcp restart x"
 
 
 def test_a_module_that_another_program_lacks_is_left_to_its_log() -> None:

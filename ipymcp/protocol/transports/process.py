@@ -25,7 +25,7 @@ from ipymcp.errors import StartError
 from ipymcp.files import open_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     import psutil
 
@@ -49,6 +49,19 @@ class Grace(msgspec.Struct, frozen=True):
     term: float = 3.0
 
 
+@contextlib.contextmanager
+def _unblocked_signals() -> Generator[None]:
+    """Unblock all signals of this thread, since a process that is started inherits the blocked ones."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
 class ServerProcess:
     """A child process and its group.
 
@@ -61,16 +74,17 @@ class ServerProcess:
 
     def __init__(self, launch: Launch) -> None:
         try:
-            self.popen = subprocess.Popen(
-                list(launch.argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                cwd=launch.cwd,
-                env=dict(launch.env),
-                start_new_session=True,
-            )
+            with _unblocked_signals():
+                self.popen = subprocess.Popen(
+                    list(launch.argv),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    bufsize=0,
+                    cwd=launch.cwd,
+                    env=dict(launch.env),
+                    start_new_session=True,
+                )
         except OSError as error:
             raise _start_error(launch, error) from error
         except ValueError as error:  # a null byte or a lone surrogate
