@@ -14,24 +14,16 @@ from ipymcp.protocol.types import is_array, is_object
 from ipymcp.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ipymcp.protocol.types import ToolDefinition
 
 
 MAX_TEXT = 200_000
 """Maximum number of characters of one definition that are scanned."""
-_TRIGGERS = (
-    *("<", "ignore", "disregard", "forget", "override"),
-    *("do not", "don't", "never", "without", "hid", "conceal", "secret"),
-    *(".ssh", ".aws", ".gnupg", ".netrc", ".kube", ".docker", "id_", "/etc/", "mcp.json", ".env"),
-    *("before", "after", "instead of", "whenever", "every time", "each time"),
-    *("system prompt", "you are now", "new instructions"),
-    *("pass", "key", "token", "credential", "cvv", "ssn", "mnemonic", "seed", "writeonly"),
-)
-"""Lower-case substrings, one of which is in every text that matches a pattern for words."""
 _ENCODED = bytes(byte if chr(byte).isalnum() or byte in b"+/" else 32 for byte in range(128)).ljust(256)
 _MAX_WORD = 119
+_MAX_LINES = 12
 
 
 def scan(server: str, tools: Iterable[ToolDefinition]) -> tuple[Finding, ...]:
@@ -47,12 +39,27 @@ def is_plain(definition: ToolDefinition) -> bool:
     if not (texts.isascii() and texts.isprintable() and raw.isascii()) or raw.find(b"\\") >= 0:
         return False
     whole = f"{texts} {raw.decode()}"
-    if len(whole) > MAX_TEXT or " " * 80 in whole:
+    return _has_no_trigger(whole)
+
+
+def is_plain_text(text: str, triggers: Sequence[str] | None = None) -> bool:
+    """Whether a quick check proves that nothing in a text is suspicious.
+
+    Args:
+        text: The text.
+        triggers: Those of all triggers that may be in the text; by default all.
+    """
+    line = text.replace("\n", " ").replace("\t", " ")
+    return line.isascii() and line.isprintable() and text.count("\n") < _MAX_LINES and _has_no_trigger(line, triggers)
+
+
+def _has_no_trigger(line: str, triggers: Sequence[str] | None = None) -> bool:
+    if len(line) > MAX_TEXT or " " * 80 in line:
         return False
-    if max(map(len, whole.encode().translate(_ENCODED).split())) > _MAX_WORD:
+    if max(map(len, line.encode().translate(_ENCODED).split()), default=0) > _MAX_WORD:
         return False
-    lowered = " ".join(whole.lower().split())
-    return not any(word in lowered for word in _TRIGGERS)
+    lowered = " ".join(line.lower().split())
+    return not any(word in lowered for word in (_TRIGGERS if triggers is None else triggers))
 
 
 _MAX_DEPTH = 12
@@ -64,15 +71,18 @@ _INVISIBLE = re.compile(
 )
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-# Strings, compiled at their first use: this takes 5 ms, and the tools of most servers need only the quick check.
+# Each pattern with lower-case substrings, one of which is in every text that it matches. The patterns are strings,
+# which are compiled at their first use: this takes 5 ms, and the tools of most servers need only the quick check.
 _INSTRUCTIONS = (
-    (r"<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\b[^>]*>", "a tag for models"),
-    (r"<!--", "a comment that is not displayed"),
+    (("<",), r"<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\b[^>]*>", "a tag for models"),
+    (("<",), r"<!--", "a comment that is not displayed"),
     (
+        ("ignore", "disregard", "forget", "override"),
         r"\b(ignore|disregard|forget|override)\b.{0,30}\b(previous|prior|above|earlier|other|all)\b",
         "tells a model to ignore what it was told",
     ),
     (
+        ("do not", "don't", "never", "without", "hid", "conceal", "secret"),
         (
             r"\b(do not|don't|never|without)\b.{0,20}\b(tell(ing)?|mention(ing)?|inform(ing)?|reveal(ing)?|show(ing)?"
             r"|notify(ing)?|alert(ing)?)\b.{0,20}\b(the )?users?\b"
@@ -82,6 +92,7 @@ _INSTRUCTIONS = (
         "tells a model to hide something from the user",
     ),
     (
+        (".ssh", ".aws", ".gnupg", ".netrc", ".kube", ".docker", "id_", "/etc/", "mcp.json", ".env"),
         (
             r"(~/|\$HOME/|/home/|/root/)?\.(ssh|aws|gnupg|netrc|kube|docker)\b|\bid_(rsa|ed25519)\b|/etc/(passwd|shadow)"
             r"|\bmcp\.json\b|(^|[\s\"'`(])\.env\b"
@@ -89,6 +100,7 @@ _INSTRUCTIONS = (
         "names a file with secrets",
     ),
     (
+        ("before", "after", "instead of", "whenever", "every time", "each time"),
         (
             # what must be done before the tool's own call, such as to read a file's hash, is usual in documentation
             r"\b(?!before (you )?(us(e|ing)|call(ing)?|invok(e|ing)) (this( tool| function| command)?|it)\b"
@@ -100,9 +112,18 @@ _INSTRUCTIONS = (
         ),
         "tells a model what to do around other calls",
     ),
-    (r"\b(system prompt|you are now|new instructions)\b", "addresses a model as its operator"),
-    (r"[A-Za-z0-9+/]{120,}={0,2}", "a long encoded text"),
+    (
+        ("system prompt", "you are now", "new instructions"),
+        r"\b(system prompt|you are now|new instructions)\b",
+        "addresses a model as its operator",
+    ),
+    (("",), r"[A-Za-z0-9+/]{120,}={0,2}", "a long encoded text"),
 )
+_TRIGGERS = (
+    *dict.fromkeys(trigger for triggers, _, _ in _INSTRUCTIONS for trigger in triggers if trigger),
+    *("pass", "key", "token", "credential", "cvv", "ssn", "mnemonic", "seed", "writeonly"),
+)
+"""Lower-case substrings, one of which is in every text that matches a pattern for words."""
 _SECRET = (
     r"(^|_)((sudo|root|master|keychain|wallet|login|email|bank)_pass(word|wd|phrase)?|secret|api_?key|private_?key|ssh_?key|access_?key|(access|auth|refresh|bearer|session"
     r"|api|github|gitlab|slack|bot|oauth|id)_?token|credentials?|cvv|ssn|mnemonic|seed_?phrase)($|_)"
@@ -153,7 +174,11 @@ def findings(name: str, definition: ToolDefinition) -> list[Finding]:
         raw = getattr(definition, part)
         if len(raw):
             texts.extend(_texts(types.loads(raw), part, _MAX_DEPTH))
-    found = [Finding(name, where, what) for where, text in texts for what in _suspicious(text[:MAX_TEXT])]
+    whole = " ".join(" ".join(text for _, text in texts).lower().split())
+    triggers = [word for word in _TRIGGERS if word in whole]
+    plain = {text for text in {text for _, text in texts} if is_plain_text(text, triggers)}
+    texts = [(where, text) for where, text in texts if text not in plain]
+    found = [Finding(name, where, what) for where, text in texts for what in suspicious(text[:MAX_TEXT])]
     found += [
         Finding(name, where, f"too long to be scanned: {len(text):,} characters")
         for where, text in texts
@@ -189,7 +214,8 @@ def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
     return found
 
 
-def _suspicious(text: str) -> Iterator[str]:
+def suspicious(text: str) -> Iterator[str]:
+    """Yield what is suspicious in a text, by a thorough check."""
     if not text.isascii() or not text.isprintable():
         for pattern, what in ((_BIDI, "changes the direction of text"), (_CONTROL, "a control character")):
             if match := pattern.search(text):
@@ -199,8 +225,9 @@ def _suspicious(text: str) -> Iterator[str]:
     if match := _PADDING.search(text.rstrip()):
         yield f"much empty space before {_excerpt(text[match.end() :].lstrip()[:_EXCERPT])}"
     plain = _plain(text)
-    for pattern, what in _INSTRUCTIONS:
-        if match := re.search(pattern, plain, re.I):
+    lowered = plain.lower()
+    for triggers, pattern, what in _INSTRUCTIONS:
+        if any(word in lowered for word in triggers) and (match := re.search(pattern, plain, re.I)):
             yield f"{what}: {_excerpt(plain[max(0, match.start() - 10) : match.end() + 20])}"
 
 

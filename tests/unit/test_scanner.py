@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ipymcp.demo.tools import TOOLS
 from ipymcp.protocol.types import ToolDefinition
-from ipymcp.security.scanner import findings, is_plain, look_alikes, scan
+from ipymcp.security.scanner import findings, is_plain, is_plain_text, look_alikes, scan, suspicious
 
 
 def tool(description: str = "Reads.", name: str = "read", **schema: Any) -> ToolDefinition:
@@ -168,3 +168,14 @@ def test_the_full_scan_finds_nothing_in_text_that_passes_the_quick_one(
     for definition in (tool(text, properties={key: {} for key in keys}), tool(properties={"a": {"description": text}})):
         if is_plain(definition):
             assert findings("fs.read", definition) == []
+    if is_plain_text(text):
+        assert list(suspicious(text)) == []
+
+
+def test_only_texts_with_a_trigger_are_checked_thoroughly(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr("ipymcp.security.scanner.suspicious", lambda text: checked.append(text) or [])
+    properties = {f"p{number}": {"type": "string", "description": f"The value {number}."} for number in range(100)}
+    properties["p7"]["description"] = "Never without the key."
+    findings("fs.read", tool("Reads.\nUse it before others.", properties=properties))
+    assert checked == ["Reads.\nUse it before others.", "Never without the key."]
