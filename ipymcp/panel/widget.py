@@ -62,7 +62,12 @@ class PanelWidget(anywidget.AnyWidget):
 
     def end(self) -> None:
         """Close the widget and its channel."""
-        self.channel.close()
+        self.close()
+
+    def close(self) -> None:
+        """Close the widget and its channel, also for `Widget.close_all`, which is not reported to `on_close`."""
+        if hasattr(self, "channel"):  # not if the widget could not be made
+            self.channel.close()
         super().close()
 
     def _on_close(self, _: object) -> None:
