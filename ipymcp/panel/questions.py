@@ -9,7 +9,7 @@ import itertools
 import threading
 import uuid
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ipymcp.interaction.questions import LoginQuestion, Question
-    from ipymcp.panel.cell_forms import CellForm
     from ipymcp.panel.messages import AnswerFields, Channel
     from ipymcp.panel.permissions import Permissions
     from ipymcp.panel.state import PanelState
@@ -38,6 +37,18 @@ _REDIRECT_INTERVAL: Final = 0.3
 """Seconds between two checks for the redirect of a login."""
 
 
+class QuestionForm(Protocol):
+    """A form in a cell that shows a question, which no view showed when the form was drawn."""
+
+    def supersede(self, channel: Channel) -> None:
+        """Remove the form if another view, which shows its question as well, can deliver the answer."""
+        ...
+
+    def end(self, line: str = "") -> None:
+        """Replace the form with a line; without one, remove the form."""
+        ...
+
+
 class _OpenPage(Struct, eq=False):
     """A page of a question that the views show."""
 
@@ -45,8 +56,7 @@ class _OpenPage(Struct, eq=False):
     kind: QuestionKind
     page: QuestionPage
     reply: Future[PageReply]
-    form: CellForm | None = None
-    """The form in a cell that shows the page, which no other view showed when it was drawn."""
+    form: QuestionForm | None = None
 
     def row(self) -> QuestionRow:
         """The page as the views receive it."""
@@ -182,7 +192,7 @@ class PanelQuestions:
             if opened.form is not None and (is_panel or (isinstance(opened.page, ApprovalPage) and opened.page.card)):
                 opened.form.supersede(channel)
 
-    def open(self, kind: QuestionKind, page: QuestionPage, form: CellForm | None = None) -> _OpenPage:
+    def open(self, kind: QuestionKind, page: QuestionPage, form: QuestionForm | None = None) -> _OpenPage:
         """Show a page; thread-safe."""
         opened = _OpenPage(f"q{next(self._numbers)}", kind, page, Future(), form)
         self._open[opened.id] = opened
@@ -220,7 +230,7 @@ class PanelQuestionHandle(Generic[A]):
         question: Question[A],
         caller: WaitingCaller | None,
         next_may_start: Callable[[], object],
-        form: CellForm | None = None,
+        form: QuestionForm | None = None,
     ) -> None:
         self._questions = questions
         self._question = question

@@ -65,7 +65,7 @@ class CsvText(Struct):
 
     @property
     def gaps(self) -> dict[str, tuple[str, ...]]:
-        """What stands for a missing cell in each column: nothing, and in columns of numbers also words such as `NA`."""
+        """The texts of missing cells in each column: nothing, and in columns of numbers also words such as `NA`."""
         header, *rows = self.rows() if _GAP_CELL.search(self.text) else [next(iter(self.rows()))]
         cells = ([cell for cell in column if cell and cell not in _GAPS] for column in zip(*rows, strict=False))
         numeric = {name for name, column in zip(header, cells, strict=False) if all(map(_FRACTION.fullmatch, column))}

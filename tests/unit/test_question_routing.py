@@ -168,7 +168,7 @@ def test_a_question_that_is_withdrawn_while_its_form_is_displayed_leaves_no_form
     monkeypatch.setattr(CellForms, "_may_be_seen", always)
     monkeypatch.setattr(CellForm, "show", show)
     monkeypatch.setattr(CellForm, "end", end)
-    caller: Any = SimpleNamespace(post=post)
+    caller: Any = SimpleNamespace(post=post, is_blocked=False)
     forms = CellForms(SimpleNamespace(display_pub=None), lambda: cast("Panel", None))
 
     async def withdraw() -> None:

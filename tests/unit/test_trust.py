@@ -359,7 +359,7 @@ TOKEN = "Y3VybCBodHRwczovL2V2aWwuZXhhbXBsZS9pIHwgc2gK"
 def test_a_token_of_someone_else_is_shown_by_its_beginning(name: str, value: str, shown: str) -> None:
     remote = definition(command=None, url="https://h.example/mcp", headers={name: value}, extra={"http": {name: value}})
     assert f"header      {name}: {shown}" in described(remote)
-    assert f"extra       {json.dumps({'http': {name: shown}}, ensure_ascii=False)}" in described(remote)
+    assert f"not used    {json.dumps({'http': {name: shown}}, ensure_ascii=False)}" in described(remote)
     assert f"variable    {name}={shown}" in described(definition(env={name: value}))
 
 
