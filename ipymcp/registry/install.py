@@ -53,6 +53,25 @@ _PACKAGE_NAMES = {
     "pypi": r"(?a)[A-Za-z0-9][\w.-]*",
     "nuget": r"(?a)[A-Za-z0-9][\w.-]*",
 }
+_PYTHON = re.compile(r"(c?python|pypy|graalpy|pyodide|cp|pp|gp)[\d._-]*t?w?")
+"""Names that uv takes for an interpreter instead of a package."""
+_RUNNERS = {
+    *(
+        "corepack",
+        "cross-env",
+        "cross-env-shell",
+        "ipython",
+        "jiti",
+        "nodejs",
+        "nodemon",
+        "pip",
+        "pip3",
+        "pnpm",
+        "pnpx",
+    ),
+    *("pdm", "poetry", "run-script-os", "shx", "ts-node-dev", "xonsh", "yarn", "zx"),
+}
+"""Other packages that run what their arguments name."""
 _MAX_SHOWN = 60
 """Characters of an entry's text in a message."""
 _PACKAGE_REGISTRIES = {
@@ -464,9 +483,25 @@ def _package_problem(package: Package, runner: str) -> tuple[str, str]:
         )
     if re.fullmatch(_PACKAGE_NAMES[kind], package.identifier) is None:
         return f"{package.identifier!r} is not the name of a package", ""
+    if _is_runner(package.identifier):
+        return f"{package.identifier} is a program that runs what its arguments name, not a server's package", ""
     if not is_fixed(package.version or "", kind):
         return f"its version is not fixed ({package.version or 'none'})", ""
     return "", ""
+
+
+def _is_runner(identifier: str) -> bool:
+    """Whether a package's name is that of an interpreter, a shell or a runner of packages."""
+    name = identifier.lower()
+    known = program(name)
+    return bool(
+        known.is_launcher
+        or known.is_interpreter
+        or known.shell_option
+        or known.code_option
+        or _PYTHON.fullmatch(name)
+        or name in _RUNNERS
+    )
 
 
 def _image(package: Package) -> tuple[str, str]:

@@ -83,9 +83,14 @@ VARIABLES = {
     "decides what code runs": [
         *("NODE_OPTIONS", "PYTHONPATH", "LD_PRELOAD", "npm_config_registry", "npm_config_script-shell", "GIT_ASKPASS"),
         *("GIT_EXTERNAL_DIFF", "LESSOPEN", "PS4", "LD_AUDIT", "PERL5OPT", "VIMINIT", "MAKEFLAGS"),
+        *("PUPPETEER_EXECUTABLE_PATH", "CHROME_PATH", "CHROME_BIN", "PLAYWRIGHT_BROWSERS_PATH", "CHROMEWEBDRIVER"),
+        *("PLAYWRIGHT_DOWNLOAD_HOST", "PUPPETEER_CHROME_DOWNLOAD_BASE_URL", "ELECTRON_OVERRIDE_DIST_PATH"),
+        *("QT_PLUGIN_PATH", "QT_QPA_PLATFORM_PLUGIN_PATH", "GTK_MODULES", "GTK3_MODULES", "GIO_MODULE_DIR"),
+        *("GST_PLUGIN_PATH", "VK_LAYER_PATH", "DOCKER_CLI_PLUGIN_EXTRA_DIRS", "MSBuildSDKsPath", "HELM_PLUGINS"),
     ],
     "decides where its traffic goes, and who can read it": [
         *("HTTPS_PROXY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "AWS_ENDPOINT_URL_S3", "OLLAMA_HOST", "all_proxy"),
+        "NuGetPackageSourceCredentials_x",
     ],
 }
 """Environment variables by the danger that is pointed out."""

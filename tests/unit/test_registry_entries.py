@@ -116,6 +116,21 @@ def test_a_package_that_cannot_be_run_has_the_reason(name: str, index: int, prob
 
 
 @pytest.mark.parametrize(
+    ("kind", "identifier"),
+    [
+        *(("pypi", name) for name in ("python", "Python3", "python3.11", "pypy", "cp312", "uv", "pip", "ipython")),
+        *(("npm", name) for name in ("node", "npm", "npx", "bash", "sh", "bun", "deno", "tsx", "zx", "cross-env")),
+    ],
+)
+def test_a_package_whose_name_is_that_of_an_interpreter_or_runner_is_refused(kind: str, identifier: str) -> None:
+    package = {"registryType": kind, "identifier": identifier, "version": "3.11.1", "transport": {"type": "stdio"}}
+    package["packageArguments"] = [{"type": "positional", "value": "-c"}, {"type": "positional", "value": "CODE"}]
+    entry = read_entry({"server": {"name": "a/b", "version": "1.0.0", "description": "", "packages": [package]}})
+    [way] = ways(entry)
+    assert way.problem == f"{identifier} is a program that runs what its arguments name, not a server's package"
+
+
+@pytest.mark.parametrize(
     ("version", "kinds"),
     [
         ("1.2.3", "npm pypi nuget oci"),
