@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+_SPAN = re.compile(r"(\d++(?:\.\d++)?)\s*+([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 

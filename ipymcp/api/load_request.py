@@ -112,7 +112,7 @@ _PROGRAMS = {".py": "python ", ".js": "node ", ".mjs": "node ", ".ts": "npx tsx 
 DOCUMENTS = (".json", ".json5", ".jsonc", ".toml", ".yaml", ".yml")
 """Suffixes of files that may define servers."""
 _BUNDLES = (".mcpb", ".dxt")
-_ADDRESS = r"(?!\.)(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\])(:\d+)?(/.*)?|[\w-]+:\d+(/.*)?"
+_ADDRESS = r"(?!\.)(localhost|[\w-]++(\.[\w-]++)++|\[[0-9a-f:]++\])(:\d++)?(/.*)?|[\w-]++:\d++(/.*)?"
 _PORT = r"[\w.-]+:\d+(/|$)"
 _LOCAL = r"localhost|127\.|\[::1\]|[\w-]+:\d"
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 READING_CONCURRENCY: Final = 8
 """Default concurrency of maps of a tool that is declared read-only; for other tools it is 1."""
 MAX_CONCURRENCY: Final = 1_000
-_RATE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|m|min|minute|h|hour)\s*")
+_RATE: Final = re.compile(r"\s*+(\d++(?:\.\d++)?)\s*+/\s*+(s|sec|second|m|min|minute|h|hour)\s*")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 SHOWN_ERRORS: Final = 10
 """Maximum number of errors that are listed."""

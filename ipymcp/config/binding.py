@@ -7,8 +7,8 @@ names it, or if no word names what runs and the project is small.
 
 from __future__ import annotations
 
+import fnmatch
 import functools
-import glob
 import itertools
 import json
 import os
@@ -47,10 +47,18 @@ MAX_STARTS: Final = 32
 """Maximum number of folders that paths are relative to."""
 MAX_MATCHES: Final = 500
 """Maximum number of files per glob."""
+_MAX_EXPANDED = 1_000_000
+"""Maximum number of characters that variables expand to per definition."""
 MAX_SOURCES: Final = 300
 """Maximum number of programs and sources in a folder that is covered as a whole."""
 MAX_SOURCE_BYTES: Final = 10_000_000
+MAX_LISTED: Final = 50_000
+"""Maximum number of names that are listed for the globs of a definition."""
 _MAX_ENTRIES = 5_000
+MAX_HASHED_BYTES: Final = 100_000_000
+"""Maximum size of a file that is read as a whole for a digest."""
+_MAX_TOTAL_BYTES = 500_000_000
+"""Maximum number of bytes that are read for the digest of a definition."""
 _MAX_TEXT = 100_000
 _MAX_PATH = 4_096
 _MAX_DEPTH = 5
@@ -69,14 +77,16 @@ _SHELL_TOKEN = re.compile(
 )
 _SHELL_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?[-=+?]([^{}]*))?\})")
 _WORKING_FOLDER = re.compile(r"\$\(\s*pwd(\s+-[LP])?\s*\)|`\s*pwd(\s+-[LP])?\s*`")
-_UNPARSED_SHELL = re.compile(r"[`$]|\{.*[,.].*\}|(^|[\s;|&(])(eval|source|\.|exec|xargs|find|alias|trap)\s", re.DOTALL)
+_UNPARSED_SHELL = re.compile(
+    r"[`$]|\A[^{]*+\{[^,.]*+[,.][^}]*+\}|(^|[\s;|&(])(eval|source|\.|exec|xargs|find|alias|trap)\s", re.DOTALL
+)
 """Shell syntax that may run programs that the words do not name."""
 _MOUNT = re.compile(r"(?:-v|--volume=)?([^:]+):(/[^:]*)(?::[\w,]+)?")
 """A folder of this machine and its path in a container."""
 _MOUNT_FIELD = re.compile(r"(?:^|,|--mount=)(source|src|target|destination|dst)=([^,]+)")
 _MAX_FOLLOWING = 50
 """Maximum number of words after a program that are taken for its arguments."""
-_GLOB = re.compile(r"[*?]|\[.+\]")
+_GLOB = re.compile(r"[*?]|\A[^\[]*+\[.[^\]]*+\]", re.DOTALL)
 _ENTRIES = ("__main__.py", "__init__.py", "package.json", "index.js", "index.cjs", "index.mjs", "index.ts")
 """Files that an interpreter runs when given a folder."""
 _ENDINGS = (".py", ".js", ".cjs", ".mjs", ".ts", ".json")
@@ -98,6 +108,8 @@ class Binding(Struct, frozen=True):
     is_whole: bool = True
     """Whether the files likely include everything that runs; False if code may run other files, or a limit was reached.
     """
+    large: frozenset[Path] = frozenset()
+    """Files that are too large to be read as a whole: their size, times and both ends are covered."""
 
 
 class Disk:
@@ -139,28 +151,47 @@ def shell_words(line: str) -> Iterator[str]:
         yield "".join(word)
 
 
+class _Expansions:
+    """The budget for the values of variables in one definition: each may name others a thousand times."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_EXPANDED
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self._left < 0
+
+    def take(self, value: str) -> bool:
+        self._left -= len(value) + 1_000
+        return self._left >= 0
+
+
 class _Search:
     """Search for the files of one definition."""
 
     def __init__(self, definition: ServerDefinition, disk: Disk) -> None:
         self._definition = definition
         self._disk = disk
+        self._expansions = _Expansions()
         folder = definition.source.folder or ""
         real = disk.real(folder)
         self._roots = tuple(dict.fromkeys((disk.repository(folder), disk.repository(real))))
         self._found: dict[Path, None] = {}
         self._is_whole = True
         self._steps = 0
+        self._listed = 0
+        """Names of files that were listed for globs."""
         self._variables: dict[str, str] = {}
         texts = [definition.command or "", *definition.args, definition.env_file or "", *definition.env.values()]
         self._starts: dict[str, None] = dict.fromkeys(
-            (os.path.normpath(os.path.join(real, _path(definition.cwd or "", definition))), real)
+            (os.path.normpath(os.path.join(real, _path(definition.cwd or "", definition, self._expansions))), real)
         )
         self._named: dict[str, None] = {}
         """Start folders that words name."""
-        self._variables |= {name: _path(text, definition) for name, text in definition.env.items()}
-        texts = [_path(text, definition) for text in texts]
+        self._variables |= {name: _path(text, definition, self._expansions) for name, text in definition.env.items()}
+        texts = [_path(text, definition, self._expansions) for text in texts]
         texts += self._env_file_values()
+        self._is_whole = not self._expansions.is_exceeded
         self._words = self._split(texts)
         self._names = [program_name(word) for word in self._words]
         self._programs = {name: program(name) for name in self._names}
@@ -188,7 +219,7 @@ class _Search:
         elif self._needs_sources():
             for folder in [*self._named] or [next(iter(self._starts))]:
                 self._add_sources(folder)
-        return Binding(tuple(self._found), self._is_whole)
+        return Binding(tuple(self._found), self._is_whole, frozenset(_large(self._found)))
 
     # -- words --------------------------------------------------------------------------------------------------------
 
@@ -198,7 +229,7 @@ class _Search:
             return []
         from ipymcp.config.paths import read_env_file
 
-        named = _path(self._definition.env_file, self._definition)
+        named = _path(self._definition.env_file, self._definition, self._expansions)
         for start in self._starts:
             path = os.path.normpath(os.path.join(start, named))
             if os.path.isfile(path) and self._is_within(path):
@@ -217,18 +248,23 @@ class _Search:
             if len(words) >= MAX_WORDS or len(text) > _MAX_TEXT:
                 self._is_whole = False
                 break
-            words += self._words_of(text, 0)
+            words += itertools.islice(self._words_of(text, 0), MAX_WORDS + 1 - len(words))
+        if len(words) > MAX_WORDS:
+            self._is_whole = False
+            del words[MAX_WORDS:]
         for word in words:
             assigned = _ASSIGNMENT.fullmatch(word)
             if assigned:
                 self._variables.setdefault(assigned[1], assigned[2])
         return words
 
-    def _words_of(self, text: str, depth: int) -> list[str]:
-        words = list(shell_words(text))
-        if words == [text] or depth == _MAX_DEPTH:
-            return [text]
-        return [text, *(inner for word in words for inner in self._words_of(word, depth + 1))]
+    def _words_of(self, text: str, depth: int) -> Iterator[str]:
+        yield text
+        if depth < _MAX_DEPTH:
+            for word in shell_words(text):
+                if word == text:
+                    return
+                yield from self._words_of(word, depth + 1)
 
     def _parts(self, word: str) -> Iterator[str]:
         """Yield the parts of a word that may be paths."""
@@ -247,8 +283,10 @@ class _Search:
             if name == "PWD":
                 return "."
             known = self._variables.get(name, os.environ.get(name))
-            return (known if known is not None else match[3]) or ("" if match[3] is not None else match[0])
+            text = (known if known is not None else match[3]) or ("" if match[3] is not None else match[0])
+            return text[: _MAX_PATH + 1]
 
+        text = text[: _MAX_PATH + 1]
         for _ in range(_MAX_DEPTH):
             changed = _SHELL_VARIABLE.sub(value, text)[: _MAX_PATH + 1]
             if changed == text:
@@ -293,15 +331,40 @@ class _Search:
     def _find(self, start: str, part: str) -> None:
         path = os.path.normpath(os.path.join(start, part))
         if _GLOB.search(part):
-            pattern = os.path.join(glob.escape(start), part)
-            matches = list(itertools.islice(glob.iglob(pattern, include_hidden=True), MAX_MATCHES + 1))
+            matches = self._matches(start, part)
             self._is_whole &= len(matches) <= MAX_MATCHES
-            for match in matches:
+            for match in matches[:MAX_MATCHES]:
                 self._add(os.path.normpath(match))
         self._add(path)
         if self._is_interpreted:
             for ending in _ENDINGS:
                 self._add(path + ending)
+
+    def _matches(self, start: str, pattern: str) -> list[str]:
+        """Return the paths that a glob may match; unlike the `glob` module, list only so many names."""
+        drive, below = os.path.splitdrive(pattern)
+        paths = [os.path.join(start, drive + below[:1] if os.path.isabs(pattern) else "")]
+        for name in filter(None, below.replace(os.altsep or os.sep, os.sep).split(os.sep)):
+            if _GLOB.search(name):
+                is_match = re.compile(fnmatch.translate(name)).match
+                paths = [os.path.join(path, each) for path in paths for each in self._list(path) if is_match(each)]
+            else:
+                paths = [os.path.join(path, name) for path in paths]
+        return paths
+
+    def _list(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in itertools.islice(entries, max(0, MAX_LISTED - self._listed) + 1)]
+        except OSError:
+            return []
+        finally:
+            self._listed += 1
+        self._listed += len(names)
+        if self._listed > MAX_LISTED:
+            self._is_whole = False
+            return []
+        return sorted(names)
 
     def _add(self, path: str) -> None:
         """Add a file to the binding, or a folder to the start folders."""
@@ -338,14 +401,17 @@ class _Search:
 
     def _add_packages(self) -> None:
         """Add the sources of the folders that are run as packages, such as `uvx --from ./server`."""
+        values: dict[str, None] = {}
         for place, name in enumerate(self._names):
             is_fetching = self._programs[name].is_fetching or name in ("pip", "pip3")
             is_fetching = is_fetching or (name == "exec" and "npm" in self._names[:place])
-            for value in packages(name, self._words[place + 1 :][:_MAX_FOLLOWING], is_fetching=is_fetching):
-                self._add_package(value)
+            following = self._words[place + 1 : place + 1 + _MAX_FOLLOWING]
+            values |= dict.fromkeys(packages(name, following, is_fetching=is_fetching))
+        for value in values:
+            self._add_package(value)
 
     def _add_package(self, value: str, *, is_followed: bool = True) -> None:
-        parts = dict.fromkeys(re.sub(r"(?<=.)\[.*\]$", "", part) for part in self._parts(value))
+        parts = dict.fromkeys(part[: part.find("[", 1)] if part[-1:] == "]" else part for part in self._parts(value))
         for part, start in itertools.product(parts, [*self._starts]):
             self._steps += 1
             if self._steps > MAX_STEPS:
@@ -388,12 +454,13 @@ class _Search:
     def _may_run_others(self) -> bool:
         """Whether the words contain code that may run files they do not name."""
         for place, name in enumerate(self._names):
-            args = self._words[place + 1 :][:_MAX_FOLLOWING]
+            args = self._words[place + 1 : place + 1 + _MAX_FOLLOWING]
             if evaluates(name, args):
                 return True
             line = shell_line(name, args)
-            if line is not None and any(_UNPARSED_SHELL.search(self._with_values(word)) for word in args[line:]):
-                return True
+            for word in args[line:] if line is not None else ():
+                if len(word) > _MAX_PATH or _UNPARSED_SHELL.search(self._with_values(word)):
+                    return True
         return False
 
     def _needs_sources(self) -> bool:
@@ -498,7 +565,7 @@ def _modules(name: str) -> Iterator[str]:
             yield from (f"{path}.py", os.path.join(path, "__init__.py"), os.path.join(path, "__main__.py"))
 
 
-def _path(text: str, definition: ServerDefinition) -> str:
+def _path(text: str, definition: ServerDefinition, budget: _Expansions) -> str:
     """Return a text as a path, with variables expanded to their current values."""
     folder = definition.source.folder or ""
 
@@ -506,7 +573,7 @@ def _path(text: str, definition: ServerDefinition) -> str:
         if one.kind == "place":
             return in_folder(one.text, folder)
         held = os.environ.get(one.name) or (definition.env.get(one.name) if depth < _MAX_DEPTH else None) or one.default
-        if one.kind != "variable" or held is None or depth > _MAX_DEPTH:
+        if one.kind != "variable" or held is None or depth > _MAX_DEPTH or not budget.take(held):
             return one.text
         return held if one.name in os.environ else respelled(held, lambda inner: value(inner, depth + 1))
 
@@ -521,14 +588,37 @@ def _unescaped(text: str) -> str:
         return text
 
 
-def _digest(path: Path) -> str:
+def _large(files: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files that are too large, or too large together, to be read as a whole."""
+    total = 0
+    for path in sorted(files):
+        try:
+            size = path.stat().st_size
+        except OSError:
+            continue
+        if size > MAX_HASHED_BYTES or total + size > _MAX_TOTAL_BYTES:
+            yield path
+        else:
+            total += size
+
+
+def _digest(path: Path, *, is_large: bool = False) -> str:
     import hashlib
 
     digest = hashlib.sha256()
     try:
         with open_file(path) as stream:
-            while chunk := stream.read(_CHUNK):
+            if is_large:
+                status = os.fstat(stream.fileno())
+                digest.update(f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} ".encode())
+                digest.update(stream.read(_CHUNK))
+                stream.seek(max(0, status.st_size - _CHUNK))
+                digest.update(stream.read(_CHUNK))
+                return digest.hexdigest()
+            size = 0
+            while (chunk := stream.read(_CHUNK)) and size <= MAX_HASHED_BYTES:  # it may grow while it is read
                 digest.update(chunk)
+                size += len(chunk)
     except OSError:
         return f"unreadable {os.urandom(16).hex()}"
     return digest.hexdigest()

@@ -6,6 +6,7 @@ Arguments may contain commands (`env -S "sh -c …"`, `ssh -o ProxyCommand=…`)
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import os
 import re
 import socket
@@ -49,7 +50,7 @@ _SEPARATORS = re.compile(r"""[\s"'`=;|&()<>]+""")
 _HOME = r"~[\w.-]*|\$HOME|\$\{(env:)?(HOME|USERPROFILE)\}|\$\{userHome\}|/home/[^/:,\s]+|/root|/Users/[^/:,\s]+"
 _ALL_FILES = re.compile(rf"(/|/home|/Users|/etc|/var|/usr|{_HOME})/?")
 _VOLUME = re.compile(
-    r"(?:^|\s)(?:-[a-zA-Z]*v|--volume)(?:\s+|=)?((?:\$\{[^}]*\}|[^\s:$]|\$(?!\{))+):"
+    r"(?:^|\s)(?:-[a-uw-zA-Z]*+v|--volume)(?:\s++|=)?+((?:\$\{[^}]{0,200}+\}|[^\s:$]|\$(?!\{))++):"
     r"|\b(?:src|source|volume-opt=device)=([^,\s\"]+)"
     r"|--env-file[= ](\S+)"
 )
@@ -61,6 +62,8 @@ _HOST_RIGHTS = re.compile(
 )
 _ENTRYPOINT = re.compile(r"(?:^|\s)--entrypoint[= ](\S*)")
 _LONG = 1_000
+_MAX_CHECKED = 2_000
+"""Maximum number of words that are checked per definition."""
 _MAX_WORDS = 100
 """Words checked after a program."""
 
@@ -75,11 +78,17 @@ def command_dangers(definition: ServerDefinition, *, masks: bool | None = None) 
     if definition.command is None:
         return
     words = [definition.command, *definition.args]
-    yield from _line_dangers(words, "")
-    for argument in definition.args:
-        inner = _SEPARATORS.split(argument)
+    yield from _line_dangers(words[:_MAX_CHECKED], "")
+    count = len(words)
+    for argument in definition.args[:_MAX_CHECKED]:
+        inner = _SEPARATORS.split(argument, _MAX_CHECKED)
         if len(inner) > 1:
+            count += len(inner)
+            if count > _MAX_CHECKED:
+                break
             yield from _line_dangers(inner, argument)
+    if count > _MAX_CHECKED:
+        yield f"it has more than {_MAX_CHECKED:,} words, which were not all checked for dangers"
     if definition.source.scope == "project":
         yield from _project_dangers(definition)
     if any(_SOURCES.fullmatch(word.partition("=")[0]) for word in definition.args):
@@ -98,6 +107,7 @@ def _line_dangers(words: Sequence[str], text: str) -> Iterator[str]:
     """Yield warnings about a sequence of words; `text` is their argument if they are parts of one."""
     names = [program_name(word) for word in words]
     is_wrapped = program(names[0]).kind == "wrapper"
+    lines: dict[str, None] = {}
     for place, (word, name) in enumerate(zip(words, names, strict=True)):
         if not name:
             continue
@@ -108,7 +118,7 @@ def _line_dangers(words: Sequence[str], text: str) -> Iterator[str]:
         if known.shell_option:
             line = shell_line(name, following)
             if line is not None:
-                yield from _shell_dangers(text or " ".join(following[line:]))
+                lines[text or " ".join(following[line:])] = None
             elif place == 0 and not text:
                 yield f"{name}: a shell runs what its arguments name"
         if evaluates(name, following):
@@ -120,6 +130,8 @@ def _line_dangers(words: Sequence[str], text: str) -> Iterator[str]:
             yield f"{name}: its options can run code"
         if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or is_wrapped) and not text:
             yield f"downloads something: {name}"
+    for line in lines:
+        yield from _shell_dangers(line)
 
 
 def _package_dangers(name: str, following: Sequence[str]) -> Iterator[str]:
@@ -164,8 +176,9 @@ def _project_dangers(definition: ServerDefinition) -> Iterator[str]:
         yield f"the program is a file of the project: {command}"
     names = [program_name(command)]
     if program(names[0]).kind == "wrapper" or program(names[0]).shell_option:
-        names += [program_name(word) for argument in definition.args for word in _SEPARATORS.split(argument)]
-    is_isolated = any(re.fullmatch("-[A-Za-z]*I[A-Za-z]*", word) for word in definition.args)
+        words = (word for argument in definition.args for word in _SEPARATORS.split(argument))
+        names += map(program_name, itertools.islice(words, _MAX_CHECKED))
+    is_isolated = any(re.fullmatch("-[A-HJ-Za-z]*+I[A-Za-z]*", word) for word in definition.args)
     for name in names:
         match program(name).kind:
             case "node":

@@ -75,7 +75,8 @@ def is_root(folder: str) -> bool:
     return any(os.path.lexists(os.path.join(folder, name)) for name in _ROOTS)
 
 
-MAX_BYTES = 10_000_000
+MAX_BYTES = 1_000_000
+"""Maximum size of a config file or a file of variables; real ones have a few kilobytes."""
 
 
 _ASSIGNMENT = (

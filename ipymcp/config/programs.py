@@ -62,6 +62,7 @@ _PACKAGE = r"-p|--package"
 _FROM = r"--(from|spec|with|with-editable|with-requirements)"
 _EVAL = r"-e|--eval(=.*)?"
 _COMMAND = r"-c|--command(=.*)?"
+_SQL = r".*(\\!|\.(shell|system|load)\b).*|(?:(?!\bCOPY\b).)*+COPY\b.*\bPROGRAM\b.*"
 _TABLE: Mapping[str, Program] = {
     "python": Program("python", is_launcher=True, is_interpreter=True, code_option=r"-[A-Za-z]*c.*"),
     "node": Program(
@@ -197,7 +198,7 @@ _TABLE: Mapping[str, Program] = {
     "start cross-env dotenv direnv mise parallel watch unshare chroot time": Program("wrapper"),
     "nsenter systemd-run": Program("wrapper", side_option=".*"),
     "flock": Program("wrapper", side_option=_COMMAND),
-    "sh bash zsh dash ash ksh fish csh tcsh": Program(shell_option=r"-[a-z]*c[a-z]*|--(init-)?command(=.*)?"),
+    "sh bash zsh dash ash ksh fish csh tcsh": Program(shell_option=r"-[abd-z]*+c[a-z]*+|--(init-)?command(=.*)?"),
     "powershell pwsh": Program(shell_option=r"[-/](c|command\w*|e|ec|en\w*)"),
     "cmd": Program(shell_option=r"/[ckr].*"),
     "perl": Program(is_interpreter=True, code_option=r"-[A-Za-z0-9]*[eEmM].*"),
@@ -216,10 +217,8 @@ _TABLE: Mapping[str, Program] = {
     "tee dd cp mv ln install": Program(side_option=r"(of=)?(/|~|\$|\.\.).*"),
     "awk gawk mawk nawk mshta rundll32": Program(code_option=".*"),
     "java": Program(code_option=r"-(javaagent|agentpath|agentlib|XX:OnOutOfMemoryError)[:=].*"),
-    "sqlite3": Program(
-        code_option=r"-cmd|-init", side_option=r".*(\\!|\.(shell|system|load)\b|\bCOPY\b.*\bPROGRAM\b).*"
-    ),
-    "psql mysql": Program(side_option=r".*(\\!|\.(shell|system|load)\b|\bCOPY\b.*\bPROGRAM\b).*"),
+    "sqlite3": Program(code_option=r"-cmd|-init", side_option=_SQL),
+    "psql mysql": Program(side_option=_SQL),
     "ssh scp sftp autossh mosh rsync": Program(
         side_option=r"(-o)?(Proxy|Local|KnownHosts|Remote)Command\b.*|(-o)?(PKCS11|SecurityKey)Provider\b.*"
         r"|(-o)?Match\b.*exec.*|-[FSIe].*|--(rsh|rsync-path)(=.*)?"
@@ -232,9 +231,9 @@ _TABLE: Mapping[str, Program] = {
     "tar gtar bsdtar": Program(
         side_option=r"--(checkpoint-action|to-command|use-compress-program|rsh-command|info-script)(=.*)?|-[IF].*"
     ),
-    "sed gsed": Program(side_option=r"(\d+|/.*/)?e( .*)?|s\W.*\W\w*e\w*"),
+    "sed gsed": Program(side_option=r"(\d+|/.*/)?e( .*)?|s\W(?:\w*+\W)++[^\We]*+e\w*+"),
     "socat": Program(side_option=r".*\b(EXEC|SYSTEM|SHELL):.*"),
-    "nc ncat netcat": Program(side_option=r"-\w*[ec]\w*|--(exec|sh-exec|lua-exec)(=.*)?"),
+    "nc ncat netcat": Program(side_option=r"-[^\Wec]*+[ec]\w*+|--(exec|sh-exec|lua-exec)(=.*)?"),
     "script runuser": Program(side_option=_COMMAND),
     "xterm gnome-terminal konsole": Program(side_option=r"-e|--(command|execute)?"),
     "zip": Program(side_option=r"-TT|--unzip-command"),
@@ -280,14 +279,21 @@ _DECIDING = (
     r"|_?JAVA_(TOOL_)?OPTIONS|JDK_JAVA_OPTIONS|JAVA_(HOME|OPTS)|(MAVEN|GRADLE|SBT)_(OPTS|USER_HOME)|CLASSPATH"
     r"|npm_config_\w+|(PIP|UV|BUN|YARN|CARGO|POETRY|PDM|PIPX|CONDA|MAMBA)_\w+|DENO_DIR|VIRTUAL_ENV|GOFLAGS|GOPATH|GOROOT"
     r"|RUSTC|MAKE(FILES|FLAGS)|CC|CXX|(CPP|CFLAGS|LDFLAGS)|GIT_\w+|HGRCPATH|SSH_\w+|RSYNC_RSH|CVS_RSH|SVN_SSH"
-    r"|ELECTRON_RUN_AS_NODE|(DOTNET|NUGET)_\w+|COR(ECLR)?_\w+|WGETRC|CURL_HOME|TERMINFO|TERMCAP|DBUS_\w+|KUBECONFIG"
+    r"|(DOTNET|NUGET)_\w+|COR(ECLR)?_\w+|WGETRC|CURL_HOME|TERMINFO|TERMCAP|DBUS_\w+|KUBECONFIG"
     r"|AWS_CONFIG_FILE|AWS_SHARED_CREDENTIALS_FILE|BOTO_CONFIG|(CONTAINERS|DIRENV|NIX|REGISTRIES)_\w+|CLOUDSDK_CONFIG|DOCKER_CONFIG"
-    r"|JUPYTER_\w*(PATH|DIR)|IPYTHONDIR|IPYMCP_\w+|TAR_OPTIONS|GREP_OPTIONS|ZIPOPT|MANOPT"
+    r"|JUPYTER_\w*(PATH|DIR)|IPYTHONDIR|IPYMCP_\w+|(PUPPETEER|CHROME|CHROMIUM|FIREFOX|GECKO|PLAYWRIGHT|SELENIUM|SE|CYPRESS)_\w*(PATH|BINARY|BIN|DIR|DRIVER|DOWNLOAD_\w+)"
+    r"|ELECTRON_\w+|(EDGE|GECKO|CHROME)?WEBDRIVER|QT\w*_(PLUGIN_PATH|PATH|PLUGINS?)|QT_QPA_\w+|QML2?_\w*IMPORT_PATH"
+    r"|GTK\w*_(MODULES|PATH|EXE_PREFIX)|GI_TYPELIB_PATH|GIO_\w*MODULE\w*|GIO_USE_\w+|GDK_PIXBUF_MODULE\w*"
+    r"|GST_(PLUGIN|REGISTRY)\w*|DOCKER_CLI_PLUGIN_\w+|DOCKER_BUILDKIT_\w+|MSBUILD\w+|\w*SDKSPATH"
+    r"|VSTEST_\w+|CMAKE_\w+|PKG_CONFIG\w*|LIBGL_DRIVERS_PATH|VK_\w*(LAYER|ICD|DRIVER)\w*|OCL_ICD_\w+|ALSA_\w+"
+    r"|HELM_(PLUGINS|BIN)|KREW_ROOT|KUBECTL_\w*DIFF|TF_(CLI_\w+|PLUGIN_CACHE_DIR)|ANSIBLE_\w+|VAGRANT_\w+"
+    r"|GOPRIVATE|GOTOOLCHAIN|GOCACHE|RUSTUP_\w+|COMPOSER_\w+|HOMEBREW_\w+|ASDF_\w+|PYENV_\w+|NVM_\w+|VOLTA_\w+"
+    r"|TAR_OPTIONS|GREP_OPTIONS|ZIPOPT|MANOPT"
     r")"
 )
 _TRAFFIC = (
     r"(https?|all|ftp|no)_proxy|\w*_PROXY|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|SSL_CERT_(FILE|DIR)"
-    r"|SSLKEYLOGFILE|\w*CA_BUNDLE|(DOCKER|CONTAINER)_(HOST|CONTEXT|CONNECTION)|HOSTALIASES|RES_OPTIONS|LOCALDOMAIN|NETRC"
+    r"|SSLKEYLOGFILE|\w*CA_BUNDLE|(DOCKER|CONTAINER)_(HOST|CONTEXT|CONNECTION)|NUGETPACKAGESOURCECREDENTIALS_\w+|HOSTALIASES|RES_OPTIONS|LOCALDOMAIN|NETRC"
     r"|(\w+_)?(BASE_?UR[LI]|API_?(BASE|URL|HOST)|ENDPOINT(_?UR[LI])?|REGISTRY|INDEX_URL)(_\w+)?"
     r"|(GH|GITHUB|GITLAB|OLLAMA|HF|VAULT|CONSUL|KUBERNETES)_\w*(HOST|ADDR|SERVER_URL)"
 )

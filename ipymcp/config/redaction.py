@@ -320,7 +320,10 @@ def bound_to(definition: ServerDefinition) -> str:
 
     bound = binding(definition)
     root = os.path.realpath(definition.source.folder or "")
-    names = [os.path.relpath(path, root) for path in bound.files]
+    names = [
+        os.path.relpath(path, root) + (" (only its size, times and both ends)" if path in bound.large else "")
+        for path in sorted(bound.files, key=lambda path: path not in bound.large)
+    ]
     if not names:
         return NOTHING
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""

@@ -27,7 +27,7 @@ from ipymcp.security.untrusted import source_of_value
 from ipymcp.text import cut, stripped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ipymcp.results.content import Image
 
@@ -44,7 +44,7 @@ _TOKEN: Final = (
     r"(?P<display>\$\$(?:(?!\$\$).)+?\$\$(?!\$))|(?P<escaped>\$\$)|(?P<math>\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![\d\w$]))"
     r"|\$(?P<name>[^\W\d]\w*)"
 )
-_VALUE: Final = r"""(?:"(?:[^"\n]|"")*"|'(?:[^'\n]|'')*'|\S+)"""
+_VALUE: Final = r"""(?:"(?:[^"\n]|"")*+"|'(?:[^'\n]|'')*+'|\S+)"""
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTES: Final = "\"'"
 _PUNCTUATION: Final = ".,;:!?)]}>\"'"
@@ -209,6 +209,17 @@ def fill(
     return filler.filled(text)
 
 
+def reference_pattern(servers: Iterable[str]) -> str:
+    """Return the pattern of a prompt's references: variables and files, and resources and prompts of these servers."""
+    names = "|".join(map(re.escape, sorted(servers, key=len, reverse=True)))
+    if not names:
+        return _TOKEN
+    return (
+        rf"{_TOKEN}|(?<![\w@.$/-])@(?P<server>{names}):(?P<resource>\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)"
+        rf"|^[ \t]*/(?P<owner>{names})\.(?P<prompt>[^\s=]+)(?P<arguments>(?:[ \t]+[\w.-]+={_VALUE})*)"
+    )
+
+
 class _PromptFiller:
     """The references of one prompt, each of which is looked up once."""
 
@@ -231,11 +242,7 @@ class _PromptFiller:
 
     def replaced(self) -> str:
         """The prompt with its references replaced."""
-        pattern = _TOKEN
-        if self._offers is not None and self._offers.servers:
-            names = "|".join(map(re.escape, sorted(self._offers.servers, key=len, reverse=True)))
-            pattern += rf"|(?<![\w@.$/-])@(?P<server>{names}):(?P<resource>\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)"
-            pattern += rf"|^[ \t]*/(?P<owner>{names})\.(?P<prompt>[^\s=]+)(?P<arguments>(?:[ \t]+[\w.-]+={_VALUE})*)"
+        pattern = reference_pattern(self._offers.servers if self._offers is not None else ())
         return re.sub(pattern, self._replace, self._prompt, flags=re.DOTALL | re.MULTILINE)
 
     def add_state(self, state: AppState) -> None:

@@ -96,11 +96,13 @@ def _is_number(value: Any) -> bool:
 
 def _is_pattern(value: Any) -> bool:
     try:
-        return isinstance(value, str) and bool(re.compile(value))
+        return isinstance(value, str) and len(value) <= _MAX_PATTERN and bool(re.compile(value))
     except (re.error, RecursionError, OverflowError):
         return False
 
 
+_MAX_PATTERN: Final = 4_000
+"""Maximum length of a pattern: compiling alternatives with a long common beginning takes quadratic time."""
 _JAVASCRIPT_ONLY: Final = re.compile(r"\\[pP]\{[^{}]*\}|\\u\{[0-9A-Fa-f]+\}|\\k<\w+>|(?<=\()\?<(?=\w)\w+>|\\c[A-Za-z]")
 
 

@@ -142,7 +142,7 @@ _LEX = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-_WORD_AT_END = re.compile(r"\w*\Z")
+_WORD_AT_END = re.compile(r"(?<!\w)\w*+\Z")
 _LITERAL = re.compile(r"""\s*(['"])([^'"\\]*)\1\s*""")
 _KEYWORD = re.compile(r"\s*([^\W\d]\w*)\s*=(?!=)")
 _ARGUMENT = re.compile(r"\s*((?:[^\W\d]\w*)?)")

@@ -40,7 +40,7 @@ _CLOSERS = frozenset(_BRACKETS.values())
 _KEY = re.compile(r"""[^\s'"()\[\]{}=,;/\\?&#<>|*]+=""")
 _LAST_SEMICOLON = re.compile(r";(?:\s*$|\s+#)")
 _BLANK_REST = re.compile(r"\s*+;?\s*+$|(?:\s*+;)?\s++#")
-_STRING = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
+_STRING = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*+\1""", re.DOTALL)
 _SNIPPET = 24
 
 
@@ -266,7 +266,7 @@ config file; `setting`: a key of a definition; `word`: a subcommand; `variable`:
 new."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
-_VALUE = re.compile(r"""(?:=|\s+)(?:"(?:[^"]|"")*"|'(?:[^']|'')*'|\S+)""")
+_VALUE = re.compile(r"""(?:=|\s++)(?:"(?:[^"]|"")*+"|'(?:[^']|'')*+'|\S+)""")
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 

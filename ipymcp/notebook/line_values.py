@@ -42,7 +42,7 @@ AS_TEXT = "single quotes send the text as it is"
 _JSON_WORDS: Mapping[str, object] = {
     "true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")
 }  # fmt: skip
-_STRING = re.compile(r"""('''|\"\"\"|'|")(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
+_STRING = re.compile(r"""('''|\"\"\"|'|")(?:\\.|(?!\1)[^\\])*+\1""", re.DOTALL)
 _CONVERSIONS = {"r": repr, "s": str, "a": ascii}
 
 

@@ -31,7 +31,7 @@ from urllib.parse import quote
 from ipymcp.text import visible
 
 _FENCE = re.compile(r"(?P<prefix>[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*)*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)$")
-_QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
+_QUOTE = re.compile(r"[ \t]*+(?:>[ \t]?)++")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _INDENTED = re.compile(r"(?: {4}| {0,3}\t)")
 # Markup that does not occur in plain text, logs and source code: a second-level heading, a heading as the first line, a
@@ -45,7 +45,7 @@ _FENCE_LINE = re.compile(r"^ {0,3}(?:```|~~~)[^`\n]*$", re.MULTILINE)
 _WEAK_SIGN = re.compile(
     r"(?<![\w*])\*\*(?=[\w\"'(\[`$])[^*\n]*[^\s*]\*\*(?![\w*])|(?<![`\w])`[^`\n]+`(?![`\w])|\$\$[^$]+\$\$"
 )
-_BLOCK_START = re.compile(r"[ \t]*(?:#{1,6} |[-*+] |\d{1,9}[.)] |>|\||(?:[-*_][ \t]*){3,}$|={3,}[ \t]*$)")
+_BLOCK_START = re.compile(r"[ \t]*(?:#{1,6} |[-*+] |\d{1,9}[.)] |>|\||(?:[-*_][ \t]*){3,}+$|={3,}[ \t]*$)")
 _HARD_BREAK = re.compile(r"  $|\\$|^#{1,6} |^[ \t]*\|")
 _WRAPPED_LINE = 60
 """Minimum characters of a line of wrapped prose."""

@@ -155,13 +155,13 @@ def _read_lines(text: str) -> list[Any] | None:
 
 _MAX_LITERAL = 1_000_000
 _MAX_LITERAL_DEPTH = 20
-_STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"")
+_STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+(?:'|\\?(?=\n|\Z))|\"(?:[^\"\\\n]|\\.)*+(?:\"|\\?(?=\n|\Z))")
 _BRACKET = re.compile(r"[\[\](){}]")
 _OPERATORS = re.compile(r"[-+~*/%@|&^<>=!.]\s*[-+~*/%@|&^<>=!]|[\w)\]}]\s*[-+*/%@|&^<>=](?<!\de[-+])(?<!\dE[-+])")
 
 _KEYWORD = re.compile(r"([(,]\s*)(?:days|seconds|microseconds|tzinfo|fold|key)=")
 """Keywords of the constructors below, whose `=` is no operator."""
-_ZONE = re.compile(r"[\w+-]+(?:/[\w+-]+)*", re.ASCII)
+_ZONE = re.compile(r"[\w+-]++(?:/[\w+-]++)*+", re.ASCII)
 _MAX_ZONE_BYTES = 100_000
 _NAMED_VALUES: dict[str, Any] = {
     "nan": math.nan,

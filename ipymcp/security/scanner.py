@@ -74,7 +74,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 # Each pattern with lower-case substrings, one of which is in every text that it matches. The patterns are strings,
 # which are compiled at their first use: this takes 5 ms, and the tools of most servers need only the quick check.
 _INSTRUCTIONS = (
-    (("<",), r"<\s*/?\s*(important|system|secret|instructions?|hidden|admin)\b[^>]*>", "a tag for models"),
+    (("<",), r"<\s*+/?\s*+(important|system|secret|instructions?|hidden|admin)\b[^<>]*+>", "a tag for models"),
     (("<",), r"<!--", "a comment that is not displayed"),
     (
         ("ignore", "disregard", "forget", "override"),

@@ -65,7 +65,8 @@ def digest_of(definition: ServerDefinition, disk: Disk | None = None) -> str:
         disk = disk or Disk()
         hints = [[pattern, dict(hint)] for pattern, hint in definition.hints.items()]
         decides["rights"] = [list(definition.tools.items()), definition.read_only, hints]
-        decides["files"] = {str(path): disk.content(path) for path in binding(definition, disk).files}
+        bound = binding(definition, disk)
+        decides["files"] = {str(path): disk.content(path, is_large=path in bound.large) for path in bound.files}
         decides["name"] = [definition.name, bool(definition.source.shadows)]
     return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

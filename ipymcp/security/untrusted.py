@@ -268,7 +268,7 @@ _IMAGE_VALUE: Final = re.compile(rb'"image')
 """Searched before `_IMAGE`: ten times as fast, because it begins with a literal and has no alternatives."""
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 _WORD: Final = re.compile(r"\w+")
-_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)', re.DOTALL)
 _MAX_VALUES: Final = 10_000
 
 

@@ -211,7 +211,7 @@ def test_an_interrupt_takes_it_back(asking: Kernel, is_drawn: bool) -> None:
 def test_a_panel_that_connects_meanwhile_takes_the_question_over(asking: Kernel) -> None:
     cell = asking.start(ASK, answers=())
     _, question = asked(asking, cell)
-    with SocketView(relay_file(asking)["path"]) as panel:
+    with SocketView(relay_file(asking)["socket"]) as panel:
         panel.hello(wants=["servers", "questions"])
         panel.until(lambda state: question["id"] in state["questions"])
         asking.read_until(lambda: not is_shown(cell.outcome), 10)

@@ -331,7 +331,7 @@ TWICE = ': "fs" is defined twice in one object'
         (b'{"a":\n"\xff"}', ", line 2: not UTF-8", "save the file as UTF-8"),
         ('{"mcpServers": {}}'.encode("utf-16"), ", line 1: not UTF-8", "save the file as UTF-8"),
         (b"[" * 100_000, ": nested too deeply", SHAPE),
-        (b" " * 10_000_001, ": is larger than 10 MB", "is this a config file?"),
+        (b" " * 1_000_001, ": is larger than 1 MB", "is this a config file?"),
         (b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"}}}', TWICE, "keep one of the two"),
         (b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"},}}', TWICE, "keep one of the two"),
     ],

@@ -1,18 +1,26 @@
 """Names, files, entries and progress of strangers that are made to take long, or to look like something else."""
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ipymcp.config.binding import binding
 from ipymcp.config.config_files import without_comments
+from ipymcp.config.dangers import dangers
+from ipymcp.config.definition import Source
+from ipymcp.config.parsing import definitions
+from ipymcp.config.redaction import bound_to
 from ipymcp.masking import masks
 from ipymcp.names import UniqueNames, aliases
 from ipymcp.notebook import progress
 from ipymcp.registry import client, install
 from ipymcp.schema.tool_schema import ToolSchema
+from ipymcp.security.trust import digest_of
 
 MANY = 30_000
 SYMBOLS = [f"t{chr(0x2190 + number // 200)}{chr(0x2190 + number % 200)}" for number in range(MANY)]
@@ -45,6 +53,57 @@ def test_a_large_input_takes_linear_time(work: Callable[[], Any]) -> None:
     started = time.process_time()
     work()
     assert time.process_time() - started < 10, "in quadratic time it takes minutes"
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param({"args": ["-c", "a @ " * 25_000]}, id="words"),
+        pytest.param({"args": ["-c", "cd a; " * 15_000]}, id="commands"),
+        pytest.param({"args": ["-c", "sh -c " * 16_000]}, id="shells"),
+        pytest.param({"args": ["npm exec " * 11_000]}, id="packages"),
+        pytest.param({"args": ["uvx"] * 50_000}, id="arguments"),
+        pytest.param({"args": ["-c", "[" * 99_000]}, id="brackets"),
+        pytest.param({"args": ["-c", "/*/*/*/*/*/*/no such file"]}, id="globs"),
+        pytest.param({"args": ["$A" * 40_000], "env": {"A": "x" * 90_000}}, id="variables of a shell"),
+        pytest.param(
+            {"args": ["${A0}"], "env": {f"A{number}": f"${{A{number + 1}}}" * 1_000 for number in range(8)}},
+            id="variables in variables",
+        ),
+    ],
+)
+def test_a_definition_is_examined_in_linear_time_and_what_is_not_examined_is_said(
+    server: dict[str, Any], tmp_path: Path
+) -> None:
+    source = Source(scope="project", file=str(tmp_path / ".mcp.json"), folder=str(tmp_path))
+    definition = definitions({"x": {"command": "sh", **server}}, source)["x"]
+    started = time.process_time()
+    bound, found = binding(definition), list(dangers(definition))
+    assert time.process_time() - started < 8, "in quadratic time it takes minutes"
+    words = sum(len(argument.split()) for argument in server["args"])
+    assert any("words, which were not all checked" in danger for danger in found) == (words > 2_000)
+    if words > 1:
+        assert not bound.is_whole
+
+
+def test_a_large_file_is_bound_by_its_size_times_and_ends_and_it_is_said(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    source = Source(scope="project", file=str(tmp_path / ".mcp.json"), folder=str(tmp_path))
+    definition = definitions({"x": {"command": "llama", "args": ["--model", "model.gguf"]}}, source)["x"]
+    digests = []
+    for size, end in ((60_000_000_000, b"a"), (60_000_000_000, b"b"), (60_000_000_001, b"b"), (100_000_000, b"b")):
+        with model.open("r+b" if digests else "wb") as stream:
+            stream.truncate(size)
+            stream.seek(size - 1)
+            stream.write(end)
+        os.utime(model, (1, 1))
+        is_large = size > 100_000_000
+        said = "model.gguf (only its size, times and both ends)" if is_large else "model.gguf"
+        assert bound_to(definition) == said
+        started = time.process_time()
+        digests.append(digest_of(definition))
+        assert time.process_time() - started < 4
+    assert len(set(digests)) == 4
 
 
 def test_names_stay_unique() -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _OPTION_OF = {
-    re.compile(r"\blimits=ipymcp\.Limits\((\w+)=([^)]+)\)"): r"--\1 \2",
+    re.compile(r"\blimits=ipymcp\.Limits\((\w+)=([^()]+)\)"): r"--\1 \2",
     re.compile(r'\bmodel="([^"]+)"'): r"--model \1",
     re.compile(r'\breplay="(\w+)"'): r"--replay \1",
     re.compile(r"\bmax_tokens=(\d+)"): r"--max-tokens \1",

@@ -22,7 +22,7 @@ _SHOWN = 300
 _NO_SESSION = -32001
 _OVERLOADED = frozenset({429, 503})
 """Statuses that take precedence over a JSON-RPC error in the body, because their headers contain the time to retry."""
-_TAGS = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_TAGS = re.compile(r"<(script|style|head)\b.*?(?:</\1\s*+>|\Z)|<[^<>]*+>", re.DOTALL | re.IGNORECASE)
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _EVENT_FIELD = re.compile(rb"\s*+(?:data|event|id|retry|):")
 _HINTS = {
