@@ -51,6 +51,7 @@ from ipymcp.schema.coercion import NotJson, to_json
 from ipymcp.security.rules import selects
 from ipymcp.security.untrusted import UNKNOWN, CallingModel, Conversation, current_actor
 from ipymcp.storage.chats import SavedChats
+from ipymcp.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
@@ -360,13 +361,17 @@ class ModelChat:
         runner = ToolCallRunner(plan.tools, turn, chat.conversation, profile, asking)
         mode: Replay = wanted.replay or self._default_replay()
         recording = Recording(Path(self._host.folder, FILE)) if mode != "off" else None
-        key = None
+        key, limits = None, wanted.limits
         if recording is not None:
             key = await asyncio.to_thread(self._key, wanted, request, plan, chat)
             found = "--replay new" if mode == "new" else await asyncio.to_thread(recording.find, key)
-            changed = found if isinstance(found, str) else await self._changed_results(found, runner)
-            if not changed and not isinstance(found, str):
-                return self._replay(wanted, replace(request, note=f"replayed from {FILE}"), found, chat, output, turn)
+            changed, repeated = found, 0
+            if not isinstance(found, str):
+                repeated, changed = await self._repeat_calls(found, runner, limits.calls)
+                if not changed:
+                    request = replace(request, note=f"replayed from {FILE}")
+                    return self._replay(wanted, request, found, chat, output, turn, repeated)
+            limits = replace(limits, calls=limits.calls - repeated)
             if mode == "only":
                 attempt.has_failed = True  # the answer of another model may be recorded
                 raise McpError(
@@ -407,7 +412,7 @@ class ModelChat:
             system=request.system,
             history=chat.messages,
             returns=wanted.returns,
-            limits=wanted.limits,
+            limits=limits,
             declared=lambda: _declare(chat.conversation, plan.declared),
             call=calls.run,
             search=plan.search,
@@ -456,16 +461,20 @@ class ModelChat:
             tools=searched | declared,
         )
 
-    async def _changed_results(self, found: RecordedAnswer, runner: ToolCallRunner) -> str:
-        """Repeat the recorded calls that only read their server's own data, and return a text about changed results."""
+    async def _repeat_calls(self, found: RecordedAnswer, runner: ToolCallRunner, limit: int) -> tuple[int, str]:
+        """Repeat the recorded calls that only read their server's own data, up to the first whose result changed.
+
+        Returns:
+            The number of repeated calls, and the reason why the answer cannot be replayed, if there is one.
+        """
         calls = [one for one in found.events if isinstance(one, RecordedCall) and runner.only_reads(one.name)]
-        outcomes = await runner.run_all(ToolCallRequest("", one.name, one.arguments) for one in calls)
-        changed = [
-            f"{one.server}.{one.tool}"
-            for one, outcome in zip(calls, outcomes, strict=True)
-            if not one.is_answered_by(outcome.text)
-        ]
-        return f"the result of {', '.join(dict.fromkeys(changed))} changed" if changed else ""
+        if len(calls) > limit:  # the file may be from anyone
+            return 0, f"it would repeat {counted(len(calls), 'call')}, more than the limit of {limit:,}"
+        for count, one in enumerate(calls, start=1):
+            outcome = await runner.run(ToolCallRequest("", one.name, one.arguments))
+            if not one.is_answered_by(outcome.text):
+                return count, f"the result of {one.server}.{one.tool} changed"
+        return len(calls), ""
 
     def _replay(
         self,
@@ -475,6 +484,7 @@ class ModelChat:
         chat: _Chat,
         output: LiveOutput,
         turn: str,
+        repeated: int,
     ) -> Answer:
         """Show a recorded answer, and continue the chat from it."""
         chat.conversation.read(f"the recording {FILE}")  # the file may be from anyone
@@ -493,7 +503,8 @@ class ModelChat:
         response = ModelResponse(found.text, data, found.messages, Usage(), found.reason, found.thinking)
         self._keep_response(wanted.chat, chat, response)
         answer = self._answer(wanted, response, calls, chat, Usage())
-        answer.is_replayed, answer.note = True, f"replayed from {FILE} of {found.recorded}: nothing was sent"
+        what = f"{counted(repeated, 'call')} repeated, the model was not asked" if repeated else "nothing was sent"
+        answer.is_replayed, answer.note = True, f"replayed from {FILE} of {found.recorded}: {what}"
         return answer
 
     def _answer(

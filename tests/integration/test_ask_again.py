@@ -100,7 +100,8 @@ def test_a_recorded_answer_is_replayed_without_the_model(kernel: Kernel, models:
     assert shown(again)[0].endswith(" · replayed from mcp-answers.json")
     assert shown(again)[1] == "Let me see. " and shown(again)[-2] == shown(first)[-2]
     assert [text.partition(" · ")[0] for text in shown(again)[2:5]] == ["demo.echo", "mail.send", "demo.query"]
-    assert re.fullmatch(r"replayed from mcp-answers.json of \d{4}-\d\d-\d\d: nothing was sent", shown(again)[-1])
+    note = r"replayed from mcp-answers\.json of \d{4}-\d\d-\d\d: 2 calls repeated, the model was not asked"
+    assert re.fullmatch(note, shown(again)[-1])
     assert kernel.run("answer.is_replayed, answer.usage.requests, len(answer.calls)").text == "(True, 0, 3)"
     sent = "[row['tool'] for row in mcp.history(limit=20)].count('mail.send')"
     assert kernel.run(sent).text == "1", "what changes something is not done again"
@@ -114,6 +115,8 @@ def test_a_recorded_answer_is_replayed_without_the_model(kernel: Kernel, models:
     other = failure(ask(kernel, question, "echo", f"{options} --replay only"))[0]
     assert other.endswith("the model changed from tools to echo")
     kernel.run("text = file.read_text().replace('Adelie', 'Adélie')\nfile.write_text(text)")
+    limited = failure(ask(kernel, question, "tools", f"{options} --replay only --calls 0"))[0]
+    assert limited.endswith("it would repeat 2 calls, more than the limit of 0")
     result = failure(ask(kernel, question, "tools", f"{options} --replay only"))[0]
     assert result.endswith("the result of demo.query changed"), "it only reads, so it was called again"
     kernel.run("file.write_text('{')")
