@@ -253,6 +253,10 @@ def summarized(question: str, answer: str) -> str:
     return " · ".join(cut(line, _MAX_SUMMARY) for line in lines)
 
 
+_RUN = "run_python"
+"""The tool that runs its code at once; others write it into a cell."""
+
+
 class WantedCall(Struct, frozen=True):
     """A call that needs the user's approval."""
 
@@ -266,7 +270,7 @@ class WantedCall(Struct, frozen=True):
     hints: str
     """The server's hints about the tool in words; empty if there are none."""
     code: str = ""
-    """Python code that the call would run in this kernel; it is shown completely."""
+    """Text that the call would run in this kernel, or write into a cell of this notebook; it is shown completely."""
     count: int = 1
     """The number of calls, of which this is the first; 0 if unknown."""
     samples: tuple[dict[str, Any], ...] = ()
@@ -279,8 +283,14 @@ class WantedCall(Struct, frozen=True):
         """The caller and the call as a sentence, without a full stop."""
         if self.caller == "server":
             return f"The server {self.server} wants to use your model"
-        action = "run code in this notebook" if self.code else f"run {self.server}.{self.tool}"
+        runs_code = self.code and self.tool == _RUN
+        action = "run code in this notebook" if runs_code else f"run {self.server}.{self.tool}"
         return f"{_CALLERS[self.caller]} {action}{self.times}"
+
+    @property
+    def arguments_beside_code(self) -> dict[str, Any]:
+        """The arguments without the code, which is shown line by line."""
+        return {name: value for name, value in self.arguments.items() if not self.code or value != self.code}
 
     @property
     def times(self) -> str:
@@ -290,7 +300,8 @@ class WantedCall(Struct, frozen=True):
 
 def _said_with_masks(call: WantedCall) -> str:
     """The reason for a question, and whether its arguments are shown with masks."""
-    is_masked = masks.json([call.arguments, *call.samples]) != [call.arguments, *call.samples]
+    values = [call.arguments_beside_code, *call.samples]
+    is_masked = masks.json(values) != values
     return " · ".join(filter(None, [call.why, f"your secrets are shown as {LABEL}" if is_masked else ""]))
 
 
@@ -311,7 +322,7 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
         calls = tuple(
             replace(
                 call,
-                arguments=masks.json(call.arguments),
+                arguments=masks.json(call.arguments_beside_code),
                 samples=tuple(map(masks.json, call.samples)),
                 why=visible(_said_with_masks(call)),
                 hints=visible(call.hints),

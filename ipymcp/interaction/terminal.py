@@ -171,7 +171,8 @@ def _show_approval(page: ApprovalPage) -> PageReply:
             _print_unmasked(f"  {_line(line)}")
         if call.count != 1:
             _print_unmasked("  the arguments of the first call:")
-        for line in _numbered_lines(call.code) if call.code else _arguments(call.arguments):
+        arguments = _arguments(call.arguments) if call.arguments or not call.code else []
+        for line in [*arguments, *(_numbered_lines(call.code) if call.code else ())]:
             _print_unmasked(f"  │ {line}")
         if call.samples:
             _print_unmasked("  some of the others:")

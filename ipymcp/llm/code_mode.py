@@ -21,7 +21,7 @@ from ipymcp.interaction.questions import ApprovalQuestion, WantedCall
 from ipymcp.interaction.terminal import CapturedStdout
 from ipymcp.llm.prompt_values import ValueDescription, describe
 from ipymcp.llm.result_text import estimate_tokens
-from ipymcp.llm.tool_definitions import BUDGET, CODE, NOTEBOOK, FunctionTool
+from ipymcp.llm.tool_definitions import BUDGET, CODE, MAX_CODE, NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.content import Image
@@ -61,8 +61,6 @@ _MAX_DESCRIPTION: Final = 120
 _REASON: Final = "it runs in this kernel with your rights, unsandboxed"
 _MAX_PRINTED: Final = 1_000_000
 """Characters of printed output."""
-_MAX_CODE: Final = 20_000
-"""Characters of code in one question to the user."""
 _ANSWERS: Final = ("once", "answer", "no")
 _MAX_RESULT_TYPE: Final = 400
 """Characters of a result's type."""
@@ -159,9 +157,9 @@ class CodeRunner:
             ArgumentError: The code cannot be run.
             PolicyError: The user has not agreed.
         """
-        if len(code) > _MAX_CODE:
+        if len(code) > MAX_CODE:
             hint = "write it in parts: only code that the user is shown in full is run"
-            raise ArgumentError(f"this code has {len(code):,} characters, more than {_MAX_CODE:,}", hint=hint)
+            raise ArgumentError(f"this code has {len(code):,} characters, more than {MAX_CODE:,}", hint=hint)
         try:
             code.encode()
         except UnicodeEncodeError:

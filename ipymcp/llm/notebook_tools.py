@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 from msgspec import Struct
 
-from ipymcp.errors import McpError
+from ipymcp.errors import ArgumentError, McpError
 from ipymcp.interaction.cells import NO_PAGE, CellType
-from ipymcp.llm.tool_definitions import NOTEBOOK, FunctionTool
+from ipymcp.llm.tool_definitions import MAX_CODE, NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.protocol.types import ToolDefinition
 from ipymcp.security.rules import ServerGrants
@@ -49,6 +49,7 @@ class NotebookTool(FunctionTool):
         function: The function of the tool.
         hints: The tool's annotations, for rules.
         shown: Returns the arguments as a question shows them, or raises an error if the call is impossible.
+        code_argument: The one of them that a question shows line by line; empty for none.
     """
 
     def __init__(
@@ -57,11 +58,13 @@ class NotebookTool(FunctionTool):
         function: Callable[..., Any],
         hints: Mapping[str, bool],
         shown: Callable[..., Any],
+        code_argument: str = "",
     ) -> None:
         super().__init__(function)
         self._host = host
         self._hints = dict(hints)
         self._shown = shown
+        self.code_argument = code_argument
 
     @property
     def definition(self) -> ToolDefinition:
@@ -74,6 +77,10 @@ class NotebookTool(FunctionTool):
         Raises:
             McpError: The call is not allowed, or is impossible.
         """
+        source = arguments.get("source", "")
+        if len(source) > MAX_CODE:
+            hint = "write several cells: only what the user is shown in full is written"
+            raise ArgumentError(f"this cell has {len(source):,} characters, more than {MAX_CODE:,}", hint=hint)
         encoded = types.encode(await self._shown(**arguments))
         ask = self._host.guard.permit(cast("Any", _Notebook()), cast("Any", self), options, encoded)
         if ask is not None:
@@ -179,8 +186,8 @@ def notebook_tools(host: Host) -> tuple[NotebookTool, ...]:
     changes = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
     return (
         NotebookTool(host, tools.read_cells, reads, tools.shown_read),
-        NotebookTool(host, tools.insert_cell, adds, tools.shown_insert),
-        NotebookTool(host, tools.edit_cell, changes, tools.shown_edit),
+        NotebookTool(host, tools.insert_cell, adds, tools.shown_insert, "source"),
+        NotebookTool(host, tools.edit_cell, changes, tools.shown_edit, "change"),
     )
 
 

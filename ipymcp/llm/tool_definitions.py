@@ -157,6 +157,8 @@ NOTEBOOK: Final = "notebook"
 """The server name of functions of the notebook."""
 CODE: Final = "run_python"
 """The name of code mode's function."""
+MAX_CODE: Final = 20_000
+"""Maximum number of characters of code, or of a cell's source, which the user is shown in full."""
 
 _INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64

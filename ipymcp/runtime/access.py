@@ -140,6 +140,7 @@ class AccessControl:
                 options.card,
                 options.batch,
                 is_editable,
+                getattr(entry, "code_argument", ""),
             )
             return partial(self._approvals.obtain, pending)
         return None

@@ -46,6 +46,8 @@ class PendingApproval:
     """The batch that the consent covers, of which this is the first call."""
     is_editable: bool = False
     """Whether the user may change the arguments."""
+    code_argument: str = ""
+    """The argument that is written into a cell and shown as code; empty if there is none."""
     edited: bytes | None = field(init=False, default=None)
     """The arguments as the user changed them."""
     outcome: asyncio.Future[None] = field(init=False)
@@ -214,7 +216,8 @@ class Approvals:
             why = f"rule: {self._policy.verdict(approval.entry, approval.rights, approval.caller).why}"
         arguments: dict[str, Any] = types.loads(approval.arguments) if approval.arguments else {}
         entry, batch = approval.entry, approval.batch
-        wanted = WantedCall(entry.server, entry.name, arguments, approval.caller, why, described)
+        code = arguments.get(approval.code_argument, "")
+        wanted = WantedCall(entry.server, entry.name, arguments, approval.caller, why, described, code)
         if batch is None:
             return wanted
         return replace(wanted, count=batch.count, samples=tuple(map(types.loads, batch.samples)))

@@ -173,7 +173,7 @@ function sentenceOf({ caller, server, tool, code, count: times = 1 }: WantedCall
     case "user":
       return trans.__("You want to run %1", name);
     default:
-      return code
+      return code && tool === "run_python"
         ? trans.__("The model wants to run code in this notebook")
         : trans.__("The model wants to run %1", name);
   }
@@ -330,7 +330,17 @@ function CallRequest({ call, isOneOfSeveral }: { call: WantedCall; isOneOfSevera
       <div class="mcp-muted">{singleLine(call.why)}</div>
       {(call.count ?? 1) !== 1 && <div class="mcp-muted">{trans.__("the arguments of the first call are shown")}</div>}
       {call.hints && <div class="mcp-muted">{trans.__("the server's hints: %1", singleLine(call.hints))}</div>}
-      {call.code ? (
+      {given.length > 0 && (
+        <dl class="mcp-facts">
+          {given.map(([name, value]) => [
+            <dt key={`${name} name`}>{singleLine(name)}</dt>,
+            <dd key={name}>
+              <ArgumentValue name={name} value={valueText(value)} />
+            </dd>,
+          ])}
+        </dl>
+      )}
+      {call.code && (
         <ol class="mcp-code-lines" aria-label={trans.__("The code that would run")}>
           {visible(call.code)
             .split("\n")
@@ -340,18 +350,8 @@ function CallRequest({ call, isOneOfSeveral }: { call: WantedCall; isOneOfSevera
               </li>
             ))}
         </ol>
-      ) : given.length ? (
-        <dl class="mcp-facts">
-          {given.map(([name, value]) => [
-            <dt key={`${name} name`}>{singleLine(name)}</dt>,
-            <dd key={name}>
-              <ArgumentValue name={name} value={valueText(value)} />
-            </dd>,
-          ])}
-        </dl>
-      ) : (
-        <div class="mcp-muted">{trans.__("no arguments")}</div>
       )}
+      {!call.code && !given.length && <div class="mcp-muted">{trans.__("no arguments")}</div>}
       {call.samples && call.samples.length > 0 && (
         <>
           <div class="mcp-muted">{trans.__("some of the others")}</div>
