@@ -346,8 +346,9 @@ class _Search:
         paths = [os.path.join(start, drive + below[:1] if os.path.isabs(pattern) else "")]
         for name in filter(None, below.replace(os.altsep or os.sep, os.sep).split(os.sep)):
             if _GLOB.search(name):
-                is_match = re.compile(fnmatch.translate(name)).match
-                paths = [os.path.join(path, each) for path in paths for each in self._list(path) if is_match(each)]
+                regex = fnmatch.translate(name)
+                listed = ((path, each) for path in paths for each in self._list(path))
+                paths = [os.path.join(path, each) for path, each in listed if re.match(regex, each)]
             else:
                 paths = [os.path.join(path, name) for path in paths]
         return paths

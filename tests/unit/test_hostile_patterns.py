@@ -8,6 +8,7 @@ grows faster than the text, at two sizes in a row.
 
 import ast
 import builtins
+import fnmatch
 import importlib
 import itertools
 import re
@@ -132,6 +133,7 @@ def constants(module: str, *names: str) -> list[str]:
 
 VARIABLE: dict[str, Callable[[], list[str]]] = {
     "api.stubs: re.search(f'\\\\b{name}\\\\b', body)": lambda: [r"\bDate\b"],
+    "config.binding: re.match(regex, each)": lambda: [fnmatch.translate("*a*[a-c]*a?b")],
     "config.config_files: re.sub(pattern, _blank, text)": lambda: constants(
         "config.config_files", "_COMMENT", "_COMMA"
     ),
