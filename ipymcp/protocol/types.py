@@ -18,6 +18,8 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
+from ipymcp.errors import McpError
+
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether decoded JSON is an object."""
@@ -233,8 +235,18 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _BOM = b"\xef\xbb\xbf"
 _NOT_STRICT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-encode = msgspec.json.encode
-"""Encode JSON types as bytes. NaN would become null."""
+
+
+def encode(value: Any) -> bytes:
+    """Encode JSON types as bytes. NaN would become null.
+
+    Raises:
+        McpError: The value is nested too deeply.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        raise McpError("a value is nested too deeply for JSON", hint="nest it less than 900 levels deep") from None
 
 
 def replace_surrogates(value: Any) -> Any:

@@ -56,6 +56,9 @@ _BOX = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0"
 _ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
 
 
+_TOO_DEEP = "it is nested too deeply to be shown; .data has it"
+
+
 def bundle(result: DataResult, head: str, *, is_markdown: bool | None = None) -> dict[str, Any]:
     """The MIME bundle of a result, richest forms first, always with `text/plain`.
 
@@ -64,18 +67,27 @@ def bundle(result: DataResult, head: str, *, is_markdown: bool | None = None) ->
         head: The first words of `text/plain`: the type and origin of the result.
         is_markdown: Whether text is Markdown; None to guess from the text.
     """
-    rich = _error(result) if result.is_error else _rich(result, is_markdown)
-    return {**rich, "text/plain": _plain(result, head, *_LONG)}
+    try:
+        rich = _error(result) if result.is_error else _rich(result, is_markdown)
+        return {**rich, "text/plain": _plain(result, head, *_LONG)}
+    except RecursionError:
+        return {"text/plain": f"{head} {_TOO_DEEP}"}
 
 
 def short(result: DataResult, head: str) -> str:
     """The origin and beginning of a result in a few lines."""
-    return _plain(result, head, *_SHORT)
+    try:
+        return _plain(result, head, *_SHORT)
+    except RecursionError:
+        return f"{head} {_TOO_DEEP}"
 
 
 def html(result: DataResult) -> str:
     """The result as HTML for a card, with its images; empty if the result is only text, which the card shows itself."""
-    rich = _error(result) if result.is_error else _rich(result, None)
+    try:
+        rich = _error(result) if result.is_error else _rich(result, None)
+    except RecursionError:
+        return _wrap(escaped(_TOO_DEEP))
     if "text/html" in rich:
         return rich["text/html"]
     return _wrap(_parts(("", part) for part in result.content)) if _has_media(result) else ""

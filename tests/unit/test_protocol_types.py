@@ -2,12 +2,14 @@
 
 import json
 import math
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipymcp.errors import McpError
 from ipymcp.protocol import types
 
 JSON = st.recursive(
@@ -103,3 +105,12 @@ def test_a_batch_is_its_messages(before: bytes) -> None:
 def test_integers_of_more_digits_than_python_reads_are_infinite() -> None:
     digits = "1" * 5_000
     assert types.loads(f'{{"a": {digits}, "b": [-{digits}]}}'.encode()) == {"a": math.inf, "b": [-math.inf]}
+
+
+def test_a_value_that_cannot_be_encoded_is_an_error_of_one_line() -> None:
+    deep: Any = []
+    for _ in range(2_000):
+        deep = [deep]
+    with pytest.raises(McpError) as raised:
+        types.encode({"a": deep})
+    assert raised.value.message == "a value is nested too deeply for JSON"

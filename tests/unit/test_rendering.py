@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ipymcp.panel.rows import preview
-from ipymcp.results.rendering import bundle
+from ipymcp.results.rendering import bundle, html
 from ipymcp.results.tool_result import ToolResult
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -44,6 +44,19 @@ def test_plain_text_stays_plain_and_breaks_between_words() -> None:
     assert show(text(""))["text/plain"] == "ToolResult fs.read: "
     assert "word-break:normal" in PRE
     assert PRE in show(text("Gentoo 5050.0 " * 20))["text/html"]
+
+
+@pytest.mark.parametrize("depth", [100, 400, 700, 900])
+@pytest.mark.parametrize("is_error", [False, True])
+def test_a_deep_result_is_shown_or_its_display_says_that_it_is_too_deep(depth: int, is_error: bool) -> None:
+    raw = b'{"content":[],"isError":%s,"structuredContent":{"a":%s1%s}}'
+    result = ToolResult(raw % (b"true" if is_error else b"false", b"[" * depth, b"]" * depth), server="fs", tool="read")
+    shown = result._repr_mimebundle_()["text/plain"]
+    assert shown == "ToolResult fs.read: it is nested too deeply to be shown; .data has it" or "[[[" in shown.replace(
+        "\n", ""
+    ).replace(" ", "")
+    assert repr(result) and isinstance(html(result), str)
+    assert result.data is not None
 
 
 @pytest.mark.parametrize(
