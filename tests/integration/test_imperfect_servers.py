@@ -139,6 +139,24 @@ def test_a_cookie_joins_those_of_the_definition_and_is_forgotten_with_the_sessio
     assert balancer.cookies[:2] == [f"own=1; node={node}", "own=1"], "the call, and the handshake of a new session"
 
 
+def test_a_cookie_is_masked_in_errors_and_logs_like_a_token() -> None:
+    cookie = "c2Vzc2lvbi1vZi1hLXVzZXI0Mg"
+
+    def answer(heard: Heard) -> Reply:
+        if heard.method == "initialize":
+            return Reply(legacy(heard).message, headers={"Set-Cookie": f"sid={cookie}; HttpOnly"})
+        if heard.method == "tools/call":
+            return Reply(status=500, body=f"no such session: {heard.headers['cookie']}".encode())
+        return legacy(heard)
+
+    with serving(answer) as site, ipymcp.connect({"s": {"url": site.url, "era": "legacy"}}) as mcp:
+        with pytest.raises(McpError) as caught:
+            mcp.s.echo("x")
+        assert any("no such session: sid=" in line for line in caught.value._render_traceback_())
+        assert cookie not in "".join(caught.value._render_traceback_())
+        assert cookie not in str(mcp.servers["s"].logs())
+
+
 def test_what_set_cookie_headers_mean() -> None:
     cookies = http_client.Cookies()
     cookies.store(

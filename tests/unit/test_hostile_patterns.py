@@ -335,6 +335,7 @@ def test_all_patterns_are_collected() -> None:
     assert len(PATTERNS) > 250
 
 
+@pytest.mark.timed
 def test_every_pattern_takes_linear_time() -> None:
     problems = {
         f"{place} {pattern.text!r}": problem(pattern, LARGE if re.split("[.:]", place)[1] in STRANGERS else LARGE // 10)

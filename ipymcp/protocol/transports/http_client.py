@@ -29,6 +29,7 @@ import httpcore
 import httpx
 
 from ipymcp.errors import CallError, ConfigError, ConnectionLost, McpError, ProtocolError
+from ipymcp.masking import mask
 from ipymcp.protocol.transports.addresses import Zone, within_origin, zone_of
 from ipymcp.protocol.transports.base import too_large
 from ipymcp.protocol.transports.http_errors import Unreachable
@@ -138,6 +139,7 @@ _EXTENSIONS = {"timeout": {"connect": CONNECT_TIMEOUT}}
 
 
 _MAX_COOKIES = 50
+_MAX_MASKED = 200
 _MAX_COOKIE = 4096
 """Characters of a `Set-Cookie` header; a longer one is ignored."""
 _COOKIE = re.compile(
@@ -325,6 +327,7 @@ class Cookies:
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
+        self._masked = 0
         self.header = b""
         """The value of the `Cookie` header; empty if there are no cookies."""
 
@@ -338,7 +341,14 @@ class Cookies:
                 self._values.pop(match["name"], None)
             elif match["name"] in self._values or len(self._values) < _MAX_COOKIES:
                 self._values[match["name"]] = match["value"]
+                self._mask(match["value"])
             self.header = "; ".join(f"{name}={value}" for name, value in self._values.items()).encode()
+
+    def _mask(self, value: str) -> None:
+        """Mask a cookie like a token, except those of a server that sends another one with every answer."""
+        if self._masked < _MAX_MASKED:
+            self._masked += 1
+            mask.add_tokens(value)
 
     def clear(self) -> None:
         """Forget them, because the session that they belong to is over."""
