@@ -113,7 +113,7 @@ _MAX_UNREAD, _MAX_UNREAD_LENGTH = 3, 80
 _MAX_SKIPPED, _MAX_BRACES = 256, 16
 """How much output beside a message is skipped: bytes at either end, and braces before its own."""
 _BRACE = re.compile(rb"\{")
-_ESCAPES_AT_END = re.compile(rb"(?:\x1b\[[0-9;?]*+[A-Za-z]|\s)++$")
+_ESCAPES = re.compile(rb"(?:\x1b\[[0-9;?]*+[A-Za-z]|\s)*+")
 
 
 class PendingRequest:
@@ -395,8 +395,8 @@ def _message_within(line: bytes | bytearray) -> bytes | bytearray | None:
     """Find the message on a line that begins with other output, such as a spinner, or ends with escape sequences."""
     if b'"jsonrpc"' not in line:
         return None
-    tail = _ESCAPES_AT_END.search(line[-_MAX_SKIPPED:])
-    end = len(line) - len(tail[0]) if tail is not None else len(line)
+    after = line[-_MAX_SKIPPED:].rpartition(b"}")[2]
+    end = len(line) - len(after) if _ESCAPES.fullmatch(after) else len(line)
     begins = [match.start() for match, _ in zip(_BRACE.finditer(line[:_MAX_SKIPPED]), range(_MAX_BRACES), strict=False)]
     for start in begins if line[:1] != b"{" else [0]:
         with contextlib.suppress(ValueError):

@@ -61,7 +61,11 @@ class CsvText(Struct):
     @property
     def text_columns(self) -> list[str]:
         """The columns of numbers that are ids, with zeros or a plus before them: postal codes, telephones."""
-        return self._columns_with(_ID) if _MAY_BE_ID.search(self.text) else []
+        if not _MAY_BE_ID.search(self.text):
+            return []
+        header, *rows = self.rows()
+        found = {place for row in rows for place, cell in enumerate(row) if _ID.match(cell)}
+        return [name for place, name in enumerate(header) if place in found]
 
     @property
     def gaps(self) -> dict[str, tuple[str, ...]]:
@@ -71,15 +75,10 @@ class CsvText(Struct):
         numeric = {name for name, column in zip(header, cells, strict=False) if all(map(_FRACTION.fullmatch, column))}
         return {name: ("", *_GAPS) if name in numeric else ("",) for name in header}
 
-    def _columns_with(self, pattern: re.Pattern[str]) -> list[str]:
-        header, *rows = self.rows()
-        found = {place for row in rows for place, cell in enumerate(row) if pattern.match(cell)}
-        return [name for place, name in enumerate(header) if place in found]
-
 
 _GAPS = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-_MAY_BE_ID = re.compile(r"[,;\t|\n\" ](?:[+-]?0\d|\+\d|\d+[eE]\d)", re.ASCII)
-_ID = re.compile(r"\s*+(?:[+-]?0\d+|\+\d+|\d+[eE]\d+)(?!\S)", re.ASCII)
+_MAY_BE_ID = re.compile(r"[,;\t|\n\" ](?:[+-]?0\d|\+\d|\d++[eE]\d)", re.ASCII)
+_ID = re.compile(r"(?:[+-]?0\d++|\+\d++|\d++[eE]\d++)(?!\S)", re.ASCII)
 _GAP_CELL = re.compile(rf"[,;\t|\n\"](?:{'|'.join(_GAPS)})(?![^,;\t|\n\"])")
 
 
@@ -101,7 +100,7 @@ def read_values(text: str) -> tuple[list[Any], bool]:
 # -- JSON and Python literals ------------------------------------------------------------------------------------------
 
 
-_FENCE = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n(.*?)^ {0,3}\1[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)")
 _MAX_FENCES = 100
 _VALUE_START = re.compile(r"(?:^|[\s:])(?=[\[{])")
 _MAX_STARTS = 30
@@ -117,10 +116,20 @@ def _read_whole(text: str) -> Iterator[Any]:
 
 
 def _read_fences(text: str) -> Iterator[Any]:
-    for fence, _ in zip(_FENCE.finditer(text), range(_MAX_FENCES), strict=False):
-        inner = fence[2].strip()
-        found = [*_read_whole(inner)] or [*_read_csv(inner)]
-        yield from found
+    """The values in fences: blocks between two lines of backticks or tildes."""
+    mark, inner, count = "", list[str](), 0
+    for line in text.splitlines():
+        fence = _FENCE.match(line)
+        if not mark:
+            mark = fence[1] if fence is not None else ""
+        elif fence is not None and fence[1].startswith(mark) and not line[fence.end() :].strip():
+            block = "\n".join(inner).strip()
+            yield from [*_read_whole(block)] or [*_read_csv(block)]
+            mark, inner, count = "", [], count + 1
+            if count == _MAX_FENCES:
+                return
+        else:
+            inner.append(line)
 
 
 def _read_embedded(text: str) -> Iterator[Any]:
