@@ -852,7 +852,7 @@ export interface WantedCall {
   why: string;
   /** The server's hints about the tool in words; empty if there are none. */
   hints: string;
-  /** Python code that the call would run in this kernel; it is shown completely. */
+  /** Text that the call would run in this kernel, or write into a cell of this notebook; it is shown completely. */
   code?: string;
   /** The number of calls, of which this is the first; 0 if unknown. */
   count?: number;
