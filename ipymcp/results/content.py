@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw, Struct
 
-from ipymcp.argument_checks import PATH, checked
+from ipymcp.argument_checks import PATH, TEXT, checked
 from ipymcp.errors import McpError
 from ipymcp.files import write_file
 from ipymcp.protocol.types import decode, is_object, loads
@@ -300,7 +300,8 @@ class DataResult(ReceivedResult):
 
         return find_tables(self.data, self._schema)
 
-    def table(self, path: str | int = "") -> FoundTable:
+    @checked(path=TEXT)
+    def table(self, path: str = "") -> FoundTable:
         """Take one of the result's tables, which has `.df` and `.records`.
 
         Args:

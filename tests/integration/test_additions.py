@@ -30,7 +30,7 @@ from tests.unit.scripted_interface import ScriptedInterface
 
 pytestmark = pytest.mark.posix
 DEMO = {"command": server_command("demo")[0], "args": server_command("demo")[1:]}
-SILENT = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+SILENT: dict[str, Any] = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
 """A server that never answers."""
 
 
@@ -61,13 +61,13 @@ def defined(host: Host, values: Mapping[str, Any], keep: Any = "me", **options: 
 
 def started() -> psutil.Process:
     """The process of the silent server, once it has started."""
-    found: list[psutil.Process] = []  # kept: its command line is empty while it replaces its launcher
-    wait_until(lambda: bool(found.extend(children()) or found))
-    return found[0]
+    wait_until(lambda: bool(children()))
+    [process] = children()
+    return process
 
 
 def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "sys.stdin.read" in " ".join(child.cmdline())]
+    return [child for child in psutil.Process().children() if child.cmdline()[1:] == SILENT["args"]]
 
 
 def test_an_interrupted_trial_leaves_no_process_and_no_permission(host: Host) -> None:

@@ -59,6 +59,7 @@ def test_what_a_model_writes_into_a_cell_is_shown_whole_and_line_by_line(
         SimpleNamespace(is_running=False),
         SimpleNamespace(ask=ask),
         lambda: database,  # type: ignore[arg-type]
+        lambda notice: None,
     )
     host: Any = SimpleNamespace(guard=access, cells=SimpleNamespace(ask=read))
     [found] = [each for each in notebook_tools(host) if each.name == tool]

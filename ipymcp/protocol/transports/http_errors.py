@@ -139,9 +139,9 @@ def said(body: bytes, media_type: str = "") -> str:
 
 
 def _retry_after(value: str) -> float | None:
-    """Parse a Retry-After header, in seconds or as a date (RFC 9110)."""
+    """Parse a Retry-After header, in seconds or as a date (RFC 9110); some servers send fractions of a second."""
     value = value.strip()
-    if value.isascii() and value.isdigit():
+    if re.fullmatch(r"\d++(?:\.\d++)?", value, re.ASCII):
         return float(value[:9])
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
