@@ -253,7 +253,7 @@ class View:
         self.is_greeted = True
         self.send_hello()
         if "questions" in self._snapshot.parts:
-            self._panel.questions.supersede_forms(self.channel, is_panel="servers" in self._snapshot.parts)
+            self._panel.questions.supersede_forms(self.channel)
         self._panel.start_watching()
 
     def send_hello(self) -> None:

@@ -181,15 +181,10 @@ class PanelQuestions:
             if not self._channels(opened.kind):
                 self.close(opened)
 
-    def supersede_forms(self, channel: Channel, *, is_panel: bool) -> None:
-        """Remove the forms of the questions that a new view shows as well.
-
-        Args:
-            channel: The channel of the view.
-            is_panel: Whether it is a panel, and not only a card that shows the questions of its own call.
-        """
+    def supersede_forms(self, channel: Channel) -> None:
+        """Remove the forms of model's calls whose cards a new view shows with their questions, in the same output."""
         for opened in [*self._open.values()]:
-            if opened.form is not None and (is_panel or (isinstance(opened.page, ApprovalPage) and opened.page.card)):
+            if opened.form is not None and isinstance(opened.page, ApprovalPage) and opened.page.card:
                 opened.form.supersede(channel)
 
     def open(self, kind: QuestionKind, page: QuestionPage, form: QuestionForm | None = None) -> _OpenPage:

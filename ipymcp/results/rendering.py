@@ -108,7 +108,7 @@ def is_shown_as_text(result: DataResult) -> bool:
     if result.is_error or _has_media(result):
         return False
     if isinstance(result.data, str):
-        return not result.tables.is_whole or shown_table(result) is None
+        return shown_table(result) is None
     return not (is_array(result.data) or is_object(result.data)) or _repeats(result.data, result.text)
 
 
@@ -118,7 +118,7 @@ def shown_table(result: DataResult) -> FoundTable | None:
     if result.is_error or _has_media(result) or table is None or not any(table.records):
         return None
     if isinstance(result.data, str):
-        return table
+        return table if result.tables.is_whole else None
     is_named = table.rank > 1 and (table.columns is None or len(table.columns) > 1)
     return table if is_named and table.records != [result.data] else None
 

@@ -6,15 +6,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
+from ipymcp.interaction.questions import ApprovalPage
+from ipymcp.panel.questions import PanelQuestions
 from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, opened, text
 from tests.kernels import Cell, Kernel, Outcome
-from tests.panels import CommView, Message, SocketView, relay_file, wait_for_views
+from tests.panels import CommView, Message, wait_for_views
 from tests.servers.oauth_server import running
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -208,16 +211,15 @@ def test_an_interrupt_takes_it_back(asking: Kernel, is_drawn: bool) -> None:
     following.wait()
 
 
-def test_a_panel_that_connects_meanwhile_takes_the_question_over(asking: Kernel) -> None:
-    cell = asking.start(ASK, answers=())
-    _, question = asked(asking, cell)
-    with SocketView(relay_file(asking)["socket"]) as panel:
-        panel.hello(wants=["servers", "questions"])
-        panel.until(lambda state: question["id"] in state["questions"])
-        asking.read_until(lambda: not is_shown(cell.outcome), 10)
-        panel.ask("answer", question=question["id"], action="decline")
-        cell.wait()
-    assert cell.outcome.displays == [{}]
+@pytest.mark.parametrize("card", ["c1", ""])
+def test_a_view_that_shows_the_card_of_a_call_removes_the_form_with_its_question(card: str) -> None:
+    shown: list[str] = ["form"]
+    form: Any = SimpleNamespace(supersede=lambda _: shown.clear())
+    loop: Any = SimpleNamespace(call=lambda *_: None)
+    questions = PanelQuestions(loop, cast("Any", None), lambda _: [], lambda _: False)
+    questions.open("approve", ApprovalPage("Run it?", "", (), ("once",), card=card), form)
+    questions.supersede_forms(cast("Any", None))
+    assert shown == ([] if card else ["form"])
 
 
 def test_a_page_that_closes_leaves_the_question_unanswered(asking: Kernel) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from ipymcp.errors import McpError, UnknownName
 from ipymcp.results.recognition import find_tables
+from ipymcp.results.rendering import is_shown_as_text, shown_table
 from ipymcp.results.tool_result import ToolResult
 
 FRAME = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
@@ -132,6 +133,14 @@ def test_what_is_ambiguous_names_the_paths_and_how_to_take_one(data: Any, named:
     assert caught.value.message.startswith(f"the answer is not one table: {named}")
     for each in result.tables:
         assert len(result.table(each.path).df) == 1
+
+
+def test_text_around_a_table_is_shown_and_a_text_that_is_a_table_is_shown_as_one() -> None:
+    around = answer("# Title\n\n| a |b|\n|---|-|\n| 1 |2|\n")
+    assert (shown_table(around), is_shown_as_text(around), len(around.df)) == (None, True, 1)
+    whole = answer("a,b\n1,x\n2,y\n")
+    assert shown_table(whole) is whole.table()
+    assert not is_shown_as_text(whole)
 
 
 def test_tables_lists_each_with_its_path_and_an_unknown_one_is_an_error() -> None:
