@@ -217,7 +217,9 @@ def test_a_view_that_shows_the_card_of_a_call_removes_the_form_with_its_question
     form: Any = SimpleNamespace(supersede=lambda _: shown.clear())
     loop: Any = SimpleNamespace(call=lambda *_: None)
     questions = PanelQuestions(loop, cast("Any", None), lambda _: [], lambda _: False)
-    questions.open("approve", ApprovalPage("Run it?", "", (), ("once",), card=card), form)
+    questions.open(
+        "approve", ApprovalPage(server="", title="Run it?", message="", calls=(), answers=("once",), card=card), form
+    )
     questions.supersede_forms(cast("Any", None))
     assert shown == ([] if card else ["form"])
 
