@@ -32,9 +32,11 @@ traceback. Internal subclasses are shown as the class of this tree that they der
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -42,7 +44,7 @@ from ipymcp.masking import mask
 from ipymcp.text import colored, cut, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Sequence
     from types import TracebackType
     from typing import TypedDict, Unpack
 
@@ -146,6 +148,40 @@ def render_briefly(error: BaseException, message: str, hint: str | None = None) 
         hint: Advice for the user, in one line.
     """
     error._render_traceback_ = partial(_brief_lines, error, message, hint)  # type: ignore[attr-defined]
+
+
+_ONGOING: ContextVar[list[str] | None] = ContextVar("_ONGOING", default=None)
+_MAX_NAMED = 3
+
+
+def track_work() -> list[str]:
+    """Begin a list of what is done on behalf of this context, also in the tasks and workers that it starts."""
+    work: list[str] = []
+    _ONGOING.set(work)
+    return work
+
+
+@contextlib.contextmanager
+def doing(what: str) -> Generator[None]:
+    """Name in the message of an interrupt what it interrupts, such as `reading /home/ada/mcp.json`."""
+    work = _ONGOING.get()
+    if work is not None:
+        work.append(what)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        render_briefly(error, interrupted([what]))
+        raise
+    finally:
+        if work is not None:
+            work.remove(what)
+
+
+def interrupted(work: Sequence[str] = ()) -> str:
+    """The message of an interrupt of this work."""
+    named = [*dict.fromkeys(work)]
+    rest = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    return f"interrupted while {', '.join(named[:_MAX_NAMED])}{rest}" if named else "interrupted"
 
 
 def note_line(error: McpError | KeyboardInterrupt, line: str) -> None:

@@ -36,7 +36,7 @@ from ipymcp.config.parsing import (
 from ipymcp.config.paths import is_root, missing_file, own_files, read_text
 from ipymcp.config.translation import translated
 from ipymcp.config.variables import mapped, respelled
-from ipymcp.errors import ConfigError
+from ipymcp.errors import ConfigError, doing
 from ipymcp.files import (
     PRIVATE,
     SHARED,
@@ -113,13 +113,14 @@ def read_each(source: Source, published: Published | None = None) -> dict[str, S
         ConfigError: The file cannot be read or decoded. The message names the file and the line.
     """
     assert source.file is not None
-    document = load(Path(source.file)).data
-    if published is not None:
-        document = published(document, source.file) or document
-    read = entries(document, source)
-    if read is None:
-        raise no_servers_error(document, source.file)
-    return dict(read)
+    with doing(f"reading {source.file}"):
+        document = load(Path(source.file)).data
+        if published is not None:
+            document = published(document, source.file) or document
+        read = entries(document, source)
+        if read is None:
+            raise no_servers_error(document, source.file)
+        return dict(read)
 
 
 def from_mapping(table: Mapping[str, Any], scope: Scope = "script") -> dict[str, ServerDefinition]:
@@ -334,7 +335,8 @@ def discover(files: Iterable[CandidateFile]) -> Configuration:
                 unread.append(f"{file.path} is there; ipymcp does not read YAML · {_YAML_HINT}")
             continue
         try:
-            found = _read(file)
+            with doing(f"reading {file.path}"):
+                found = _read(file)
             if found is None and file.scope == "named":
                 hint = "fix or unset the variable; the other files are read"
                 raise ConfigError(f"{file.path}: no such file", hint=hint)
@@ -508,20 +510,23 @@ def read_host(host: str, folder: str) -> HostServers:
     problems: list[ConfigError] = []
     files: list[Path] = []
     for path in candidate_files:
+        source = Source(scope="user", file=str(path))
         try:
-            document = load_if_there(path)
+            with doing(f"reading {path}"):
+                document = load_if_there(path)
+                parts = _parts(host, document.data, folder) if document is not None else []
+                found = [entry for part in parts for entry in entries(part, source, host=host) or ()]
         except ConfigError as error:
             problems.append(error)
             continue
         if document is None:
             continue
         files.append(path)
-        for part in _parts(host, document.data, folder):
-            for name, entry in entries(part, Source(scope="user", file=str(path)), host=host) or ():
-                if isinstance(entry, ConfigError):
-                    problems.append(entry)
-                else:
-                    definitions.setdefault(name, entry)
+        for name, entry in found:
+            if isinstance(entry, ConfigError):
+                problems.append(entry)
+            else:
+                definitions.setdefault(name, entry)
     if not files and not problems:
         raise ConfigError(f"{host} has no servers here", hint=f"looked for {', '.join(map(str, candidate_files))}")
     return HostServers(definitions, tuple(problems), tuple(files))
@@ -552,6 +557,8 @@ class ConfigurationWatch:
         """The watched files, as they were last read or reported."""
         self._named: set[Path] = set()
         """The watched files that the user has named."""
+        self._peeked: tuple[list[tuple[CandidateFile, Stamp]], Configuration] | None = None
+        """The configuration that `peek` has read last, and the files and stamps that it was made from."""
 
     def read(self) -> Configuration:
         """Read the current configuration."""
@@ -562,8 +569,12 @@ class ConfigurationWatch:
         return discover(files)
 
     def peek(self) -> Configuration:
-        """Read the current configuration for completion, without marking changes as reported."""
-        return discover(candidates(self.folder))
+        """Return the configuration for hints and completion: read again only if a file has changed since."""
+        files = candidates(self.folder)
+        stamps = [(file, stamp(file.path)) for file in files]
+        if self._peeked is None or self._peeked[0] != stamps:
+            self._peeked = stamps, discover(files)
+        return self._peeked[1]
 
     def named(self, path: str | os.PathLike[str]) -> Source:
         """Return the source of a file that the user names, and watch the file.

@@ -95,6 +95,8 @@ _SERVER_KEYS = (*_MAIN_KEYS, "serverUrl", "httpUrl", "transport")
 """Keys by which an object is recognised as a server."""
 _TABLES = {"mcpServers": "", "mcp_servers": "codex", "context_servers": "zed", "servers": "vscode"}
 """Keys of tables of servers, in the order in which they are looked for, each with the usual host."""
+MAX_SERVERS = 1_000
+"""Servers in one document."""
 _MENTIONED = 5
 _MAX_RULES = 100
 
@@ -329,6 +331,9 @@ def entries(
     if document_format is None and not bare:
         return None
     document_format = document_format or bare_format(document, source.file or "")
+    if len(document_format.servers) > MAX_SERVERS:
+        message = f"{source}: defines {len(document_format.servers):,} servers; at most {MAX_SERVERS:,} are read"
+        raise ConfigError(message, hint="split the file, and load each part when it is needed")
     source = msgspec.structs.replace(source, document_keys=document_format.unused)
     is_scripts = source.scope in ("cell", "script") and not document_format.table
     is_own = is_scripts or (source.scope == "user" and not host and not document_format.host)

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from msgspec import Struct, field
 
-from ipymcp.errors import ConfigError, McpError, UnknownName
+from ipymcp.errors import ConfigError, McpError, UnknownName, doing
 from ipymcp.files import PRIVATE, foreign, make_private_folder, read_file, write_file
 from ipymcp.protocol.transports.addresses import OutOfReach, Zone, parse_address, zone_of
 from ipymcp.protocol.types import InvalidJson, is_array, is_object, loads
@@ -429,6 +429,10 @@ class Registry:
         Raises:
             _Unavailable: The registry gave no usable answer, and the cache has none or must not be used.
         """
+        with doing(f"asking {self.host}"):
+            return await self._current(path, fresh)
+
+    async def _current(self, path: str, fresh: bool) -> RegistryAnswer:
         url = f"{self._shown}{path}"
         cached = await asyncio.to_thread(self._read_cache, url)
         now = time.time()

@@ -27,7 +27,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
-from ipymcp.errors import CallCancelled, render_briefly
+from ipymcp.errors import CallCancelled, interrupted, render_briefly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 
-INTERRUPTED: Final = "interrupted"
-"""The message of an interrupt that needs no details."""
 _INTERRUPTED: Final = object()
 _WINDOWS_POLL = 0.1
 # The C functions below the `signal` module: its conversion to enums costs more than the rest of a wait.
@@ -95,7 +93,7 @@ class Interrupts:
             try:
                 self._handle()
             except KeyboardInterrupt as error:
-                render_briefly(error, INTERRUPTED)
+                render_briefly(error, interrupted())
                 raise
 
     def run_users_code(self, function: Callable[[], None]) -> None:
@@ -104,7 +102,7 @@ class Interrupts:
             self._runs_users_code = self._is_installed
             function()
         except KeyboardInterrupt as error:
-            render_briefly(error, INTERRUPTED)
+            render_briefly(error, interrupted())
             raise
         finally:
             self._runs_users_code = False
@@ -535,7 +533,7 @@ class AwaitingTasks:
             previous(number, frame)
         except KeyboardInterrupt as error:
             if was_waiting:
-                render_briefly(error, INTERRUPTED)
+                render_briefly(error, interrupted())
             raise
 
     def _give_up_waits(self) -> bool:

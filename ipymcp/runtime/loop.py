@@ -21,12 +21,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ipymcp.errors import LoopError, render_briefly
-from ipymcp.runtime.interrupts import INTERRUPTED, AwaitingTasks, Interrupts, Waiter, WaitingCallers
+from ipymcp.errors import LoopError, interrupted, render_briefly, track_work
+from ipymcp.runtime.interrupts import AwaitingTasks, Interrupts, Waiter, WaitingCallers
 from ipymcp.security.untrusted import copy_actor_to_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sized
+    from concurrent.futures import Future
 
 
 T = TypeVar("T")
@@ -120,15 +121,16 @@ class BackgroundLoop:
         with Interrupts(waiter.queue) as interrupts, self.callers.blocked(waiter):
             try:
                 self.refuse_own_thread()
-                with copy_actor_to_context():
-                    future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+                future, work = self._submit(coroutine)
             except BaseException:
                 coroutine.close()
                 raise
             future.add_done_callback(lambda _: waiter.put(Waiter.DONE))
             try:
                 waiter.wait(None, interrupts)
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    render_briefly(error, interrupted(work))
                 future.cancel()
                 raise
         return future.result()
@@ -139,14 +141,23 @@ class BackgroundLoop:
         if here is self._loop:
             return await coroutine
         with self.awaiting.entered() as wait:
-            with copy_actor_to_context():
-                future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            future, work = self._submit(coroutine)
             wait.give_up = future.cancel
             try:
                 return await asyncio.wrap_future(future)
             except asyncio.CancelledError as error:
-                render_briefly(error, INTERRUPTED)
+                render_briefly(error, interrupted(work))
                 raise
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> tuple[Future[T], list[str]]:
+        """Start a coroutine on the loop, and return its future and the list of what it is doing; see `errors.doing`."""
+
+        def submit() -> tuple[Future[T], list[str]]:
+            work = track_work()
+            with copy_actor_to_context():
+                return asyncio.run_coroutine_threadsafe(coroutine, self.loop), work
+
+        return contextvars.copy_context().run(submit)
 
     def watch(self, watcher: Callable[[], bool]) -> None:
         """Call a function at every beat; the beat continues while it returns True."""

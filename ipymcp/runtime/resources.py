@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from ipymcp.errors import CallError, ConnectionLost, McpError, ServerError
+from ipymcp.errors import CallError, ConnectionLost, McpError, ServerError, doing
 from ipymcp.protocol import listing
 from ipymcp.protocol.subscriptions import announces
 from ipymcp.protocol.types import is_object
@@ -145,7 +145,8 @@ class ResourceCache:
                 return
             state.fresh_until = float("inf")  # `changed` resets this if a change is announced meanwhile
             try:
-                ttl = await self._list(kind, timeout or self._session.definition.timeout)
+                with doing(f"reading the {kind} of {self._session.name}"):
+                    ttl = await self._list(kind, timeout or self._session.definition.timeout)
             except BaseException as error:
                 state.fresh_until = 0.0
                 if not isinstance(error, McpError) or not state.is_known:
@@ -248,7 +249,8 @@ class ResourceCache:
     @contextlib.contextmanager
     def _with_server_name(self) -> Generator[None, None, None]:
         try:
-            yield
+            with doing(f"waiting for {self._session.name}"):
+                yield
         except McpError as error:
             self._session.explain(error)
             raise

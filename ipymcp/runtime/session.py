@@ -28,6 +28,7 @@ from ipymcp.errors import (
     ServerError,
     ToolError,
     TrustError,
+    doing,
 )
 from ipymcp.runtime import catalog as catalogs
 from ipymcp.runtime.call import Call, CallOptions
@@ -178,7 +179,9 @@ class ServerSession:
             connection = self.connection
             if connection is not None and self.client is not None:
                 await connection.check()
-        await self.status.settled()
+        if not self.is_settled:
+            with doing(f"waiting for {self.name} to start"):
+                await self.status.settled()
 
     async def awake(self) -> None:
         """Like `settled`, but start a lazy server first if it may run."""

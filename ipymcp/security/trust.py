@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from ipymcp.config.definition import Source
-from ipymcp.errors import TrustError
+from ipymcp.errors import TrustError, doing
 from ipymcp.interaction.questions import Candidate, TrustAnswer, TrustQuestion
 from ipymcp.text import quoted
 
@@ -65,8 +65,9 @@ def digest_of(definition: ServerDefinition, disk: Disk | None = None) -> str:
         disk = disk or Disk()
         hints = [[pattern, dict(hint)] for pattern, hint in definition.hints.items()]
         decides["rights"] = [list(definition.tools.items()), definition.read_only, hints]
-        bound = binding(definition, disk)
-        decides["files"] = {str(path): disk.content(path, is_large=path in bound.large) for path in bound.files}
+        with doing(f"reading the files of {definition.name}"):
+            bound = binding(definition, disk)
+            decides["files"] = {str(path): disk.content(path, is_large=path in bound.large) for path in bound.files}
         decides["name"] = [definition.name, bool(definition.source.shadows)]
     return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -1,9 +1,11 @@
 """The user can always get out: a call that is interrupted ends at once, the server is told, and the next one works."""
 
+import contextlib
 import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -174,10 +176,65 @@ def test_interrupting_load_leaves_the_servers_starting(shared: Kernel) -> None:
     outcome = shared.interrupt_within(WITHIN, cell)
 
     assert outcome.error is not None
-    assert outcome.error.traceback == f"KeyboardInterrupt: interrupted\n  in: %mcp load slow -- {slow}"
+    assert outcome.error.traceback == (
+        f"KeyboardInterrupt: interrupted while waiting for slow to start\n  in: %mcp load slow -- {slow}"
+    )
     assert shared.run("mcp.servers['slow'].state").text == "'starting'"
     assert shared.run("mcp.slow.echo('come after all').text").text == "'come after all'"
     shared.run("%mcp unload slow")
+
+
+MANY_TOOLS = """
+import sys
+sys.path.insert(0, {servers!r})
+from raw_stdio import opened, serve, unknown
+TEXT = {{"type": "string", "description": "d" * 200}}
+SCHEMA = {{"type": "object", "properties": {{f"p{{i}}": TEXT for i in range(60)}}}}
+TOOLS = [{{"name": f"t{{i}}", "description": "words " * 1500, "inputSchema": SCHEMA}} for i in range(1000)]
+def answer(method, params):
+    if method == "server/discover":
+        raise unknown(method)
+    return opened("many", "tools") if method == "initialize" else {{"tools": TOOLS}}
+serve(answer)
+"""
+"""A server whose tool definitions have 24 MB."""
+
+
+@pytest.fixture
+def project(shared: Kernel) -> Iterator[Path]:
+    """A project's file in the kernel's folder."""
+    file = shared.folder / ".mcp.json"
+    yield file
+    file.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("kind", ["server", "file", "the files of a command", "registry"])
+def test_the_stop_button_ends_the_reading_of_what_a_stranger_sends_and_says_whose_it_was(
+    shared: Kernel, project: Path, kind: str
+) -> None:
+    line = "%mcp load"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        if kind == "server":
+            script = shared.folder / "many.py"
+            script.write_text(MANY_TOOLS.format(servers=str(ROOT / "tests" / "servers")))
+            line, doing = f"%mcp load many -- {sys.executable} {script}", "waiting for many to start"
+        elif kind == "registry":
+            port = silent.getsockname()[1]
+            shared.run(f"%config IPyMCP.registry = 'http://127.0.0.1:{port}'")
+            line, doing = "%mcp search weather", f"asking 127.0.0.1:{port}"
+        elif kind == "file":
+            project.write_text("{mcpServers: {x: {command: 'a', args: [" + "'a'," * 9_500)
+            doing = f"reading {project}"
+        else:
+            project.write_text(json.dumps({"mcpServers": {"x": {"command": "bash", "args": ["./a.py"] * 90_000}}}))
+            doing = "reading the files of x"
+        cell = shared.start_timed(line)
+        with contextlib.suppress(TimeoutError):
+            cell.wait(0.4)
+        outcome = shared.interrupt_within(1.0, cell)
+
+    assert outcome.error is not None
+    assert outcome.error.traceback == f"KeyboardInterrupt: interrupted while {doing}\n  in: {line}"
 
 
 def test_interrupting_stop_does_not_keep_the_server_from_stopping(shared: Kernel) -> None:

@@ -358,6 +358,20 @@ def test_an_added_changed_or_removed_file_is_reported_once(home: Path) -> None:
     assert watch.changes() == []
 
 
+def test_hints_and_completion_read_the_configuration_again_only_after_a_change(home: Path) -> None:
+    folder = home / "p"
+    define(folder / "mcp.json", "a")
+    watch = ConfigurationWatch(str(folder))
+    first = watch.peek()
+    assert watch.peek() is first
+
+    define(folder / "mcp.json", "a", "c")
+    define(folder / ".mcp.json", "b")
+    assert [*watch.peek().servers] == ["a", "c", "b"]
+    (folder / "mcp.json").unlink()
+    assert [*watch.peek().servers] == ["b"]
+
+
 # The notebook
 
 

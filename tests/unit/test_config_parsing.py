@@ -332,10 +332,15 @@ TWICE = ': "fs" is defined twice in one object'
         ('{"mcpServers": {}}'.encode("utf-16"), ", line 1: not UTF-8", "save the file as UTF-8"),
         (b"[" * 100_000, ": nested too deeply", SHAPE),
         (b" " * 1_000_001, ": is larger than 1 MB", "is this a config file?"),
+        (
+            json.dumps({"mcpServers": {f"s{i}": {"command": "a"} for i in range(1_001)}}).encode(),
+            ": defines 1,001 servers; at most 1,000 are read",
+            "split the file, and load each part when it is needed",
+        ),
         (b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"}}}', TWICE, "keep one of the two"),
         (b'{"mcpServers": {"fs": {"command": "a"}, "fs": {"command": "b"},}}', TWICE, "keep one of the two"),
     ],
-    ids=["empty", "bad UTF-8", "UTF-16", "deep", "large", "twice", "twice in JSON5"],
+    ids=["empty", "bad UTF-8", "UTF-16", "deep", "large", "many", "twice", "twice in JSON5"],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_the_reason(
     tmp_path: Path, text: bytes, message: str, hint: str

@@ -1,5 +1,6 @@
 """Failures of servers: causes in the output of programs, decisions about a retry, and explanations for users."""
 
+import contextlib
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.errors import ConnectionLost, RpcError, StartError, render_briefly
+from ipymcp.errors import ConnectionLost, RpcError, StartError, doing, interrupted, render_briefly, track_work
 from ipymcp.runtime.failures import cannot_improve, cause, explain
 
 PAY = "https://herring.example/pay?for=1"
@@ -141,6 +142,16 @@ def test_an_interrupt_names_the_users_function_only(filename: str, first: str) -
         own["show"]()
     render_briefly(caught.value, "demo.slow.map was interrupted")
     assert caught.value._render_traceback_()[0] == first  # type: ignore[attr-defined]
+
+
+def test_an_interrupt_names_at_most_three_of_what_it_interrupts() -> None:
+    work = track_work()
+    with contextlib.ExitStack() as stack:
+        for name in ("a", "b", "b", "c", "d"):
+            stack.enter_context(doing(f"waiting for {name}"))
+        message = interrupted(work)
+    assert message == "interrupted while waiting for a, waiting for b, waiting for c and 1 more"
+    assert interrupted(work) == "interrupted"
 
 
 # -- output of programs ------------------------------------------------------------------------------------------------
