@@ -57,10 +57,12 @@ class MapStream:
 
     Args:
         request: The map.
+        on_wait: Called by `for` in every second in which it waits for the next row.
     """
 
-    def __init__(self, request: MapRequest) -> None:
+    def __init__(self, request: MapRequest, on_wait: Callable[[], None] | None = None) -> None:
         self._request = request
+        self._on_wait = on_wait
         self._window: _Window | None = None
         self._drawn = 0.0
 
@@ -102,14 +104,20 @@ class MapStream:
                     loop.run(window.start(), waiter)
                 yield from window.ready()
                 while window.is_waiting:
-                    with loop.callers.blocked(waiter):
-                        waiter.wait()
+                    self._wait(waiter)
             window.check()
         except KeyboardInterrupt as error:
             self._render_interrupt(error)
             raise
         finally:
             window.close()
+
+    def _wait(self, waiter: Waiter) -> None:
+        until = time.monotonic() + _FLUSH_INTERVAL
+        with self._request.host.loop.callers.blocked(waiter):
+            is_woken = waiter.wait(None if self._on_wait is None else lambda: until)
+        if self._on_wait is not None and not is_woken:
+            self._on_wait()
 
     async def __aiter__(self) -> AsyncGenerator[tuple[Any, ToolResult | McpError]]:
         here, loop = asyncio.get_running_loop(), self._request.host.loop
@@ -402,23 +410,30 @@ def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
     path = Path(to).expanduser() if PATH.accepts(to) else None
     if path is None or path.suffix.lower() not in writers:
         raise ArgumentError(f"map: to: expected a .jsonl or .parquet file, got {shown(to)}", argument="to")
-    written, stream = MapFile(request.name, path), MapStream(request)
+    written = MapFile(request.name, path)
+    stream: MapStream | None = None
     early: BaseException | None = None
     is_intact = True
     """Whether all rows that were given to the writer are in the file."""
     try:
         with replacing(path) as file, closing(writers[path.suffix.lower()](file)) as writer:
             batch: list[dict[str, Any]] = []
+
+            def write_if_due() -> None:
+                nonlocal batch, is_intact
+                if batch and writer.is_due(len(batch)):
+                    with Interrupts():
+                        is_intact = False
+                        _write(writer, batch, written)
+                        is_intact, batch = True, []
+
+            stream = MapStream(request, write_if_due)
             try:
                 with closing(iter(stream)) as rows:
                     for row, result in rows:
                         batch.append(_file_record(row, result))
                         stream.show()
-                        if writer.is_due(len(batch)):
-                            with Interrupts():
-                                is_intact = False
-                                _write(writer, batch, written)
-                                is_intact, batch = True, []
+                        write_if_due()
             except BaseException as error:
                 early = error
             try:
@@ -439,7 +454,8 @@ def write_map(request: MapRequest, to: str | PathLike[str]) -> MapFile:
             raise McpError(message, hint="rename or delete it; it has the rows so far") from error
         raise _not_written(path, error) from error
     finally:
-        stream.show_end()
+        if stream is not None:
+            stream.show_end()
     if early is not None:
         if isinstance(early, KeyboardInterrupt):
             render_briefly(early, f"{request.name}.map was interrupted", written.contents)

@@ -19,6 +19,7 @@ import pytest
 
 from ipymcp import ArgumentError, CallCancelled, CallError, Mcp, McpError, PolicyError
 from ipymcp.api import map_stream
+from ipymcp.files import partial_path
 from tests.bad_servers import connected
 from tests.environments import ROOT
 from tests.processes import wait_until
@@ -118,6 +119,14 @@ def test_results_are_written_to_a_file_as_they_come(mcp: Mcp, tmp_path: Path, su
     assert mapped["key"].to_list() == keys(1_200)
     assert mapped["error"].null_count() == 1_200 - 171
     assert mapped["length"].drop_nulls().to_list()[:2] == [1, 1]
+
+
+def test_rows_are_written_while_the_next_one_takes_long(mcp: Mcp, record: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    partial = partial_path(path)
+    when(lambda: partial.exists() and len(partial.read_text().splitlines()) == 2, lambda: hurry(record))
+    written = mcp.rows.read.map(held_from(2, 6), to=path, concurrency=1)
+    assert (written.rows, written.failed) == (6, 0)
 
 
 def test_what_was_written_stays_when_the_map_is_interrupted(mcp: Mcp, record: Path, tmp_path: Path) -> None:
