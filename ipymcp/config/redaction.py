@@ -40,6 +40,8 @@ HEADER: Final = re.compile(r"([A-Za-z0-9-]+):(?!//)(\s*+)(.+)")
 # length of any text: a run of characters is read only from its beginning, or not far, and not again by a quantifier.
 _USERINFO = r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)"
 _PARAMETER = r"(?<=[?&])([^=&?\s]+)=([^&\s#]+)"
+_PAIR = r"""(?<![\w?&$-])([\w-]{1,40}+)([ \t]?=[ \t]?)("[^"\n]{1,200}+"|'[^'\n]{1,200}+'|[^=;\s"'{/$][^;\s]*+)"""
+"""A setting in a connection string, such as `Password=…`."""
 _RANDOM = (  # neither a path, the digest of an image, nor the name of a variable
     r"(?<![\w/.@{-])(?<!sha256:)(?<!\{secret:)(?<!\{input:)(?<!\{env:)"
     r"(?=[\w+-]{0,127}\d)(?=[\w+-]{0,127}[A-Za-z])[A-Za-z0-9_+-]{32,}={0,2}(?![\w/.@-])"
@@ -96,6 +98,7 @@ def masked(text: str, name: str = "", hide: Hide = _dots) -> str:
         lambda match: f"{match[1]}={masked(match[2], match[1], hide)}" if looks_secret(match[1]) else match[0],
         text,
     )
+    text = re.sub(_PAIR, lambda match: _masked_pair(match, hide), text)
     text = SECRET_VALUE.sub(lambda match: hide(match[0], name), text)
     return re.sub(_RANDOM, lambda match: hide(match[0], name), text)
 
@@ -140,6 +143,14 @@ def _is_secret(name: str, value: str) -> bool:
     if password and not re.fullmatch(_VARIABLE, password):
         return True
     return any(map(looks_secret, re.findall(r"(?<!\w)(\w++)\s*+=", value)))
+
+
+def _masked_pair(match: re.Match[str], hide: Hide) -> str:
+    name, equals, value = match.groups()
+    if not looks_secret(name) and name.lower() != "pwd":
+        return match[0]
+    quote = value[0] if value[0] in "'\"" else ""
+    return f"{name}{equals}{quote}{masked(value.strip(quote) if quote else value, 'password', hide)}{quote}"
 
 
 def masked_code(text: str) -> str:

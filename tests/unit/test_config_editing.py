@@ -524,6 +524,14 @@ def test_arguments_and_addresses_are_masked_where_they_name_a_secret() -> None:
     assert masked("https://${env:H}/mcp?token=${T}") == "https://${env:H}/mcp?token=${T}"
 
 
+@pytest.mark.parametrize("name", ["--dsn", "CONNECTION_STRING", ""])
+def test_only_the_password_of_a_connection_string_is_masked(name: str) -> None:
+    hidden = "•••• (8 characters)"
+    assert masked("Server=h;User Id=sa;Password=hunter22", name) == f"Server=h;User Id=sa;Password={hidden}"
+    assert masked("host=h user=me password='hunter22'", name) == f"host=h user=me password='{hidden}'"
+    assert masked("Server=h;Pwd=${DB_PASSWORD};Encrypt=yes", name) == "Server=h;Pwd=${DB_PASSWORD};Encrypt=yes"
+
+
 def test_the_listing_has_command_state_and_file_of_each_server(home: Path, host: Host) -> None:
     (home / "p" / ".mcp.json").write_text('{"mcpServers": {"fs": {"command": "theirs"}, "bad": {}}}')
     own = config_edits.add("fs", {"command": "mine", "args": ["--token", "abc"]}, host, **OWN).file
