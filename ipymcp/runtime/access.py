@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MAX_AGE = 1.0
 """Seconds after which rules that other kernels may have saved are read again."""
+_MAX_LOGGED = 100
+"""Findings of the scan that a server's log gets; `%mcp pins scan` lists all."""
 
 
 class AccessControl:
@@ -229,8 +231,10 @@ class AccessControl:
         for name, note in notes.items():
             session.log.add("host", "warning", f"{name} {note}: %mcp pins {quoted(f'{session.name}.{name}')}")
         findings = await asyncio.to_thread(scan, session.name, tools)
-        for finding in findings:
+        for finding in findings[:_MAX_LOGGED]:
             session.log.add("host", "warning", f"the scan found: {finding}")
+        if len(findings) > _MAX_LOGGED:
+            session.log.add("host", "warning", f"the scan found {len(findings) - _MAX_LOGGED:,} more: %mcp pins scan")
         self.findings[session.name] = findings
 
     def _spawn_refresh(self) -> None:
