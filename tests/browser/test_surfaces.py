@@ -16,6 +16,8 @@ from tests.browser.places import LAB, LOAD, NOTEBOOK_7, PANEL, SharedLab, Voila,
 
 TEXT = "it's a <b>penguin</b>"
 CALL = f'mcp.demo.echo(text="{TEXT}")'
+SENDS_ITS_ID = "print('cellId' in get_ipython().kernel.get_parent('shell')['metadata'])"
+"""Whether the front end sends the id of a cell with its code, by which ipymcp knows that it updates displays."""
 WITHOUT = "Lab's cell without our extension"
 PLACES = (
     WITHOUT,
@@ -49,10 +51,12 @@ def place(
             return
         if where == WITHOUT:
             stack.enter_context(clean_lab.without_extension())
-        notebook = open_notebook(LOAD, PANEL, "", app=LAB if where.startswith("Lab") else NOTEBOOK_7)
+        notebook = open_notebook(LOAD, PANEL, "", SENDS_ITS_ID, app=LAB if where.startswith("Lab") else NOTEBOOK_7)
         if "cell" in where:
             notebook.run(0)
             notebook.run(1)
+            notebook.run(3)
+            assert notebook.output(3).inner_text().strip() == "True"
             panel = in_cell(notebook, 1)
         else:
             notebook.choose(2)

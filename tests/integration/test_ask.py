@@ -591,7 +591,7 @@ def test_without_the_library_it_says_what_to_install(start_kernel: StartKernel) 
 
 def test_the_documented_cells_run(kernel: Kernel) -> None:
     kernel.run("%unload_ext ipymcp")
-    cells = blocks("docs/models.md", "python")
+    cells = blocks("docs/model-libraries.md", "python")
     assert len(cells) == 6
 
     failures = [(cell, outcome.error) for cell in cells if (outcome := kernel.run(cell)).status != "ok"]

@@ -47,7 +47,7 @@ _PAGES = [
 _OTHERS = {
     "docs/how-to/apps.md": "needs a server from npm with an app; tests/browser has others",
     "docs/how-to/evals.md": "needs pydantic-evals: test_evals.py",
-    "docs/models.md": "needs a model: test_ask.py",
+    "docs/model-libraries.md": "needs a model: test_ask.py",
 }
 """The pages whose cells need more than the README installs, and what runs them."""
 
