@@ -35,7 +35,8 @@ def test_every_block_of_the_readme_works_as_it_is_pasted_in_the_order_it_is_read
     outcomes = [kernel.run(cell) for cell in cells]
 
     assert [(outcome.error, outcome.stderr) for outcome in outcomes] == [(None, "")] * len(cells)
-    tables, panel, time = map(shown, outcomes)
+    first, tables, panel, time = map(shown, outcomes)
+    assert "Dream" in first  # of the map
     assert "✓ demo: ready, 5 tools" in tables
     assert tables.count("Torgersen") >= 1  # the line in the middle of the cell
     assert tables.count("Dream") >= 1
