@@ -194,7 +194,8 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
             if path is None and found is None and not _is_typed(item, host):
                 found = host.discovery.read()
             definitions[item] = _from_file(path, item, available) if path else _named(item, found, host)
-            lines += [line for line in _missing(found) if line not in lines]
+            if found is not None:
+                lines += map(_line, host.discovery.unreported(found.named_file_problems, found))
             named.append(item)
     definitions.update(_valid(pending))
     lines += _unused_lines(definitions.values(), host)
@@ -207,9 +208,10 @@ def _unused_lines(definitions: Iterable[ServerDefinition], host: Host) -> list[s
     return unused_settings.lines(one for one in definitions if one not in loaded and not one.disabled)
 
 
-def notices(configuration: Configuration) -> list[str]:
+def notices(configuration: Configuration, host: Host) -> list[str]:
     """Lines for the user about errors of files, files that are not read, and shadowed servers."""
-    lines = [*map(_line, configuration.errors), *configuration.unread]
+    errors = host.discovery.unreported(configuration.errors, configuration)
+    lines = [*map(_line, errors), *configuration.unread]
     for name, shadowed in configuration.shadowed.items():
         used = configuration.servers[name]
         if isinstance(used, ServerDefinition):
@@ -224,7 +226,7 @@ def _line(error: ConfigError) -> str:
 def _everything(host: Host) -> LoadRequest:
     configuration = host.discovery.read()
     definitions: list[ServerDefinition] = []
-    lines = notices(configuration)
+    lines = notices(configuration, host)
     for name, definition in configuration.definitions.items():
         session = host.sessions.get(name)
         is_off = session is not None and session.state is State.DISABLED and not session.definition.disabled
@@ -302,8 +304,7 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
 
 def _missing(found: Configuration | None) -> list[str]:
     """Errors of the file that IPYMCP_CONFIG refers to."""
-    problems = found.problems if found is not None else ()
-    return [_line(error) for error in problems if error.message.startswith("IPYMCP_CONFIG")]
+    return [_line(error) for error in found.named_file_problems] if found is not None else []
 
 
 def _check_file(text: str, host: Host) -> None:

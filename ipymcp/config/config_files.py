@@ -269,9 +269,16 @@ def _syntax_error(origin: str, line: int, column: int, reason: str) -> ConfigErr
 # -- discovery ---------------------------------------------------------------------------------------------------------
 
 
-PROJECT_FILES = (
-    "mcp.json",
-    *(path for host in HOSTS.values() if host.syntax != "yaml" for path in host.project_files),
+_VARIABLE = "IPYMCP_CONFIG"
+"""The environment variable that names a config file."""
+PROJECT_FILES = tuple(
+    dict.fromkeys(
+        [
+            *HOSTS["dispatch"].project_files,  # a project that has this file means it for programs such as this one
+            "mcp.json",
+            *(path for host in HOSTS.values() if host.syntax != "yaml" for path in host.project_files),
+        ]
+    )
 )
 """Config files of a project folder, in order of precedence."""
 UNREAD_FILES = {path: name for name, host in HOSTS.items() if host.syntax == "yaml" for path in host.project_files}
@@ -321,6 +328,11 @@ class Configuration(Struct, frozen=True):
         """All errors."""
         return (*(entry for entry in self.servers.values() if isinstance(entry, ConfigError)), *self.problems)
 
+    @property
+    def named_file_problems(self) -> tuple[ConfigError, ...]:
+        """The errors of the file that `IPYMCP_CONFIG` names."""
+        return tuple(one for one in self.problems if one.message.startswith(_VARIABLE))
+
 
 def discover(files: Iterable[CandidateFile]) -> Configuration:
     """Read the files that exist. Files that cannot be used are among the problems, also the one that the user named."""
@@ -342,7 +354,7 @@ def discover(files: Iterable[CandidateFile]) -> Configuration:
                 raise ConfigError(f"{file.path}: no such file", hint=hint)
         except ConfigError as error:
             if file.scope == "named":
-                error = ConfigError(f"IPYMCP_CONFIG: {error.message}", hint=error.hint)
+                error = ConfigError(f"{_VARIABLE}: {error.message}", hint=error.hint)
             problems.append(error)
             continue
         if found is None:
@@ -423,7 +435,7 @@ def candidates(
         environ: The environment, for `IPYMCP_CONFIG`.
         own: The user's own files; None for those in Jupyter's config folders.
     """
-    named = environ.get("IPYMCP_CONFIG")
+    named = environ.get(_VARIABLE)
     users = dict.fromkeys(map(Path, own_files() if own is None else own))
     found: dict[Path, CandidateFile] = {}
     if named:
@@ -559,6 +571,8 @@ class ConfigurationWatch:
         """The watched files that the user has named."""
         self._peeked: tuple[list[tuple[CandidateFile, Stamp]], Configuration] | None = None
         """The configuration that `peek` has read last, and the files and stamps that it was made from."""
+        self._reported: set[str] = set()
+        """The problems of the file in `IPYMCP_CONFIG` that were reported; each is reported once."""
 
     def read(self) -> Configuration:
         """Read the current configuration."""
@@ -601,6 +615,13 @@ class ConfigurationWatch:
                 shared = [name for name in discover([file]).servers if name in servers]
                 servers |= {name: mark_shadowing(servers[name], file) for name in shared}
         return servers
+
+    def unreported(self, errors: Iterable[ConfigError], found: Configuration) -> list[ConfigError]:
+        """Return the errors without those of the file in `IPYMCP_CONFIG` that this method has returned before."""
+        once = {str(one) for one in found.named_file_problems}
+        new = [one for one in errors if str(one) not in once & self._reported]
+        self._reported |= once
+        return new
 
     def ignore_change(self, path: Path) -> None:
         """Do not report the latest change of a file, because ipymcp made it."""

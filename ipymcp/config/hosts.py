@@ -396,7 +396,12 @@ HOSTS: dict[str, ConfigHost] = {
         transports={"stdio": "stdio", "http": "streamableHttp"},
         names={"disabled": "enabled"},
     ),
-    "dispatch": ConfigHost(table="servers", transport_key="transport", names={"disabled": "disabled"}),
+    "dispatch": ConfigHost(
+        project_files=(".dispatch/mcp.json",),
+        table="servers",
+        transport_key="transport",
+        names={"disabled": "disabled"},
+    ),
     "goose": ConfigHost(
         files=lambda: [_goose()], project_files=(".goose/config.yaml",), syntax="yaml", table="extensions"
     ),

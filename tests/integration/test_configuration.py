@@ -164,6 +164,19 @@ def test_servers_of_a_hosts_folder_run_in_the_project_discovered_or_named(start_
         assert ast.literal_eval(text(kernel, WHERE.format(name))) == (str(folder), str(folder)), name
 
 
+def test_the_servers_of_dispatch_are_found_first_in_a_folder_and_asked_about(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    folder = project(kernel)
+    file = write(folder / ".dispatch" / "mcp.json", {"servers": {"tracker": about(transport="stdio")}})
+    write(folder / "mcp.json", {"mcpServers": {"tracker": server("false")}})
+    done(kernel, "%load_ext ipymcp")
+    loaded = done(kernel, "%mcp load", answers=["yes"])
+    assert f"{file} belongs to a project" in loaded.stdout
+    assert "✓ tracker: ready, 13 tools" in loaded.displays[-1]["text/plain"]
+    assert text(kernel, "%mcp config explain tracker").splitlines()[0] == f"tracker: from {file} (project)"
+    assert ast.literal_eval(text(kernel, WHERE.format("tracker"))) == (str(folder), str(folder))
+
+
 def test_a_bundles_manifest_is_loaded_and_asks_for_its_settings(start_kernel: StartKernel) -> None:
     kernel = start_kernel()
     program, *args = MISBEHAVING

@@ -235,11 +235,13 @@ def test_export_gives_what_the_file_says_now(kernel: Kernel) -> None:
         ("/tmp", "/tmp: is a folder · name the file in it, such as /tmp/mcp.json"),
     ],
 )
-def test_an_unusable_file_of_the_variable_is_said_and_stops_nothing(kernel: Kernel, file: str, problem: str) -> None:
+def test_an_unusable_file_of_the_variable_is_said_once_and_stops_nothing(
+    kernel: Kernel, file: str, problem: str
+) -> None:
     done(kernel, f"%env IPYMCP_CONFIG={file}")
     try:
-        for line in ("%mcp load cfgd", "%mcp config", "%mcp load"):
-            assert f"ipymcp: IPYMCP_CONFIG: {problem}\n" in done(kernel, line).stderr
+        said = [done(kernel, line).stderr for line in ("%mcp load cfgd", "%mcp config", "%mcp load")]
+        assert [one.count(f"ipymcp: IPYMCP_CONFIG: {problem}\n") for one in said] == [1, 0, 0]
         assert text(kernel, "mcp.servers['cfgd'].state") == "'ready'"
         assert "cfgd" in text(kernel, "%mcp config")
         assert f"IPYMCP_CONFIG: {problem}" in error(kernel, "%mcp load nowhere")[1]

@@ -66,7 +66,8 @@ def test_every_file_is_read_nearest_first_up_to_the_repositorys_root(home: Path)
         "inner0", "same", *(f"inner{n}" for n in range(1, count)), *(f"root{n}" for n in range(count)), "own",
     ]  # fmt: skip
     nearest = configuration.definitions["same"]
-    assert (nearest.source.file, nearest.source.scope) == (str(inner / "mcp.json"), "project")
+    assert PROJECT_FILES[:2] == (".dispatch/mcp.json", "mcp.json")
+    assert (nearest.source.file, nearest.source.scope) == (str(inner / PROJECT_FILES[0]), "project")
     files = [*(inner / name for name in PROJECT_FILES[1:]), *(root / name for name in PROJECT_FILES), own]
     assert [server.source.file for server in configuration.shadowed["same"]] == list(map(str, files))
     assert configuration.definitions["own"].source.scope == "user"

@@ -58,7 +58,7 @@ def _config(request: MagicRequest) -> Any:
 def _listing(request: MagicRequest) -> Any:
     host = request.host
     found = host.discovery.read()
-    for line in notices(found) if not request.line.silent else ():
+    for line in notices(found, host) if not request.line.silent else ():
         print_notice(line)
     return config_edits.listing(found, host)
 
