@@ -274,6 +274,43 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
     return Imported(file, tuple(one.name for one in added), tuple(unused_settings.lines(chosen)))
 
 
+_STARTER: Mapping[str, Any] = {
+    "//": "Each entry of mcpServers is a server: %mcp load starts those that are not disabled, %mcp config lists them."
+    " Any key named // is a comment.",
+    "mcpServers": {
+        "example": {
+            "//": "A program. A remote server has url, and perhaps headers, instead of command and args."
+            ' Secrets stay out of this file: "env": {"TOKEN": "${TOKEN}"} is a variable of the kernel.',
+            "command": "uvx",
+            "args": ["mcp-server-time"],
+            "disabled": True,
+        }
+    },
+}
+
+
+def create_starter_file(host: Host, *, project: bool) -> Path:
+    """Create a config file with comments and one disabled example, and return its path.
+
+    Raises:
+        ConfigError: The file exists, or cannot be written.
+    """
+    file, _ = _target(host, project)
+
+    def alter(document: dict[str, Any]) -> None:
+        check()  # again, with the folder locked
+        document.clear()
+        document.update(_STARTER)
+
+    def check() -> None:
+        if os.path.lexists(file):
+            hint = "%mcp config lists its servers, %mcp config add NAME -- COMMAND ARG… adds one"
+            raise ConfigError(f"{file}: is there already", hint=hint)
+
+    check()
+    return _edit(file, alter, host, project)
+
+
 def prepared(definition: ServerDefinition, host: Host, *, project: bool) -> ServerDefinition:
     """Return a definition in the form in which a file of ipymcp will have it, without writing it.
 

@@ -121,6 +121,28 @@ def test_a_bare_load_starts_the_users_own_servers_and_runs_nothing_of_a_hostile_
     assert [path.name for path in marks.iterdir()] == ["project"]
 
 
+def test_a_starter_file_has_comments_and_a_disabled_example_and_replaces_nothing(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    own = own_file(kernel)
+    done(kernel, "%load_ext ipymcp")
+    made = f"{own} is there now, with a disabled example: edit it, then %mcp load\n"
+    assert done(kernel, "%mcp config init").stdout == made
+    document = json.loads(own.read_text())
+    example = document["mcpServers"]["example"]
+    assert example["disabled"] and "//" in example and "//" in document
+    assert "example  uvx mcp-server-time  disabled" in text(kernel, "%mcp config")
+    done(kernel, f"%mcp config add fs -- {shlex.join(MISBEHAVING)}")
+    assert done(kernel, "%mcp load").displays[-1]["text/plain"].splitlines()[-1] == "✓ fs: ready, 13 tools"
+    assert json.loads(own.read_text())["//"] == document["//"]
+    assert error(kernel, "%mcp config init") == [
+        f"ConfigError: {own}: is there already",
+        "  %mcp config lists its servers, %mcp config add NAME -- COMMAND ARG… adds one · in: %mcp config init",
+    ]
+    project(kernel)
+    done(kernel, "%mcp config init --project")
+    assert json.loads((kernel.folder / "mcp.json").read_text()) == document
+
+
 def test_where_servers_run(start_kernel: StartKernel) -> None:
     kernel = start_kernel()
     folder = project(kernel)

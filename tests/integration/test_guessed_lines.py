@@ -1,11 +1,14 @@
 """Guesses of people who do not know `%mcp` yet: each line does what was meant, or names the line that does."""
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.environments import server_command
+from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, error, opened, text
 from tests.kernels import Kernel
 
@@ -183,6 +186,26 @@ def test_a_lazy_server_of_the_user_is_there_when_a_line_names_it(kernel: Kernel,
     name = line.split()[1].partition(".")[0]
     assert name in text(kernel, f"%mcp {line}")
     done(kernel, f"%mcp unload {name};")
+
+
+def test_the_version_is_shown_in_the_notebook_and_by_python(kernel: Kernel) -> None:
+    shown = done(kernel, "%mcp version").stdout
+    pattern = r"ipymcp [\d.]+ · MCP 2024-11-05 to 2026-07-28 · Python [\d.]+, IPython [\d.]+, ipykernel [\d.]+\n"
+    assert re.fullmatch(pattern, shown)
+    assert done(kernel, "%mcp --version").stdout == shown
+    alone, by_option = (
+        subprocess.run([sys.executable, "-m", "ipymcp", *options], cwd=ROOT, capture_output=True, text=True, check=True)
+        for options in ([], ["--version"])
+    )
+    assert alone.stdout.startswith("ipymcp is used in a notebook, not from a shell:\n\n    %load_ext ipymcp\n")
+    assert by_option.stdout == shown.partition(" · ")[0] + "\n"
+
+
+def test_all_is_every_server(kernel: Kernel) -> None:
+    done(kernel, "%mcp load cfgd;\n%mcp stop all")
+    assert text(kernel, "{one.state for one in mcp.servers.values()}") == "{'stopped'}"
+    done(kernel, "%mcp start all;\n%mcp unload cfgd;")
+    assert text(kernel, "mcp.servers['demo'].state") == "'ready'"
 
 
 def test_a_name_in_another_script_is_an_identifier_as_it_stands(kernel: Kernel) -> None:

@@ -29,6 +29,7 @@ def _config(request: MagicRequest) -> Any:
     """Show the configuration, and change ipymcp's own files.
 
         %mcp config                                 all discovered servers and their files; also %mcp config list
+        %mcp config init                            creates your own file, with comments and a disabled example
         %mcp config explain fs                      a server's values with their origins, and what it shadows
         %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
         %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
@@ -66,6 +67,11 @@ def _listing(request: MagicRequest) -> Any:
 def _explain(request: MagicRequest) -> Any:
     host = request.host
     return config_edits.explanation(request.names[1], host.discovery.read(), host)
+
+
+def _init(request: MagicRequest) -> None:
+    file = config_edits.create_starter_file(request.host, project=_is_project(request))
+    request.report(f"{file} is there now, with a disabled example: edit it, then %mcp load")
 
 
 def _add(request: MagicRequest) -> None:
@@ -209,6 +215,7 @@ KEYS = frozenset({*SETTINGS, *OTHER_NAMES, "type"})
 """The keys that are allowed in `key=value`, up to a dot."""
 ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "list": _listing,
+    "init": _init,
     "explain": _explain,
     "add": _add,
     "update": _update,
@@ -228,6 +235,7 @@ _DEFINING = (
 )
 _SYNTAXES = {
     "list": Syntax("config list", at_most=0),
+    "init": Syntax("config init", (_PROJECT,), at_most=0),
     "explain": Syntax("config explain NAME", at_least=1, at_most=1, takes=("configured",)),
     "add": Syntax("config add NAME URL | [NAME] {json} | NAME -- COMMAND ARG…", _DEFINING, takes=("", "setting")),
     "update": Syntax(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from ipymcp.errors import McpError, note_line
 from ipymcp.masking import mask
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_text, tokenize
+from ipymcp.protocol.eras import HANDSHAKE_VERSIONS, STATELESS_VERSIONS
 from ipymcp.text import cut, visible
+from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,12 +59,14 @@ MODULES = {
     "pins": "security",
     "trust": "security",
     "stubs": "calls",
+    "version": "dispatch",
     "help": "dispatch",
 }
 """The module of each subcommand, in the order of the help."""
 _SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
 """Words that are accepted for `%mcp` without a word."""
 _HELP_OPTIONS = frozenset({"-h", "--help"})
+_VERSION_OPTIONS = frozenset({"-V", "--version"})
 _READ_CONFIG = frozenset({"config", "load"})
 """Subcommands that read the configuration again, so that no notice about its changes is needed."""
 
@@ -110,6 +115,8 @@ def _run(
     if not words or words[0].text not in _READ_CONFIG:
         for change in host_of(mcp).discovery.changes():
             print_notice(change)
+    if len(words) == 1 and words[0].raw in _VERSION_OPTIONS:
+        words = tokenize("version").words
     if not words and line.command is None:
         if cell is not None:
             raise LineError("%%mcp needs a word; usage: %%mcp call SERVER.TOOL", 0)
@@ -204,7 +211,8 @@ _SYNONYMS = {
     **dict.fromkeys(("permissions", "rules"), "policy"),
     **dict.fromkeys(("show", "functions", "methods"), "tools"),
     **dict.fromkeys(("secrets", "token"), "secret"),
-    **dict.fromkeys(("settings", "configure", "init"), "config"),
+    **dict.fromkeys(("settings", "configure"), "config"),
+    "init": "config init",
 }
 """Words of other programs, and the subcommand that does the same."""
 _BASIC_WORDS = ("load", "tools", "call", "logs", "stop", "panel", "ask")
@@ -244,4 +252,23 @@ def _rows(rows: Sequence[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-COMMANDS = {"help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), _help)}
+def _version(request: MagicRequest) -> None:
+    """Show the versions of ipymcp, the protocol, Python, IPython and ipykernel.
+
+    %mcp version
+    """
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    packages = [("Python", platform.python_version())]
+    for package in ("IPython", "ipykernel"):
+        with contextlib.suppress(PackageNotFoundError):
+            packages.append((package, version(package)))
+    protocol = f"MCP {HANDSHAKE_VERSIONS[-1]} to {STATELESS_VERSIONS[0]}"
+    print(f"ipymcp {__version__} · {protocol} · {', '.join(map(' '.join, packages))}")  # noqa: T201 - the answer
+
+
+COMMANDS = {
+    "version": Command(Syntax("version", at_most=0), _version),
+    "help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), _help),
+}

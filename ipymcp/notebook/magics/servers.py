@@ -193,7 +193,8 @@ def _name_of(argv: Sequence[str]) -> str:
 
 
 def _start_or_stop(request: MagicRequest) -> Servers | None:
-    names = list(request.mcp) if request.parsed.has("--all") else request.names
+    is_all = request.parsed.has("--all") or (request.names == ["all"] and "all" not in request.mcp)
+    names = list(request.mcp) if is_all else request.names
     if request.word == "start":
         load_lazy(request)
     getattr(request.mcp, request.word)(*names)
