@@ -316,7 +316,12 @@ def map_request(
     if concurrency is not None and not 1 <= concurrency <= MAX_CONCURRENCY:
         message = f"map: concurrency: expected a whole number from 1 to {MAX_CONCURRENCY:,}, got {concurrency:,}"
         raise ArgumentError(message, argument="concurrency")
-    source = read_rows(rows, target.schema, columns, {**(constants or {}), **arguments})
+
+    def note(text: str) -> None:
+        target.host.notices.add(f"{target.name}.map: {text}")
+
+    source = read_rows(rows, target.schema, columns, {**(constants or {}), **arguments}, note)
+    _refuse_columns(target, source, arguments)
     settings = MapSettings(
         concurrency=concurrency or 1,
         rate=read_rate(rate) if rate is not None else None,
@@ -330,6 +335,16 @@ def map_request(
     if concurrency is None and request.is_read_only:
         request.settings = replace(settings, concurrency=READING_CONCURRENCY)
     return request
+
+
+def _refuse_columns(target: MapTarget, source: Rows, constants: Mapping[str, Any]) -> None:
+    """Raise an ArgumentError for a constant that is the name of a column, which may be meant instead of the word."""
+    for name, value in constants.items():
+        if isinstance(value, str) and value in source.available:
+            message = f"map: {name}={value!r} would send the word {value!r} in every row, and the table has that column"
+            hint = f"columns={{{name!r}: {value!r}}} sends the column, constants={{{name!r}: {value!r}}} the word"
+            entry = target.entry
+            raise ArgumentError(message, argument=name, server=entry.server, tool=entry.name, hint=hint)
 
 
 def _cache(request: MapRequest, cache: bool | str) -> ResultCache:

@@ -186,7 +186,9 @@ class MapResult(TableView):
         counts = [f"{summary[state]:,} {state}" for state in (*ROW_STATES, CACHED) if summary[state]]
         title = f"{self._request.name}: {counted(len(self), 'row')}: {', '.join(counts) or 'none'}"
         notes = [f"stopped {self._stopped}"] if self._stopped else []
-        notes.append(f"{counted(self._calls, 'call')} in {self._seconds:.1f} s; .df has all")
+        calls, shared = f"{counted(self._calls, 'call')} in {self._seconds:.1f} s", summary["duplicates"]
+        notes += [calls + (f", which {counted(shared, 'more row')} with the same arguments share" if shared else "")]
+        notes.append(".df has all")
         if self._counts["succeeded"] < len(self):
             first = [tuple(row.values()) for row in itertools.islice(self.errors, SHOWN_ERRORS)]
             return Table(("row", "state", "error"), first, title=title, note="; ".join(notes))

@@ -56,8 +56,8 @@ class ToolMap:
                 the new ones; for tools that declare that they only read. `on_progress`: a function that is called with
                 the map's `Progress`. `executor`: a `dask.distributed.Client` or a `concurrent.futures.Executor` whose
                 workers make the calls; `concurrency` is then that of each worker. `constants`: arguments with the same
-                value in every row whose names are those of options. Any other keyword is an argument with the same
-                value in every row.
+                value in every row whose names are those of options, or whose value is the name of a column. Any other
+                keyword is an argument with the same value in every row.
 
         Raises:
             ArgumentError: A row does not fit the tool and `on_error` is `"raise"`, or an option is invalid. Nothing was

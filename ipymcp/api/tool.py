@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, overload
@@ -49,6 +50,8 @@ MAX_MAPS = 20
 _MAX_ABOUT = 100
 _OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
 """The arguments of `.options`."""
+_COLUMN_LIBRARIES = frozenset({"pandas", "polars"})
+"""Libraries that call a function for each value of a column, where a column of `ToolResult`s would be of no use."""
 
 
 class ToolFactory:
@@ -174,8 +177,10 @@ class Tool(NotPicklable):
         self.__qualname__ = f"{server}.{type(self).__name__}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:
-        """Call the tool and wait for its result."""
-        return self._prepare(args, kwargs).run()
+        """Call the tool and wait for its result; `Series.map(tool)` and `.apply(tool)` get the result's data."""
+        result = self._prepare(args, kwargs).run()
+        caller = str(sys._getframe(1).f_globals.get("__name__"))  # pyright: ignore[reportPrivateUsage]
+        return result.data if caller.partition(".")[0] in _COLUMN_LIBRARIES else result
 
     aio = _AsyncVariant(lambda tool: tool._factory.async_tool(tool._entry(), tool._options))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import numbers
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -58,6 +59,7 @@ class Rows(Struct):
         native: Converts a narwhals DataFrame to the type of the input.
         columns: The column for each bound argument, if the input is a table.
         count: The number of rows; None if unknown before they are read.
+        available: The names of the columns, if the input is a table.
     """
 
     bind: Callable[[Any], bytes]
@@ -66,6 +68,7 @@ class Rows(Struct):
     native: Callable[[Any], Any] | None = None
     columns: Mapping[str, str] = {}
     count: int | None = None
+    available: Sequence[str] = ()
     shown: Callable[[], Iterable[Any]] | None = None
     """Returns the rows as a user sees them, if `values` are only the bound cells."""
     read_all: Callable[[], Rows] | None = None
@@ -122,8 +125,42 @@ def _kept_row(row: Any) -> Any:
     return row
 
 
+class _ArgumentWriter:
+    """Writes the arguments of a row as JSON, and numbers as text where the tool takes only strings.
+
+    Args:
+        schema: The tool's input schema.
+        note: Called once for each argument whose numbers are written as text.
+    """
+
+    def __init__(self, schema: ToolSchema, note: Callable[[str], None]) -> None:
+        self.schema = schema
+        self._note = note
+        only_text = [each for each in schema.parameters if _is_text_only(schema.tree.kinds(each.schema))]
+        self._only_text = {name for each in only_text for name in (each.name, each.alias)}
+        self._noted: set[str] = set()
+
+    def __call__(self, arguments: dict[str, Any]) -> bytes:
+        for name in self._only_text & arguments.keys():
+            value = arguments[name]
+            if not isinstance(value, bool) and isinstance(value, numbers.Real):
+                arguments[name] = str(value)
+                if name not in self._noted:
+                    self._noted.add(name)
+                    self._note(f"{name} is a string: numbers are sent as text, such as {arguments[name]!r}")
+        return types.encode(self.schema.check(arguments))
+
+
+def _is_text_only(kinds: frozenset[str] | None) -> bool:
+    return kinds is not None and "string" in kinds and kinds.isdisjoint(("integer", "number"))
+
+
 def read_rows(
-    source: object, schema: ToolSchema, columns: Mapping[str, str] | None, constants: Mapping[str, Any]
+    source: object,
+    schema: ToolSchema,
+    columns: Mapping[str, str] | None,
+    constants: Mapping[str, Any],
+    note: Callable[[str], None],
 ) -> Rows:
     """Read the rows of an input, and determine how they become arguments.
 
@@ -135,6 +172,7 @@ def read_rows(
         schema: The tool's input schema.
         columns: The column for each argument that has another name than its column.
         constants: The arguments that are the same in every row.
+        note: Called with what the user should know about the sent values.
 
     Raises:
         ArgumentError: An argument or a column is unknown, or the input has no rows.
@@ -144,11 +182,12 @@ def read_rows(
         _check_names(schema, (*columns, *constants))
     if twice := next((name for name in columns if name in constants), None):
         raise _error(schema, f"argument {twice!r} has a column and a constant value: remove one")
+    write = _ArgumentWriter(schema, note)
     table = _table(source)
     if table is not None:
-        return _table_rows(*table, schema, columns, constants)
+        return _table_rows(*table, write, columns, constants)
     if _is_arrow(source):
-        return _batch_rows(_reader(source), schema, columns, constants)
+        return _batch_rows(_reader(source), write, columns, constants)
     if columns:
         raise _error(schema, f"columns= is for tables, and this is {shown(source)}")
     if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable | AsyncIterable):
@@ -161,7 +200,7 @@ def read_rows(
         rows = iter(_Unfolded(rows))
     elif isinstance(source, Sequence) and source and _is_part(cast("Sequence[object]", source)[0]):
         rows, count = _Unfolded(rows), None
-    return Rows(_row_binder(schema, constants), rows, count=count)
+    return Rows(_row_binder(write, constants), rows, count=count)
 
 
 def _check_names(schema: ToolSchema, names: Iterable[str]) -> None:
@@ -257,35 +296,41 @@ class _Cells:
 def _table_rows(
     frame: Any,
     native: Callable[[Any], Any],
-    schema: ToolSchema,
+    write: _ArgumentWriter,
     columns: Mapping[str, str],
     constants: Mapping[str, Any],
 ) -> Rows:
-    unnamed = len(frame.columns) - len(_names(frame))
-    bound = _bound_columns(_names(frame), schema, columns, constants, unnamed)
+    available = _names(frame)
+    bound = _bound_columns(available, write.schema, columns, constants, len(frame.columns) - len(available))
     distinct = list(dict.fromkeys(bound.values()))
     place = {column: at for at, column in enumerate(distinct)}
     given = [(name, place[column]) for name, column in bound.items()]
-    arguments = _argument_maker(given, schema, constants)
+    arguments = _argument_maker(given, write, constants)
+    cells = _Cells(frame, distinct)
     return Rows(
-        arguments, _Cells(frame, distinct), frame, native, bound, len(frame), lambda: frame.iter_rows(named=True)
+        arguments, cells, frame, native, bound, len(frame), available, shown=lambda: frame.iter_rows(named=True)
     )
 
 
-def _batch_rows(reader: Any, schema: ToolSchema, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Rows:
+def _batch_rows(reader: Any, write: _ArgumentWriter, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Rows:
     """The rows of a stream of Arrow record batches, as dicts."""
-    bound = _bound_columns(list(reader.schema.names), schema, columns, constants)
-    arguments = _argument_maker(list(bound.items()), schema, constants)
+    available = list(reader.schema.names)
+    bound = _bound_columns(available, write.schema, columns, constants)
+    arguments = _argument_maker(list(bound.items()), write, constants)
     rows = (row for batch in reader for row in batch.to_pylist())
-    return Rows(
-        arguments, rows, columns=bound, read_all=lambda: read_rows(reader.read_all(), schema, columns, constants)
-    )
+
+    def read_all() -> Rows:
+        table = _table(reader.read_all())
+        assert table is not None
+        return _table_rows(*table, write, columns, constants)
+
+    return Rows(arguments, rows, columns=bound, available=available, read_all=read_all)
 
 
 def _argument_maker(
-    given: Sequence[tuple[str, Any]], schema: ToolSchema, constants: Mapping[str, Any]
+    given: Sequence[tuple[str, Any]], write: _ArgumentWriter, constants: Mapping[str, Any]
 ) -> Callable[[Any], bytes]:
-    required = {each.name for each in schema.parameters if each.required}
+    required = {each.name for each in write.schema.parameters if each.required}
     places = [(name, place, name in required) for name, place in given]
 
     def bind(row: Any) -> bytes:
@@ -296,7 +341,7 @@ def _argument_maker(
                 arguments[name] = value
             elif is_required:
                 arguments[name] = None
-        return types.encode(schema.check(arguments))
+        return write(arguments)
 
     return bind
 
@@ -396,7 +441,8 @@ def _is_part(row: object) -> bool:
 # -- other rows -------------------------------------------------------------------------------------------------------
 
 
-def _row_binder(schema: ToolSchema, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
+def _row_binder(write: _ArgumentWriter, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
+    schema = write.schema
     required = {name for each in schema.parameters if each.required for name in (each.name, each.alias)}
     known = {name for each in schema.parameters for name in (each.name, each.alias)}
     free = [each for each in schema.parameters if not {each.name, each.alias} & constants.keys()]
@@ -408,10 +454,10 @@ def _row_binder(schema: ToolSchema, constants: Mapping[str, Any]) -> Callable[[A
             given = {name: value for name, value in cells if name in required or not is_missing(value)}
             if isinstance(row, _PartRow):
                 given = {name: value for name, value in given.items() if name in known and name not in constants}
-            return types.encode(schema.check({**constants, **given}))
+            return write({**constants, **given})
         values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
         if len(values) > len(places):
             return types.encode(schema.bind(values, constants))  # raises the error about too many arguments
-        return types.encode(schema.check({**constants, **dict(zip(places, values, strict=False))}))
+        return write({**constants, **dict(zip(places, values, strict=False))})
 
     return bind

@@ -24,7 +24,7 @@ from ipymcp.schema.annotations import (
     docstring,
     read_parameters,
 )
-from ipymcp.schema.coercion import NotJson, coerce, is_plain, read_text, takes_none, to_json
+from ipymcp.schema.coercion import NotJson, coerce, fits, is_plain, read_text, takes_none, to_json
 from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, allow_null, constrains_only_types
 from ipymcp.schema.validation import (
     ArgumentProblem,
@@ -265,7 +265,7 @@ class ToolSchema:
         optional = [each for each in self.parameters if not each.required]
         words = [listing((value,)) for value in args[: len(binding.positional)]]
         for value in args[len(binding.positional) :]:
-            fitting = [at for at, each in enumerate(optional) if type(value) in binding.slots[each.name].ready]
+            fitting = [at for at, each in enumerate(optional) if fits(binding.tree, value, each.schema)]
             if not fitting:
                 return None
             words.append(f"{optional[fitting[0]].alias}={listing((value,))}")

@@ -184,6 +184,50 @@ def test_columns_and_constants_are_bound_by_name(mcp: Mcp) -> None:
     assert [row.data["length"] for row in mapped.results if row] == [2, 1]
 
 
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table, lambda columns: pl.DataFrame(columns).lazy()])
+@pytest.mark.parametrize("method", ["__call__", "plan", "stream"])
+def test_a_constant_that_is_the_name_of_a_column_is_refused_with_both_ways_to_write_it(
+    mcp: Mcp, record: Path, make: Any, method: str
+) -> None:
+    rows, call = make({"word": ["ab", "c"], "times": [1, 2]}), getattr(mcp.rows.read.map, method)
+    with pytest.raises(ArgumentError) as caught:
+        call(rows, key="word")
+    message = "rows.read: map: key='word' would send the word 'word' in every row, and the table has that column"
+    assert str(caught.value) == message
+    assert caught.value.hint == "columns={'key': 'word'} sends the column, constants={'key': 'word'} the word"
+    assert not calls(record)
+    assert mcp.rows.read.map(rows, columns={"key": "word"})[0].data["length"] == 2
+    assert mcp.rows.read.map(rows, constants={"key": "word"})[0].data["length"] == 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "texts"),
+    [
+        (pd.Series([10, 200]), ["10", "200"]),
+        ([{"key": 1}, {"key": 2.5}], ["1", "2.5"]),
+        (pl.DataFrame({"key": [7]}), ["7"]),
+        (pa.table({"key": [7]}), ["7"]),
+        ([(3,), ("03",)], ["3", "03"]),
+    ],
+    ids=["Series", "mappings", "polars", "Arrow", "tuples"],
+)
+def test_numbers_for_a_string_are_sent_as_text_and_said_once(mcp: Mcp, rows: Any, texts: list[str]) -> None:
+    host = mcp._host
+    host.notices.take()
+    mapped = mcp.rows.read.map(rows)
+    assert [each.data["name"]["upper"] for each in mapped.results if each] == texts
+    message = f"mcp.rows.read.map: key is a string: numbers are sent as text, such as {texts[0]!r}"
+    assert host.notices.take() == [message]
+    assert mcp.rows.read.map([True]).errors.rows[0][2].endswith("key: expected string, got True")
+
+
+def test_a_tool_in_a_librarys_map_gives_the_data_of_its_results(mcp: Mcp) -> None:
+    words = pd.Series(["ab", "c"])
+    assert words.map(mcp.rows.read).str["length"].tolist() == [2, 1]
+    assert words.apply(mcp.rows.read, times=3).str["times"].tolist() == [3, 3]
+    assert pl.Series(["ab"]).map_elements(mcp.rows.read, return_dtype=pl.Object)[0]["length"] == 2
+
+
 def test_a_series_a_list_mappings_and_tuples_are_rows(mcp: Mcp) -> None:
     for rows in (pd.Series(["ab"]), ["ab"], [{"key": "ab"}], [("ab",)], iter(["ab"]), pl.Series(["ab"])):
         assert mcp.rows.read.map(rows)[0].data["length"] == 2
@@ -280,7 +324,7 @@ def test_rows_that_do_not_fit_are_listed_by_row_and_column_before_anything_is_se
 
 
 def test_a_plan_shows_the_calls_and_sends_none(mcp: Mcp, record: Path) -> None:
-    plan = mcp.rows.read.map.plan(["a", "b", "a", 5])
+    plan = mcp.rows.read.map.plan(["a", "b", "a", True])
     assert (plan.rows, plan.calls) == (4, 2)
     assert "rows.read: 2 calls for 4 rows" in repr(plan)
     assert '{"key":"b"}' in repr(plan) and "does not fit" in repr(plan)
@@ -295,6 +339,8 @@ def test_rows_with_the_same_arguments_share_a_call_of_a_tool_that_reads(mcp: Mcp
     assert [row.data["name"]["upper"] for row in mapped.results if row] == ["A", "B", "A", "A"]
     assert calls(record) == {"read a": 1, "read b": 1}
     assert mapped.summary["duplicates"] == 2
+    note = re.sub(r"in [0-9.]+ s", "in … s", mapped.table.note)
+    assert note == "2 calls in … s, which 2 more rows with the same arguments share; .df has all"
     mcp.rows.write.map(["a", "a"])
     assert calls(record)["write a"] == 2
 
@@ -681,6 +727,12 @@ def test_a_line_maps_a_table_and_tab_knows_its_arguments(kernel: Kernel) -> None
     kernel.run("import pyarrow as pa\ntable = pa.table({'word': ['a'], 'n': [1]})")
     kernel.run("%mcp map demo.echo table text=word --out out")
     assert kernel.value("out.df['result'].to_pylist()") == ["a"]
+    numbers = kernel.run("out = mcp.demo.echo.map(table['n'])")
+    note = "mcp.demo.echo.map: text is a string: numbers are sent as text, such as '1'"
+    assert note in numbers.stderr and kernel.value("out[0].text") == "1"
+    assert kernel.value("df.word.map(mcp.demo.echo).str.upper().tolist()") == ["A", "B"]
+    refused = kernel.run("mcp.demo.echo.map(df, text='word')").error
+    assert "columns={'text': 'word'} sends the column, constants={'text': 'word'} the word" in str(refused)
     assert "the notebook has no name 'nothing'" in str(kernel.run("%mcp map demo.echo nothing").error)
     assert kernel.complete("%mcp map demo.echo df te").matches == ["text="]
     assert "concurrency=" in kernel.complete("mcp.demo.echo.map(df, con").matches

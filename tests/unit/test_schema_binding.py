@@ -60,6 +60,8 @@ CLOSED = {**ONE, "additionalProperties": False}
         (NAMES, (), {"b": 1}, "missing argument 'a'", "search(a: str, b: Any, *, c)"),
         (SEARCH, ("a",), {"limt": 3}, "no argument 'limt'; did you mean 'limit'?", ...),
         (SEARCH, ("a", 3), {}, "2 arguments given by position; it takes 1 by position ('path'), others by name", ...),
+        (SEARCH, ("a", "fast"), {}, "2 arguments given by position; it takes 1 by position ('path'), others by name",
+         "search('a', mode='fast')"),
         (SEARCH, ("a",), {"path": "b"}, "path: is given twice", ...),
         (SEARCH, ("a",), {"max_results": 1, "max-results": 2}, "max-results: is given twice", ...),
         (SEARCH, ("a",), {"limit": "abc"}, "limit: expected integer, got 'abc'",
