@@ -25,7 +25,7 @@ from ipymcp.results.frames import result_columns
 from ipymcp.results.tables import Table, TableView
 from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.map_run import NOT_CALLED, Job, RowOutcome, message_of
-from ipymcp.schema.rows import is_missing
+from ipymcp.schema.coercion import is_missing
 from ipymcp.security.untrusted import current_actor
 from ipymcp.text import counted
 

@@ -11,6 +11,7 @@ the error.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import enum
 import math
@@ -19,7 +20,7 @@ import uuid
 from collections.abc import KeysView, Mapping, Sequence, ValuesView
 from decimal import Decimal
 from pathlib import PurePath
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -51,13 +52,15 @@ _HINTS: Final = (
     ("bytes", "give text: .decode(), or base64.b64encode(…).decode()"),
     ("bytearray", "give text: .decode(), or base64.b64encode(…).decode()"),
     ("memoryview", "give text: base64.b64encode(…).decode()"),
-    ("DataFrame", "give its rows: .to_dict('records') in pandas, .to_dicts() in polars"),
     ("LazyFrame", "give its rows: .collect().to_dicts()"),
     ("generator", "give a list: list(…)"),
     ("timedelta", "give seconds: .total_seconds()"),
     ("Timedelta", "give seconds: .total_seconds()"),
-    ("ToolResult", "give its .data or its .text"),
+    ("Image", "give its .base64, or .data, which are its bytes"),
+    ("Audio", "give its .base64, or .data, which are its bytes"),
 )
+_MISSING_KINDS: Final = frozenset({"NAType", "NaTType"})
+"""Names of the types of pandas' missing values."""
 
 
 class NotJson(Exception):
@@ -76,17 +79,42 @@ class NotJson(Exception):
         self.hint = hint
 
 
-def to_json(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) -> Any:
+class Target(NamedTuple):
+    """The argument that a value is for.
+
+    Attributes:
+        tree: The tool's input schema.
+        schema: The argument's schema.
+    """
+
+    tree: SchemaTree
+    schema: Any
+
+    def forms(self, path: tuple[str | int, ...]) -> list[Schema]:
+        """The forms of the schema at a place, whose path begins with the argument's name."""
+        schemas = [self.schema]
+        for part in path[1:]:
+            forms = [form for schema in schemas for form in self.tree.alternatives(schema)]
+            if isinstance(part, int):
+                schemas = [item_schemas(form)(part) for form in forms]
+            else:
+                schemas = [properties(form).get(part, form.get("additionalProperties", ANYTHING)) for form in forms]
+        return [form for schema in schemas for form in self.tree.alternatives(schema)]
+
+
+def to_json(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH, target: Target | None = None) -> Any:
     """Convert a value to str, int, float, bool, None, list and dict, of exactly those types.
 
     Enum members become their value; dataclasses, pydantic models and mappings dicts; tuples, ranges, arrays, Series and
     other sequences lists; dates and times ISO 8601 strings; paths and UUIDs strings; Decimal a number. Integers may
-    have as many digits as Python writes.
+    have as many digits as Python writes. In an argument a DataFrame becomes a list of rows, a result its data, or its
+    text where a string is wanted, and bytes become base64 where the schema has that format.
 
     Args:
         value: Any object.
         path: The value's place, for the error.
         depth: The remaining levels of nesting.
+        target: The argument that the value is for.
 
     Raises:
         NotJson: JSON cannot represent the value.
@@ -103,10 +131,12 @@ def to_json(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH) ->
     if depth <= 0:
         raise NotJson(path, f"is nested more than {_MAX_DEPTH} levels deep", "does it contain itself?")
     if kind is list or kind is tuple:
-        return _items(value, path, depth)
+        return _items(value, path, depth, target)
     if kind is dict:
-        return _members(value, path, depth)
-    return _converted(value, path, depth)
+        return _members(value, path, depth, target)
+    if target is not None and (found := _for_argument(value, path, target)) is not None:
+        return to_json(found, path, depth - 1, target)
+    return _converted(value, path, depth, target)
 
 
 def _text(value: str, path: tuple[str | int, ...]) -> str:
@@ -137,9 +167,9 @@ def _number(value: float, path: tuple[str | int, ...]) -> float:
     raise NotJson(path, f"is {value}, which JSON cannot represent", "leave it out, or give a number or None")
 
 
-def _items(value: Any, path: tuple[str | int, ...], depth: int) -> list[Any]:
+def _items(value: Any, path: tuple[str | int, ...], depth: int, target: Target | None) -> list[Any]:
     # Most items are scalars, and there may be a million: building a path for each would be slow.
-    return [item if is_plain(item) else to_json(item, (*path, at), depth - 1) for at, item in enumerate(value)]
+    return [item if is_plain(item) else to_json(item, (*path, at), depth - 1, target) for at, item in enumerate(value)]
 
 
 def is_plain(value: Any) -> bool:
@@ -152,22 +182,78 @@ def is_plain(value: Any) -> bool:
     return value is None or kind is bool or (kind is float and math.isfinite(value))
 
 
-def _members(value: Mapping[Any, Any], path: tuple[str | int, ...], depth: int) -> dict[str, Any]:
+def _members(
+    value: Mapping[Any, Any], path: tuple[str | int, ...], depth: int, target: Target | None
+) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for key, item in value.items():
         name = key.value if isinstance(key, enum.Enum) else key
         if not isinstance(name, str):
             raise NotJson(path, f"has the key {cut(repr(key), 40)}; JSON's keys are text", "make it text: str(key)")
-        members[_text(str(name), path)] = to_json(item, (*path, name), depth - 1)
+        members[_text(str(name), path)] = to_json(item, (*path, name), depth - 1, target)
     return members
 
 
-def _converted(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
+def _for_argument(value: Any, path: tuple[str | int, ...], target: Target) -> Any:
+    """A table, a result or bytes in the form that an argument's schema wants; None for other values."""
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if hasattr(kind, "json_bytes"):  # a result of a server
+        return _content(value, path, target)
+    if kind.__name__ in ("DataFrame", "Table", "RecordBatch", "FoundTable"):
+        return _records(value, path)
+    content: Any = value.data if hasattr(kind, "base64") else value  # an image or audio in a result
+    if isinstance(content, bytes | bytearray | memoryview):
+        written = _binary_format(target.forms(path))
+        encode = base64.urlsafe_b64encode if written == "base64url" else base64.b64encode
+        return encode(bytes(cast("bytes", content))).decode() if written else None
+    return None
+
+
+def _content(result: Any, path: tuple[str | int, ...], target: Target) -> Any:
+    """The data of a result, or its text if the schema accepts a string and not the data."""
+    forms, data = target.forms(path), getattr(result, "data", result.text)
+    if isinstance(data, str) and (images := getattr(result, "images", None)):
+        if _binary_format(forms):
+            return images[0].data
+        raise NotJson(path, "is a result with an image, not only text", "give its .text, or .images[0].base64")
+    accepts_text = any("string" in (form_kinds(form) or ()) for form in forms)
+    if isinstance(data, bytes) or not accepts_text or any(fits(target.tree, data, form) for form in forms):
+        return data
+    return result.text
+
+
+def _binary_format(forms: list[Schema]) -> str:
+    """The format in which the schema wants bytes as a string; empty if it has none."""
+    formats = {form.get(word) for form in forms for word in ("contentEncoding", "format")}
+    return next((word for word in ("base64url", "base64", "byte", "binary") if word in formats), "")
+
+
+def _records(table: Any, path: tuple[str | int, ...]) -> list[Any] | None:
+    """The rows of a table as dicts, in which missing values are None."""
+    if hasattr(table, "to_dicts"):
+        rows = table.to_dicts()
+    elif hasattr(table, "to_pylist"):
+        rows = table.to_pylist()
+    elif hasattr(table, "to_dict"):
+        if not table.columns.is_unique:  # pandas would leave out columns
+            raise NotJson(path, "has several columns of the same name", "rename them")
+        rows = table.to_dict("records")
+    else:
+        rows = getattr(table, "records", None)
+    return rows and [{name: None if is_missing(cell) else cell for name, cell in row.items()} for row in rows]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell has no value: None, a NaN, NaT or NA. An optional argument is left out."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in _MISSING_KINDS
+
+
+def _converted(value: Any, path: tuple[str | int, ...], depth: int, target: Target | None) -> Any:
     """Convert a value of a type that JSON lacks."""
     if isinstance(value, enum.Enum):
         return to_json(value.value, path, depth - 1)
     name = type(value).__name__
-    if name in ("NAType", "NaTType"):
+    if name in _MISSING_KINDS:
         raise NotJson(path, f"is {value}, a missing value", "give None, or leave it out")
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
@@ -180,7 +266,7 @@ def _converted(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
         return to_json(simple, path, depth)
     container = _container(value)
     if container is not None:
-        return to_json(container, path, depth - 1)
+        return to_json(container, path, depth - 1, target)
     hint = dict(_HINTS).get(name, "give text, numbers, booleans, None, lists or dicts of them")
     raise NotJson(path, f"is of type {name}, which JSON lacks", hint)
 
@@ -359,7 +445,12 @@ class _Coercion:
         if is_array(value) and "array" in kinds:
             item_of = item_schemas(form)
             return [self.coerce(item, item_of(at), trials) for at, item in enumerate(value)]
-        return self._members(value, form, trials) if is_object(value) and "object" in kinds else value
+        if not is_object(value) or kinds.isdisjoint(("object", "array")):
+            return value
+        if "object" in kinds:
+            return self._members(value, form, trials)
+        item_schema = item_schemas(form)(0)  # one object where a list of objects is wanted
+        return [self.coerce(value, item_schema, trials)] if "object" in (self.tree.kinds(item_schema) or ()) else value
 
     def _members(self, value: Schema, form: Schema, trials: int) -> Schema:
         known = properties(form)

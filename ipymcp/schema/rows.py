@@ -20,6 +20,7 @@ from ipymcp.argument_checks import shown
 from ipymcp.errors import ArgumentError
 from ipymcp.names import expression, nearest
 from ipymcp.protocol import types
+from ipymcp.schema.coercion import is_missing
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ OPTIONS: Final = frozenset(
     {"cache", "columns", "concurrency", "constants", "on_error", "on_progress", "rate", "retries", "stop_after", "to"}
 )
 """Options of a map, which are suggested for a misspelt argument."""
-_MISSING_KINDS = frozenset({"NAType", "NaTType"})
-"""Names of the types of pandas' missing values."""
 
 
 class RowProblem(NamedTuple):
@@ -404,11 +403,6 @@ def _listed(columns: Sequence[str], unnamed: int) -> str:
     names = f": {', '.join(columns[:20])}" if columns else ""
     more = f" and {unnamed:,} whose names are not text" if unnamed else ""
     return f"{counted(len(columns), 'column')}{names}{more}"
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a cell has no value: None, a NaN, NaT or NA. An optional argument is left out."""
-    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in _MISSING_KINDS
 
 
 # -- parts of tables ------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from ipymcp.schema.annotations import (
     docstring,
     read_parameters,
 )
-from ipymcp.schema.coercion import NotJson, coerce, fits, is_plain, read_text, takes_none, to_json
+from ipymcp.schema.coercion import NotJson, Target, coerce, fits, is_plain, read_text, takes_none, to_json
 from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, allow_null, constrains_only_types
 from ipymcp.schema.validation import (
     ArgumentProblem,
@@ -235,7 +235,7 @@ class ToolSchema:
             return not slot.needs_validation
         if value is not None or not slot.drops_none:
             try:
-                ready = to_json(value, (name,))
+                ready = to_json(value, (name,), target=Target(binding.tree, slot.schema))
             except NotJson as error:
                 raise self._error(ArgumentProblem(error.path, error.problem, error.hint)) from None
             arguments[name] = coerce(binding.tree, ready, slot.schema)

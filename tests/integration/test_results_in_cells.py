@@ -54,6 +54,22 @@ def test_the_file_servers_answers_are_read_as_the_text_they_are(kernel: Kernel) 
     assert tree["text/plain"] == "ToolResult files.directory_tree:\nname   type\na.txt  file"
 
 
+def test_the_result_of_one_cell_is_an_argument_of_the_next(kernel: Kernel) -> None:
+    path = str(kernel.folder / "files" / "b.txt")
+    done(
+        kernel, f"path = {path!r}\nmcp.files.write_file(path, mcp.demo.echo('one'))\nr = mcp.files.read_text_file(path)"
+    )
+    assert shown(kernel, "%mcp call demo.echo text=$r")["text/plain"] == "ToolResult demo.echo: one"
+
+    done(kernel, "mcp.files.edit_file(path, {'oldText': r, 'newText': 'two'})")
+    done(kernel, "import pandas as pd\nedits = pd.DataFrame({'oldText': ['two'], 'newText': ['three']})")
+    done(kernel, "%mcp call files.edit_file path=$path edits=$edits")
+    assert kernel.value("mcp.files.read_text_file(path).text") == "three"
+
+    done(kernel, "trip = mcp.sdk.travel({'name': 'a', 'points': {'x': 3, 'y': 4}})")
+    assert kernel.value("mcp.sdk.travel({'name': r, 'points': trip['stops']}).data['stops'][0]['x']") == 3
+
+
 def test_markdown_is_drawn_with_nothing_that_runs_or_fetches(kernel: Kernel) -> None:
     bundle = shown(kernel, "mcp.demo.echo('# Head\\n<script>x</script> ![p](https://e.org/p.png) [a](javascript:b)')")
 

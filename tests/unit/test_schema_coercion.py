@@ -1,5 +1,6 @@
 """Python values on their way to JSON and to the schema."""
 
+import base64
 import datetime
 import enum
 import math
@@ -15,11 +16,13 @@ import msgspec
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ipymcp.errors import ArgumentError
+from ipymcp.results.tool_result import ToolResult
 from ipymcp.schema.tool_schema import ToolSchema
 
 INTEGER = {"type": "integer"}
@@ -162,8 +165,9 @@ JSON_TYPES = "give text, numbers, booleans, None, lists or dicts of them"
         ("a\ud800", "x: holds half a character (a lone surrogate, '\\ud800'), which cannot be sent",
          "fix it: text.encode('utf-8', 'replace').decode()"),
         (pd.NaT, "x: is NaT, a missing value", "give None, or leave it out"),
-        (pd.DataFrame({"a": [1]}), "x: is of type DataFrame, which JSON lacks",
-         "give its rows: .to_dict('records') in pandas, .to_dicts() in polars"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "x: has several columns of the same name", "rename them"),
+        (pl.LazyFrame({"a": [1]}), "x: is of type LazyFrame, which JSON lacks",
+         "give its rows: .collect().to_dicts()"),
         (datetime.timedelta(1), "x: is of type timedelta, which JSON lacks", "give seconds: .total_seconds()"),
         (np.timedelta64(1, "ns"), "x: is of type timedelta64, which JSON lacks", JSON_TYPES),
     ],
@@ -172,6 +176,58 @@ def test_a_value_that_json_cannot_represent_is_refused_with_its_place(value: Any
     with pytest.raises(ArgumentError) as caught:
         sent(ANY, value)
     assert (caught.value.message, caught.value.hint, caught.value.argument) == (message, hint, "x")
+
+
+def result(text: str = "", structured: object = None, **part: Any) -> ToolResult:
+    """The result of a tool, with a text, or another part and structured content."""
+    content = [part or {"type": "text", "text": text}]
+    return ToolResult(msgspec.json.encode({"content": content, "structuredContent": structured}), server="s", tool="t")
+
+
+RECORD = {"type": "object", "properties": {"a": INTEGER, "b": STRING}, "required": ["a"]}
+RECORDS = {"type": "array", "items": RECORD}
+PNG = base64.b64encode(b"\x89PNG").decode()
+ENCODED = [{**STRING, "format": "binary"}, {**STRING, "contentEncoding": "base64"}, {**STRING, "format": "byte"}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        (STRING, result("hi"), "hi"),
+        (STRING, result('{"a": 1}'), '{"a": 1}'),
+        (STRING, result("two", {"result": 2}), "two"),
+        ({"type": "object"}, result('{"a": 1}'), {"a": 1}),
+        (ANY, result('{"a": 1}'), {"a": 1}),
+        ({"anyOf": [STRING, INTEGERS]}, result("[1]"), [1]),
+        (INTEGERS, result("[1, 2]"), [1, 2]),
+        (INTEGER, result("5"), 5),
+        (RECORDS, result('[{"a": 1}]'), [{"a": 1}]),
+        (RECORDS, result('{"n": 1, "rows": [{"a": 1}]}').table(), [{"a": 1}]),
+        (STRINGS, [result("a"), result('{"b": 1}')], ["a", '{"b": 1}']),
+        ({"type": "object", "additionalProperties": STRING}, {"k": result("[1]")}, {"k": "[1]"}),
+        (RECORDS, {"a": 1}, [{"a": 1}]),
+        ({"anyOf": [RECORDS, {"type": "null"}]}, {"a": "1"}, [{"a": 1}]),
+        (RECORDS, pd.DataFrame({"a": [1, 2], "b": ["x", None]}), [{"a": 1, "b": "x"}, {"a": 2}]),
+        (RECORDS, pl.DataFrame({"a": [1]}), [{"a": 1}]),
+        (RECORDS, pa.table({"a": [1]}), [{"a": 1}]),
+        ({"type": "object", "properties": {"rows": RECORDS}}, {"rows": pd.DataFrame({"a": [1]})}, {"rows": [{"a": 1}]}),
+        (ANY, pd.DataFrame({"a": [1, np.nan]}), [{"a": 1.0}, {"a": None}]),
+        *((schema, b"\x89PNG", PNG) for schema in ENCODED),
+        ({**STRING, "format": "base64url"}, b"\xff\xfe", "__4="),
+        ({"type": "array", "items": ENCODED[0]}, [bytearray(b"\x89PNG")], [PNG]),
+        (ENCODED[0], result(type="image", data=PNG, mimeType="image/png"), PNG),
+        (ENCODED[0], result(type="image", data=PNG, mimeType="image/png").images[0], PNG),
+    ],
+)  # fmt: skip
+def test_results_tables_and_bytes_become_what_the_schema_wants(schema: Any, value: Any, expected: Any) -> None:
+    assert same(sent(schema, value), expected)
+
+
+def test_an_image_is_never_sent_as_the_words_that_stand_for_it() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        sent(STRING, result(type="image", data=PNG, mimeType="image/png"))
+    assert caught.value.message == "x: is a result with an image, not only text"
+    assert caught.value.hint == "give its .text, or .images[0].base64"
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
