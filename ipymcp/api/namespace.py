@@ -548,9 +548,12 @@ class Mcp(NotPicklable):
             definitions = [one.replace(start_timeout=float(start_timeout)) for one in definitions]
         lock = read_lock(self._host.folder) if locked else None
         await self._host.load(definitions, wait=wait, trusted=trust, again=asked.again, lock=lock, originals=originals)
-        for name in asked.named if wait else ():
-            if not self._host.sessions[name].is_lazy:
-                self._host.sessions[name].require()
+        for name in [one.name for one in definitions] if wait else ():
+            session = self._host.sessions[name]
+            if name in asked.named and not session.is_lazy:
+                session.require()
+            elif session.status.error is not None:
+                self._host.notices.add(f"{name}: {session.status.error.message}")
         return self.servers
 
     @sync_and_async

@@ -155,8 +155,8 @@ class Server(NotPicklable):
 
     @property
     def error(self) -> str:
-        """The last error in one line."""
-        return self._session.status.last_error
+        """The last error in one line: a failure, or else the last line of standard error that begins with `ERROR`."""
+        return self._session.last_error
 
     @property
     def pid(self) -> int | None:
@@ -298,7 +298,7 @@ class Servers(TableView):
                 session.protocol_version,
                 len(session.catalog.tools),
                 session.calls,
-                session.status.last_error,
+                session.last_error,
             )
             for session in self._host.sessions.values()
         ]

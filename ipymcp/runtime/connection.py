@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,7 @@ from ipymcp.runtime.failures import cannot_improve
 from ipymcp.runtime.resources import MAX_LISTEN_DELAY, ResourceCache, ResourceOwner
 from ipymcp.runtime.server_requests import SessionResponder
 from ipymcp.runtime.server_status import State
+from ipymcp.text import counted
 
 if TYPE_CHECKING:
     import itertools
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
 
 _MAX_SCANNED = 50
 """Maximum number of lines of standard error that are searched for the reason of a failed start."""
+
+
+_PROBE_COMPLAINT = re.compile(
+    r"server/discover|failed to validate request|validation errors? for clientrequest"
+    r"|before initialization|(?:method|request) not found|unknown (?:method|request)",
+    re.IGNORECASE,
+)
+"""The first line that a server writes about a request that it does not know."""
 
 
 class ConnectionOwner(ResourceOwner, Protocol):
@@ -86,6 +96,10 @@ class Connection:
         self._interval_changed = asyncio.Event()
         """Set when the interval of the health checks becomes shorter."""
         self._is_checking = False
+        self._is_probing = False
+        """Whether the server may write about our `server/discover` now."""
+        self._complaint: list[str] = []
+        """What the server has written about it."""
 
     @property
     def is_live(self) -> bool:
@@ -96,6 +110,11 @@ class Connection:
     def last_stderr(self) -> tuple[str, ...]:
         """The last lines of standard error since the connection began, with their indentation."""
         return self._log.last_stderr(_MAX_SCANNED, since=self._log_start)
+
+    @property
+    def last_logged_error(self) -> str:
+        """The last line of standard error since the connection began that says it is an error; empty if none does."""
+        return self._log.last_error(since=self._log_start)
 
     def is_hopeless(self, *, is_first: bool = False) -> bool:
         """Whether the program ended in a way that another start would not change.
@@ -114,11 +133,27 @@ class Connection:
             era: The era to negotiate.
             is_fixed: Whether the definition names the era.
         """
-        await self.client.open(era, is_fixed=is_fixed)
+        self._is_probing = era != "legacy"
+        try:
+            await self.client.open(era, is_fixed=is_fixed)
+        finally:
+            self._end_probe()
         changing = changing_lists(self.client.capabilities)
         if self.client.era.kind == "stateless" and changing:
             self._subscription = self.client.listen(changing)  # before the lists are read, so that no change is missed
         await self.load_tools(timeout=None)
+
+    def _end_probe(self) -> None:
+        """Log one line in place of a complaint, or all of it if there was no handshake after it."""
+        self._is_probing, complaint, self._complaint = False, self._complaint, []
+        if not complaint:
+            return
+        if self.client.era.kind == "handshake" and self.client.era.version:
+            lines = counted(len(complaint), "line")
+            text = f"it does not know server/discover, and wrote {lines} about it (left out); using the handshake"
+            self._log.add("host", "info", text)
+        else:
+            self._log.add_stderr(complaint)
 
     async def live(self) -> str:
         """Keep lists and subscriptions up to date and check the server until the connection ends.
@@ -361,8 +396,14 @@ class Connection:
         self._log.add("host", "warning", text)
 
     def stderr(self, lines: list[str]) -> None:
-        """Log lines of standard error."""
-        self._log.add_stderr(lines)
+        """Log lines of standard error; hold back those about our probe, a hundred from servers on the SDK 1.x."""
+        if self._is_probing:
+            found = (index for index, line in enumerate(lines) if self._complaint or _PROBE_COMPLAINT.search(line))
+            start = next(found, len(lines))
+            self._complaint += lines[start:]
+            lines = lines[:start]
+        if lines:
+            self._log.add_stderr(lines)
 
     def unreachable(self, reason: str) -> None:
         """Record a failed connection attempt."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import deque
@@ -73,20 +74,26 @@ class Events:
             subscriber(event)
 
 
-_LOGGER = logging.getLogger("ipymcp")
-_LOGGER.addHandler(logging.NullHandler())  # without a handler, logging prints warnings to stderr
+_SERVER_LOGGERS = "ipymcp.server"
+if not isinstance(logging.Logger.manager.loggerDict.get(_SERVER_LOGGERS), logging.Logger):
+    # What servers write is not the program's own log. A program that has set up this logger before keeps its settings.
+    logging.getLogger(_SERVER_LOGGERS).propagate = False
+for _name in ("ipymcp", _SERVER_LOGGERS):
+    logging.getLogger(_name).addHandler(logging.NullHandler())  # without one, logging prints warnings to stderr
 _MAX_NOTICES = 20
 
 
 class UserNotices:
-    """Notices that are shown below the user's next cell. May be used from any thread."""
+    """Notices that are shown below the user's next cell, or warned of at a script's line. May be used from any thread.
+
+    They are not logged as well: a warning is shown once.
+    """
 
     def __init__(self) -> None:
         self._pending: deque[str] = deque(maxlen=_MAX_NOTICES)
 
     def add(self, text: str) -> None:
-        """Log a notice and show it later, once if the same one is already pending."""
-        _LOGGER.warning("%s", text)
+        """Show a notice later, once if the same one is already pending."""
         if text not in self._pending:
             self._pending.append(text)
 
@@ -100,7 +107,7 @@ class UserNotices:
 
 MAX_LINE = 1000
 """Maximum length of a log line in characters."""
-_LEVELS = {
+LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "notice": logging.INFO,
@@ -110,6 +117,8 @@ _LEVELS = {
     "alert": logging.CRITICAL,
     "emergency": logging.CRITICAL,
 }
+"""The MCP log levels, in the order of severity, and those of `logging`."""
+_SEVERITIES = list(LEVELS)
 
 
 class LogLine(NamedTuple):
@@ -120,12 +129,32 @@ class LogLine(NamedTuple):
     source: str
     """`stderr`, `server` (by protocol) or `host`."""
     level: str
-    """An MCP log level; `info` for stderr."""
+    """An MCP log level. A line of stderr has the level that it begins with, or `info`."""
     text: str
 
 
+_STDERR_LEVEL = re.compile(
+    r"[\s\[]*+(?:[\d/:.,TZ+|-][\d/:.,TZ+|\s-]{5,40}+\]?[\s-]*+)?+(?:[\w.-]++\s-\s)?\[?+"
+    r"(DEBUG|INFO|NOTICE|WARN(?:ING)?+|ERROR|CRITICAL|FATAL|ALERT|EMERGENCY)\b"
+)
+"""A level at the beginning of a line or after its time, as `logging`, rich and loguru write it."""
+_LEVEL_ALIASES = {"warn": "warning", "fatal": "critical"}
+
+
+def stderr_level(line: str) -> str:
+    """The MCP log level that a line of standard error begins with; `info` if it has none."""
+    match = _STDERR_LEVEL.match(line)
+    word = match[1].lower() if match else "info"
+    return _LEVEL_ALIASES.get(word, word)
+
+
+def is_at_least(level: str, minimum: str) -> bool:
+    """Whether a log level is as severe as another; an unknown one counts as `info`."""
+    return _SEVERITIES.index(level if level in LEVELS else "info") >= _SEVERITIES.index(minimum)
+
+
 class RollingLog:
-    """The last lines of one server, mirrored to `logging.getLogger("ipymcp.server.NAME")`.
+    """The last lines of one server, mirrored to `logging.getLogger("ipymcp.server.NAME")`, which does not propagate.
 
     Standard error is kept as it arrives and converted to lines when the log is read: most lines of a flood are dropped
     before that. Written on the background loop, read from any thread.
@@ -166,14 +195,19 @@ class RollingLog:
             while self._raw and self._raw_count - len(self._raw[0][1]) >= (self._lines.maxlen or 0):
                 self._raw_count -= len(self._raw.popleft()[1])
 
-    def tail(self, count: int | None = None, source: str | None = None) -> list[LogLine]:
+    def tail(self, count: int | None = None, source: str | None = None, *, level: str = "debug") -> list[LogLine]:
         """The last lines, oldest first.
 
         Args:
             count: Maximum number of lines; None for all.
             source: Only lines of this source.
+            level: Only lines of at least this level.
         """
-        lines = [line for line in self._converted() if source is None or line.source == source]
+        lines = [
+            line
+            for line in self._converted()
+            if (source is None or line.source == source) and (level == "debug" or is_at_least(line.level, level))
+        ]
         return lines if count is None else lines[-count:] if count > 0 else []
 
     def last_stderr(self, count: int, *, since: int = 0) -> tuple[str, ...]:
@@ -187,6 +221,18 @@ class RollingLog:
         texts = [line.text.rstrip() for line in recent if line.source == "stderr"]
         return tuple([text for text in texts if text][-count:])
 
+    def last_error(self, *, since: int = 0) -> str:
+        """The last line of standard error at the level `error` or above; empty if there is none.
+
+        Args:
+            since: A former value of `total`; only later lines are considered.
+        """
+        count = max(self.total - since, 0)
+        recent = reversed(self.tail(count))
+        return next(
+            (line.text.strip() for line in recent if line.source == "stderr" and is_at_least(line.level, "error")), ""
+        )
+
     def _converted(self) -> deque[LogLine]:
         with self._lock:
             self._convert()
@@ -195,7 +241,7 @@ class RollingLog:
     def _convert(self) -> None:
         for now, lines in self._raw:
             for line in lines:
-                self._append(now, "stderr", "info", line)
+                self._append(now, "stderr", stderr_level(line), line)
         self._raw.clear()
         self._raw_count = 0
 
@@ -204,6 +250,6 @@ class RollingLog:
         if len(text) > MAX_LINE:
             text = f"{text[:MAX_LINE]}… ({len(text):,} characters)"
         self._lines.append(LogLine(now, source, level, text))
-        number = _LEVELS.get(level, logging.INFO)
+        number = LEVELS.get(level, logging.INFO)
         if self._logger.isEnabledFor(number):
             self._logger.log(number, "%s: %s", source, text)

@@ -113,6 +113,13 @@ class ServerSession:
         return self.connection.transport.pid if self.connection else None
 
     @property
+    def last_error(self) -> str:
+        """The last failure, or the last error that a living server has written to standard error; in one line."""
+        if self.status.last_error or self.client is None or self.connection is None:
+            return self.status.last_error
+        return self.connection.last_logged_error
+
+    @property
     def is_settled(self) -> bool:
         """Whether there is nothing to wait for: neither a start nor a retry of an unreachable server."""
         return not self.status.is_moving and not (self.state is State.UNREACHABLE and self.client is None)

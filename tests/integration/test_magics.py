@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,20 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def echoed(kernel: Kernel, arguments: str, tool: str = "demo.echo") -> str:
     return ast.literal_eval(text(kernel, f"r = %mcp call {tool} {arguments}\nr.text"))
+
+
+@pytest.mark.cold
+def test_a_server_on_the_sdk_1_starts_without_a_word_in_a_notebook_that_logs(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    done(kernel, "import logging; logging.basicConfig(level=logging.INFO)\n%load_ext ipymcp")
+    loaded = done(kernel, f"%mcp load one -- {' '.join(server_command('sdk1'))}\nmcp.one.echo('x')")
+    assert (loaded.stdout, loaded.stderr) == ("", "")
+    log = [row.split(maxsplit=3)[1:] for row in text(kernel, "%mcp logs one").splitlines()[2:]]
+    said = re.compile("it does not know server/discover, and wrote \\d+ lines about it")
+    assert [row for row in log if "validat" in row[2]] == []
+    assert [row[:2] for row in log if said.match(row[2])] == [["host", "info"]], log
+    noticed = done(kernel, "mcp.on_sampling(lambda request: 'x')")
+    assert noticed.stderr == "ipymcp: one will use the new sampling setting after a restart: %mcp restart one\n"
 
 
 def test_every_line_of_a_first_session_works(kernel: Kernel) -> None:

@@ -62,7 +62,8 @@ def test_nothing_that_a_session_writes_holds_a_secret(start_kernel: StartKernel)
     logged = kernel.folder / "python.log"
     names = list(forms("x" * 8))
     cells = [
-        f"import logging; logging.basicConfig(filename={str(logged)!r}, level=0, force=True)",
+        f"import logging; logging.basicConfig(filename={str(logged)!r}, level=0, force=True)\n"
+        "logging.getLogger('ipymcp.server').propagate = True",
         "%load_ext ipymcp",
         "%config IPyMCP.history = 'values'",
         "%mcp load servers.json",

@@ -377,6 +377,48 @@ def on(method, message):
         news.until(lambda: "after_3" in mcp.one)
 
 
+LEFT_OUT = "it does not know server/discover, and wrote 3 lines about it (left out); using the handshake"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "Failed to validate request: 31 validation errors for ClientRequest",
+        "WARNING:root:Failed to validate request: Received request before initialization was complete",
+        "[11/28/26 10:00:00] WARNING  Failed to validate request: 31 validation     session.py:379",
+        "2026-11-28 10:00:00,123 - low - DEBUG - Received message: 31 validation errors for ClientRequest",
+        "level=WARN msg='unknown method' method=server/discover",
+        "-32601: Method not found",
+    ],
+)
+def test_what_a_server_writes_about_the_probe_is_one_line_and_its_own_lines_are_kept(first: str) -> None:
+    complaining = f"""
+def on(method, message):
+    lines = {{
+        "server/discover": ["loading models", {first!r}, "PingRequest.method", "  Input should be 'ping'"],
+        "tools/list": ["ERROR: it broke"],
+    }}
+    print(*lines.get(method, []), sep="\\n", file=sys.stderr, flush=True)
+    return {{"nothing": 1}} if method == "server/discover" else None
+"""
+    with connected({"one": scripted(complaining, ours="auto")}) as mcp:
+        assert log_of(mcp, "one") == ["loading models", LEFT_OUT, "ERROR: it broke"]
+        assert mcp.servers["one"].error == "ERROR: it broke"
+        assert mcp.servers.table.df["last error"].tolist() == ["ERROR: it broke"]
+
+
+def test_what_a_server_writes_about_the_probe_is_kept_if_it_does_not_start() -> None:
+    dying = """
+def on(method, message):
+    print("Method not found", method, file=sys.stderr, flush=True)
+    sys.exit(3)
+"""
+    with connected({}, load=False) as mcp:
+        with pytest.raises(errors.McpError, match="Method not found initialize"):
+            mcp.load({"one": scripted(dying, ours="auto")})
+        assert "Method not found server/discover" in log_of(mcp, "one", "stderr")
+
+
 @ERAS
 def test_log_messages_reach_the_logs_and_logging_and_nothing_is_printed(
     era: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

@@ -1,12 +1,14 @@
 """A server's log: lines are kept up to a limit, counted, and mirrored to loggers."""
 
 import logging
+import queue
 import threading
+from logging.handlers import QueueHandler
 
 import pytest
 
 from ipymcp.masking import masks
-from ipymcp.runtime.events import MAX_LINE, RollingLog
+from ipymcp.runtime.events import MAX_LINE, RollingLog, stderr_level
 
 
 def texts(log: RollingLog) -> list[str]:
@@ -47,11 +49,52 @@ def test_long_lines_are_cut_and_secrets_masked() -> None:
     assert texts(log) == [f"{'x' * MAX_LINE}… (5,000 characters)", "token [secret]"]
 
 
-def test_lines_are_mirrored_to_loggers_with_a_listener(caplog: pytest.LogCaptureFixture) -> None:
-    log = RollingLog("mirrored", 10)
-    with caplog.at_level(logging.INFO, "ipymcp.server.mirrored"):
-        log.add_stderr(["one", "two"])
-        assert caplog.messages == ["stderr: one", "stderr: two"]
+@pytest.mark.parametrize(
+    ("owner", "records"), [("", []), ("ipymcp.server", [("INFO", "stderr: one"), ("CRITICAL", "stderr: CRITICAL: 2")])]
+)
+def test_lines_go_to_handlers_of_the_servers_loggers_and_not_to_those_of_the_program(
+    owner: str, records: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, logger, heard = RollingLog("mirrored", 10), logging.getLogger(owner), queue.SimpleQueue[logging.LogRecord]()
+    monkeypatch.setattr(logger, "handlers", [QueueHandler(heard)])
+    monkeypatch.setattr(logging.getLogger("ipymcp.server.mirrored"), "level", logging.INFO)
+    log.add_stderr(["one", "CRITICAL: 2"])
+    said = [heard.get() for _ in range(heard.qsize())]
+    assert [(record.levelname, record.getMessage()) for record in said] == records
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("ERROR:root:it broke", "error"),
+        ("ERROR it broke", "error"),
+        ("[11/28/26 10:00:00] ERROR    it broke          server.py:12", "error"),
+        ("                    CRITICAL it broke", "critical"),
+        ("2026-11-28 10:00:00,123 - my-server - ERROR - it broke", "error"),
+        ("2026-11-28 10:00:00,123 [ERROR] it broke", "error"),
+        ("[2026-11-28 10:00:00,123] ERROR in app: it broke", "error"),
+        ("2026-11-28T10:00:00.000Z | WARN     | a:b:1 - careful", "warning"),
+        ("FATAL: it broke", "critical"),
+        ("INFO:     ERROR is a word here", "info"),
+        ("DEBUG: details", "debug"),
+        ("ERRORS: 0", "info"),
+        ("ERROR_LOG=/tmp/errors", "info"),
+        ("no ERROR here", "info"),
+        ("", "info"),
+    ],
+)
+def test_a_line_of_standard_error_has_the_level_that_it_begins_with(line: str, level: str) -> None:
+    assert stderr_level(line) == level
+
+
+def test_the_tail_can_be_limited_to_a_level() -> None:
+    log = RollingLog("a", 10)
+    log.add_stderr(["ERROR: 1", "2", "WARNING: 3"])
+    log.add("server", "emergency", "4")
+    log.add("server", "unheard-of", "5")
+    assert [line.text for line in log.tail(level="warning")] == ["ERROR: 1", "WARNING: 3", "4"]
+    assert [line.text for line in log.tail(2, level="warning")] == ["WARNING: 3", "4"]
+    assert (log.last_error(), log.last_error(since=1)) == ("ERROR: 1", "")
 
 
 def test_a_log_can_be_read_from_any_thread() -> None:
