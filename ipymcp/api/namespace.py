@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.servers import ServerCommands, Servers, ServerTools
+from ipymcp.api.servers import ServerCommands, Servers, ServerTools, log_table
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
 from ipymcp.api.toolset import Toolset
@@ -32,6 +32,7 @@ from ipymcp.errors import UnknownName
 from ipymcp.names import nearest
 from ipymcp.results.tables import NotPicklable, mimebundle
 from ipymcp.runtime.client_handlers import RootList
+from ipymcp.runtime.events import LEVELS
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import is_named
@@ -718,6 +719,19 @@ class Mcp(NotPicklable):
             hint = nearest(pattern, [f"{entry.server}.{entry.alias}" for entry in entries], limit=1)
             raise UnknownName(f"no tool matches {pattern!r}", hint=hint or "%mcp tools lists them")
         return []
+
+    @checked(server=TEXT.or_none, count=COUNT.or_none, level=one_of(*LEVELS))
+    def logs(self, server: str | None = None, count: int | None = 50, *, level: str = "debug") -> Table:
+        """The last log lines of one server, or of all, oldest first.
+
+        Args:
+            server: The server's name; None for all.
+            count: The maximum number of lines; None for all stored ones (1,000 for each server).
+            level: The lowest level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
+        """
+        if server is not None:
+            return self.servers[server].logs(count, level=level)
+        return log_table([*self._host.sessions.values()], count, level, title="MCP logs")
 
     @checked(number=COUNT.or_none)
     def cancel(self, number: int | None = None) -> int:

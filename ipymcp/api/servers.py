@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ipymcp.api.catalogs import not_running
+from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.toolset import hidden_note, tool_table
-from ipymcp.argument_checks import COUNT, TEXT, check_name, checked
+from ipymcp.argument_checks import COUNT, SECONDS, TEXT, check_name, checked, one_of
+from ipymcp.errors import McpError, RpcError
 from ipymcp.names import RESERVED_SERVER
 from ipymcp.results.tables import NotPicklable, Table, TableView, mimebundle
-from ipymcp.runtime.server_status import State, state_label
+from ipymcp.runtime.events import LEVELS
+from ipymcp.runtime.server_status import Retries, State, state_label
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ipymcp.api.resources import Prompts, Resources
     from ipymcp.api.tool import Tool, ToolFactory
@@ -124,6 +127,7 @@ class Server(NotPicklable):
 
     def __init__(self, factory: ToolFactory, session: ServerSession, commands: ServerCommands) -> None:
         self._factory = factory
+        self._host = factory.host
         self._session = session
         self._commands = commands
 
@@ -148,6 +152,34 @@ class Server(NotPicklable):
         return self._session.protocol_version
 
     @property
+    def protocol(self) -> str:
+        """The same as `protocol_version`."""
+        return self.protocol_version
+
+    @property
+    def uptime(self) -> float | None:
+        """Seconds since the server became ready; None while there is no connection."""
+        since = self._session.status.connected_since
+        return None if since is None or self._session.client is None else max(time.time() - since, 0.0)
+
+    @property
+    def retries(self) -> Retries:
+        """How often it was started again after a failure: `.count`, `.last` (seconds since the epoch), `.reason`."""
+        return self._session.status.retries
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The capabilities that the server declares; empty while there is no connection."""
+        client = self._session.client
+        return dict(client.capabilities) if client else {}
+
+    @property
+    def server_info(self) -> dict[str, Any]:
+        """The server's own name and version; empty while there is no connection, or if it does not say."""
+        client = self._session.client
+        return dict(client.server_info) if client else {}
+
+    @property
     def instructions(self) -> str:
         """The server's instructions for models."""
         client = self._session.client
@@ -163,19 +195,42 @@ class Server(NotPicklable):
         """The process id of a local server."""
         return self._session.pid
 
-    @checked(count=COUNT.or_none)
-    def logs(self, count: int | None = 50) -> Table:
+    @sync_and_async
+    @checked(timeout=SECONDS)
+    async def ping(self, timeout: float = 5) -> float:
+        """Send the server a cheap request (`ping`, or `server/discover` in the stateless era), and wait for its answer.
+
+        Args:
+            timeout: Seconds to wait.
+
+        Returns:
+            The time that the answer took, in seconds.
+
+        Raises:
+            CallTimeout: The server did not answer in time.
+            ServerError: The server is not running.
+        """
+        client = self._session.require()
+        began = time.monotonic()
+        try:
+            await client.check(float(timeout))
+        except RpcError:
+            pass  # a refusal is an answer
+        except McpError as error:
+            raise self._session.explain(error)
+        return time.monotonic() - began
+
+    @checked(count=COUNT.or_none, level=one_of(*LEVELS))
+    def logs(self, count: int | None = 50, *, level: str = "debug") -> Table:
         """The last log lines, oldest first.
 
         Args:
             count: The maximum number of lines; None for all stored ones (1,000).
+            level: The lowest level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
         """
-        rows = [
-            (time.strftime("%H:%M:%S", time.localtime(line.time)), line.source, line.level, line.text)
-            for line in self._session.log.tail(count)
-        ]
-        note = "" if rows else "nothing is logged yet"
-        return Table(("time", "source", "level", "text"), rows, title=f"{self.name}: log", note=note)
+        table = log_table([self._session], count, level, title=f"{self.name}: log")
+        columns = [name for name in table.columns if name != "server"]
+        return Table(columns, [(row[0], *row[2:]) for row in table.rows], title=table.title, note=table.note)
 
     @checked(identifier=TEXT, tool=TEXT)
     def task(self, identifier: str, tool: str = "task") -> Call[ToolResult]:
@@ -246,6 +301,27 @@ class Server(NotPicklable):
         label = self._session.state.record.label
         tools = counted(len(self._session.catalog.tools), "tool")
         return " · ".join(part for part in (self.name, label, self.protocol_version, tools, self.error) if part)
+
+
+def log_table(sessions: Sequence[ServerSession], count: int | None, level: str, *, title: str) -> Table:
+    """A table of the last log lines of servers, oldest first.
+
+    Args:
+        sessions: The servers.
+        count: The maximum number of lines; None for all.
+        level: The lowest level.
+        title: The title of the table.
+    """
+    lines = [(line, session.name) for session in sessions for line in session.log.tail(count, level=level)]
+    lines.sort(key=lambda pair: pair[0].time)
+    shown = lines if count is None else lines[max(len(lines) - count, 0) :]
+    rows = [
+        (time.strftime("%H:%M:%S", time.localtime(line.time)), name, line.source, line.level, line.text)
+        for line, name in shown
+    ]
+    columns = ("time", "server", "source", "level", "text")
+    at_least = "" if level == "debug" else f" at the level {level} or above"
+    return Table(columns, rows, title=title, note="" if rows else f"nothing is logged yet{at_least}")
 
 
 class Servers(TableView):

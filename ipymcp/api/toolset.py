@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from glob import escape
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -12,9 +13,10 @@ from ipymcp.argument_checks import FLAG, TEXT, check_name, checked
 from ipymcp.errors import UnknownName
 from ipymcp.llm.tool_selection import ToolSelection
 from ipymcp.names import nearest
+from ipymcp.protocol import types
 from ipymcp.results.tables import Table, TableView
 from ipymcp.security.rules import full_pattern, selects
-from ipymcp.text import quoted
+from ipymcp.text import escaped, quoted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.providers import Declaration, Dialect
     from ipymcp.llm.tool_calls import ToolCaller
     from ipymcp.llm.tool_definitions import FunctionTool, ProviderTools
+    from ipymcp.protocol.types import ToolDefinition
     from ipymcp.runtime.catalog import ToolEntry
 
 
@@ -104,6 +107,11 @@ class Toolset(TableView):
     def model_names(self) -> dict[str, str]:
         """The names for models, `{server__tool: server.tool}`, without tools whose definition has changed."""
         return self._selection.model_names()
+
+    @property
+    def schemas(self) -> ToolSchemas:
+        """What the servers say of the tools, by `server.tool`: description, schemas and hints, displayed as JSON."""
+        return tool_schemas(self.entries)
 
     def __iter__(self) -> Iterator[Tool | Callable[..., Any]]:
         yield from (self._factory.tool(entry) for entry in self.entries)
@@ -384,8 +392,41 @@ def tool_table(entries: Iterable[ToolEntry], factory: ToolFactory, *, title: str
     return Table(columns, rows, title=title, note=note)
 
 
+class ToolSchemas(dict[str, dict[str, Any]]):
+    """Definitions of tools by `server.tool`, displayed as JSON."""
+
+    def __repr__(self) -> str:
+        return visible(json.dumps(self, indent=2, ensure_ascii=False)) if self else "no tools here"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": f"<pre>{escaped(repr(self))}</pre>"}
+
+
+def tool_schemas(entries: Iterable[ToolEntry]) -> ToolSchemas:
+    """The definitions of tools as their servers sent them, without what is absent or only for views and programs."""
+    return ToolSchemas({f"{entry.server}.{entry.alias}": _sent(entry.definition) for entry in entries})
+
+
+def _sent(definition: ToolDefinition) -> dict[str, Any]:
+    texts = {"title": definition.title, "description": definition.description}
+    raw = {name: getattr(definition, name) for name in ("inputSchema", "outputSchema", "annotations")}
+    objects = {name: types.loads(value) for name, value in raw.items() if len(value)}
+    return {name: value for name, value in texts.items() if value} | objects
+
+
 def cached_tools(factory: ToolFactory, patterns: Sequence[str]) -> Table | None:
     """The cached tools of stopped servers that patterns over `server.tool` select; None if there are none."""
+    entries, notes = _cached_entries(factory, patterns)
+    return tool_table(entries, factory, title="MCP tools", note=" · ".join(notes)) if entries else None
+
+
+def cached_schemas(factory: ToolFactory, patterns: Sequence[str]) -> ToolSchemas | None:
+    """Like `cached_tools`, but the definitions of the tools."""
+    entries, _ = _cached_entries(factory, patterns)
+    return tool_schemas(entries) if entries else None
+
+
+def _cached_entries(factory: ToolFactory, patterns: Sequence[str]) -> tuple[list[ToolEntry], list[str]]:
     catalogs, notes = cached_catalogs(factory.host, patterns, "tools")
     entries = [entry for catalog in catalogs.values() for entry in catalog.for_people() if selects(patterns, entry)]
-    return tool_table(entries, factory, title="MCP tools", note=" · ".join(notes)) if entries else None
+    return entries, notes

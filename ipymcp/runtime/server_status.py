@@ -8,6 +8,8 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from ipymcp.errors import ConnectionLost, ServerError, ServerStopped
 from ipymcp.masking import mask
 from ipymcp.runtime.events import ServerChanged
@@ -84,6 +86,16 @@ def state_label(value: str) -> str:
     return next((state.record.label for state in State if state.value == value), value)
 
 
+class Retries(Struct, frozen=True):
+    """How often ipymcp has started a server again because it had failed or ended, since it was loaded."""
+
+    count: int = 0
+    last: float | None = None
+    """The last time, in seconds since the epoch; None if there was none."""
+    reason: str = ""
+    """The failure before the last time, in one line."""
+
+
 class ServerStatus:
     """The state of one server, the errors that led to it, and the announcement of changes.
 
@@ -109,6 +121,8 @@ class ServerStatus:
         """When the start in progress began, in seconds since the epoch; None while there is none."""
         self.attempt: tuple[int, int] = (1, 1)
         """The number of the attempt of that start, and the maximum number of attempts."""
+        self.retries = Retries()
+        """The starts that followed a failure, without a command."""
         self.is_replaced = False
         """Whether a session with a newer definition announces the server's states instead."""
         self._server = server
@@ -142,6 +156,10 @@ class ServerStatus:
         """Announce news about the current state."""
         if not self.is_replaced:
             self._announce(ServerChanged(self._server, self.state.value, mask(detail)))
+
+    def count_retry(self, reason: str) -> None:
+        """Record that the server is started or tried again after a failure."""
+        self.retries = Retries(self.retries.count + 1, time.time(), mask(reason))
 
     async def settled(self) -> None:
         """Wait until the state will not change without a command."""

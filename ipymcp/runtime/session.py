@@ -333,6 +333,7 @@ class ServerSession:
                     detail = f"attempt {failures + 1} of {len(self.retries) + 1} in {delay:g} s: {reason}"
                 self.status.move(State.RESTARTING if was_ready else State.STARTING, detail)
                 await asyncio.sleep(delay)
+                self.status.count_retry(failure.message)
             elif retry and was_ready and self.definition.url is not None:
                 await self._wait_to_retry(failure)
             else:
@@ -361,6 +362,7 @@ class ServerSession:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._context.timing.unreachable):
                 await self._retry_now.wait()
+        self.status.count_retry(failure.message)
 
     async def _live(self, connection: Connection) -> str:
         """Move to the state `ready`, and wait until the connection ends; return the reason of its end."""

@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from ipymcp.notebook.magics.dispatch import MODULES
+from ipymcp.runtime.events import LEVELS
 from tests.conftest import StartKernel
 from tests.environments import server_command
 from tests.integration.notebooks import done, error, opened, text
@@ -309,7 +310,10 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
         ("%mcp call demo.echo text='a", "the quote opened at column 21 is not closed: 'a"),
         ("%mcp stop", "give names or --all, one of the two; usage: %mcp stop NAME… | --all"),
         ("%mcp stop demo --all", "give names or --all, not both; usage: %mcp stop NAME… | --all"),
-        ("%mcp logs demo 5", "5 is one too many; usage: %mcp logs [NAME] [-n N]"),
+        ("%mcp logs demo 5", "5 is one too many; usage: %mcp logs [NAME] [--level LEVEL] [-n N]"),
+        ("%mcp logs --level loud", f"--level is one of {', '.join(LEVELS)}, not 'loud'"),
+        ("%mcp policy dny demo.slow", "there is no %mcp policy dny; did you mean 'deny'?"),
+        ("%mcp policy demo.slow demo.echo", "demo.echo is one too many; usage: %mcp policy SERVER.TOOL"),
         ("%mcp logs -n many", "-n needs a number, not 'many'"),
         ("%mcp cancel all", "a call is named by its number, not 'all'"),
         ("%mcp help tolls", "there is no %mcp tolls; did you mean 'tools'?"),
@@ -396,7 +400,75 @@ def test_logs_are_asked_for_by_server_and_number(kernel: Kernel) -> None:
     ]
     assert text(kernel, "%mcp logs -n 1000").startswith("MCP logs\ntime      server      source  level")
     assert text(kernel, "%mcp logs demo -n 0").endswith("nothing is logged yet")
+    wanted = "nothing is logged yet at the level emergency or above"
+    assert text(kernel, "%mcp logs demo --level emergency -n 20").splitlines()[-1] == wanted
     assert text(kernel, "list(mcp.servers['demo'].logs(1).df.columns)") == "['time', 'source', 'level', 'text']"
+
+
+def test_what_a_server_says_of_a_tool_is_shown_as_json(kernel: Kernel) -> None:
+    said = json.loads(text(kernel, "%mcp tools --schema demo.slow"))
+    assert list(said) == ["demo.slow"]
+    assert list(said["demo.slow"]) == ["title", "description", "inputSchema", "annotations"]
+    assert said["demo.slow"]["inputSchema"] == ast.literal_eval(text(kernel, "mcp.demo.slow.input_schema"))
+    assert ast.literal_eval(text(kernel, "mcp.tools('demo.*').schemas['demo.slow']['title']")) == "Take some time"
+    stopped = json.loads(text(kernel, "%mcp stop demo;\n%mcp tools --schema demo.slow"))
+    done(kernel, "%mcp start demo;")
+    assert stopped == said
+    assert error(kernel, "%mcp tools --schema demo.slwo") == [
+        "UnknownName: no tool matches 'demo.slwo'",
+        "  did you mean 'demo.slow' or 'demo.plot' or 'demo.fail'? · in: %mcp tools --schema demo.slwo",
+    ]
+
+
+def test_the_rules_for_a_tool_are_explained_with_their_origin(kernel: Kernel) -> None:
+    done(kernel, "%mcp policy deny demo.slow;\n%mcp disable demo.fail;")
+    assert text(kernel, "%mcp policy demo.slow").splitlines() == [
+        "demo.slow",
+        "who    decision  rule",
+        "user   allow     * (a person's call)",
+        "user   deny      demo.slow (this notebook)                  decides",
+        "model  ask       * (a model's call)",
+        "model  allow     slow (its hints: only reads its own data)",
+        "model  deny      demo.slow (this notebook)                  decides",
+        "app    ask       * (an app's call)",
+        "app    allow     slow (its hints: only reads its own data)",
+        "app    deny      demo.slow (this notebook)                  decides",
+    ]
+    assert text(kernel, "%mcp policy demo.slow") == text(kernel, "%mcp policy explain demo.slow")
+    of_server = text(kernel, "%mcp policy demo")
+    assert of_server == text(kernel, "%mcp policy demo.*")
+    assert "demo.fail   deny   deny    deny   is disabled" in of_server.splitlines()
+    done(kernel, "%mcp policy reset\n%mcp enable demo.fail;")
+    assert error(kernel, "%mcp policy demo.slwo") == [
+        "UnknownName: demo: there is no tool 'slwo'",
+        "  did you mean 'slow'? · in: %mcp policy demo.slwo",
+    ]
+
+
+def test_a_server_tells_its_uptime_retries_capabilities_and_answers_a_ping(kernel: Kernel) -> None:
+    done(kernel, f"%mcp load mortal -- {' '.join(MISBEHAVING)};\nserver = mcp.servers['mortal']")
+    retries = "server.retries.count, server.retries.last, server.retries.reason"
+    about = f"server.server_info, server.capabilities, server.protocol, {retries}, server.error"
+    info, capabilities, protocol, *rest = ast.literal_eval(text(kernel, about))
+    assert (info["name"], "tools" in capabilities, protocol) == ("misbehaving", True, "2026-07-28")
+    assert rest == [0, None, "", ""]
+    assert text(kernel, "0 < server.ping() < 5, 0 < await server.ping.aio() < 5, 0 < server.uptime < 60") == (
+        "(True, True, True)"
+    )
+    assert error(kernel, "mcp.mortal.die()")[0].startswith("ConnectionLost: mortal.die: ")
+    done(kernel, "mcp.mortal.echo('again')")
+    done(kernel, "import time")
+    assert text(kernel, "server.retries.count, 0 <= time.time() - server.retries.last < 60") == "(1, True)"
+    reason = "the server exited with code 3; it last wrote: misbehaving: dying as told"
+    assert ast.literal_eval(text(kernel, "server.retries.reason")) == reason
+    done(kernel, "%mcp stop mortal;")
+    stopped = "(None, {}, {}, '')"
+    assert text(kernel, "server.uptime, server.capabilities, server.server_info, server.protocol") == stopped
+    assert error(kernel, "server.ping()") == [
+        "ServerStopped: mortal: is stopped",
+        "  %mcp start mortal · in: server.ping()",
+    ]
+    done(kernel, "%mcp unload mortal;")
 
 
 def test_stubs_describe_the_tools_to_an_editor(kernel: Kernel) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.namespace import factory_of, load_if_lazy
 from ipymcp.api.stubs import stub
-from ipymcp.api.toolset import cached_tools
+from ipymcp.api.toolset import cached_schemas, cached_tools
 from ipymcp.errors import ArgumentError, CallTimeout, ConfigError, UnknownName
 from ipymcp.files import SHARED, write_file, write_hint
 from ipymcp.masking import mask
@@ -25,40 +25,43 @@ if TYPE_CHECKING:
 
     from ipymcp.api.history import CallHistory
     from ipymcp.api.tool import Tool
-    from ipymcp.api.toolset import Toolset
+    from ipymcp.api.toolset import Toolset, ToolSchemas
     from ipymcp.notebook.line_syntax import MagicRequest, Word
     from ipymcp.results.tables import Table
     from ipymcp.schema.tool_schema import ToolSchema
 
 
-def _tools(request: MagicRequest) -> Toolset | Table:
+def _tools(request: MagicRequest) -> Toolset | Table | ToolSchemas:
     """List the tools of the servers that are ready.
 
         %mcp tools                       all tools
         %mcp tools fs.*                  those of one server
         %mcp tools fs.read* !*.write*    globs for server.tool; the last match decides, ! excludes
         %mcp tools *sum*                 by tool name, if no server has that name
+        %mcp tools --schema fs.read_file what the server says of a tool: description, schemas and hints, as JSON
 
     For a server that is not running, this lists the tools it had when it last ran, in any notebook.
     """
     load_lazy(request)
+    has_schemas = request.parsed.has("--schema")
     selection = request.mcp.tools(*request.names)
     found = not request.names or bool(selection.selection.selected())
-    if not found and (cached := cached_tools(factory_of(request.mcp), request.names)) is not None:
+    read_cache = cached_schemas if has_schemas else cached_tools
+    if not found and (cached := read_cache(factory_of(request.mcp), request.names)) is not None:
         return cached
     if not found:
         request.host.relist(f"{server}.{name}" for server in request.mcp for name in request.names)
         by_name = (re.sub("^(!?)", r"\1*.", pattern) if "." not in pattern else pattern for pattern in request.names)
         named = request.mcp.tools(*by_name)
         if len(named):
-            return named
+            return named.schemas if has_schemas else named
         everything = [f"{entry.server}.{entry.alias}" for entry in request.mcp.tools.entries]
         for pattern in request.names:
             near = nearest(pattern, [*everything, *(name.partition(".")[2] for name in everything)])
             if near and "*" not in pattern and pattern not in request.mcp:
                 raise UnknownName(f"no tool matches {pattern!r}", hint=near)
     check_patterns(request, () if found else request.names, "tool")
-    return selection
+    return selection.schemas if has_schemas else selection
 
 
 _PYTHON_OPTIONS = ".options("
@@ -262,7 +265,7 @@ def _stubs(request: MagicRequest) -> None:
 
 
 COMMANDS = {
-    "tools": Command(Syntax("tools [PATTERN…]", takes=("tool",)), _tools),
+    "tools": Command(Syntax("tools [--schema] [PATTERN…]", (Option("--schema"),), takes=("tool",)), _tools),
     "call": Command(
         Syntax(
             "call [--timeout S] SERVER.TOOL key=value … | {json}",

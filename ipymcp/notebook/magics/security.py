@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ipymcp.errors import SecretError, UnknownName
-from ipymcp.names import nearest
+from ipymcp.names import is_glob, nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.results.tables import Table
 from ipymcp.text import one_line
@@ -30,7 +30,8 @@ def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
         %mcp policy ask db.*                     ask me first, for all callers
         %mcp policy allow fs.read_* --always     never ask about these; --always: in all notebooks
         %mcp policy allow mail.send --doubted    do not ask even if the model has read untrusted content
-        %mcp policy explain fs.write_file        all matching rules, and the deciding one
+        %mcp policy fs.write_file                all matching rules, where they are from, and the deciding one
+        %mcp policy fs                           the decisions for the tools of a server, or that a glob matches
         %mcp policy reset [--always]             remove the rules of this notebook; --always: all rules
 
     The last matching rule decides. By default your own calls are allowed, and calls by models and apps need approval.
@@ -42,6 +43,8 @@ def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
         return policy
     word, *names = request.names
     always = request.parsed.has("--always")
+    if word not in _POLICY_ACTIONS:
+        return _rules_for(request, word)
     match word:
         case "explain":
             return policy.explain(names[0])
@@ -52,6 +55,19 @@ def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
         case _:
             {"ask": policy.ask, "deny": policy.deny}[word](*names, always=always)
     return None if request.is_quiet else policy.changed(*names)
+
+
+def _rules_for(request: MagicRequest, name: str) -> Table:
+    """The rules for one tool, or the decisions for the tools that a glob or a server's name matches."""
+    is_server = name in request.mcp or name in request.host.aliases().values()
+    first, *others = request.parsed.names
+    if not (is_server or is_glob(name) or "." in name or "__" in name):
+        hint = nearest(name, [*_POLICY_ACTIONS, *request.mcp], limit=1) or f"there are {', '.join(_POLICY_ACTIONS)}"
+        raise LineError(f"there is no %mcp policy {name}; {hint}", first.start)
+    if others:
+        raise LineError(f"{others[0].raw} is one too many; usage: %mcp policy SERVER.TOOL", others[0].start)
+    policy = request.mcp.policy
+    return policy.changed(name) if is_server or is_glob(name) else policy.explain(name)
 
 
 def _pins(request: MagicRequest) -> ToolPins | Changes | Table | None:
@@ -175,24 +191,27 @@ def _where(kept: StoredSecret) -> tuple[str, str]:
 
 _ALWAYS = (Option("--always"),)
 
+_POLICY_ACTIONS = {
+    "allow": Syntax(
+        "policy allow PATTERN… [--always] [--doubted]",
+        (*_ALWAYS, Option("--doubted")),
+        at_least=1,
+        takes=("tool",),
+    ),
+    **{
+        word: Syntax(f"policy {word} PATTERN… [--always]", _ALWAYS, at_least=1, takes=("tool",))
+        for word in ("ask", "deny")
+    },
+    "explain": Syntax("policy explain SERVER.TOOL", at_least=1, at_most=1, takes=("tool",)),
+    "reset": Syntax("policy reset [--always]", _ALWAYS, at_most=0),
+}
+
 COMMANDS = {
     "policy": Command(
         Syntax(
-            "policy [allow|ask|deny PATTERN… | explain SERVER.TOOL | reset]",
-            actions={
-                "allow": Syntax(
-                    "policy allow PATTERN… [--always] [--doubted]",
-                    (*_ALWAYS, Option("--doubted")),
-                    at_least=1,
-                    takes=("tool",),
-                ),
-                **{
-                    word: Syntax(f"policy {word} PATTERN… [--always]", _ALWAYS, at_least=1, takes=("tool",))
-                    for word in ("ask", "deny")
-                },
-                "explain": Syntax("policy explain SERVER.TOOL", at_least=1, at_most=1, takes=("tool",)),
-                "reset": Syntax("policy reset [--always]", _ALWAYS, at_most=0),
-            },
+            "policy [SERVER.TOOL | allow|ask|deny PATTERN… | reset]",
+            takes=("tool",),
+            actions=_POLICY_ACTIONS,
         ),
         _policy,
     ),

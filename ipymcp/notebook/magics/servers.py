@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.resources import load_lazy
 from ipymcp.notebook.progress import LoadDisplay, print_notice
 from ipymcp.protocol.transports.addresses import checked_headers
-from ipymcp.results.tables import Table
+from ipymcp.runtime.events import LEVELS
 from ipymcp.runtime.interrupts import Waiter
 from ipymcp.security.pins import read_lock
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.servers import Servers
     from ipymcp.notebook.line_syntax import MagicRequest
+    from ipymcp.results.tables import Table
 
 
 _VARIABLE = re.compile(r"[^=\s\0]+")
@@ -227,23 +227,18 @@ def _pattern_command(word: str, summary: str) -> Command:
 def _logs(request: MagicRequest) -> Table:
     """Show the last log lines of a server, or of all.
 
-        %mcp logs             the last 50 lines of all servers
-        %mcp logs fs -n 20    the last 20 lines of one server
+        %mcp logs                           the last 50 lines of all servers
+        %mcp logs fs -n 20                  the last 20 lines of one server
+        %mcp logs fs --level warning        its warnings and errors only
 
-    The source of a line is stderr (the server's output there), server (its log messages) or host (ipymcp itself).
+    The source of a line is stderr (the server's output there), server (its log messages) or host (ipymcp itself). A
+    line of stderr has the level that it begins with, such as ERROR, and else info.
     """
     number = request.parsed.number("-n")
-    count = 50 if number is None else int(number)
-    if request.names:
-        return request.mcp.servers[request.names[0]].logs(count)
-    lines = [(line, name) for name, session in request.host.sessions.items() for line in session.log.tail(count)]
-    lines.sort(key=lambda pair: pair[0].time)
-    rows = [
-        (time.strftime("%H:%M:%S", time.localtime(line.time)), name, line.source, line.level, line.text)
-        for line, name in lines[-count:]
-    ]
-    note = "" if rows else "nothing is logged yet"
-    return Table(("time", "server", "source", "level", "text"), rows, title="MCP logs", note=note)
+    name = request.names[0] if request.names else None
+    return request.mcp.logs(
+        name, 50 if number is None else int(number), level=request.parsed.text("--level") or "debug"
+    )
 
 
 def _panel(request: MagicRequest) -> None:
@@ -305,7 +300,16 @@ COMMANDS = {
     "disable": _pattern_command("disable", "Disable servers, which stops them, or single tools."),
     "enable": _pattern_command("enable", "Enable disabled servers or tools."),
     "logs": Command(
-        Syntax("logs [NAME] [-n N]", (Option("-n", "N", number=True),), at_most=1, takes=("server",)), _logs
+        Syntax(
+            "logs [NAME] [--level LEVEL] [-n N]",
+            (
+                Option("--level", "LEVEL", "the lowest level: " + ", ".join(LEVELS), choices=tuple(LEVELS)),
+                Option("-n", "N", number=True),
+            ),
+            at_most=1,
+            takes=("server",),
+        ),
+        _logs,
     ),
     "panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _panel),
 }
