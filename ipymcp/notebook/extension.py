@@ -10,11 +10,12 @@ from __future__ import annotations
 import dis
 import inspect
 import os
+import re
 import sys
 import threading
 import uuid
 from functools import partial
-from types import CoroutineType
+from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import ipymcp
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 
 _REQUEST = "ipymcp_request"
+_LOADS = re.compile(r"load_ext\s+ipymcp")
 
 
 def _serve_control_requests(kernel: Any, comms: Any) -> bool:
@@ -125,6 +127,8 @@ class Extension:
     def __init__(self, ip: Any) -> None:
         self.ip = ip
         self._bound: str | None = None
+        self._reported: object = None
+        """The user's object with our name that was last pointed out."""
         self._matcher: Any = None
         self._panel: Panel | None = None
         self._panel_lock = threading.Lock()
@@ -222,10 +226,28 @@ class Extension:
         if not name:
             return
         if self.ip.user_ns.get(name, mcp) is not mcp:
-            print_notice(f"the name {name!r} is already in use; write: from ipymcp import mcp as …")
+            self.report_name()
             return
         self.ip.push({name: mcp}, interactive=False)
         self._bound = name
+
+    def report_name(self) -> None:
+        """Say once for each object of the user's that bears our name how to go on."""
+        name = self.settings.namespace
+        other = self.ip.user_ns.get(name, ipymcp.host())
+        if not name or other is ipymcp.host() or other is self._reported:
+            return
+        self._reported = other
+        kind = f"the module {other.__name__}" if isinstance(other, ModuleType) else f"a {type(other).__name__}"
+        print_notice(
+            f"the name {name} is {kind} of yours, and not the notebook's servers: after from ipymcp import mcp as"
+            " servers, a tool is servers.SERVER.TOOL(…); %mcp lines work as always"
+        )
+
+    @property
+    def bound_name(self) -> str:
+        """The name that `mcp` is bound to at the moment; empty if there is none."""
+        return self._bound if self._bound and self.ip.user_ns.get(self._bound) is ipymcp.host() else ""
 
     def _unbind(self) -> None:
         if self._bound and self.ip.user_ns.get(self._bound) is ipymcp.host():
@@ -244,7 +266,7 @@ class Extension:
                 if self._panel is None:
                     context = PanelContext(
                         mode=lambda: self.settings.panel,
-                        namespace=lambda: self._bound or "",
+                        namespace=lambda: self.bound_name,
                         kernel=self._run_id,
                         code=call_code,
                         has_control=self._has_control,
@@ -297,9 +319,11 @@ class Extension:
         if self._bound and self._bound not in self.ip.user_ns:
             self.ip.push({self._bound: ipymcp.host()}, interactive=False)
 
-    def _after_cell(self, *_: object) -> None:
+    def _after_cell(self, result: Any = None) -> None:
         """Print notices that were added outside of a cell."""
         self.is_loading_cell = False
+        if _LOADS.search(getattr(getattr(result, "info", None), "raw_cell", None) or ""):
+            self.report_name()  # IPython only says that the extension is already loaded
         host_of(ipymcp.host()).loop.awaiting.end_cell()
         for notice in host_of(ipymcp.host()).notices.take():
             print_notice(notice)
@@ -366,6 +390,7 @@ def _run(line: str, cell: str | None, local_ns: Mapping[str, Any] | None) -> Any
 
     extension = _loaded()
     assert extension is not None
+    extension.report_name()
     return run(extension.ip, extension.settings, extension.display, line, cell, local_ns or {})
 
 

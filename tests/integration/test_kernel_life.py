@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests import kernels, processes
+from tests.conftest import StartKernel
 from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done
 from tests.kernels import KERNELS, Kernel
@@ -97,11 +98,38 @@ def test_a_reload_keeps_servers_rules_and_settings_and_registers_nothing_twice(
     assert kernel.value(PRESENT) == [False, False, 0, 0, 0, 0, False]
 
 
+def other_name(kind: str) -> str:
+    return (
+        f"ipymcp: the name mcp is {kind} of yours, and not the notebook's servers: after from ipymcp import mcp as"
+        " servers, a tool is servers.SERVER.TOOL(…); %mcp lines work as always\n"
+    )
+
+
+@pytest.mark.parametrize("line", ["%mcp call demo.echo text=x", "%load_ext ipymcp", "%reload_ext ipymcp"])
+@pytest.mark.parametrize(
+    ("other", "kind"),
+    [
+        ("import sys, types\nsys.modules['mcp'] = types.ModuleType('mcp')\nimport mcp", "the module mcp"),
+        ("class FastMCP: pass\nmcp = FastMCP()", "a FastMCP"),
+    ],
+)
+def test_a_line_says_once_that_the_name_is_another_object_and_works_on(
+    start_kernel: StartKernel, other: str, kind: str, line: str
+) -> None:
+    kernel = start_kernel()
+    done(kernel, "%load_ext ipymcp\n%mcp load demo;")
+    assert done(kernel, other).stderr == ""
+    assert done(kernel, line).stderr == other_name(kind)
+    assert done(kernel, line).stderr == ""
+    assert done(kernel, "%mcp call demo.echo text=works").text == "ToolResult demo.echo: works"
+    assert kernel.value("__import__('ipymcp').mcp.demo.echo('here').text") == "here"
+    done(kernel, "from ipymcp import mcp\n%mcp ;")
+    assert done(kernel, "mcp = 'again'\n%mcp ;").stderr == other_name("a str")
+
+
 def test_a_name_of_the_users_own_is_never_overwritten(kernel: Kernel) -> None:
     done(kernel, "mcp = 'mine'")
-    assert done(kernel, "%load_ext ipymcp").stderr == (
-        "ipymcp: the name 'mcp' is already in use; write: from ipymcp import mcp as …\n"
-    )
+    assert done(kernel, "%load_ext ipymcp").stderr == other_name("a str")
     assert kernel.value("mcp") == "mine"
     done(kernel, "%mcp load demo")
     done(kernel, "%config IPyMCP.namespace = 'tools'")
