@@ -4,7 +4,7 @@ import type { FormState } from "../src/form/form";
 import { SchemaForm } from "../src/form/form";
 import type { Schema } from "../src/form/schema";
 import { argumentsOf } from "../src/form/values";
-import type { FieldError, JsonObject } from "../src/protocol";
+import type { FieldError, Json, JsonObject } from "../src/protocol";
 import schemas from "./fixtures/schemas.json";
 import { choose, type } from "./screen";
 
@@ -19,7 +19,7 @@ const schemaOf = (name: string): JsonObject => {
 };
 
 function form(schema: Schema, given: { errors?: FieldError[]; initial?: JsonObject } = {}) {
-  let state: FormState = { value: {}, hasInvalidJson: false };
+  let state: FormState = { value: {}, problems: NONE };
   let submits = 0;
   const onChange = (next: FormState): void => {
     state = next;
@@ -43,7 +43,8 @@ function form(schema: Schema, given: { errors?: FieldError[]; initial?: JsonObje
     see: within(box),
     wrong: (errors: FieldError[]) => rerender(draw(errors)),
     sent: () => argumentsOf(state.value, schema),
-    broken: () => state.hasInvalidJson,
+    broken: () => state.problems.length > 0,
+    problems: () => state.problems.map(({ path, message }) => [path, message]),
     submits: () => submits,
     click: (name: string, index = 0) => {
       const button = within(box).getAllByRole("button", { name })[index];
@@ -85,12 +86,14 @@ describe("a form", () => {
     type(see.getByLabelText("t"), "00123");
     type(see.getByLabelText("i"), "12");
     choose(see.getByLabelText("e"), "2");
-    fireEvent.click(within(see.getByRole("radiogroup", { name: "b" })).getByLabelText("false"));
-    fireEvent.click(see.getByLabelText("d"));
+    fireEvent.click(within(see.getByRole("radiogroup", { name: "b" })).getByLabelText("False"));
+    const d = within(see.getByRole("radiogroup", { name: "d" }));
+    expect((d.getByLabelText("Default: true") as HTMLInputElement).checked).toBe(true);
+    fireEvent.click(d.getByLabelText("False"));
     await soon(() => expect(sent()).toEqual({ t: "00123", i: 12, e: 2, b: false, d: false }));
     type(see.getByLabelText("t"), "");
-    choose(see.getByLabelText("e"), "not set");
-    fireEvent.click(within(see.getByRole("radiogroup", { name: "b" })).getByLabelText("not set"));
+    choose(see.getByLabelText("e"), "Not set");
+    fireEvent.click(within(see.getByRole("radiogroup", { name: "b" })).getByLabelText("Not set"));
     await soon(() => expect(sent()).toEqual({ i: 12, d: false }));
   });
 
@@ -172,6 +175,8 @@ describe("a form", () => {
     type(see.getByLabelText("Key 1"), "USER");
     await soon(() => expect(sent()).toEqual({ env: { USER: "/root" } }));
     click("Remove key 1");
+    await soon(() => expect(sent()).toEqual({ env: {} }));
+    click("Clear");
     await soon(() => expect(sent()).toEqual({}));
   });
 
@@ -182,6 +187,114 @@ describe("a form", () => {
     expect(see.getByText('Invalid JSON. Strings need double quotes: "text".')).toBeTruthy();
     type(see.getByLabelText("x"), '{"a": [1]}');
     await soon(() => expect([broken(), sent()]).toEqual([false, { x: { a: [1] } }]));
+  });
+
+  const place = props({ lat: { type: "number" }, lon: { type: "number" } }, ["lat", "lon"]);
+  const target = { anyOf: [{ type: "string" }, { type: "integer" }, { title: "place", ...place }] };
+  const names = { type: "object", additionalProperties: { type: "string" } };
+  test.each<
+    [string, Json, [act: "press" | "choose" | "type", text: string][], JsonObject, [(string | number)[], string][]]
+  >([
+    ["an optional object", place, [["press", "Set"]], { x: {} }, []],
+    [
+      "an optional object in an optional one",
+      props({ y: place }),
+      [
+        ["press", "Set"],
+        ["press", "Set"],
+      ],
+      { x: { y: {} } },
+      [],
+    ],
+    ["an object among choices", target, [["choose", "place"]], { x: {} }, []],
+    ["a text among choices", target, [["choose", "text"]], {}, [[["x"], "Required"]]],
+    [
+      "a choice that was taken back",
+      target,
+      [
+        ["choose", "text"],
+        ["choose", "Not set"],
+      ],
+      {},
+      [],
+    ],
+    [
+      "true or false among choices",
+      { anyOf: [{ type: "boolean" }, { type: "integer" }] },
+      [["choose", "true or false"]],
+      {},
+      [[["x"], "Required"]],
+    ],
+    ["a list among choices", { anyOf: [{ type: "string" }, { type: "array" }] }, [["choose", "list"]], { x: [] }, []],
+    [
+      "an item of a list",
+      { type: "array", items: { type: "string" } },
+      [["press", "Add an item"]],
+      { x: [] },
+      [[["x", 0], "Required"]],
+    ],
+    [
+      "a pair, filled from its end",
+      { prefixItems: [{ type: "string" }, { type: "string" }], type: "array" },
+      [["type", "2=b"]],
+      { x: ["b"] },
+      [[["x", 0], "Required"]],
+    ],
+    [
+      "a key",
+      names,
+      [
+        ["press", "Set"],
+        ["press", "Add a key"],
+      ],
+      { x: {} },
+      [[["x"], "a key is empty"]],
+    ],
+    [
+      "a key's value",
+      names,
+      [
+        ["press", "Set"],
+        ["press", "Add a key"],
+        ["type", "Key 1=A"],
+      ],
+      { x: {} },
+      [[["x"], "A has no value"]],
+    ],
+    [
+      "a second key of the same name",
+      names,
+      [
+        ["press", "Set"],
+        ["press", "Add a key"],
+        ["type", "Key 1=A"],
+        ["type", "value=1"],
+        ["press", "Add a key"],
+        ["type", "Key 2=A"],
+      ],
+      { x: { A: "1" } },
+      [[["x"], "the key A is there twice"]],
+    ],
+  ])("what was chosen, set or added is not left out because it is empty: %s", async (_, x, steps, kept, errors) => {
+    const { see, sent, problems, click } = form(props({ x }));
+    for (const [act, text] of steps) {
+      const [label = "", value = ""] = text.split("=");
+      if (act === "press") await soon(() => click(text));
+      else if (act === "choose") choose(see.getByRole("combobox"), text);
+      else type(await see.findByLabelText(label), value);
+    }
+    await soon(() => expect([sent(), problems()]).toEqual([kept, errors]));
+  });
+
+  test("invalid JSON is not lost when another field is searched for", async () => {
+    const { see, problems } = form(
+      props(Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`f${index}`, {}]))),
+    );
+    type(see.getByLabelText("f3"), "{1");
+    type(see.getByRole("searchbox"), "f4");
+    await soon(() => expect(see.queryByLabelText("f5")).toBeNull());
+    expect((see.getByLabelText("f3") as HTMLTextAreaElement).value).toBe("{1");
+    expect(problems()).toEqual([[["f3"], 'Invalid JSON. Strings need double quotes: "text".']]);
   });
 
   test("all of it can be edited as JSON and back", async () => {

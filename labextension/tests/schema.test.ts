@@ -168,11 +168,11 @@ describe("the arguments of a form", () => {
     },
   };
 
-  test("keys left empty go, constants and required objects come along", () => {
+  test("keys left empty go; constants, required objects and optional ones that were set stay", () => {
     expect(argumentsOf({}, schema)).toEqual({ kind: "k", inner: {} });
     const typed = withValue(withValue({}, ["may", "deep"], "x"), ["may", "deep"], undefined);
-    expect(argumentsOf(typed, schema)).toEqual({ kind: "k", inner: {} });
-    expect(argumentsOf({ rows: [{ may: {} }] }, schema)).toEqual({ kind: "k", inner: {}, rows: [{}] });
+    expect(argumentsOf(typed, schema)).toEqual({ kind: "k", inner: {}, may: {} });
+    expect(argumentsOf({ rows: [{ may: {} }] }, schema)).toEqual({ kind: "k", inner: {}, rows: [{ may: {} }] });
   });
 
   test("false, zero, null and the empty text that was typed as JSON stay", () => {

@@ -1,5 +1,5 @@
 import { createContext } from "preact";
-import { useContext } from "preact/hooks";
+import { useContext, useEffect } from "preact/hooks";
 import type { FieldError } from "../protocol";
 import type { Schema } from "./schema";
 import type { Path, Value } from "./values";
@@ -10,8 +10,10 @@ export interface FormContextValue {
   /** Prefix of element ids. */
   prefix: string;
   change(path: Path, value: Value): void;
-  /** Report invalid JSON in a field; null once it is valid. */
-  setInvalidJson(path: Path, problem: string | null): void;
+  /** Report why a field cannot be sent as it is; null once it can. */
+  setProblem(path: Path, problem: string | null): void;
+  /** The fields with such a problem. */
+  problems: ReadonlyMap<string, FieldError>;
   errors: ReadonlyMap<string, string[]>;
   /** Suggest values for a text field; absent if there are no suggestions. */
   suggest?: (path: Path, typed: string) => Promise<string[]>;
@@ -23,6 +25,17 @@ export function useForm(): FormContextValue {
   const scope = useContext(FormContext);
   if (!scope) throw new Error("a field outside of a form");
   return scope;
+}
+
+/** Keep the form from being sent while a field has a problem that its value does not show. */
+export function useProblem(path: Path, problem: string | null): void {
+  const { setProblem } = useForm();
+  const key = keyOf(path);
+  useEffect(() => {
+    if (problem === null) return;
+    setProblem(path, problem);
+    return () => setProblem(path, null);
+  }, [key, problem, setProblem]);
 }
 
 export const keyOf = (path: Path): string => JSON.stringify(path);

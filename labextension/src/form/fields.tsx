@@ -2,13 +2,22 @@
 
 import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
-import type { Json, JsonObject } from "../protocol";
+import type { Json } from "../protocol";
 import { singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { memo } from "../views/memo";
-import { keyOf, useForm } from "./context";
+import { keyOf, useForm, useProblem } from "./context";
 import type { AnyControlProps, ControlProps } from "./inputs";
-import { BooleanInput, EnumInput, FixedInput, JsonInput, NumberInput, MultiSelect, TextInput } from "./inputs";
+import {
+  BooleanInput,
+  EnumInput,
+  FixedInput,
+  JsonInput,
+  MultiSelect,
+  NumberInput,
+  TextInput,
+  unsetLabel,
+} from "./inputs";
 import type { Field, Property, Schema } from "./schema";
 import { fieldOf, isObject } from "./schema";
 import type { Path, Value } from "./values";
@@ -158,10 +167,14 @@ function ObjectField({ field, path, value, required, parentRefs, id, disabled }:
   const [open, setOpen] = useState((required && !recursive) || value !== undefined);
   const refs = useMemo(() => [...parentRefs, ...field.refs], [parentRefs, field]);
   const { change } = useForm();
+  const set = (): void => {
+    setOpen(true);
+    if (!required) change(path, {});
+  };
   if (disabled) return <></>;
   if (!open) {
     return (
-      <button type="button" id={id} class="mcp-button" aria-expanded="false" onClick={() => setOpen(true)}>
+      <button type="button" id={id} class="mcp-button" aria-expanded="false" onClick={set}>
         {trans.__("Set")}
       </button>
     );
@@ -199,14 +212,20 @@ export function Properties(props: {
   const { field, path, value, parentRefs } = props;
   const [limit, setLimit] = useState(PAGE_SIZE);
   const [query, setQuery] = useState("");
-  const { errors } = useForm();
+  const { errors, problems } = useForm();
   const ordered = useMemo(
     () => [...field.properties.filter((each) => each.required), ...field.properties.filter((each) => !each.required)],
     [field],
   );
   const has = (property: Property): boolean => isObject(value) && Object.hasOwn(value, property.name);
   const words = query.toLowerCase();
-  const found = words ? ordered.filter((each) => each.name.toLowerCase().includes(words)) : ordered;
+  const hasProblem = ({ name }: Property): boolean => {
+    const key = keyOf([...path, name]);
+    return [...problems.keys()].some((each) => each === key || each.startsWith(`${key.slice(0, -1)},`));
+  };
+  // A field with a problem stays: it would lose what it holds beside its value.
+  const isFound = (each: Property): boolean => each.name.toLowerCase().includes(words) || hasProblem(each);
+  const found = words ? ordered.filter(isFound) : ordered;
   const shown = found.filter((each, index) => index < limit || has(each) || errors.has(keyOf([...path, each.name])));
   const hiddenCount = found.length - shown.length;
   return (
@@ -247,6 +266,10 @@ export function Properties(props: {
 interface Row {
   id: number;
   key: string;
+  /** Whether the row is not part of the form's value, because its key is empty or taken. */
+  isHeld: boolean;
+  /** The value of such a row. */
+  held: Value;
 }
 
 /** User-defined keys whose values share a schema. */
@@ -258,24 +281,43 @@ function AdditionalProperties(props: {
   parentRefs: readonly string[];
 }): JSX.Element {
   const { field, rest, path, value, parentRefs } = props;
-  const { change, root } = useForm();
+  const { change, root, problems } = useForm();
   const next = useRef(0);
+  const valueOf = (key: string): Value => (isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined);
   const [rows, setRows] = useState<Row[]>(() => {
     const known = new Set(field.properties.map((property) => property.name));
     const keys = isObject(value) ? Object.keys(value).filter((key) => !known.has(key)) : [];
-    return keys.map((key) => ({ id: next.current++, key }));
+    return keys.map((key) => ({ id: next.current++, key, isHeld: false, held: undefined }));
   });
+  const problem = (row: Row): string | null => {
+    if (row.key === "") return trans.__("a key is empty");
+    if (row.isHeld) return trans.__("the key %1 is there twice", singleLine(row.key));
+    const isEmpty = valueOf(row.key) === undefined && !problems.has(keyOf([...path, row.key]));
+    return isEmpty ? trans.__("%1 has no value", singleLine(row.key)) : null;
+  };
+  useProblem(path, rows.map(problem).find((each) => each !== null) ?? null);
+  /** Show the rows, and take those whose key is free into the form's value. */
+  const update = (changed: Row[]): void => {
+    const taken = new Set(field.properties.map((property) => property.name));
+    for (const row of changed) if (!row.isHeld) taken.add(row.key);
+    const take = (row: Row): Row => {
+      if (!row.isHeld || row.key === "" || taken.has(row.key)) return row;
+      taken.add(row.key);
+      change([...path, row.key], row.held ?? initialValue(fieldOf(rest, root)));
+      return { ...row, isHeld: false, held: undefined };
+    };
+    setRows(changed.map(take));
+  };
   const rename = (row: Row, key: string): void => {
-    const old = isObject(value) && row.key !== "" ? value[row.key] : undefined;
-    const twin = rows.some((each) => each.id !== row.id && each.key === row.key);
-    setRows(rows.map((each) => (each.id === row.id ? { ...each, key } : each)));
-    if (row.key !== "" && !twin) change([...path, row.key], undefined);
-    if (key !== "") change([...path, key], old ?? initialValue(fieldOf(rest, root)));
+    const held = row.isHeld ? row.held : valueOf(row.key);
+    if (!row.isHeld) change([...path, row.key], undefined);
+    update(rows.map((each) => (each.id === row.id ? { ...row, key, isHeld: true, held } : each)));
   };
   const remove = (row: Row): void => {
-    setRows(rows.filter((each) => each.id !== row.id));
-    if (row.key !== "") change([...path, row.key], undefined);
+    if (!row.isHeld) change([...path, row.key], undefined);
+    update(rows.filter((each) => each.id !== row.id));
   };
+  const add = (): void => setRows([...rows, { id: next.current++, key: "", isHeld: true, held: undefined }]);
   return (
     <div class="mcp-table">
       {rows.map((row, index) => (
@@ -288,12 +330,12 @@ function AdditionalProperties(props: {
               value={row.key}
               onInput={(event) => rename(row, event.currentTarget.value)}
             />
-            {row.key !== "" && (
+            {!row.isHeld && (
               <FieldView
                 name="value"
                 schema={rest}
                 path={[...path, row.key]}
-                value={isObject(value) && Object.hasOwn(value, row.key) ? value[row.key] : undefined}
+                value={valueOf(row.key)}
                 required={false}
                 parentRefs={parentRefs}
               />
@@ -309,7 +351,7 @@ function AdditionalProperties(props: {
           </button>
         </div>
       ))}
-      <button type="button" class="mcp-button" onClick={() => setRows([...rows, { id: next.current++, key: "" }])}>
+      <button type="button" class="mcp-button" onClick={add}>
         {trans.__("Add a key")}
       </button>
     </div>
@@ -387,7 +429,7 @@ const defer = (act: () => void): void => void setTimeout(act);
 
 /** A choice between alternative schemas. */
 function ChoiceField(props: Nested<"choice">): JSX.Element {
-  const { field, path, value, required, parentRefs, id, disabled, describedBy: about, invalid } = props;
+  const { field, path, value, parentRefs, id, disabled, describedBy: about, invalid } = props;
   const { change, root } = useForm();
   const [chosen, setChosen] = useState(() => branchOf(value, field.branches, root));
   const refs = useMemo(() => [...parentRefs, ...field.refs], [parentRefs, field]);
@@ -395,13 +437,12 @@ function ChoiceField(props: Nested<"choice">): JSX.Element {
   const choose = (index: number): void => {
     setChosen(index);
     const schema = field.branches[index]?.schema;
-    const start: JsonObject | undefined = schema === undefined ? undefined : constantProperties(schema, root);
-    const isFixed = schema !== undefined && fieldOf(schema, root).kind === "const";
-    change(
-      path,
-      start && Object.keys(start).length ? start : isFixed ? initialValue(fieldOf(schema, root)) : undefined,
-    );
+    // A boolean begins without a value, because the user is to choose one.
+    const isChosenNext = schema === undefined || fieldOf(schema, root).kind === "boolean";
+    change(path, isChosenNext ? undefined : initialItem(schema, root));
   };
+  // An alternative that was chosen and left empty is not silently left out.
+  useProblem(path, !disabled && branch && value === undefined ? trans.__("Required") : null);
   if (disabled) return <></>;
   return (
     <div class="mcp-nested-fields">
@@ -414,7 +455,7 @@ function ChoiceField(props: Nested<"choice">): JSX.Element {
         value={String(chosen)}
         onChange={(event) => choose(Number(event.currentTarget.value))}
       >
-        <option value="-1">{required ? trans.__("choose\u2026") : trans.__("not set")}</option>
+        <option value="-1">{unsetLabel(props)}</option>
         {field.branches.map((each, index) => (
           <option key={index} value={String(index)}>
             {singleLine(each.label)}

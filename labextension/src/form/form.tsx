@@ -11,13 +11,13 @@ import { JsonInput } from "./inputs";
 import type { Field, Schema } from "./schema";
 import { fieldOf, isObject, valueText } from "./schema";
 import type { Path, Value } from "./values";
-import { argumentsOf, withValue, withoutBlanks, withRequired } from "./values";
+import { argumentsOf, emptyItems, withValue, withoutBlanks, withRequired } from "./values";
 
 /** A form's value and whether it can be submitted. */
 export interface FormState {
   value: Value;
-  /** Whether a field contains invalid JSON. */
-  hasInvalidJson: boolean;
+  /** Why the form cannot be sent: fields that are chosen or added but empty, and invalid JSON. */
+  problems: FieldError[];
 }
 
 type Strings = { [name: string]: string };
@@ -43,21 +43,22 @@ export function SchemaForm(props: FormProps): JSX.Element {
   const { schema, errors, onChange, onSubmit, children } = props;
   const [value, setValue] = useState<Value>(props.initial ?? {});
   const [asJson, setAsJson] = useState(false);
-  const invalidPaths = useRef(new Set<string>());
-  const [hasInvalidPaths, setHasInvalidPaths] = useState(false);
+  const [fieldProblems, setFieldProblems] = useState<ReadonlyMap<string, FieldError>>(new Map());
   const form = useRef<HTMLFormElement>(null);
   const prefix = useUniqueId();
   const field = useMemo(() => objectField(schema), [schema]);
-  const scope = useMemo<Omit<FormContextValue, "errors">>(
+  const scope = useMemo<Omit<FormContextValue, "errors" | "problems">>(
     () => ({
       root: schema,
       prefix,
       change: (path, change) => setValue((old: Value) => withValue(old, path, change)),
-      setInvalidJson: (path, problem) => {
-        if (problem === null) invalidPaths.current.delete(keyOf(path));
-        else invalidPaths.current.add(keyOf(path));
-        setHasInvalidPaths(invalidPaths.current.size > 0);
-      },
+      setProblem: (path, problem) =>
+        setFieldProblems((old: ReadonlyMap<string, FieldError>) => {
+          const next = new Map(old);
+          if (problem === null) next.delete(keyOf(path));
+          else next.set(keyOf(path), { path, message: problem });
+          return next;
+        }),
     }),
     [schema, prefix],
   );
@@ -71,15 +72,19 @@ export function SchemaForm(props: FormProps): JSX.Element {
       const found = latest.current.suggest?.(String(name), typed, Object.fromEntries(others) as Strings);
       return (await found) ?? [];
     };
-    return { ...scope, errors: errorsByPath(errors), ...(isSuggesting && { suggest }) };
-  }, [scope, errors, isSuggesting]);
-  const hasInvalidJson = hasInvalidPaths || (asJson && value !== undefined && !isObject(value));
+    return { ...scope, errors: errorsByPath(errors), problems: fieldProblems, ...(isSuggesting && { suggest }) };
+  }, [scope, errors, fieldProblems, isSuggesting]);
+  const problems = useMemo<FieldError[]>(() => {
+    const isNoObject = asJson && value !== undefined && !isObject(value);
+    if (isNoObject) return [{ path: [], message: trans.__("The arguments must be a JSON object.") }];
+    const empty = emptyItems(value).map((each) => [keyOf(each.path), each] as const);
+    return [...new Map([...empty, ...fieldProblems]).values()];
+  }, [fieldProblems, value, asJson]);
   // At once: Enter may follow what was typed before the next frame.
-  useLayoutEffect(() => onChange({ value, hasInvalidJson }), [value, hasInvalidJson, onChange]);
+  useLayoutEffect(() => onChange({ value, problems }), [value, problems, onChange]);
   useEffect(() => focusFirstError(form.current, errors), [errors]);
   const toggle = useCallback(() => {
-    invalidPaths.current.clear();
-    setHasInvalidPaths(false);
+    setFieldProblems(new Map());
     setAsJson(!asJson);
     setValue((old: Value) => (asJson ? withoutBlanks : withRequired)(argumentsOf(old, schema), schema));
   }, [asJson, schema]);

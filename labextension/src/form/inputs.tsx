@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Json } from "../protocol";
 import { singleLine } from "../text";
 import { trans } from "../translation";
-import { keyOf, useForm } from "./context";
+import { keyOf, useForm, useProblem } from "./context";
 import type { Field, Option } from "./schema";
 import { isLongText, valueText } from "./schema";
 import type { Path, Value } from "./values";
@@ -45,6 +45,12 @@ function commonAttributes(props: AnyControlProps): Attributes {
     "aria-invalid": props.invalid,
     "aria-required": props.required,
   };
+}
+
+/** The label of the choice that sends nothing. */
+export function unsetLabel({ field, required }: AnyControlProps): string {
+  if (field.default !== undefined) return trans.__("Default: %1", placeholder(field));
+  return required ? trans.__("Choose\u2026") : trans.__("Not set");
 }
 
 const TYPES = { text: "text", password: "password", date: "date", time: "time", email: "email", url: "url" } as const;
@@ -183,27 +189,14 @@ export function NumberInput(props: ControlProps<"number">): JSX.Element {
   );
 }
 
-/** A checkbox if there is a default, else a choice of true, false and, where it is optional, not set. */
+/** A choice of true, false and, where it may be left out, what that means. */
 export function BooleanInput(props: ControlProps<"boolean">): JSX.Element {
-  const { field, value, path, required, id } = props;
+  const { value, path, id } = props;
   const { change } = useForm();
-  if (typeof field.default === "boolean" && (value === undefined || typeof value === "boolean")) {
-    return (
-      <span class="mcp-check">
-        <input
-          {...commonAttributes(props)}
-          type="checkbox"
-          checked={value ?? field.default}
-          onChange={(event) => change(path, event.currentTarget.checked)}
-        />
-        <span aria-hidden="true">{String(value ?? field.default)}</span>
-      </span>
-    );
-  }
   const options = [
-    { value: true, label: trans.__("true") },
-    { value: false, label: trans.__("false") },
-    ...(required ? [] : [{ value: undefined, label: trans.__("not set") }]),
+    { value: true, label: trans.__("True") },
+    { value: false, label: trans.__("False") },
+    ...(props.required ? [] : [{ value: undefined, label: unsetLabel(props) }]),
   ];
   const { disabled, ...attributes } = commonAttributes(props);
   return (
@@ -229,15 +222,9 @@ export function EnumInput(props: ControlProps<"enum">): JSX.Element {
 }
 
 function Options({ options, ...props }: AnyControlProps & { options: Option[] }): JSX.Element {
-  const { field, value, path, required } = props;
+  const { value, path } = props;
   const { change } = useForm();
   const index = options.findIndex((option) => option.value === value);
-  const unset =
-    field.default !== undefined
-      ? trans.__("default: %1", placeholder(field))
-      : required
-        ? trans.__("choose\u2026")
-        : trans.__("not set");
   return (
     <select
       {...commonAttributes(props)}
@@ -245,7 +232,7 @@ function Options({ options, ...props }: AnyControlProps & { options: Option[] })
       value={String(index)}
       onChange={(event) => change(path, options[Number(event.currentTarget.value)]?.value)}
     >
-      <option value="-1">{unset}</option>
+      <option value="-1">{unsetLabel(props)}</option>
       {options.map((option, each) => (
         <option key={each} value={String(each)}>
           {singleLine(option.label)}
@@ -311,19 +298,17 @@ export function FixedInput(props: ControlProps<"const" | "null">): JSX.Element {
 /** A JSON text area for schemas without a dedicated control. */
 export function JsonInput(props: AnyControlProps & { rows?: number }): JSX.Element {
   const { field, path, value } = props;
-  const { change, setInvalidJson } = useForm();
+  const { change } = useForm();
   const [text, setText] = useState(() => formatJson(value));
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
     if (problem === null && formatJson(parseJson(text).value) !== formatJson(value)) setText(formatJson(value));
   }, [value]);
-
-  useEffect(() => () => setInvalidJson(path, null), [keyOf(path)]);
+  useProblem(path, problem);
   const set = (typed: string): void => {
     const read = parseJson(typed);
     setText(typed);
     setProblem(read.problem);
-    setInvalidJson(path, read.problem);
     if (read.problem === null) change(path, read.value);
   };
   return (

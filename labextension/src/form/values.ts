@@ -1,6 +1,7 @@
 /** Form values: JSON, with `undefined` for empty fields. */
 
-import type { Json, JsonObject } from "../protocol";
+import type { FieldError, Json, JsonObject } from "../protocol";
+import { trans } from "../translation";
 import type { Field, Schema } from "./schema";
 import { fieldOf, isObject } from "./schema";
 
@@ -24,10 +25,18 @@ export function withValue(value: Value, path: Path, change: Value): Value {
   return object;
 }
 
-/** Return the arguments to send, without empty fields and empty optional objects. */
+/** Return the arguments to send, without empty fields. An optional object that was set is sent even if it is empty. */
 export function argumentsOf(value: Value, schema: Schema): JsonObject {
   const kept = prune(value, schema, schema, 0);
   return isObject(kept) ? kept : {};
+}
+
+/** Return an error for each item of a list that was added and left empty. */
+export function emptyItems(value: Value, path: Path = []): FieldError[] {
+  if (value === undefined) return typeof path.at(-1) === "number" ? [{ path, message: trans.__("Required") }] : [];
+  // Array.from: a list that is filled from its end has holes.
+  if (Array.isArray(value)) return Array.from(value).flatMap((item, index) => emptyItems(item, [...path, index]));
+  return isObject(value) ? Object.entries(value).flatMap(([key, item]) => emptyItems(item, [...path, key])) : [];
 }
 
 /** Return the value with a null for each missing required property, as places to fill in as JSON. */
@@ -66,8 +75,7 @@ function prune(value: Value, schema: Schema, root: Schema, depth: number): Value
   for (const [name, item] of Object.entries(value)) {
     const property = properties.get(name);
     const inner = property ? prune(item, property.schema, root, depth + 1) : item;
-    const isEmpty = isObject(inner) && Object.keys(inner).length === 0;
-    if (inner !== undefined && !(isEmpty && property && !property.required)) kept.set(name, inner);
+    if (inner !== undefined) kept.set(name, inner);
   }
   for (const { name, schema: inner, required } of field.properties) {
     if (!required || kept.has(name) || depth >= MAX_IMPLIED_DEPTH) continue;

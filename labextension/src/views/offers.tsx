@@ -219,10 +219,10 @@ function StringForm(props: {
     model.request("suggest", { ...props.of, argument, typed, others }).catch(() => []);
 
   const [schema] = useState(() => stringSchema(props.parameters));
-  const [form, setForm] = useState<FormState>({ value: {}, hasInvalidJson: false });
+  const [form, setForm] = useState<FormState>({ value: {}, problems: NO_ERRORS });
   const handleChange = useCallback((state: FormState) => setForm(state), []);
   const submit = (): void => {
-    if (props.busy || form.hasInvalidJson) return;
+    if (props.busy) return;
     const strings = Object.entries(argumentsOf(form.value, schema)).map(([key, value]) => [key, String(value)]);
     props.onSubmit(Object.fromEntries(strings) as { [key: string]: string });
   };

@@ -248,11 +248,11 @@ interface AnswerFormProps {
 
 /** A form for an answer with values, which the kernel validates. */
 function AnswerForm({ schema, initial, fields, answer, submit, empty, children }: AnswerFormProps): JSX.Element {
-  const [form, setForm] = useState<FormState>({ value: initial, hasInvalidJson: false });
+  const [form, setForm] = useState<FormState>({ value: initial, problems: NO_ERRORS });
   const [errors, setErrors] = useState(NO_ERRORS);
   const handleChange = useCallback((state: FormState) => setForm(state), []);
   const send = async (): Promise<void> => {
-    if (form.hasInvalidJson) return setErrors([{ path: [], message: trans.__("Some fields contain invalid JSON.") }]);
+    if (form.problems.length) return setErrors(form.problems);
     const value = await answer({ ...fields, content: argumentsOf(form.value, schema) });
     const found = (value as { errors?: FieldError[] } | null | undefined)?.errors;
     setErrors(found?.length ? found : NO_ERRORS);

@@ -134,7 +134,7 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
   const mayInsert = useAllowed("code");
   const logs = useAllowed("logs");
   const schema = tool.schema ?? ANY_OBJECT;
-  const [form, setForm] = useState<FormState>({ value: draft.value, hasInvalidJson: false });
+  const [form, setForm] = useState<FormState>({ value: draft.value, problems: NO_ERRORS });
   const [errors, setErrors] = useState<FieldError[]>(NO_ERRORS);
   const [call, setCall] = useState(draft.call);
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -181,9 +181,10 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
   // Validate again while the user fixes errors.
   const validated = useRef(form.value);
   useEffect(() => {
-    if (!errors.length || validated.current === form.value || form.hasInvalidJson) return;
+    if (!errors.length || validated.current === form.value) return;
     const timer = setTimeout(() => {
       validated.current = form.value;
+      if (form.problems.length) return setErrors(form.problems);
       const ask = model.request("validate", { ...target, arguments: argumentsOf(form.value, schema) });
       ask.then(({ errors: found }) => setErrors(found.length ? found : NO_ERRORS)).catch(() => setErrors(NO_ERRORS));
     }, VALIDATE_DELAY);
@@ -192,7 +193,7 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
 
   const withArguments = async (action: (values: JsonObject) => Promise<void>): Promise<void> => {
     if (busy) return;
-    if (form.hasInvalidJson) return setErrors([{ path: [], message: trans.__("Some fields contain invalid JSON.") }]);
+    if (form.problems.length) return setErrors(form.problems);
     setBusy(true);
     setProblem(null);
     try {
