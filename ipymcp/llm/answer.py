@@ -267,7 +267,7 @@ class ModelCall(Struct):
         if given is None:
             return text_html(str(self.arguments) if is_whole else _shortened(str(self.arguments)))
         texts = {name: value if isinstance(value, str) else _json(value) for name, value in masks.json(given).items()}
-        members = [(name, text if is_whole else _shortened(text)) for name, text in texts.items()]
+        members = [(name, escaped(text if is_whole else _shortened(text))) for name, text in texts.items()]
         return html_members(members) if members else ""
 
     def _result_html(self) -> str:

@@ -257,8 +257,9 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
     data = None if is_text else _small_json(result.data)
     is_cut = data is None and not is_text and not isinstance(result.data, str | bytes)
     is_cut |= _has_images(result.content) and image is None and html is None
+    is_data_only = data is not None and html is None and image is None
     return Preview(
-        text=_head(result.text),
+        text=None if is_data_only else _head(result.text),
         html=html,
         image=image,
         json=data,

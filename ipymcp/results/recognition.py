@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 6
 _MAX_TABLES = 100
-_ROW_KEYS = frozenset({"rows", "records", "items", "results", "result", "data", "values", "entries", "nodes", "edges"})
+ROW_KEYS = frozenset({"rows", "records", "items", "results", "result", "data", "values", "entries", "nodes", "edges"})
 _NAME_KEYS = frozenset({"columns", "fields", "headers", "header", "names", "schema", "column_names"})
 """Keys by which an empty list is known to be rows, and a list of texts beside it to be their names."""
 _LABELLED_HINT = 'pd.DataFrame(r.data) for columns, pd.DataFrame.from_dict(r.data, orient="index") for rows'
@@ -355,7 +355,7 @@ def _names_beside_rows(value: Record) -> tuple[list[str], list[Any]] | None:
 def _described(value: Record) -> set[str]:
     """The keys of members that only describe the columns of records beside them."""
     rows = [member for member in value.values() if are_records(member)]
-    has_none = any(member == [] and key.lower() in _ROW_KEYS for key, member in value.items())
+    has_none = any(member == [] and key.lower() in ROW_KEYS for key, member in value.items())
     described: set[str] = set()
     for key, member in value.items():
         names = _names(member)
@@ -440,7 +440,7 @@ def _empty_lists(value: Any, path: tuple[str, ...], schema: Any) -> Iterator[tup
     for key, member in value.items() if is_object(value) else ():
         here = (*path, key)
         if member == [] or member is None:
-            is_rows = bool(_item_members(schema, here)) or (member == [] and key.lower() in _ROW_KEYS)
+            is_rows = bool(_item_members(schema, here)) or (member == [] and key.lower() in ROW_KEYS)
             if is_rows:
                 beside = (_names(names) for other, names in value.items() if other.lower() in _NAME_KEYS)
                 yield here, next(filter(None, beside), list[str]())

@@ -6,6 +6,7 @@ the same bytes, so that saved notebooks have clean diffs.
 
 from __future__ import annotations
 
+import itertools
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results import markdown
 from ipymcp.results.content import Audio, Embedded, Image, Link, Text, image_bundle
 from ipymcp.results.markdown import is_clearly_markdown
+from ipymcp.results.recognition import ROW_KEYS, are_records
 from ipymcp.results.records import RecordTable, cell, json_head
 from ipymcp.results.tables import (
     NO_MATH,
@@ -28,7 +30,7 @@ from ipymcp.results.tables import (
 from ipymcp.text import cut, escaped, shown_json, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ipymcp.results.content import DataResult, Part
     from ipymcp.results.recognition import FoundTable
@@ -43,6 +45,12 @@ _MAX_MARKDOWN = 50_000
 _MAX_JSON = 200_000
 _MAX_VALUE = 200
 """Characters of a value in a line, and of a list in the table of an object."""
+_MAX_NESTED = 2_000
+"""Characters of JSON of an object that is shown as a table within another one."""
+_MAX_SMALL_LINES = 40
+"""Lines of JSON that a cell shows as text, where a front end's tree would be closed."""
+_MANY_ROWS = 3
+"""Rows of a list that may be more than an attribute of the object that holds it."""
 _MIN_MEMBER = 1_000
 """Characters of a member that are shown even if the preceding members are long."""
 _MAX_MEMBERS = 100
@@ -50,6 +58,7 @@ _MAX_MEMBERS = 100
 _MAX_MEDIA = 10_000_000
 """Characters of base64 in one display; media beyond that are shown as placeholders."""
 _ROWS = _COLUMNS = 20
+_NESTED_ROWS = 10
 _MAX_WRAPPING_DEPTH = 4
 # JupyterLab breaks the lines of a <pre> in the middle of words.
 _BOX = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0"
@@ -120,7 +129,34 @@ def shown_table(result: DataResult) -> FoundTable | None:
     if isinstance(result.data, str):
         return table if result.tables.is_whole else None
     is_named = table.rank > 1 and (table.columns is None or len(table.columns) > 1)
-    return table if is_named and table.records != [result.data] else None
+    is_shown = is_named and table.records != [result.data] and _is_main_part(result.data, table)
+    return table if is_shown else None
+
+
+def _is_main_part(data: Any, table: FoundTable) -> bool:
+    """Whether a table is what the data is about, and not one attribute of an object, such as the labels of an issue."""
+    beside = dict(_members_beside(data, table.path))
+    is_plain = not any(
+        len(value) > _MAX_VALUE if isinstance(value, str) else is_array(value) or is_object(value)
+        for value in beside.values()
+    )
+    if is_plain and table.path.rpartition(".")[2] in ROW_KEYS:
+        return True
+    if not is_plain and len(table) < _MANY_ROWS:
+        return False
+    size = len(json_head(beside, _MAX_JSON)[0])
+    sizes = itertools.accumulate(len(json_head(record, size)[0]) for record in table.records)
+    return any(each >= size for each in sizes)
+
+
+def _members_beside(data: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The members beside the table at a path, on each level above it."""
+    above = ""
+    for key in path.split(".") if path else ():
+        if not is_object(data):
+            return
+        yield from ((f"{above}{name}", value) for name, value in data.items() if name != key)
+        data, above = data.get(key), f"{above}{key}."
 
 
 def _repeats(data: Any, text: str) -> bool:
@@ -187,20 +223,24 @@ def _rich(result: DataResult, is_markdown: bool | None) -> dict[str, Any]:
     if _has_media(result):
         return _media(result)
     if not is_shown_as_text(result):
-        return _table(result) or _members(result) or _json(result.data)
+        return _table(result) or _members(result) or _json(result)
     text = result.text
     if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
         return {"text/markdown": markdown.markdown(text)}
     return {"text/html": _wrap(_pre(text, ".text") + _warnings(result))} if text.strip() else {}
 
 
-def _json(data: list[Any] | dict[str, Any]) -> dict[str, Any]:
-    """The data for a front end's JSON tree if it is strict JSON and small enough to save with the notebook."""
+def _json(result: DataResult) -> dict[str, Any]:
+    """The data as indented JSON if that is short, else for a front end's tree if it can be saved with the notebook."""
     try:
-        _, is_small = json_head(data, _MAX_JSON, is_strict=True)
+        text, is_small = json_head(result.data, _MAX_JSON, is_strict=True)
     except ValueError:
-        is_small = False
-    return {"application/json": shown_json(data)} if is_small else {}
+        return {}
+    lines, is_short = json_head(result.data, _MAX_NESTED, indent=2)
+    if is_short and lines.count("\n") < _MAX_SMALL_LINES:
+        text = text if len(text) <= _SHORT_LINE else lines
+        return {"text/html": _wrap(_pre(text) + _warnings(result))}
+    return {"application/json": shown_json(result.data)} if is_small else {}
 
 
 class _Records(NamedTuple):
@@ -234,15 +274,9 @@ def _more_rows(listed: _Records) -> str:
 def other_members(result: DataResult) -> str:
     """A line with the members beside the table as which a result is shown, on each level above it."""
     table = shown_table(result)
-    here, above, others = result.data, "", list[str]()
-    for key in table.path.split(".") if table is not None and table.path and is_object(here) else ():
-        for name, value in here.items():
-            if name != key and len(others) < _COLUMNS:
-                others.append(f"{above}{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}")
-        here, above = here.get(key), f"{above}{key}."
-        if not is_object(here):
-            break
-    return visible(" · ".join(others))
+    beside = _members_beside(result.data, table.path) if table is not None else ()
+    shown = (f"{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}" for name, value in itertools.islice(beside, _COLUMNS))
+    return visible(" · ".join(shown))
 
 
 def _table(result: DataResult) -> dict[str, str]:
@@ -256,31 +290,51 @@ def _table(result: DataResult) -> dict[str, str]:
 
 
 def _members(result: DataResult) -> dict[str, str]:
-    """An object as a table with two columns if its members are neither objects nor long lists."""
+    """An object as a table of names and values, unless it has none or too many."""
     data = result.data
     if not is_object(data) or not 0 < len(data) <= _MAX_MEMBERS:
         return {}
+    return {"text/html": _wrap(_object(data, _LONG[1], "") + _warnings(result))}
+
+
+def _object(data: dict[str, Any], characters: int, path: str) -> str:
     members: list[tuple[str, str]] = []
-    lines, characters = _LONG
     for name, value in data.items():
-        text = _member(value, lines, max(characters, _MIN_MEMBER))
-        if text is None:
-            return {}
-        members.append((name, text))
-        characters -= len(text)
-    return {"text/html": _wrap(html_members(members) + _warnings(result))}
+        html = _member(value, max(characters, _MIN_MEMBER), f"{path}{name}")
+        members.append((name, html))
+        characters -= len(html)
+    return html_members(members)
 
 
-def _member(value: object, lines: int, characters: int) -> str | None:
-    """A value for an object's table; None if it needs a tree."""
+def _member(value: object, characters: int, path: str) -> str:
+    """A value as HTML for an object's table: lists of records and small objects as tables, others as JSON."""
+    lines, _ = _LONG
     if isinstance(value, str):
-        return _cut(value, lines, characters, ".data")
+        return escaped(_cut(value, lines, characters, ".data"))
     if isinstance(value, float):
-        return readable_number(value)
-    if not is_array(value):
-        return None if is_object(value) else cell_text(cell(value))
-    head, is_whole = json_head(value, _MAX_VALUE)
-    return head if is_whole and not any(is_array(item) or is_object(item) for item in value) else None
+        return escaped(readable_number(value))
+    if not is_array(value) and not is_object(value):
+        return escaped(cell_text(cell(value)))
+    line, is_whole = json_head(value, _MAX_VALUE)
+    if is_whole and not (is_object(value) or any(is_array(item) or is_object(item) for item in value)):
+        return escaped(line)
+    if is_object(value) and value and json_head(value, _MAX_NESTED)[1]:
+        return _object(value, characters, f"{path}.")
+    if are_records(value) and characters > _MIN_MEMBER:
+        return _nested_table(value, path)
+    text, _ = json_head(value, characters + masks.longest, indent=2)
+    return escaped(_cut(text, lines, characters, ".data"))
+
+
+def _nested_table(records: list[dict[str, Any]], path: str) -> str:
+    table = RecordTable(records[:_NESTED_ROWS])
+    rows = [
+        [cut(each, _MAX_VALUE) if isinstance(each, str) else each for each in row]
+        for row in table.page(0, _NESTED_ROWS, _COLUMNS)
+    ]
+    html = html_table(table.names[:_COLUMNS], rows, more_columns=max(0, len(table.names) - _COLUMNS))
+    more = more_rows(len(records) - len(rows), f"all in .table({path!r})")
+    return html + (f"<div>{escaped(more)}</div>" if more else "")
 
 
 def _error(result: DataResult) -> dict[str, Any]:

@@ -167,11 +167,11 @@ def html_table(
 
 
 def html_members(members: Sequence[tuple[str, str]]) -> str:
-    """Names and texts as an escaped HTML table with two columns; line breaks of the texts stay."""
+    """Names, and values as HTML, as a table with two columns; line breaks of the values stay."""
     rows = "".join(
         f'<tr><th style="{_LEFT}">{escaped(cell_text(name))}</th>'
-        f'<td style="{_LEFT};white-space:pre-wrap;overflow-wrap:anywhere">{escaped(text)}</td></tr>'
-        for name, text in members
+        f'<td style="{_LEFT};white-space:pre-wrap;overflow-wrap:anywhere">{html}</td></tr>'
+        for name, html in members
     )
     return f"{_TABLE}<tbody>{rows}</tbody></table>"
 

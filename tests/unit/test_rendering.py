@@ -100,11 +100,65 @@ def test_terminal_escapes_and_bidi_controls_are_shown_not_sent() -> None:
     assert show(text("\x1b]52;c;eA==\x07\u202e"))["text/plain"] == "ToolResult fs.read: ␛]52;c;eA==␇⟨U+202E⟩"
 
 
-def test_small_data_is_json_in_a_line() -> None:
-    assert show(structuredContent={"a": {"b": [1]}}) == {
-        "application/json": {"a": {"b": [1]}},
-        "text/plain": 'ToolResult fs.read: {"a": {"b": [1]}}',
-    }
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [([0, 1], "[0, 1]"), ({}, "{}"), ([["x" * 80]], f'[\n  [\n    "{"x" * 80}"\n  ]\n]')],
+)
+def test_small_data_without_names_is_json_that_is_open(data: Any, shown: str) -> None:
+    body = shown.replace('"', "&quot;")
+    assert show(structuredContent=data)["text/html"].endswith(f"{PRE}{body}</pre></div>")
+
+
+ISSUE = {
+    "number": 42,
+    "title": "Crash on load",
+    "user": {"login": "ann", "site_admin": False},
+    "body": "It crashes.\n" * 20,
+    "labels": [{"name": "bug", "color": "f00"}, {"name": "ui", "color": "0f0"}, {"name": "p1", "color": "00f"}],
+}
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_an_object_that_holds_a_small_list_is_shown_as_an_object_with_the_list_below(is_text: bool) -> None:
+    shown = show(text(json.dumps(ISSUE))) if is_text else show(structuredContent=ISSUE)
+    html = re.sub(r' (style|class)="[^"]*"', "", shown["text/html"])
+    assert html == (
+        "<div><table><tbody><tr><th>number</th><td>42</td></tr><tr><th>title</th><td>Crash on load</td></tr>"
+        "<tr><th>user</th><td><table><tbody><tr><th>login</th><td>ann</td></tr><tr><th>site_admin</th><td>false</td></tr>"
+        f"</tbody></table></td></tr><tr><th>body</th><td>{ISSUE['body']}</td></tr><tr><th>labels</th><td>"
+        "<table><thead><tr><th>name</th><th>color</th></tr></thead><tbody><tr><td>bug</td><td>f00</td></tr>"
+        "<tr><td>ui</td><td>0f0</td></tr><tr><td>p1</td><td>00f</td></tr></tbody></table></td></tr></tbody></table></div>"
+    )
+    raw = json.dumps({"content": [text(json.dumps(ISSUE))], **({} if is_text else {"structuredContent": ISSUE})})
+    seen = preview(ToolResult(raw.encode(), server="fs", tool="read"), None, 1)
+    assert (seen.table, seen.html, seen.json) == (None, shown["text/html"], ISSUE)
+
+
+COMMENTS = [{"id": each, "text": "A comment of some words."} for each in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("data", "is_table"),
+    [
+        ({"rows": [{"a": 1}], "count": 1}, True),
+        ({"total": 2, "tasks": [{"id": 1, "name": "first of them"}, {"id": 2, "name": "second of them"}]}, True),
+        ({"comments": COMMENTS, "page": {"next": "abc", "size": 12}}, True),
+        ({"data": {"issues": {"nodes": [{"a": 1}], "total": 1}}}, True),
+        ({"id": 7, "customer": "Ann Smith", "state": "paid", "lines": [{"sku": "a"}, {"sku": "b"}]}, False),
+        ({"items": [{"a": 1}], "query": {"words": "a"}}, False),
+        ({"data": {"issue": {"title": "Crash", "body": "x" * 300, "comments": COMMENTS[:4]}}}, False),
+    ],
+)
+def test_a_list_is_shown_as_a_table_if_the_data_is_about_it(data: Any, is_table: bool) -> None:
+    result = ToolResult(json.dumps({"structuredContent": data}).encode(), server="fs", tool="read")
+    assert (preview(result, None, 1).table is not None) is is_table
+    assert result.tables.main is not None
+
+
+def test_a_long_list_in_an_object_shows_ten_rows_and_names_the_rest() -> None:
+    html = show(structuredContent={"title": "x" * 800, "labels": COMMENTS})["text/html"]
+    assert html.count("<td") == 2 + 20
+    assert "<div>… 2 more rows · all in .table(&#x27;labels&#x27;)</div>" in html
 
 
 def test_a_flat_object_is_a_table_with_two_columns() -> None:
@@ -119,7 +173,7 @@ def test_a_flat_object_is_a_table_with_two_columns() -> None:
     assert "white-space:pre-wrap" in shown["text/html"]
 
 
-@pytest.mark.parametrize("data", [{}, {"a": {}}, {"a": [[1]]}, {"a": ["x" * 300]}, dict.fromkeys(map(str, range(101)))])
+@pytest.mark.parametrize("data", [dict.fromkeys(map(str, range(101))), [["x" * 300] * 20]])
 def test_data_that_two_columns_cannot_show_is_a_tree(data: Any) -> None:
     assert show(structuredContent=data)["application/json"] == data
 
@@ -199,8 +253,8 @@ def test_big_data_shows_its_head_and_says_how_much_there_is() -> None:
 
 
 def test_data_that_is_not_strict_json_is_left_to_the_text() -> None:
-    result = ToolResult(b'{"structuredContent":{"a":{"b":NaN}}}', server="fs", tool="read")
-    assert bundle(result, result._head) == {"text/plain": 'ToolResult fs.read: {"a": {"b": NaN}}'}
+    result = ToolResult(b'{"structuredContent":[NaN]}', server="fs", tool="read")
+    assert bundle(result, result._head) == {"text/plain": "ToolResult fs.read: [NaN]"}
 
 
 def test_records_are_an_escaped_table() -> None:
