@@ -320,7 +320,7 @@ def _member(value: object, characters: int, path: str) -> str:
         return escaped(line)
     if is_object(value) and value and json_head(value, _MAX_NESTED)[1]:
         return _object(value, characters, f"{path}.")
-    if are_records(value) and characters > _MIN_MEMBER:
+    if is_array(value) and are_records(value) and characters > _MIN_MEMBER:
         return _nested_table(value, path)
     text, _ = json_head(value, characters + masks.longest, indent=2)
     return escaped(_cut(text, lines, characters, ".data"))
