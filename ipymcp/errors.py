@@ -41,7 +41,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from ipymcp.masking import mask
-from ipymcp.text import colored, cut, one_line
+from ipymcp.text import colored, cut, one_line, several_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         hint: str | None
 
 
+_MAX_LINES = 12
 _MAX_SHOWN = 2000
 """Characters shown per line of an error; `.message` and `.hint` are complete."""
 
@@ -104,6 +105,11 @@ class McpError(Exception):
         return f"{where}: {self.message}" if where else self.message
 
     @property
+    def lines(self) -> list[str]:
+        """The visible lines that the server wrote, at most 12, if it wrote several; `.message` has them in one."""
+        return []
+
+    @property
     def __notes__(self) -> list[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Hint and notes, which Python prints below an uncaught error."""
         hint = [self.hint] if self.hint else []
@@ -134,7 +140,10 @@ class McpError(Exception):
 
     def _two_lines(self) -> list[str]:
         public = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
-        return _two_lines(f"{public.__name__}: {self}", self.hint, self.line or _user_line(self.__traceback__))
+        first, *others = self.lines or [self.message]
+        where = f"{self.where}: " if self.where else ""
+        shown = _two_lines(f"{public.__name__}: {where}{first}", self.hint, self.line or _user_line(self.__traceback__))
+        return [shown[0], *(cut(f"│ {each}", _MAX_SHOWN) for each in others), *shown[1:]]
 
 
 def render_briefly(error: BaseException, message: str, hint: str | None = None) -> None:
@@ -407,16 +416,28 @@ class ToolError(CallError):
         self.result = result
         """The tool's `ToolResult`."""
 
+    @property
+    def lines(self) -> list[str]:
+        """See `McpError.lines`."""
+        return several_lines(self.result.text, _MAX_LINES)
+
 
 class RpcError(CallError):
     """The server refused the request with a JSON-RPC error."""
 
     def __init__(self, message: str, *, code: int, data: object = None, **context: Unpack[ErrorContext]) -> None:
         super().__init__(message, **context)
+        self._text = message
         self.code = code
         """JSON-RPC error code, such as -32602 for invalid parameters."""
         self.data = data
         """Additional data from the server as decoded JSON, often None."""
+
+    @property
+    def lines(self) -> list[str]:
+        """See `McpError.lines`."""
+        is_changed = self.message != one_line(mask(self._text))
+        return [] if is_changed else several_lines(self._text, _MAX_LINES)
 
 
 class HttpError(CallError):

@@ -72,6 +72,18 @@ def cut(value: str, length: int) -> str:
     return value if len(value) <= length else f"{value[: length - 1]}…"
 
 
+def several_lines(value: str, most: int) -> list[str]:
+    """The visible lines of a text, with a line for those left out of its middle; empty if it is only one line."""
+    lines = visible(value.strip("\r\n")).rstrip().split("\n")
+    if len(lines) < 2:
+        return []
+    if len(lines) > most:
+        # The last lines of a traceback say what happened.
+        kept = most // 2
+        lines[kept : kept - most + 1] = [f"… {len(lines) - most + 1:,} more lines"]
+    return lines
+
+
 def shortened(value: str, length: int) -> str:
     """Collapse a string to one line of at most `length` characters."""
     return cut(" ".join(value.split()), length)

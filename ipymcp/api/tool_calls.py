@@ -98,7 +98,7 @@ def tool_result(
 
         message = _in_one_line(result.text)
         shown = cut(message, _MAX_MESSAGE)
-        hint = "the tool's own message" if shown == message else "the tool's own message; .result has all of it"
+        hint = "reported by the tool" if shown == message else "reported by the tool; .result has all of it"
         raise ToolError(visible(shown), result=result, hint=hint)
     return result
 

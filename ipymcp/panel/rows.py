@@ -483,7 +483,8 @@ def where(definition: ServerDefinition) -> str:
 def problem(error: McpError, *, without: frozenset[str] = frozenset()) -> Problem:
     """An error with its hint; see `panel_hint` for the arguments."""
     hint = panel_hint(error, without=without)
-    return Problem(message=visible(error.message), hint=hint and visible(hint), type=type(error).__name__)
+    message = "\n".join(error.lines) or visible(error.message)
+    return Problem(message=message, hint=hint and visible(hint), type=type(error).__name__)
 
 
 def missing_value(session: ServerSession) -> tuple[Literal["variable", "secret"], str] | None:

@@ -16,6 +16,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, McpError, errors
+from ipymcp.panel.rows import problem
 from ipymcp.protocol.types import Progress
 from ipymcp.runtime.context import Timing
 from tests.bad_servers import (
@@ -396,6 +397,10 @@ def test_a_refused_request_is_an_error_with_code_and_data(mcp: Mcp) -> None:
     assert (error.code, error.data) == (-32002, {"herring": [1, None]})
     assert (error.server, error.tool) == ("one", "refuse")
     assert rendered(error)[0] == "RpcError: one.refuse: no such herring"
+    error = raised(errors.RpcError, partial(mcp.one.refuse, code=1, message="no such\n  herring", data=None))
+    assert rendered(error) == ["RpcError: one.refuse: no such", "│   herring"]
+    error.message = f"on the worker w: {error.message}"
+    assert rendered(error) == ["RpcError: one.refuse: on the worker w: no such␊  herring"]
 
 
 def test_a_tool_that_fails_is_a_tool_error_that_holds_its_answer(demo: Mcp) -> None:
@@ -403,14 +408,27 @@ def test_a_tool_that_fails_is_a_tool_error_that_holds_its_answer(demo: Mcp) -> N
     assert error.result.is_error
     assert error.result.text
     assert (error.server, error.tool) == ("demo", "fail")
-    assert rendered(error)[1] == "  the tool's own message"
+    assert rendered(error)[1] == "  reported by the tool"
     longest = "x" * 300
     whole = raised(errors.ToolError, lambda: demo.demo.fail(message=longest))
-    assert rendered(whole) == [f"ToolError: demo.fail: {longest}", "  the tool's own message"]
+    assert rendered(whole) == [f"ToolError: demo.fail: {longest}", "  reported by the tool"]
     cut = raised(errors.ToolError, lambda: demo.demo.fail(message=f"{longest}y"))
-    hint = "  the tool's own message; .result has all of it"
+    hint = "  reported by the tool; .result has all of it"
     assert rendered(cut) == [f"ToolError: demo.fail: {longest[:-1]}…", hint]
     assert cut.result.text == f"{longest}y"
+    trace = 'Traceback:\n  File "srv.py", line 3\n    raise \x1b[31mE\nE'
+    several = raised(errors.ToolError, lambda: demo.demo.fail(message=trace))
+    assert several.message == 'Traceback: / File "srv.py", line 3 / raise ␛[31mE / E'
+    assert rendered(several) == [
+        "ToolError: demo.fail: Traceback:",
+        '│   File "srv.py", line 3',
+        "│     raise ␛[31mE",
+        "│ E",
+        "  reported by the tool",
+    ]
+    assert problem(several).message == 'Traceback:\n  File "srv.py", line 3\n    raise ␛[31mE\nE'
+    long = raised(errors.ToolError, lambda: demo.demo.fail(message="\n".join(map(str, range(20)))))
+    assert long.lines == [*"012345", "… 9 more lines", "15", "16", "17", "18", "19"]
     assert (demo.servers["demo"].error, demo.servers["demo"].state) == ("", "ready")
 
 

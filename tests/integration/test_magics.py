@@ -200,7 +200,7 @@ def test_a_cell_is_json_or_json5_or_a_python_dict(kernel: Kernel, body: str) -> 
             "ArgumentError: text: the notebook has no name 'nam'",
             "did you mean 'name'? single quotes send the text as it is",
         ),
-        ("%mcp call demo.fail message=oops", "ToolError: demo.fail: oops", "the tool's own message"),
+        ("%mcp call demo.fail message=oops", "ToolError: demo.fail: oops", "reported by the tool"),
         ("%mcp call demo", "UnknownName: 'demo' names a server; a tool is demo.TOOL", "its tools: %mcp tools demo"),
         (
             "%mcp load docs https://127.0.0.1:1/mcp --header Authorization",
@@ -497,7 +497,7 @@ def test_a_notebook_saved_by_nbclient_holds_the_error(kernel: Kernel, tmp_path: 
     assert (failed.output_type, failed.ename, failed.evalue) == ("error", "ToolError", "demo.fail: oops")
     assert failed.traceback == [
         "ToolError: demo.fail: oops",
-        "  the tool's own message · in: %mcp call demo.fail message=oops",
+        "  reported by the tool · in: %mcp call demo.fail message=oops",
     ]
     assert notebook.cells[2].outputs == []
 

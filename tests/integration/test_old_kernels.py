@@ -47,7 +47,7 @@ def test_lines_and_cells(kernel: Kernel) -> None:
 
 
 def test_errors(kernel: Kernel) -> None:
-    lines = ["ToolError: demo.fail: oops", "  the tool's own message · in: "]
+    lines = ["ToolError: demo.fail: oops", "  reported by the tool · in: "]
     assert error(kernel, "%mcp call demo.fail message=oops") == [
         lines[0],
         lines[1] + "%mcp call demo.fail message=oops",

@@ -231,7 +231,7 @@ def failed(kernel: Kernel, cell: str) -> str:
     return "\n".join(error(kernel, cell))
 
 
-OWN = "the tool's own message"
+OWN = "reported by the tool"
 
 
 def test_an_error_inside_functions_says_which_line_of_which_function_failed(kernel: Kernel) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ipymcp.errors import AuthError, CallTimeout, CommandNotFound, McpError, ServerStopped, ToolError, TrustError
+from ipymcp.errors import AuthError, CallError, CallTimeout, CommandNotFound, McpError, ServerStopped, TrustError
 from ipymcp.panel.rows import panel_hint
 from ipymcp.runtime.server_status import State
 from tests.environments import ROOT
@@ -98,7 +98,7 @@ HINTS: list[tuple[McpError, str | None]] = [
     (ServerStopped("is disabled", hint="%mcp enable fs"), "press Enable"),
     (ServerStopped("is starting", hint="%mcp shows its progress"), "see Servers"),
     (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "press Restart"),
-    (ToolError("no", result=None, hint="the tool's own message; .result has all of it"), "the tool's own message"),  # type: ignore[arg-type]
+    (CallError("no", hint="reported by the tool; .result has all of it"), "reported by the tool"),
     (McpError("no", hint="its prompts: %mcp prompts fs"), "its prompts: see Tools"),
     (McpError("no", hint="%mcp policy allow fs.x"), "in a cell: %mcp policy allow fs.x"),
     (McpError("no", hint="did you mean 'filter'?"), "did you mean 'filter'?"),
