@@ -20,7 +20,7 @@ from tests import apps
 from tests.browser import chromium
 from tests.browser.notebooks import Notebook, write_notebook
 from tests.browser.panels import Panel
-from tests.browser.places import LAB, LOAD, SIZE, SharedLab, Voila, lab, opened, sidebar
+from tests.browser.places import LAB, LAPTOP, LOAD, SIZE, SharedLab, Voila, lab, opened, sidebar
 from tests.environments import environment
 from tests.jupyter_servers import JupyterServer
 from tests.scripted import DEMO, scripted_models
@@ -187,7 +187,9 @@ def open_file(
         def open_it(path: str, app: str) -> Notebook:
             if app == LAB:
                 return clean_lab.open(path)
-            return opened(pages.enter_context(context.new_page()), jupyter, path, app)
+            other = pages.enter_context(context.new_page())
+            other.set_viewport_size(LAPTOP)
+            return opened(other, jupyter, path, app)
 
         yield open_it
 

@@ -105,6 +105,10 @@ class Notebook:
         """Restart the kernel, as the menu does once one has agreed."""
         self._do("await notebook.sessionContext.session.kernel.restart()")
 
+    def shut_down(self) -> None:
+        """Shut the kernel down, as the menu does."""
+        self._do("await notebook.sessionContext.shutdown()")
+
     def _do(self, script: str, argument: Any = None) -> Any:
         body = f"async ([path, argument]) => {{ {_FIND} const notebook = find(path); {script} }}"
         return self.page.evaluate(body, [self.path, argument])

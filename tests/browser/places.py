@@ -29,6 +29,7 @@ LAB = "lab/tree"
 """JupyterLab."""
 NOTEBOOK_7 = "notebooks"
 SIZE: ViewportSize = {"width": 1400, "height": 900}
+LAPTOP: ViewportSize = {"width": 1280, "height": 800}
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 _SIZES = "jupyterapp.shell._hsplitPanel.relativeSizes()"
 _RESET = """async ([sizes, theme]) => {

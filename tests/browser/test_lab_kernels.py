@@ -93,6 +93,8 @@ def test_a_restart_clears_the_sidebar_and_leaves_a_table_and_what_is_loaded_then
     expect(bar).to_contain_text("MCP 0/1")
     notebook.run(1)
     in_cell(notebook, 1).expect_state("demo", "stopped")
+    notebook.shut_down()
+    expect(side.root.get_by_role("heading")).to_have_text("This notebook has no kernel")
 
 
 def test_a_killed_kernel_has_a_successor_and_one_that_is_shut_down_leaves_a_sidebar_that_says_so(

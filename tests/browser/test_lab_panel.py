@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import FloatRect, Locator, Page, expect
@@ -204,8 +205,10 @@ def test_after_a_restart_the_notebook_is_offered_what_it_used(open_with_sidebar:
     expect(offered).to_be_visible()
     assert faults(panel) == []
 
+    texts = watched(panel.root)
     panel.press("Load ipymcp")
     expect(panel.root.get_by_role("heading", name="No servers yet")).to_be_visible()
+    assert "cannot connect" not in texts()
     expect(offered).to_be_visible()  # now the kernel knows it
     assert faults(panel) == []
     panel.press("Insert as first cell")
@@ -219,6 +222,16 @@ def test_after_a_restart_the_notebook_is_offered_what_it_used(open_with_sidebar:
     panel.press("Load again")
     panel.expect_state("demo", "ready")
     assert [notebook.source(index) for index in (0, 2)] == ["%load_ext ipymcp\n%mcp load demo", "x = 1"]
+
+
+def watched(root: Locator) -> Callable[[], str]:
+    """Give a function that gives all texts that an element has shown meanwhile, also for an instant."""
+    root.evaluate("""root => {
+        window.shown = [];
+        const observer = new MutationObserver(() => shown.push(root.innerText));
+        observer.observe(root, {childList: true, subtree: true, characterData: true});
+    }""")
+    return lambda: str(root.page.evaluate("() => shown.join()"))
 
 
 def test_a_server_that_only_a_cell_defines_is_not_loaded_again_after_a_restart_but_its_cell_is_shown(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests import apps
 from tests.browser.conftest import Open
@@ -81,6 +81,7 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     expect(panel.status).to_contain_text("1 of 1 ready")
     for offers in ("5 tools", "3 resources", "1 prompt"):
         expect(panel.button(f"{offers}: demo")).to_be_visible()
+    assert not is_cut_off(panel.root)
     first = process(panel)
 
     panel.press("Stop demo")
@@ -111,6 +112,17 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.press("Insert as code")
     expect(panel.root.locator(".mcp-notice")).to_contain_text(re.compile("^(Inserted|Copied)"))
     assert TEXT in place.run_what_was_inserted()
+
+
+def is_cut_off(element: Locator) -> bool:
+    """Whether an element is wider than the area of the page that it is in."""
+    script = """element => {
+        const { right } = element.getBoundingClientRect();
+        for (let area = element.parentElement; area; area = area.parentElement)
+            if (right > area.getBoundingClientRect().right + 1) return true;
+        return false;
+    }"""
+    return bool(element.evaluate(script))
 
 
 APP = """

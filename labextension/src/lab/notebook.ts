@@ -25,6 +25,9 @@ import { UsedServers } from "./usedservers";
 import type { WelcomeActions, WelcomeView } from "./welcome";
 import { drawWelcome } from "./welcome";
 
+/** Retries of the connection after ipymcp was loaded, over some seconds, before that is a problem. */
+const RETRIES_AFTER_LOAD = 4;
+
 /** Return the relay endpoint of a kernel. */
 export type RelayEndpoints = (kernelId: string) => RelayEndpoint;
 
@@ -50,6 +53,8 @@ export class NotebookView {
   /** Live panels in outputs, with the card whose question they show. */
   readonly cardQuestions = new Set<{ card: string | undefined; widget: Widget }>();
   private conversation: KernelConversation | null = null;
+  /** Whether it has had a kernel: without one, the notebook then waits for no first kernel. */
+  private hadKernel = false;
   private attempt: LoadAttempt = NOT_LOADED;
   readonly used: UsedServers;
   /** The actions after loading ipymcp, once the panel is connected; see `load`. */
@@ -102,8 +107,8 @@ export class NotebookView {
     this.setAttempt({ ...NOT_LOADED, loading: true });
     const problem = await loadExtension(conversation.kernel, status.command);
     if (conversation !== this.conversation) return;
+    if (!problem) conversation.transport.retrySoon(RETRIES_AFTER_LOAD);
     this.setAttempt({ loading: problem === null, loaded: problem === null, problem });
-    if (!problem) conversation.transport.retrySoon();
   }
 
   dispose(): void {
@@ -139,7 +144,8 @@ export class NotebookView {
     this.end();
     this.attempt = NOT_LOADED;
     const kernel = this.context.session?.kernel;
-    if (!kernel) return this.setStatus(this.context.isReady ? NO_KERNEL : CONNECTING);
+    if (!kernel) return this.setStatus(this.context.isReady || this.hadKernel ? NO_KERNEL : CONNECTING);
+    this.hadKernel = true;
     const conversation = (this.conversation = this.open(kernel));
     this.setStatus(CONNECTING);
     void languageOf(kernel).then((language) => {
@@ -205,6 +211,7 @@ export class NotebookView {
     const { conversation } = this;
     if (!conversation) return;
     const status = connectionStatus(conversation.transport, this.attempt);
+    if (status.kind === "panel") this.attempt = NOT_LOADED;
     if (status.kind !== "panel" || conversation.model.store.get().synced) this.setStatus(status);
   }
 

@@ -9,7 +9,8 @@ import type { WelcomeView } from "./welcome";
 export const SIDEBAR = "ipymcp-sidebar";
 /** Maximum attempts to set the focus, one per frame: an element can have it only some frames after it is shown. */
 const MAX_FOCUS_FRAMES = 20;
-const MIN_WIDTH = "300px";
+/** Notebook 7 does not let an area grow to the width that its contents need. */
+const MIN_WIDTH = { lab: "300px", notebook: "260px" };
 
 /** The sidebar with the active notebook's panel. */
 export class Sidebar extends Widget {
@@ -18,12 +19,16 @@ export class Sidebar extends Widget {
   private readonly emptyView: WelcomeView;
   private waiting: string | null = null;
 
+  /** @param createNotebook Create a notebook; absent in Notebook 7. */
   constructor(createNotebook?: () => void) {
     super();
     this.id = SIDEBAR;
     this.title.icon = icon;
     this.title.caption = trans.__("MCP servers");
-    Object.assign(this.node.style, { minWidth: MIN_WIDTH, overflow: "hidden" });
+    Object.assign(this.node.style, {
+      minWidth: createNotebook ? MIN_WIDTH.lab : MIN_WIDTH.notebook,
+      overflow: "hidden",
+    });
     this.node.tabIndex = -1;
     this.node.setAttribute("role", "region");
     this.node.setAttribute("aria-label", trans.__("MCP servers of the active notebook"));

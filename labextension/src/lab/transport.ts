@@ -94,10 +94,13 @@ export class KernelTransport implements Transport {
     this.connection = connection;
   }
 
-  /** Retry soon, for example because a cell ended that may have loaded ipymcp. */
-  retrySoon(): void {
+  /** Retry soon, because ipymcp may have been loaded.
+   *
+   * @param retries The number of retries that may follow the first.
+   */
+  retrySoon(retries = 1): void {
+    this.retriesLeft = Math.max(this.retriesLeft, retries);
     if (this.connection || this.timer !== undefined) return;
-    this.retriesLeft = 1;
     this.connectAfter(Math.max(RETRY_DELAY, this.lastTry + MIN_RETRY_INTERVAL - Date.now()));
   }
 

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { NOT_LOADED, connectionStatus } from "../../src/lab/connectionstatus";
 import { KernelTransport } from "../../src/lab/transport";
 import type { ConnectionEnd, Connect, ConnectionEvents } from "../../src/lab/connection";
 import { PanelModel } from "../../src/panelmodel";
@@ -102,6 +103,29 @@ test("a kernel without ipymcp is asked once more after each cell, and not beside
   expect(transport.isTrying).toBe(false);
   vi.advanceTimersByTime(100_000);
   expect(ways.opened.length).toBe(3);
+});
+
+test("after a load it is asked for some seconds before there is a problem", () => {
+  const { ways, transport } = begun();
+  const problem = (): unknown => {
+    const status = connectionStatus(transport, { ...NOT_LOADED, loading: true, loaded: true });
+    return status.kind === "absent" && [status.loading, status.problem?.message];
+  };
+  ways.last.events.ended(ABSENT);
+  transport.retrySoon(); // the cell that loaded it has ended
+  transport.retrySoon(4);
+  for (const pause of [1000, 1500, 1500, 1500, 1500]) {
+    expect(problem()).toEqual([true, undefined]);
+    const before = ways.opened.length;
+    vi.advanceTimersByTime(pause);
+    expect(ways.opened.length).toBe(before + 1);
+    expect(problem()).toEqual([true, undefined]);
+    ways.last.events.ended(ABSENT);
+  }
+  expect(problem()).toEqual([
+    false,
+    "ipymcp is loaded, but the panel cannot connect to it: the kernel's ipymcp may be older than the panel.",
+  ]);
 });
 
 test("cells that end fast do not have it ask more than once a second", () => {
