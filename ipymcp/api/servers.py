@@ -217,7 +217,7 @@ class Server(NotPicklable):
         except RpcError:
             pass  # a refusal is an answer
         except McpError as error:
-            raise self._session.explain(error)
+            raise self._session.explain(error) from None
         return time.monotonic() - began
 
     @checked(count=COUNT.or_none, level=one_of(*LEVELS))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.history import CallHistory
     from ipymcp.api.tool import Tool
-    from ipymcp.api.toolset import Toolset, ToolSchemas
+    from ipymcp.api.toolset import ToolSchemas, Toolset
     from ipymcp.notebook.line_syntax import MagicRequest, Word
     from ipymcp.results.tables import Table
     from ipymcp.schema.tool_schema import ToolSchema

@@ -43,7 +43,7 @@ export async function insertBelowOutput(notebook: NotebookPanel, output: HTMLEle
 export function insertFirst({ content }: NotebookPanel, text: string): void {
   const shared = content.model?.sharedModel;
   if (!shared || shared.cells[0]?.getSource() === text) return;
-  shared.insertCell(0, { cell_type: "code", source: text });
+  shared.insertCell(0, { cell_type: "code", source: text, metadata: { trusted: true } });
   content.activeCellIndex = 0;
 }
 
