@@ -23,6 +23,7 @@ from ipymcp.api.load_request import TYPED_SCOPES, read_definitions, url_definiti
 from ipymcp.config import unused_settings
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.hosts import as_own
+from ipymcp.config.pasted import package_hint
 from ipymcp.config.paths import cache_folder
 from ipymcp.config.redaction import masked, masked_definition, wanted_secrets
 from ipymcp.config.variables import has_variables, references
@@ -40,6 +41,7 @@ from ipymcp.text import quoted, shortened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ipymcp.config.pasted import PastedServers
     from ipymcp.config.redaction import Hide
     from ipymcp.registry.client import Entry, FoundEntries
     from ipymcp.runtime.host import Host
@@ -252,6 +254,11 @@ class Addition:
         self._saving: asyncio.Task[None] | None = None
 
     @property
+    def name(self) -> str:
+        """The name of the server in the notebook."""
+        return self.definition.name
+
+    @property
     def place(self) -> str:
         """The file that will define the server, or `this notebook`."""
         return str(self.definition.source.file) if self.keep != "notebook" else "this notebook"
@@ -341,9 +348,69 @@ class Addition:
                 transport = ["--transport sse"] if definition.transport == "sse" else []
                 return " ".join([*line, quoted(definition.url), *transport])
             return " ".join([*line, "--", *(_quoted(word) for word in (definition.command or "", *definition.args))])
-        values = pformat({definition.name: as_own(definition)}, width=100, sort_dicts=False)
+        document: dict[str, Any] = {definition.name: as_own(definition)}
+        if definition.inputs:
+            described = [{"id": name, **about} for name, about in definition.inputs.items()]
+            document = {"mcpServers": document, "inputs": described}
+        values = pformat(document, width=100, sort_dicts=False)
         text = f"{namespace or 'mcp'}.load({values})"
         return text if namespace else f"from ipymcp import mcp\n\n{text}"
+
+
+class AdditionGroup:
+    """Servers that are added together: all of them are kept, or none.
+
+    Args:
+        additions: The servers, at least one.
+        notes: Lines for the user in addition to those of the servers.
+    """
+
+    def __init__(self, additions: Sequence[Addition], notes: Sequence[str] = ()) -> None:
+        self.additions = tuple(additions)
+        self.keep = additions[0].keep
+        self.place = additions[0].place
+        self.notes = [*notes, *(note for one in additions for note in one.notes)]
+
+    @property
+    def name(self) -> str:
+        """The names of the servers."""
+        return ", ".join(one.name for one in self.additions)
+
+    @property
+    def on_trial(self) -> ServerSession | None:
+        """A server that runs on trial, preferably one that is not ready yet."""
+        running = [session for one in self.additions if (session := one.on_trial) is not None]
+        return next((session for session in running if not session.is_settled), next(iter(running), None))
+
+    async def try_out(self) -> None:
+        """Start the servers, and wait until each is ready or has failed. Cancelling the wait stops them."""
+        await asyncio.gather(*(one.try_out() for one in self.additions))
+
+    def require(self) -> None:
+        """Check that all servers have started.
+
+        Raises:
+            ServerError: One has not.
+        """
+        for one in self.additions:
+            one.require()
+
+    async def save(self) -> None:
+        """Keep the servers, and load them.
+
+        Raises:
+            ConfigError: The file cannot be written, or already defines a server of one of the names.
+        """
+        for one in self.additions:
+            await one.save()
+
+    async def drop(self) -> None:
+        """Stop the servers that were not saved, and delete the secrets that were stored for them."""
+        await asyncio.gather(*(one.drop() for one in self.additions))
+
+    def cell(self, namespace: str) -> str:
+        """The source of a cell that loads the servers again, as that of one addition."""
+        return "\n".join(one.cell(namespace) for one in self.additions)
 
 
 def _quoted(text: str) -> str:
@@ -383,12 +450,9 @@ async def from_registry(host: Host, choice: RegistryChoice, keep: Keep, *, repla
         except ValueError as error:
             raise ConfigError(f"{entry.name} cannot be added: {error}") from None
         made[ORIGIN] = {"name": entry.name, "version": entry.version}
-        definition = await _prepared(host, name, made, keep)
+        definition = await _prepared(host, name, made, keep, {})
         _check_variables(entry, definition, own)
-        target, folder = str(definition.source.file), ""
-        if keep == "notebook":
-            target, folder = "this notebook", host.folder
-        grant = await host.guard.trust.ask_about_addition(origin_of(entry, registry), target, definition, folder)
+        grant = await _ask_about(host, origin_of(entry, registry), definition, keep)
         if grant is None:
             raise PolicyError(f"{entry.name} is not added: you did not agree to it")
     except BaseException:
@@ -398,7 +462,7 @@ async def from_registry(host: Host, choice: RegistryChoice, keep: Keep, *, repla
 
 
 async def add_from_registry(
-    host: Host, choice: RegistryChoice, keep: Keep, begun: Callable[[Addition], None], *, replaces: bool = False
+    host: Host, choice: RegistryChoice, keep: Keep, begun: Callable[[AnyAddition], None], *, replaces: bool = False
 ) -> Addition:
     """Define, try and keep a server of the registry, and return it. Raises the errors of `from_registry` and `add`.
 
@@ -415,12 +479,43 @@ async def add_from_registry(
     return addition
 
 
+async def from_pasted(
+    host: Host, name: str | None, pasted: PastedServers, keep: Keep, *, replaces: bool = False
+) -> AdditionGroup:
+    """Define servers from what the user has typed or pasted.
+
+    Args:
+        host: The host of the notebook.
+        name: The name of the one server, or of the one to take from several; None for all under their own names.
+        pasted: The definition, or the document.
+        keep: Where the servers are kept.
+        replaces: Whether they replace servers of the same names.
+
+    Raises:
+        ConfigError: A definition is invalid, or there are none.
+        PolicyError: The user refuses; only asked about servers from a link, and changed servers of a project.
+        TrustError: No one could be asked.
+    """
+    refuse_models("add a server")
+    chosen = read_definitions(name or pasted.name, pasted.values, Source(scope="script"))
+    if not chosen:
+        raise ConfigError("there are no servers in it", hint='the format is {"mcpServers": {"NAME": {…}}}')
+    additions: list[Addition] = []
+    try:
+        for one in chosen:  # one question after the other
+            addition = await _from_definition(host, name, one, keep, pasted.origin, replaces=replaces)
+            additions.append(addition)
+    except BaseException:
+        for addition in additions:
+            await addition.drop()
+        raise
+    return AdditionGroup(additions, pasted.notes)
+
+
 async def from_values(
     host: Host, name: str | None, values: Mapping[str, Any], keep: Keep, *, replaces: bool = False
 ) -> Addition:
     """Define a server from values that the user has typed: a definition, or a document of any host with one server.
-
-    Likely secrets in its variables, headers, arguments and URL are moved to the secret store.
 
     Args:
         host: The host of the notebook.
@@ -431,26 +526,49 @@ async def from_values(
 
     Raises:
         ConfigError: The definition is invalid, or there are several.
+        PolicyError: The server of a project was changed, and the user refuses it.
+        TrustError: No one could be asked about the server of a project.
     """
     refuse_models("add a server")
     chosen = read_definitions(name or None, values, Source(scope="script"), is_own=replaces)
     if len(chosen) != 1:
         names = ", ".join(one.name for one in chosen) or "none"
         raise ConfigError(f"one server at a time, not {len(chosen)}", hint=f"give the name of one: {names}")
-    [one] = chosen
-    usual = await _free_name(host, name or None, one.name, keep, replaces=replaces)
-    secrets = NewSecrets(host, usual)
+    return await _from_definition(host, name, chosen[0], keep, "", replaces=replaces)
+
+
+async def _from_definition(
+    host: Host, wanted: str | None, one: ServerDefinition, keep: Keep, origin: str, *, replaces: bool
+) -> Addition:
+    """Define a server; likely secrets in variables, headers, arguments and the URL are moved to the secret store."""
+    name = await _free_name(host, wanted or None, one.name, keep, replaces=replaces)
+    secrets = NewSecrets(host, name)
     try:
         safe = await _with_stored_secrets(secrets, partial(masked_definition, one))
-        definition = await _prepared(host, usual, as_own(safe), keep)
-        grant = Grant(frozenset(wanted_secrets(definition)))
+        definition = await _prepared(host, name, as_own(safe), keep, safe.inputs)
+        grant: Grant | None = Grant(frozenset(wanted_secrets(definition)))
         if replaces:
             grant = await _edit_grant(host, definition, keep)
+        elif origin:
+            grant = await _ask_about(host, origin, definition, keep)
+        if grant is None:
+            raise PolicyError(f"{name} is not added: you did not agree to it")
     except BaseException:
         await secrets.delete()
         raise
-    notes = unused_settings.lines(chosen)
+    notes = unused_settings.lines([one])
     return Addition(host, definition, keep, grant, secrets=secrets, replaces=replaces, notes=notes)
+
+
+async def _ask_about(host: Host, origin: str, definition: ServerDefinition, keep: Keep) -> Grant | None:
+    """Ask whether a server that the user has not defined may run; return None if the user refuses.
+
+    Raises:
+        TrustError: No one could be asked.
+    """
+    is_temporary = keep == "notebook"
+    target, folder = ("this notebook", host.folder) if is_temporary else (str(definition.source.file), "")
+    return await host.guard.trust.ask_about_addition(origin, target, definition, folder)
 
 
 async def _with_stored_secrets(secrets: NewSecrets, hidden: Callable[[Hide], T]) -> T:
@@ -542,11 +660,14 @@ class NewSecrets:
                 raise error
 
 
-async def add(addition: Addition) -> str:
-    """Try a server, keep it if it starts, and return its name.
+AnyAddition: TypeAlias = Addition | AdditionGroup
+
+
+async def add(addition: AnyAddition) -> None:
+    """Try servers, and keep them if they start.
 
     Raises:
-        ServerError: It did not start; nothing is kept.
+        ServerError: One did not start; nothing is kept.
         ConfigError: The file cannot be written.
     """
     try:
@@ -556,7 +677,6 @@ async def add(addition: Addition) -> str:
     except BaseException:
         await addition.drop()
         raise
-    return addition.definition.name
 
 
 async def _chosen_entry(registry: Registry, choice: RegistryChoice) -> tuple[Entry, list[str]]:
@@ -569,7 +689,9 @@ async def _chosen_entry(registry: Registry, choice: RegistryChoice) -> tuple[Ent
             hint = f"give the full name: {', '.join(same[:5]) or '%mcp search WORDS lists them'}"
             raise UnknownName(message, hint=hint)
         if len(same) != 1:
-            hint = ", ".join((same or [one.name for one in found.entries])[:5]) or "%mcp search WORDS lists servers"
+            near = ", ".join((same or [one.name for one in found.entries])[:5])
+            hint = "; ".join(filter(None, (near, "" if same else package_hint(name))))
+            hint = hint or "%mcp search WORDS lists servers"
             what = "several servers" if same else "no server"
             raise UnknownName(f"{registry.host} has {what} {name!r}", hint=hint)
         [name] = same
@@ -614,22 +736,25 @@ async def _free_name(host: Host, wanted: str | None, usual: str, keep: Keep, *, 
     return wanted
 
 
-async def _prepared(host: Host, name: str, values: Mapping[str, Any], keep: Keep) -> ServerDefinition:
+async def _prepared(
+    host: Host, name: str, values: Mapping[str, Any], keep: Keep, inputs: Mapping[str, Mapping[str, Any]]
+) -> ServerDefinition:
     """The definition of a server in the form in which the notebook or the file will have it."""
     [made] = read_definitions(name, values, Source(scope="script"), is_own=True)
+    made = made.replace(inputs=inputs)
     if keep != "notebook":
         return await asyncio.to_thread(config_edits.prepared, made, host, project=keep == "project")
     own = as_own(made)
     words = [made.command, *made.args, made.url, *made.env, *made.env.values(), *made.headers, *made.headers.values()]
     is_one_line = all(word.isprintable() for word in (name, *words) if word is not None)
     has_own_variables = has_variables(json.dumps([made.command, made.args, dict(made.env), made.url]))
-    if own.keys() <= _LINE_KEYS and is_one_line and not has_own_variables:
+    if own.keys() <= _LINE_KEYS and is_one_line and not has_own_variables and not inputs:
         if made.url is not None:
             return url_definition(made.url, name).replace(headers=made.headers, transport=made.transport)
         return ServerDefinition(name=name, command=made.command, args=made.args, env=made.env)
     from ipymcp.config.config_files import from_mapping
 
-    return from_mapping({name: own})[name]
+    return from_mapping({name: own})[name].replace(inputs=made.inputs)
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------
@@ -674,7 +799,7 @@ async def _values(
             f"{entry.name} requires {empty}, which is empty", hint=f"leave {empty} out: you are asked for it"
         )
     rest = {key: one for key, one in wanted.items() if key not in known}
-    needed = [key for key, one in rest.items() if one.about.is_required and (not one.default or one.about.is_secret)]
+    needed = [key for key, one in rest.items() if one.about.is_required]  # a publisher's default is only a suggestion
     if not choice.asks_all:
         rest = {key: one for key, one in rest.items() if one.about.is_required}
     if needed or (choice.asks_all and rest):

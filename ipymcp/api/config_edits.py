@@ -242,7 +242,7 @@ class Imported(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: bool) -> Imported:
+def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: bool, origin: str = "") -> Imported:
     """Write a new server, or all servers of a document.
 
     Args:
@@ -250,28 +250,38 @@ def add(name: str | None, values: Mapping[str, Any], host: Host, *, project: boo
         values: A definition, or a document of any host.
         host: The host of the notebook.
         project: Whether to write the project's file instead of the user's.
+        origin: The link from which the values come, in which the user cannot read what would run; the user is asked.
 
     Raises:
         ConfigError: The name is taken, the definition is invalid, or the file cannot be written.
         UnknownName: The document has no server of that name.
+        TrustError: No one could be asked.
     """
     file, source = _target(host, project)
     chosen = read_definitions(name, values, source)
+    if origin:
+        for one in chosen:
+            _check_new(one.name, editable(file)[1]["mcpServers"], file)
+        return _import(origin, chosen, [], host, project=project, replace=False, asks=True)
     added: list[ServerDefinition] = []
 
     def alter(document: dict[str, Any]) -> None:
         servers = document["mcpServers"]
         for one in chosen:
-            if one.name in servers:
-                word = quoted(one.name)
-                hint = f"%mcp config update {word} …, or %mcp config remove {word}"
-                raise ConfigError(f"{file}: {one.name} is there already", hint=hint)
+            _check_new(one.name, servers, file)
             added.append(put(one, document, source))
 
     _edit(file, alter, host, project)
     for one in added:
         host.loop.run(host.guard.trust.agree_to_typed(one))
     return Imported(file, tuple(one.name for one in added), tuple(unused_settings.lines(chosen)))
+
+
+def _check_new(name: str, servers: Mapping[str, Any], file: Path) -> None:
+    if name in servers:
+        word = quoted(name)
+        hint = f"%mcp config update {word} …, or %mcp config remove {word}"
+        raise ConfigError(f"{file}: {name} is there already", hint=hint)
 
 
 _STARTER: Mapping[str, Any] = {
@@ -567,21 +577,47 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
     for name in names:
         if name not in available:
             raise UnknownName(f"{place} has no server {name!r}", hint=nearest(name, available) or ", ".join(available))
+    wanted = [available[name] for name in names or available]
+    origin = place if place in IMPORTED else _path(place, host)
+    return _import(origin, wanted, notes, host, project=project, replace=replace, asks=place not in IMPORTED)
+
+
+def _import(
+    origin: str,
+    wanted: Sequence[ServerDefinition],
+    notes: list[str],
+    host: Host,
+    *,
+    project: bool,
+    replace: bool,
+    asks: bool,
+) -> Imported:
+    """Write servers that are defined elsewhere.
+
+    Args:
+        origin: The place of their definitions, for the question.
+        wanted: The servers.
+        notes: Lines for the user, which are completed.
+        host: The host of the notebook.
+        project: Whether to write the project's file instead of the user's.
+        replace: Whether to replace servers of the same names.
+        asks: Whether to ask the user about the servers.
+    """
     file, source = _target(host, project)
     scratch = editable(file)[1]
     existing = frozenset(scratch["mcpServers"])
     chosen: list[ServerDefinition] = []
-    for one in (available[name] for name in names or available):
+    for one in wanted:
         if one.name in existing and not replace:
             notes.append(f"{one.name} is there already, and is kept; --replace replaces it")
         else:
             chosen.append(one)
     shown: dict[str, ServerDefinition] = {}
     granted: Mapping[str, Grant] = {one.name: Grant() for one in chosen}
-    if chosen and place not in IMPORTED:
+    if chosen and asks:
         shown = {one.name: put(one, scratch, source) for one in chosen}  # in the form in which they will be written
         asked = [one.shadowing(str(file)) if one.name in existing else one for one in shown.values()]
-        answer = host.loop.run(host.guard.trust.ask_about_import(_path(place, host), str(file), asked))
+        answer = host.loop.run(host.guard.trust.ask_about_import(origin, str(file), asked))
         notes += [f"{name} is not imported: {why}" for name, why in answer.refused.items()]
         chosen = [one for one in chosen if one.name not in answer.refused]
         granted = answer.granted
@@ -598,7 +634,8 @@ def import_from(place: str, names: Sequence[str], host: Host, *, project: bool, 
         _edit(file, alter, host, project)
     for one in taken:
         host.loop.run(host.guard.trust.carry_over(granted.get(one.name), one))
-    notes += unused_settings.lines(available[one.name] for one in taken)
+    names = {one.name for one in taken}
+    notes += unused_settings.lines(one for one in wanted if one.name in names)
     return Imported(file, tuple(one.name for one in taken), tuple(notes))
 
 

@@ -1,4 +1,4 @@
-"""The arguments of `load` and `%mcp config add` (names, files, URLs and mappings), converted to server definitions."""
+"""The arguments of `load` and `%mcp config add` (names, files, URLs, mappings, pasted text) as server definitions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 
@@ -16,15 +16,26 @@ from ipymcp.argument_checks import shown
 from ipymcp.config import unused_settings
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.parsing import RawServer, definition_of, definitions, is_server, no_servers_error, recognise_format
-from ipymcp.errors import ConfigError, UnknownName
-from ipymcp.names import identifier, nearest
+from ipymcp.config.pasted import (
+    ORIGIN,
+    PastedServers,
+    default_name,
+    is_link,
+    package_hint,
+    read_mapping,
+    read_pasted,
+    read_words,
+)
+from ipymcp.config.programs import program
+from ipymcp.errors import ConfigError, PolicyError, UnknownName
+from ipymcp.names import nearest
 from ipymcp.protocol.transports.addresses import parse_address
 from ipymcp.registry.published import config_document
 from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ipymcp.config.config_files import Configuration
     from ipymcp.runtime.host import Host
@@ -33,7 +44,6 @@ if TYPE_CHECKING:
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
 """Keys with string values, which are not decoded as JSON."""
 _TABLES_OF_TEXTS = frozenset({"env", "headers", "auth", "tools"})
-_PASTED = "pasted"
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -71,28 +81,25 @@ def read_definitions(
     """Read the definitions to add from a single definition or a document.
 
     Args:
-        name: The name of the server; for a document with several servers, the one to add; None for all.
+        name: The name of the server; for a document with several servers, the one to add; None for all of a document,
+            and for the usual name of a single definition.
         values: A definition, or a document of any host.
         source: The file to add to.
         is_own: Whether the definition was written for ipymcp.
     """
-    values = config_document(values, _PASTED) or values
-    if is_server(values) or recognise_format(values, _PASTED) is None:
-        if name is None and not is_server(values):
-            raise no_servers_error(values, _PASTED)
-        if name is None:
-            raise ConfigError("the server needs a name", hint="%mcp config add NAME {…}, or a whole document")
+    values = config_document(values, ORIGIN) or values
+    if is_server(values) or recognise_format(values, ORIGIN) is None:
+        if name is None and not (is_server(values) or "command" in values or "url" in values):
+            raise no_servers_error(values, ORIGIN)
         from ipymcp.config.config_files import changed
 
+        name = name or default_name(values)
         written = RawServer(name, f"mcpServers.{name}", changed({}, values))
         return [definition_of(written, "", source, {}, is_own=is_own)]
-    found = definitions(values, Source(scope="named", file=_PASTED))
+    found = definitions(values, Source(scope="named", file=ORIGIN))
     if name is None or not found:
         return list(found.values())
-    if name not in found and len(found) > 1:
-        hint = nearest(name, found) or "without a name, all servers are added"
-        raise UnknownName(f"the pasted text has no server {name!r}", hint=hint)
-    return [found.get(name) or next(iter(found.values())).replace(name=name)]
+    return [_chosen(name, found)]
 
 
 def _decoded(text: str) -> Any:
@@ -102,8 +109,6 @@ def _decoded(text: str) -> Any:
         return text
 
 
-_GENERIC_LABELS = frozenset({"www", "api", "mcp", "app", "server"})
-"""Labels of a host name that do not identify its owner."""
 TYPED_SCOPES = frozenset({"cell", "script", "named"})
 """The scopes of definitions that take precedence over discovered files."""
 
@@ -127,6 +132,8 @@ class LoadRequest(Struct, frozen=True):
     """Lines for the user about the configuration."""
     again: bool = True
     """Whether to ask again about servers that the user has refused."""
+    links: dict[str, str] = field(default_factory=dict[str, str])
+    """The origins of servers from links, in which the user cannot read what would run."""
 
 
 def demo_definition() -> ServerDefinition:
@@ -144,15 +151,77 @@ def url_definition(url: str, name: str | None = None) -> ServerDefinition:
     from ipymcp.config.config_files import from_mapping
 
     parse_address(url)
-    if name is None:
-        host = urlsplit(url).hostname or ""
-        labels = host.split(".")
-        known = [label for label in (labels[:-1] or labels) if label not in _GENERIC_LABELS]
-        name = identifier(known[-1]) if known and not host.replace(".", "").isdigit() else "remote"
+    name = default_name({"url": url}) if name is None else name
     return from_mapping({name: {"url": url}}, scope="cell")[name]
 
 
-def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Host) -> LoadRequest:
+def from_pasted(pasted: PastedServers, host: Host, names: Sequence[str] = ()) -> LoadRequest:
+    """The servers of a pasted text, to be loaded.
+
+    Args:
+        pasted: The text.
+        host: The host of the notebook.
+        names: The servers to load, or the name of the only one; empty for all.
+
+    Raises:
+        ConfigError: The text defines no servers, or a value is invalid.
+        UnknownName: The text has no server of that name.
+    """
+    document = config_document(pasted.document, ORIGIN) or pasted.document
+    if recognise_format(document, ORIGIN) is None:
+        raise no_servers_error(document, ORIGIN)
+    available = definitions(document, Source(scope="script"))
+    if not available:
+        raise ConfigError(f"{ORIGIN}: defines no servers", hint="%mcp help load shows what can be loaded")
+    found = [*available.values()] if not names else [_chosen(name, available) for name in names]
+    links = {one.name: pasted.origin for one in found if pasted.origin}
+    lines = [*pasted.notes, *_unused_lines(found, host)]
+    return LoadRequest(found, [one.name for one in found if not one.disabled], lines, links=links)
+
+
+def _chosen(name: str, available: Mapping[str, ServerDefinition]) -> ServerDefinition:
+    """The server of a pasted text with a name, or its only server under that name."""
+    if name not in available and len(available) > 1:
+        hint = nearest(name, available) or "without a name, all servers are taken"
+        raise UnknownName(f"the pasted text has no server {name!r}", hint=hint)
+    return available.get(name) or next(iter(available.values())).replace(name=name)
+
+
+async def agree_to_links(request: LoadRequest, host: Host) -> None:
+    """Ask about the servers from links, in which the user cannot read what would run.
+
+    Raises:
+        PolicyError: The user refuses.
+        TrustError: No one could be asked.
+    """
+    for definition in request.definitions:
+        origin = request.links.get(definition.name)
+        session = host.sessions.get(definition.name)
+        if origin is None or (session is not None and session.definition == definition):
+            continue
+        if await host.guard.trust.ask_about_addition(origin, "this notebook", definition, host.folder) is None:
+            raise PolicyError("is not loaded: you did not agree to it", server=definition.name)
+
+
+def typed_definition(what: Sequence[object], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A mapping of one server, from the keywords of `mcp.load("NAME", command=…, args=…)`.
+
+    Raises:
+        ConfigError: There is more than one name, or a command cannot be read.
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    if len(what) > 1 or (what and not isinstance(what[0], str)):
+        hint = 'such as mcp.load("time", command="uvx", args=["mcp-server-time"])'
+        raise ConfigError(f"{next(iter(given))}= defines one server, so one name goes before it", hint=hint)
+    command = given.get("command")
+    if isinstance(command, str) and program(command.partition(" ")[0]).is_launcher and command.split()[1:]:
+        words = list(read_pasted(command, is_command=True).values["args"])
+        given |= {"command": command.split()[0], "args": [*words, *given.get("args", ())]}
+    name = what[0] if what else default_name(given)
+    return {str(name): given}
+
+
+def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any] | Sequence[str]], host: Host) -> LoadRequest:
     """Resolve the arguments of `load`; without any, all servers of the discovered configuration.
 
     Raises:
@@ -171,11 +240,20 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
     pending: dict[str, ServerDefinition | ConfigError] = {}
     found: Configuration | None = None
     lines: list[str] = []
+    links: dict[str, str] = {}
     for item in items:
-        if not isinstance(item, (str, os.PathLike)):
-            mapped = from_mapping(item)
+        if isinstance(item, Mapping):
+            mapped = from_mapping(read_mapping(item))
             definitions.update(mapped)
             named.extend(name for name, one in mapped.items() if not one.disabled)
+        elif (pasted := _pasted(item, available, host)) is not None:
+            read = from_pasted(pasted, host)
+            definitions.update((one.name, one) for one in read.definitions)
+            named += read.named
+            lines += read.notices
+            links |= read.links
+        elif not isinstance(item, (str, os.PathLike)):
+            raise UnknownName(f"{shown(item)} is not a server")
         elif isinstance(item, str) and "://" in item:
             remote = url_definition(item)
             definitions[remote.name] = remote
@@ -198,8 +276,41 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any]], host: Hos
                 lines += map(_line, host.discovery.unreported(found.named_file_problems, found))
             named.append(item)
     definitions.update(_valid(pending))
-    lines += _unused_lines(definitions.values(), host)
-    return LoadRequest(list(definitions.values()), named, lines)
+    lines += [line for line in _unused_lines(definitions.values(), host) if line not in lines]
+    return LoadRequest(list(definitions.values()), named, lines, links=links)
+
+
+def _pasted(item: object, available: Mapping[str, object], host: Host) -> PastedServers | None:
+    """The servers of an argument that is a command or a text; None if it is a name, an address or a path.
+
+    Raises:
+        ConfigError: The text defines no server, or may mean several things.
+    """
+    if isinstance(item, (list, tuple)):
+        return _command([str(word) for word in cast("Sequence[object]", item)], host)
+    if not isinstance(item, str):
+        return None
+    is_text = "\n" in item or is_link(item) or item.lstrip().startswith(("{", "[", '"'))
+    if not is_text and (not item.split()[1:] or item in available or item in host.sessions):
+        return None
+    path = os.path.join(host.folder, os.path.expanduser(item))
+    if not is_text and (item in host.discovery.peek().servers or os.path.exists(path)):
+        return None
+    return read_pasted(item)
+
+
+def _command(words: Sequence[str], host: Host) -> PastedServers:
+    """Read a command that is a list of words.
+
+    Raises:
+        ConfigError: They may be the names of servers.
+    """
+    known = {*host.sessions, *host.discovery.peek().servers, "demo"}
+    if words and known.issuperset(words):
+        names, first = ", ".join(map(repr, words)), words[0]
+        hint = f"as servers: load({names}); as a command: load({first!r}, command={first!r}, args={list(words[1:])})"
+        raise ConfigError(f"{list(words)} may be servers or a command", hint=hint)
+    return read_words(words)
 
 
 def _unused_lines(definitions: Iterable[ServerDefinition], host: Host) -> list[str]:
@@ -290,14 +401,14 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
     if name == "demo":
         return demo_definition()
     known = found.servers if found is not None else ()
-    if name.split()[1:]:
-        raise UnknownName(f"{shown(name)} is not a server name", hint=f"put a command after --: %mcp load -- {name}")
     if host.store.known.named(name) is not None:
         hint = f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"
         raise UnknownName(f"no file here defines {shown(name)}, which was loaded in another notebook", hint=hint)
     missing = "; ".join(_missing(found))
     hint = (
-        nearest(name, [*host.sessions, *known, "demo"]) or f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…"
+        nearest(name, [*host.sessions, *known, "demo"])
+        or package_hint(name)
+        or f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…"
     )
     raise UnknownName(f"no server {shown(name)} is known here", hint=missing or hint)
 
@@ -310,8 +421,8 @@ def _missing(found: Configuration | None) -> list[str]:
 def _check_file(text: str, host: Host) -> None:
     """Raise an error if an argument looks like a path but is a command, a program or a URL without a scheme."""
     path = os.path.join(host.folder, os.path.expanduser(text))
-    if text.split()[1:] and not os.path.exists(path):
-        raise UnknownName(f"{shown(text)}: no such file", hint=f"put a command after --: %mcp load -- {text}")
+    if text.startswith("@") and package_hint(text) and not os.path.exists(path):
+        raise UnknownName(f"{shown(text)}: no such file", hint=package_hint(text))
     program = next((word for end, word in _PROGRAMS.items() if text.endswith(end)), None)
     if program is not None:
         raise UnknownName(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
     from typing import TypeAlias
 
-    from ipymcp.api.additions import Addition, Keep
+    from ipymcp.api.additions import AnyAddition, Keep
     from ipymcp.api.history import CallHistory
     from ipymcp.api.map_result import MapResult
     from ipymcp.api.resources import AllPrompts, AllResources
@@ -72,7 +72,14 @@ if TYPE_CHECKING:
     CallFunction: TypeAlias = Callable[[HookedCall], Any]
 
 
-LOADABLE = Kind("a name, an address, a path or a definition", (PATH | MAPPING).accepts)
+LOADABLE = Kind("a name, an address, a path, a command or a definition", (PATH | MAPPING | TEXTS).accepts)
+_DEFINITION = {
+    **dict.fromkeys(("command", "url"), TEXT.or_none),
+    **dict.fromkeys(("env", "headers"), MAPPING.or_none),
+    "args": TEXTS.or_none,
+    "cwd": PATH.or_none,
+}
+"""The keywords that define one server."""
 _NO_INPUTS: Mapping[str, Any] = {}
 _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
@@ -506,40 +513,63 @@ class Mcp(NotPicklable):
     # -- blocking methods ---------------------------------------------------------------------------------------------
 
     @sync_and_async
-    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none)
+    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none, **_DEFINITION)
     async def load(
         self,
-        *what: str | os.PathLike[str] | Mapping[str, Any],
+        *what: str | os.PathLike[str] | Mapping[str, Any] | Sequence[str],
         wait: bool = True,
         trust: bool = False,
         locked: bool = False,
         lazy: bool = False,
         start_timeout: float | None = None,
+        command: str | None = None,
+        args: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        url: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Servers:
-        """Load servers: `"demo"`, an address, a config file and names in it, or `{"name": {"command": …}}`.
+        """Load servers: `"demo"`, `"uvx mcp-server-time"`, an address, a config file and names in it, or definitions.
+
+            mcp.load("time -- uvx mcp-server-time")
+            mcp.load("time", command="uvx", args=["mcp-server-time"])
+            mcp.load({"time": {"command": "uvx", "args": ["mcp-server-time"]}})
 
         Without arguments, load every server of the discovered configuration that is not disabled. Servers of a
         project's file run after the user has seen and approved them. A server that is already loaded is restarted if
         its definition has changed.
 
         Args:
-            what: Names, URLs (`https://…`), paths, definitions. A name after a path refers to a server of that file,
-                else of the discovered configuration; a server that is already loaded is started.
+            what: Names, URLs (`https://…`), paths, commands, definitions, and what people paste: JSON of any host,
+                `claude mcp add …`, the link of an install button (you are asked what it may run). A name after a path
+                refers to a server of that file, else of the discovered configuration; a server that is already loaded
+                is started.
             wait: Wait until each server is ready or has failed.
             trust: Run servers of a project's file without asking; their use of secrets still needs approval.
             locked: Refuse servers whose tools differ from `mcp.lock`.
             lazy: Start a server at its first call if its tools are known from an earlier run.
             start_timeout: Start timeout in seconds, instead of that of the definitions.
+            command: The program of one server, whose name is given before it; by default a name made from the command.
+            args: Its arguments.
+            env: Its environment variables.
+            cwd: Its working folder.
+            url: The address of a remote server, instead of `command`.
+            headers: HTTP headers of every request to it.
 
         Raises:
             ServerError: A server that was given by name did not start.
             ConfigError: A file or definition is invalid.
             PolicyError: `mcp.lock` does not have the server.
         """
-        from ipymcp.api.load_request import gather
+        from ipymcp.api.load_request import agree_to_links, gather, typed_definition
         from ipymcp.security.pins import read_lock
 
+        defined = {"command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers}
+        if any(value is not None for value in defined.values()):
+            what = (typed_definition(what, defined),)
         asked = await asyncio.to_thread(gather, what, self._host)
+        if not trust:
+            await agree_to_links(asked, self._host)
         for line in asked.notices:
             self._host.notices.add(line)
         definitions = [one.replace(lazy=lazy or one.lazy) for one in asked.definitions]
@@ -621,7 +651,7 @@ class Mcp(NotPicklable):
         """
         from ipymcp.api.additions import RegistryChoice, add_from_registry
 
-        def begun(addition: Addition) -> None:
+        def begun(addition: AnyAddition) -> None:
             for line in addition.notes:
                 self._host.notices.add(line)
 
@@ -752,16 +782,26 @@ class Mcp(NotPicklable):
 
 
 class _ScriptConnection:
-    @checked(what=LOADABLE, on_sampling=FUNCTION.or_none, on_elicitation=FUNCTION.or_none, trust=FLAG)
+    @checked(what=LOADABLE, on_sampling=FUNCTION.or_none, on_elicitation=FUNCTION.or_none, trust=FLAG, **_DEFINITION)
     def __init__(
         self,
-        *what: str | os.PathLike[str] | Mapping[str, Any],
+        *what: str | os.PathLike[str] | Mapping[str, Any] | Sequence[str],
         on_sampling: SamplingHandler | None = None,
         on_elicitation: ElicitationHandler | None = None,
         roots: Roots | None = None,
         trust: bool = False,
+        command: str | None = None,
+        args: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        url: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._what = what
+        from ipymcp.api.load_request import typed_definition
+
+        defined = {"command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers}
+        is_defined = any(value is not None for value in defined.values())
+        self._what = (typed_definition(what, defined),) if is_defined else what
         self._trust = trust
         self._host = Host()
         self._mcp = Mcp(self._host)
@@ -777,7 +817,8 @@ class connect(_ScriptConnection):
     """Servers that run during a `with` block: `with ipymcp.connect({"time": {…}}) as mcp:`.
 
     Args:
-        what: Definitions by name, URLs, config files and names in them, or `"demo"`, as for `mcp.load`.
+        what: Definitions by name, commands such as `"uvx mcp-server-time"`, URLs, config files and names in them, or
+            `"demo"`, as for `mcp.load`, with its keywords `command`, `args`, `env`, `cwd`, `url` and `headers`.
         on_sampling: A function as for `mcp.on_sampling`.
         on_elicitation: A function as for `mcp.on_elicitation`.
         roots: Folders as for `mcp.roots`; by default the working folder.

@@ -34,6 +34,7 @@ from ipymcp.config.parsing import (
     recognise_format,
 )
 from ipymcp.config.paths import is_root, missing_file, own_files, read_text
+from ipymcp.config.server_reader import shown
 from ipymcp.config.translation import translated
 from ipymcp.config.variables import mapped, respelled
 from ipymcp.errors import ConfigError, doing
@@ -770,6 +771,9 @@ def editable(file: Path) -> tuple[str, dict[str, Any]]:
     document = dict(cast("Mapping[str, Any]", read.data))
     if document_format is not None and "mcpServers" not in document:
         raise ConfigError(f"{file}: is in another host's format", hint="change it there; ipymcp reads it as it is")
+    servers = document.get("mcpServers", {})
+    if not isinstance(servers, Mapping):
+        raise ConfigError(f"{file}: mcpServers: expected an object, got {shown(servers)}", hint=FORMAT_HINT)
     document["mcpServers"] = dict(cast("Mapping[str, Any]", document.get("mcpServers", {})))
     return read.text, document
 

@@ -222,14 +222,14 @@ def _suggestion(keys: Iterable[str], known: Iterable[str]) -> str:
 
 
 def _servers_in(table: object, path: str, origin: str) -> Iterator[RawServer | ConfigError]:
-    if isinstance(table, list) and path != "mcpServers":
+    if isinstance(table, list):
         yield from _servers_in_list(cast("Sequence[object]", table), path, origin)
         return
     origin = f"{origin}: " if origin else ""
     where = f"{origin}{path}: " if path else origin
     if not isinstance(table, Mapping):
         wanted = "a list" if path.endswith("mcp_servers") else "an object"
-        raise ConfigError(f"{where}expected {wanted}, got {shown(cast('object', table))}", hint=FORMAT_HINT)
+        raise ConfigError(f"{where}expected {wanted}, got {shown(table)}", hint=FORMAT_HINT)
     for name, values in cast("Mapping[object, object]", table).items():
         key = f"{path}.{name}" if path else str(name)
         if not is_name(name):

@@ -463,6 +463,26 @@ def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
     return line[:end], line[end:].strip()
 
 
+def split_pasted(syntax: Syntax, line: str) -> tuple[str, str]:
+    """Split a line into its beginning and the command or link of another host that follows, unchanged.
+
+    The second part is empty if there is no such text.
+    """
+    from ipymcp.config.pasted import is_foreign_command  # not at %load_ext
+
+    word, _, rest = line.strip().partition(" ")
+    action = syntax.actions.get(syntax.synonyms.get(word, word))
+    if action is not None:
+        options, text = split_text(action, rest)
+        options = f"{word} {options}"
+    else:
+        options, text = split_text(syntax, line)
+    if not is_foreign_command(text):
+        return line, ""
+    silent = text.rstrip().endswith(";")
+    return (f"{options} ;", text.rstrip()[:-1]) if silent else (options, text)
+
+
 class MagicRequest(Struct, frozen=True):
     """A parsed `%mcp` line and its notebook."""
 
@@ -482,7 +502,7 @@ class MagicRequest(Struct, frozen=True):
     namespaces: tuple[Mapping[str, Any], ...]
     """The namespaces in which names of the notebook are looked up, innermost first."""
     text: str = ""
-    """The text after the options, if the command takes text."""
+    """The text after the options, if the command takes text, or a pasted command or link follows them."""
 
     @property
     def host(self) -> Host:
@@ -522,6 +542,8 @@ class Command(Struct, frozen=True):
     """Whether `-- COMMAND ARG…` may follow."""
     takes_text: bool = False
     """Whether unchanged text follows the options."""
+    takes_pasted: bool = False
+    """Whether the command or link of another host may follow the options unchanged."""
 
     @property
     def summary(self) -> str:

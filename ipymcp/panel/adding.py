@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
-from ipymcp.api.additions import Addition, RegistryChoice, from_registry, from_values, registry_of
+from ipymcp.api.additions import AdditionGroup, RegistryChoice, from_pasted, from_registry, from_values, registry_of
 from ipymcp.config import unused_settings
 from ipymcp.config.config_files import decode
 from ipymcp.config.definition import Source
 from ipymcp.config.hosts import project_of
-from ipymcp.config.parsing import is_server
+from ipymcp.config.pasted import ORIGIN, PastedServers, read_pasted
 from ipymcp.errors import ConfigError, McpError
-from ipymcp.names import server_name
 from ipymcp.panel.messages import (
     AddedServer,
     Malformed,
@@ -42,6 +39,7 @@ from ipymcp.registry.install import ways
 from ipymcp.text import one_line, visible
 
 if TYPE_CHECKING:
+    from ipymcp.api.additions import AnyAddition
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.panel.panel import Panel, View
     from ipymcp.registry.client import Entry
@@ -126,7 +124,7 @@ async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     return trial
 
 
-async def _try_out(panel: Panel, message: TryFields, trying: RunningTrial) -> Addition:
+async def _try_out(panel: Panel, message: TryFields, trying: RunningTrial) -> AnyAddition:
     addition = trying.addition = await _addition(panel, message)
     try:
         await addition.try_out()
@@ -136,26 +134,24 @@ async def _try_out(panel: Panel, message: TryFields, trying: RunningTrial) -> Ad
     return addition
 
 
-async def _addition(panel: Panel, message: TryFields) -> Addition:
+async def _addition(panel: Panel, message: TryFields) -> AnyAddition:
     name = message.name.strip() or None
     if message.by == "registry":
         way = None if message.way is None else str(message.way + 1)
         choice = RegistryChoice(message.what, message.version, way, name, asks_all=True)
         return await from_registry(panel.host, choice, message.keep)
-    values = _values(message)
     if message.replaces is not None:
         original = await asyncio.to_thread(config_edits.written, message.replaces, panel.host)
-        values = config_edits.unmasked(values, original[0])
+        value, _ = decode(message.what, ORIGIN)
+        if not isinstance(value, Mapping):
+            raise ConfigError("a definition is an object: {…}")
+        values = config_edits.unmasked(cast("Mapping[str, Any]", value), original[0])
         return await from_values(panel.host, message.replaces, values, message.keep, replaces=True)
-    if name is None and (is_server(values) or "command" in values or "url" in values):
-        name = _default_name(values)
-        taken = {*panel.host.sessions, *panel.host.discovery.peek().servers}
-        name = next(one for one in (name, *(f"{name}_{n}" for n in range(2, 100))) if one not in taken)
-    return await from_values(panel.host, name, values, message.keep)
+    return await from_pasted(panel.host, name, _pasted(message), message.keep)
 
 
-def _values(message: TryFields) -> Mapping[str, Any]:
-    """The definition, or the JSON document, that the user has typed.
+def _pasted(message: TryFields) -> PastedServers:
+    """The servers that the user has typed or pasted. Each field takes everything.
 
     Raises:
         ConfigError: The text is invalid.
@@ -166,59 +162,35 @@ def _values(message: TryFields) -> Mapping[str, Any]:
         if wrong is not None:
             raise ConfigError("a header has no value", hint="write one on each line, as Name: value")
         headers = {name.strip(): value.strip() for name, _, value in lines}
-        return {"url": message.what.strip(), **({"headers": headers} if headers else {})}
-    if message.by == "command":
+        if headers:
+            return PastedServers({"url": message.what.strip(), "headers": headers})
+    return read_pasted(message.what, is_command=message.by == "command")
+
+
+def _outcome(addition: AnyAddition) -> Trial:
+    parts = addition.additions if isinstance(addition, AdditionGroup) else (addition,)
+    failure, log = None, list[str]()
+    tools: list[TrialTool] = []
+    for part in parts:
+        assert part.session is not None
         try:
-            words = shlex.split(message.what)
-        except ValueError as error:
-            raise ConfigError(f"the command cannot be read: {error}", hint="close its quotes") from None
-        env: dict[str, str] = {}
-        while words and (found := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", words[0], re.DOTALL)):
-            env[found[1]] = found[2]
-            del words[0]
-        if not words:
-            raise ConfigError("there is no command")
-        return {"command": words[0], "args": words[1:], **({"env": env} if env else {})}
-    value, _ = decode(message.what, "pasted")
-    if not isinstance(value, Mapping):
-        raise ConfigError("a definition is an object: {…}")
-    return cast("Mapping[str, Any]", value)
-
-
-def _default_name(values: Mapping[str, Any]) -> str:
-    """A name for a server from its URL or its command, which may be invalid."""
-    command, url = values.get("command"), values.get("url")
-    if command is None and isinstance(url, str):
-        from ipymcp.api.load_request import url_definition
-
-        return url_definition(url).name
-    args: Any = values.get("args")
-    given: list[Any] = [command, *(args if isinstance(args, list) else ())]
-    words = [word for word in given if isinstance(word, str) and word and not word.startswith("-")]
-    if not words:
-        return "server"
-    package = words[1] if len(words) > 1 else words[0]
-    return server_name(re.split(r"(?<=.)[@=]", os.path.basename(package))[0].removesuffix(".py"))
-
-
-def _outcome(addition: Addition) -> Trial:
-    session = addition.session
-    assert session is not None
-    failure = None
-    try:
-        addition.require()
-    except McpError as error:
-        failure = problem(error)
-    every = session.catalog.tools
-    tools = list(every.values())[:_MAX_TOOLS]
+            part.require()
+        except McpError as error:
+            if failure is None:
+                failure, log = problem(error), [one_line(line.text) for line in part.session.log.tail(_LOG_LINES)]
+        prefix = f"{part.name}." if len(parts) > 1 else ""
+        tools += [
+            TrialTool(name=visible(f"{prefix}{one.name}"), description=shown_text(one.definition.description))
+            for one in part.session.catalog.tools.values()
+        ]
     return Trial(
-        name=addition.definition.name,
+        name=addition.name,
         place=visible(addition.place),
-        runs=where(addition.definition),
-        tools=[TrialTool(name=visible(one.name), description=shown_text(one.definition.description)) for one in tools],
-        more_tools=len(every) - len(tools),
+        runs=" · ".join(where(part.definition) for part in parts),
+        tools=tools[:_MAX_TOOLS],
+        more_tools=max(0, len(tools) - _MAX_TOOLS),
         problem=failure,
-        log=[one_line(line.text) for line in session.log.tail(_LOG_LINES)] if failure is not None else [],
+        log=log,
         notes=[one_line(note) for note in addition.notes],
     )
 
@@ -243,7 +215,7 @@ async def _keep(panel: Panel, view: View, message: TrialFields) -> AddedServer:
     addition = trying.task.result()
     await addition.save()
     view.trials.pop(message.trial, None)  # absent if a second click has kept it meanwhile
-    return AddedServer(name=addition.definition.name, cell=addition.cell(panel.context.namespace()))
+    return AddedServer(name=addition.name, cell=addition.cell(panel.context.namespace()))
 
 
 # -- servers of ipymcp's own files ------------------------------------------------------------------------------------

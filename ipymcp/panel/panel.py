@@ -44,7 +44,7 @@ from ipymcp.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from ipymcp.api.additions import Addition
+    from ipymcp.api.additions import AnyAddition
     from ipymcp.api.namespace import Mcp
     from ipymcp.interaction.cells import Cell, CellAction, CellType
     from ipymcp.interaction.questions import QuestionKind
@@ -153,8 +153,8 @@ class RunningTrial:
         run: Defines the server and starts it.
     """
 
-    def __init__(self, run: Callable[[RunningTrial], Coroutine[Any, Any, Addition]]) -> None:
-        self.addition: Addition | None = None
+    def __init__(self, run: Callable[[RunningTrial], Coroutine[Any, Any, AnyAddition]]) -> None:
+        self.addition: AnyAddition | None = None
         """The server that is tried, once it is defined."""
         self.task = asyncio.ensure_future(run(self))
 

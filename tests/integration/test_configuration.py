@@ -1,6 +1,7 @@
 """The discovered configuration in real kernels: what a bare load starts, what it never runs, and `%mcp config`."""
 
 import ast
+import base64
 import json
 import shlex
 import shutil
@@ -356,6 +357,83 @@ def test_a_document_is_pasted_into_a_cell_and_a_definition_into_a_line(start_ker
     assert outcome.error is not None and outcome.error.evalue.startswith("%mcp config remove takes no cell")
 
 
+def test_what_people_paste_is_loaded_from_lines_cells_and_python(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    done(kernel, "%load_ext ipymcp")
+    program, *arguments = MISBEHAVING
+    line, entry = shlex.join(MISBEHAVING), json.dumps(about())
+    for name, cell in {
+        "a": f"%mcp load claude mcp add -s user -e LEVEL=1 a -- {line}",
+        "b": f"%mcp load claude mcp add-json b '{entry}'",
+        "c": f'%%mcp load\n// of a README\n"c": {entry},',
+        "d": f"%%mcp load d\n```json\n{entry}\n```",
+        "e": f"%%mcp load\n[mcp_servers.e]\ncommand = '{program}'\nargs = {json.dumps(arguments)}\n",
+        "f": f"%mcp load f {json.dumps({'mcpServers': {'x': about()}})}",
+        "g": f"mcp.load({f'g -- {line}'!r})",
+        "h": f"mcp.load('h', command={program!r}, args={arguments!r}, env={{'LEVEL': '1'}})",
+        "i": f"mcp.load({json.dumps({'mcpServers': {'i': about()}})!r})",
+        "j": f"mcp.load({{'j': {line!r}}})",
+        "misbehaving": f"mcp.load({MISBEHAVING!r})",
+    }.items():
+        outcome = done(kernel, cell)
+        assert text(kernel, f"mcp.servers[{name!r}].state") == "'ready'", cell
+        assert f"✓ {name}: ready, 13 tools" in str(outcome.displays) or cell.startswith("mcp")
+        if "LEVEL" in cell:
+            assert text(kernel, f"mcp.{name}.env().data['environ']['LEVEL']") == "'1'"
+    scoped = done(kernel, f"%mcp load claude mcp add -s project k -- {line}").stderr
+    assert scoped.startswith("ipymcp: -s project is not used: %mcp config add keeps a server in your own file")
+    outcome = kernel.run("%%mcp load\n ")
+    assert outcome.error is not None and outcome.error.evalue.startswith(
+        "the cell is empty: paste a definition into it"
+    )
+
+
+def test_a_server_from_a_link_is_shown_and_agreed_to_before_it_runs(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    own = own_file(kernel)
+    done(kernel, "%load_ext ipymcp")
+    link = "cursor://anysphere.cursor-deeplink/mcp/install?name=far&config="
+    link += base64.b64encode(json.dumps(about()).encode()).decode()
+    shown = "the link cursor://anysphere.cursor-deeplink/mcp/install is to be "
+    for cell in (f"%mcp load {link}", f"mcp.load({link!r})"):
+        refused = kernel.run(cell, answers=["no"])
+        assert f"{shown}added to this notebook" in refused.stdout and MISBEHAVING[0] in refused.stdout
+        assert refused.error is not None
+        assert refused.error.traceback.startswith("PolicyError: far: is not loaded: you did not agree to it")
+        assert kernel.run(cell).error is not None  # no one can be asked
+        assert text(kernel, "list(mcp)") == "[]"
+    assert f"{shown}imported into {own}" in kernel.run(f"%mcp config add {link}", answers=["no"]).stdout
+    assert not own.exists() or json.loads(own.read_text())["mcpServers"] == {}
+    done(kernel, f"%mcp add {link}", answers=["yes"])
+    assert text(kernel, "mcp.servers['far'].state") == "'ready'"
+    assert json.loads(own.read_text())["mcpServers"]["far"] == about()
+    done(kernel, f"%mcp load {link.replace('far', 'near')}", answers=["yes"])
+    assert text(kernel, "mcp.servers['near'].state") == "'ready'"
+
+
+def test_what_people_paste_is_kept_in_a_file(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    own, line = own_file(kernel), shlex.join(MISBEHAVING)
+    done(kernel, "%load_ext ipymcp")
+    done(kernel, f"%mcp config add claude mcp add a --env LEVEL=1 -- {line}")
+    done(kernel, "%mcp config add --transport sse docs https://host.example/mcp")
+    done(kernel, f"%%mcp config add\nclaude mcp add b -- {line}\nclaude mcp add c https://host.example/mcp")
+    added = done(kernel, f"%mcp add d -- {line}")
+    assert added.stdout == f"d is loaded, and in {own}: 13 tools\n"
+    two = json.dumps({"mcpServers": {"e": about(), "f": about()}})
+    assert done(kernel, f"%%mcp add\n{two}").stdout == f"e, f are loaded, and in {own}: 26 tools\n"
+    assert json.loads(own.read_text())["mcpServers"] == {
+        "a": about(env={"LEVEL": "1"}),
+        "docs": {"url": "https://host.example/mcp", "transport": "sse"},
+        "b": about(), "c": {"url": "https://host.example/mcp"},
+        "d": about(), "e": about(), "f": about(),
+    }  # fmt: skip
+    failed = kernel.run(f"%%mcp add\n{json.dumps({'mcpServers': {'g': about(), 'h': server('false')}})}")
+    assert failed.error is not None and failed.error.traceback.startswith("StartError: h: ")
+    assert text(kernel, "[name for name in mcp if name in 'gh']") == "[]"
+    assert not {"g", "h"} & json.loads(own.read_text())["mcpServers"].keys()
+
+
 def test_the_usable_servers_of_a_named_file_are_loaded(kernel_of_lines: Kernel) -> None:
     kernel = kernel_of_lines
     file = write(kernel.folder / "n.json", {"mcpServers": {"good": about(), "bad": {"command": 5}}})
@@ -431,7 +509,7 @@ def test_tab_completes_what_follows_each_word(start_kernel: StartKernel) -> None
         ("config add fs {{x 1}}", "ConfigError: pasted, line 1, column 4: not JSON: unexpected '1'"),
         ("config --project", "there is no option --project; usage: %mcp config [list|explain|add|"),
         ("config explain fs --project", "there is no option --project; usage: %mcp config explain NAME"),
-        ("load fs {{x: 1}}", "mcp.load({{…}}) takes definitions, and %mcp config add NAME {{…}} keeps one"),
+        ("load fs {{x: 1}}", 'ConfigError: pasted: expected the key "mcpServers", found "x"'),
         ("load .", "ConfigError: {folder}: is a folder"),
         ("config add fs --", "there is no command after --"),
         ("config explain", "something is missing; usage: %mcp config explain NAME"),

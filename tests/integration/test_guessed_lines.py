@@ -58,6 +58,7 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
     [
         ("load npx -y @scope/server", "the command of a server follows --: %mcp load -- npx -y @scope/server"),
         ("load time uvx mcp-time", "the command of a server follows --: %mcp load time -- uvx mcp-time"),
+        ("claude mcp add t -- x", "this is a command of another program: %mcp load claude mcp add t -- x"),
         ("config add y npx -y z", "the command of a server follows --: %mcp config add y -- npx -y z"),
         ("demo.echo text=x", "there is no %mcp demo.echo; a tool is called by: %mcp call demo.echo text=x"),
         ("demo", "there is no %mcp demo; its tools: %mcp tools demo"),
@@ -87,7 +88,11 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
 @pytest.mark.parametrize(
     ("cell", "first", "hint"),
     [
-        ("mcp.load('python -m x')", "'python -m x' is not a server name", "%mcp load -- python -m x"),
+        ("mcp.load('foo -m x')", "pasted: it is not clear what foo -m x is", "%mcp load foo -- foo -m x"),
+        ("mcp.load('mcp-server-x')", "no server 'mcp-server-x' is known here", "%mcp load x -- uvx mcp-server-x"),
+        ("%mcp load @a/server-b", "'@a/server-b': no such file", "%mcp load b -- npx -y @a/server-b"),
+        ("mcp.load(['demo', 'cfgd'])", "['demo', 'cfgd'] may be servers or a command", "load('demo', 'cfgd')"),
+        ("mcp.load('a', 'b', command='x')", "command= defines one server", 'load("time", command="uvx", args=['),
         ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),

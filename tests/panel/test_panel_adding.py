@@ -1,6 +1,7 @@
 """Servers that a view adds, edits and removes: from a registry on the loopback, by a command, a URL or JSON."""
 
 import ast
+import base64
 import contextlib
 import json
 import shlex
@@ -258,6 +259,42 @@ def test_a_pasted_entry_without_a_name_gets_one_as_its_command_does(notebook: No
     invalid = json.dumps({"command": 5})
     error = view.reply("try", trial=3, keep="me", by="json", what=invalid)["error"]
     assert error["message"].endswith("mcpServers.server.command: expected a string, got 5")
+
+
+def test_a_field_takes_what_people_paste_also_several_servers(notebook: Notebook, own_file: Path) -> None:
+    view = notebook.view()
+    entry = json.dumps(ENTRY)
+    for trial, (by, what, name) in enumerate(
+        [
+            ("json", f'"weather": {entry},', "weather"),
+            ("json", f"claude mcp add a -- {LINE}", "a"),
+            ("command", f"code --add-mcp '{json.dumps({'name': 'b', **ENTRY})}'", "b"),
+            ("url", f"c -- {LINE}", "c"),
+        ],
+        start=1,
+    ):
+        tried_one = tried(view, [], by=by, what=what, keep="notebook", trial=trial)["value"]
+        assert (tried_one["name"], tried_one["problem"]) == (name, None)
+        view.ask("drop", trial=trial)
+    both = tried(view, [], by="json", what=json.dumps({"servers": {"one": ENTRY, "two": ENTRY}}), trial=9)["value"]
+    assert (both["name"], both["problem"], both["runs"].count(" · ")) == ("one, two", None, 1)
+    assert {tool["name"].partition(".")[0] for tool in both["tools"]} == {"one", "two"}
+    assert view.ask("keep", trial=9) == {"name": "one, two", "cell": "%mcp load one\n%mcp load two"}
+    assert list(servers_in(own_file)) == ["one", "two"]
+    document = {"one": ENTRY, "wrong": {"command": "false"}}
+    failed = tried(view, [], by="json", what=json.dumps(document), keep="notebook", trial=10)["value"]
+    assert failed["problem"]["message"] and failed["name"] == "one_2, wrong"
+    assert set(notebook.mcp) == {"one", "two"}
+    error = view.reply("try", trial=11, keep="me", by="json", what="mcp-server-time")["error"]
+    assert "%mcp load time -- uvx mcp-server-time" in error["hint"]
+
+
+def test_a_link_that_is_pasted_into_a_field_is_asked_about(notebook: Notebook, own_file: Path) -> None:
+    view = notebook.view()
+    config = base64.b64encode(json.dumps(ENTRY).encode()).decode()
+    link = f"cursor://anysphere.cursor-deeplink/mcp/install?name=far&config={config}"
+    outcome = tried(view, [{"servers": ["far"]}], by="json", what=link)
+    assert outcome["value"]["name"] == "far"
 
 
 def test_a_trial_counts_the_tools_that_it_does_not_list(notebook: Notebook, own_file: Path) -> None:

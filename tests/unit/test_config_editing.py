@@ -244,23 +244,20 @@ def test_a_name_selects_a_server_of_a_document_or_renames_its_only_one(host: Hos
     assert servers(own) == before
     assert refused(UnknownName, config_edits.add, "e", two, host, **OWN) == (
         "the pasted text has no server 'e'",
-        "without a name, all servers are added",
+        "without a name, all servers are taken",
     )
 
     def refused_document(document: Any) -> tuple[str, str | None]:
         return refused(ConfigError, config_edits.add, None, document, host, **OWN)
 
     assert refused_document(two)[0] == f"{own}: a is there already"
-    assert refused_document({"command": "y"}) == (
-        "the server needs a name",
-        "%mcp config add NAME {…}, or a whole document",
-    )
     assert refused_document({"foo": {}})[0] == 'pasted: expected the key "mcpServers", found "foo"'
     assert refused_document({"comand": "y", "args": []}) == (
         'pasted: expected the key "mcpServers", found "comand", "args"',
         "did you mean 'command'?",
     )
     assert servers(own) == before
+    assert config_edits.add(None, {"command": "npx", "args": ["-y", "@x/server-f"]}, host, **OWN).names == ("f",)
 
 
 def test_a_relative_path_is_kept_as_a_path_from_the_notebooks_folder(home: Path, host: Host) -> None:

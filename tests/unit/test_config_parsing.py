@@ -188,7 +188,7 @@ def test_a_server_is_either_a_command_or_a_url(values: dict[str, Any], message: 
         ({"theme": "dark", "x": 1}, 'mcp.json: expected the key "mcpServers", found "theme", "x"'),
         ({}, 'mcp.json: expected the key "mcpServers", found an empty object'),
         ([1], "mcp.json: expected an object, got [1]"),
-        ({"mcpServers": []}, "mcp.json: mcpServers: expected an object, got []"),
+        ({"mcpServers": 1}, "mcp.json: mcpServers: expected an object, got 1"),
         ({"mcpServers": {"fs": "npx"}}, 'mcp.json: mcpServers.fs: expected an object, got "npx"'),
         ({"mcpServers": {" ": {}}}, 'mcp.json: mcpServers: expected a server\'s name, got " "'),
     ],

@@ -14,7 +14,7 @@ from ipymcp.config.hosts import EXPORTED, IMPORTED, SETTINGS
 from ipymcp.config.translation import OTHER_NAMES
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.magics.servers import headers, variables
+from ipymcp.notebook.magics.servers import headers, pasted_in, variables
 from ipymcp.notebook.progress import print_notice
 from ipymcp.text import quoted
 
@@ -33,7 +33,8 @@ def _config(request: MagicRequest) -> Any:
         %mcp config explain fs                      a server's values with their origins, and what it shadows
         %mcp config add fs -- npx -y some-server .  into the user's own file: NAME -- COMMAND ARG… or NAME URL
         %mcp config add docs https://host/mcp headers.Authorization='Bearer ${TOKEN}'
-        %%mcp config add                            a document of any host in the cell, or with NAME a definition
+        %%mcp config add [NAME]                     JSON, JSON5 or TOML of any host in the cell; also a command line
+        %mcp config add claude mcp add time -- uvx …   a command of another host, or the link of an install button
         %mcp config update fs timeout=60 env.LEVEL=debug cwd=     empty values are removed
         %mcp config edit fs                         inserts a cell with the definition, to be changed and run
         %mcp config copy fs fs2                     a copy with another name, in the same file
@@ -76,13 +77,18 @@ def _init(request: MagicRequest) -> None:
 
 def _add(request: MagicRequest) -> None:
     _, *words = request.parsed.names
-    name = words[0].text if words and not words[0].is_body and words[0].key is None else None
-    values = _values(request, 1 if name is None else 2)
+    is_name = bool(words) and not words[0].is_body and words[0].key is None and "://" not in words[0].text
+    pasted = pasted_in(request)
+    values = {**(pasted.values if pasted is not None else {}), **_values(request, 1 + is_name)}
     if not values:
         raise LineError(f"something is missing; usage: %mcp {_SYNTAXES['add'].usage}", request.parsed.names[-1].end)
     if any(word.key == "timeout" for word in words):
         values = with_unit(values)
-    added = config_edits.add(name, values, request.host, project=_is_project(request))
+    name = words[0].text if is_name else pasted.name if pasted is not None else None
+    origin = pasted.origin if pasted is not None else ""
+    added = config_edits.add(name, values, request.host, project=_is_project(request), origin=origin)
+    for line in pasted.notes if pasted is not None and not request.is_quiet else ():
+        print_notice(line)
     for line in added.notes if not request.is_quiet else ():
         print_notice(line)
     _report(request, added.file, added.names)
@@ -90,6 +96,8 @@ def _add(request: MagicRequest) -> None:
 
 def _update(request: MagicRequest) -> None:
     name, values = request.names[1], _values(request, 2)
+    for word in request.parsed.names[2:]:
+        values = {**(_parse_object(word.text) if word.is_body else {}), **values}
     if not values:
         raise LineError(f"nothing to change; usage: %mcp {_SYNTAXES['update'].usage}", request.parsed.names[-1].end)
     _report(request, config_edits.update(name, values, request.host, project=_is_project(request)), [name])
@@ -136,7 +144,7 @@ def _export(request: MagicRequest) -> config_edits.ConfigListing:
 
 
 def _values(request: MagicRequest, first: int) -> dict[str, Any]:
-    """The values of a definition on a line and in its cell: command, URL, JSON and `key=value`.
+    """The values of a definition on a line: command, URL and `key=value`.
 
     Args:
         request: The line.
@@ -145,11 +153,11 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
     values: dict[str, Any] = {}
     pairs: list[tuple[str, str]] = []
     for word in request.parsed.names[first:]:
+        if word.is_body:
+            continue
         if word.key is not None:
             _check_key(word, request)
             pairs.append((word.key, _path(word.value, request) if word.key in _PATHS else word.value))
-        elif word.is_body:
-            values |= _parse_object(word.text)
         elif "://" in word.text:
             values |= {"url": word.text, "command": None, "args": None}
         else:
@@ -160,11 +168,11 @@ def _values(request: MagicRequest, first: int) -> dict[str, Any]:
             raise LineError("there is no command after --", request.words[-1].end)
         command, *args = (_config_path(text, request) for text in request.line.argv)
         values |= {"command": command, "args": args or None, "url": None}
-    if request.cell is not None:
-        values |= _parse_object(request.cell)
     given = variables(request.parsed.texts("--env"), lambda name: f"${{{name}}}")
     pairs += [(f"env.{name}", value) for name, value in given.items()]
     pairs += [(f"headers.{name}", value) for name, value in headers(request.parsed.texts("--header")).items()]
+    if (transport := request.parsed.text("--transport")) is not None:
+        pairs.append(("transport", transport))
     return {**values, **settings(pairs)}
 
 
@@ -215,7 +223,6 @@ KEYS = frozenset({*SETTINGS, *OTHER_NAMES, "type"})
 """The keys that are allowed in `key=value`, up to a dot."""
 ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "list": _listing,
-    "init": _init,
     "explain": _explain,
     "add": _add,
     "update": _update,
@@ -224,6 +231,7 @@ ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
     "remove": _remove,
     "import": _import,
     "export": _export,
+    "init": _init,
 }
 """The implementations of the actions of `config`."""
 _PATHS = ("cwd", "env_file")
@@ -231,6 +239,7 @@ _PROJECT = Option("--project", help="use the project's mcp.json instead of your 
 _DEFINING = (
     Option("--env", "K=V", "the same as env.K=V; --env K reads this kernel's variable at each start", repeats=True),
     Option("--header", "'Name: value'", "the same as headers.NAME=VALUE", repeats=True),
+    Option("--transport", "http|sse", "the same as transport=http|sse", choices=("http", "sse", "stdio")),
     _PROJECT,
 )
 _SYNTAXES = {
@@ -278,5 +287,6 @@ COMMANDS = {
         ),
         takes_cell=True,
         takes_command=True,
+        takes_pasted=True,
     )
 }

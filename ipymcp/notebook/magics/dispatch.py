@@ -11,11 +11,12 @@ from IPython.core.error import UsageError
 
 import ipymcp
 from ipymcp.api.sync_and_async import host_of
+from ipymcp.config.pasted import is_foreign_command
 from ipymcp.config.programs import program
 from ipymcp.errors import McpError, note_line
 from ipymcp.masking import mask
 from ipymcp.names import nearest
-from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_text, tokenize
+from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_pasted, split_text, tokenize
 from ipymcp.protocol.eras import HANDSHAKE_VERSIONS, STATELESS_VERSIONS
 from ipymcp.text import cut, visible
 from ipymcp.version import __version__
@@ -110,6 +111,9 @@ def _run(
     if first in MODULES and command(first).takes_text and cell is None:
         options, question = split_text(command(first).syntax, following)
         text = f"{first} {options}"
+    elif first in MODULES and command(first).takes_pasted and cell is None:
+        line_start, question = split_pasted(command(first).syntax, following)
+        text = f"{first} {line_start}" if question else text
     line = tokenize(text)
     words = line.words
     if not words or words[0].text not in _READ_CONFIG:
@@ -169,6 +173,8 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
         raise LineError(f"there is no %mcp {word.text}; {host_of(mcp).missing_hint(server)}", word.start)
     if word.text in _SHOW_SERVERS:
         raise LineError(f"%mcp {word.text} takes no arguments; %mcp help lists the words", word.start)
+    if is_foreign_command(text):
+        raise LineError(f"this is a command of another program: %mcp load {text.strip()}", word.start)
     raise _unknown(word.text, word.start)
 
 

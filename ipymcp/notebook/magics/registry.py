@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
-from ipymcp.api.additions import RegistryChoice, add_from_registry
+from msgspec import structs
+
+from ipymcp.api.additions import RegistryChoice, add, add_from_registry, from_pasted
+from ipymcp.api.load_request import config_path
+from ipymcp.config.parsing import is_server
+from ipymcp.config.pasted import PastedServers
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
+from ipymcp.notebook.magics.servers import headers, pasted_in, variables
 from ipymcp.notebook.progress import print_notice
 from ipymcp.runtime.interrupts import Waiter
 from ipymcp.text import counted, visible
 
 if TYPE_CHECKING:
-    from ipymcp.api.additions import Addition, Keep
+    from ipymcp.api.additions import AnyAddition, Keep
     from ipymcp.notebook.line_syntax import MagicRequest
     from ipymcp.results.tables import Table
 
@@ -32,17 +39,26 @@ def _search(request: MagicRequest) -> Table:
 
 
 def _add(request: MagicRequest) -> None:
-    """Add a server of the MCP registry: start it, and if it starts, keep it.
+    """Add a server of the MCP registry, or one of your own: start it, and if it starts, keep it.
 
         %mcp add io.github.user/weather               into your own file, in its latest version
         %mcp add io.github.user/weather UNITS=metric  with a value; you are asked for the required ones
         %mcp add weather --for notebook --cell        only in this notebook, and insert the cell that loads it
+        %mcp add time -- uvx mcp-server-time          a server of your own: NAME -- COMMAND, or [NAME] URL
+        %mcp add claude mcp add time -- uvx …         what people paste: a command of another host, or an install link
+        %%mcp add                                     the same, or JSON, JSON5 or TOML of any host, in the cell
 
     The version is fixed in the server's command, which you see before it runs. You are asked for secret values, which
     are never typed on the line, and which go to the secret store (KEY=${secret:NAME} refers to a stored one). If the
     server does not start, nothing is kept. %mcp search NAME shows the inputs of a server.
     """
+    pasted = _own_definition(request)
+    if pasted is not None:
+        _add_own(request, pasted)
+        return
     parsed = request.parsed
+    if not parsed.names:
+        raise LineError(f"something is missing; usage: %mcp {_ADD.usage}", 0)
     name, *rest = parsed.names
     surplus = next((word for word in rest if word.key is None), None)
     if name.key is not None or surplus is not None:
@@ -57,25 +73,78 @@ def _add(request: MagicRequest) -> None:
         parsed.has("--ask"),
         takes_secrets=False,
     )
-    keep = cast("Keep", parsed.text("--for") or "me")
+    own = next((option for option in _DEFINING if parsed.has(option)), None)
+    if own is not None:
+        raise LineError(f"{own} is for a server of your own: %mcp add [{own} …] NAME -- COMMAND, or NAME URL", 0)
     waiter = Waiter()
-
-    def begun(addition: Addition) -> None:
-        lines = [*addition.notes, f"starting {addition.definition.name}"]
-        if not request.is_quiet:
-            waiter.put(lambda: [print_notice(line) for line in lines])  # in the thread of the cell
-
-    wait = add_from_registry(request.host, choice, keep, begun, replaces=parsed.has("--replace"))
-    addition = request.host.loop.run(wait, waiter)
-    _report(request, addition)
+    begun = partial(_announce, request, waiter)
+    wait = add_from_registry(request.host, choice, _keep(request), begun, replaces=parsed.has("--replace"))
+    _report(request, request.host.loop.run(wait, waiter))
 
 
-def _report(request: MagicRequest, addition: Addition) -> None:
-    name = addition.definition.name
+def _keep(request: MagicRequest) -> Keep:
+    return cast("Keep", request.parsed.text("--for") or "me")
+
+
+def _announce(request: MagicRequest, waiter: Waiter, addition: AnyAddition) -> None:
+    lines = [*addition.notes, f"starting {addition.name}"]
+    if not request.is_quiet:
+        waiter.put(lambda: [print_notice(line) for line in lines])  # in the thread of the cell
+
+
+def _own_definition(request: MagicRequest) -> PastedServers | None:
+    """The servers that the line or its cell defines; None if it names one of the registry."""
+    pasted, names = pasted_in(request), [word for word in request.parsed.names if not word.is_body]
+    url = next((word for word in names if "://" in word.text), None)
+    if request.line.command is not None:
+        if not request.line.command:
+            raise LineError("there is no command after --", request.words[-1].end if request.words else 0)
+        project = _keep(request) == "project"
+        command, *args = (config_path(text, request.host, project=project) for text in request.line.argv)
+        pasted = PastedServers({"command": command, "args": args})
+    elif pasted is None and url is not None:
+        pasted = PastedServers({"url": url.text})
+        names.remove(url)
+    if pasted is None:
+        return None
+    if len(names) > 1 or any(word.key is not None for word in names):
+        surplus = names[-1]
+        raise LineError(f"{surplus.raw} is one too many; usage: %mcp {_ADD.usage}", surplus.start)
+    return pasted.named(names[0].text if names else None)
+
+
+def _add_own(request: MagicRequest, pasted: PastedServers) -> None:
+    parsed = request.parsed
+    other = next((option for option in ("--version", "--way", "--ask") if parsed.has(option)), None)
+    if other is not None:
+        raise LineError(f"{other} is for servers of the registry", 0)
+    given = {"env": variables(parsed.texts("--env"), lambda name: f"${{{name}}}")}
+    given["headers"] = headers(parsed.texts("--header"))
+    changes: dict[str, Any] = {key: {**pasted.values.get(key, {}), **table} for key, table in given.items() if table}
+    if parsed.has("--transport"):
+        changes["transport"] = parsed.text("--transport")
+    if changes and not is_server(pasted.values):
+        raise LineError("--env, --header and --transport are for one server", 0)
+    pasted = structs.replace(pasted, values={**pasted.values, **changes})
+    waiter = Waiter()
+    name = parsed.text("--name") or pasted.name
+
+    async def add_own() -> AnyAddition:
+        replaces = parsed.has("--replace")
+        addition = await from_pasted(request.host, name, pasted, _keep(request), replaces=replaces)
+        _announce(request, waiter, addition)
+        await add(addition)
+        return addition
+
+    _report(request, request.host.loop.run(add_own(), waiter))
+
+
+def _report(request: MagicRequest, addition: AnyAddition) -> None:
     cell = addition.cell(request.settings.namespace)
-    tools = counted(len(request.host.sessions[name].catalog.tools), "tool")
+    names = addition.name.split(", ")
+    tools = counted(sum(len(request.host.sessions[name].catalog.tools) for name in names), "tool")
     where = "loaded" if addition.keep == "notebook" else f"loaded, and in {addition.place}"
-    request.report(f"{name} is {where}: {tools}")
+    request.report(f"{addition.name} {'is' if len(names) == 1 else 'are'} {where}: {tools}")
     if request.parsed.has("--cell"):
         request.ip.set_next_input(cell)
     elif addition.keep == "notebook" and not request.is_quiet:
@@ -91,8 +160,10 @@ def _outdated(request: MagicRequest) -> Table:
     return request.mcp.outdated()
 
 
+_DEFINING = ("--env", "--header", "--transport")
+"""Options that apply to a server of the user's own only."""
 _ADD = Syntax(
-    "add NAME [KEY=VALUE…]",
+    "add NAME [KEY=VALUE…] | [NAME] URL | [NAME] -- COMMAND ARG…",
     (
         Option(
             "--for",
@@ -104,16 +175,20 @@ _ADD = Syntax(
         Option("--version", "V", "another version than the latest"),
         Option("--way", "npm|pypi|oci|nuget|remote", "how to run it, if there are several ways: a kind, or its number"),
         Option("--ask", help="also ask for optional values"),
+        Option(
+            "--env", "K=V", "a variable of a server of your own; --env K is the kernel's at each start", repeats=True
+        ),
+        Option("--header", "'Name: value'", "a header of every request to a server of your own", repeats=True),
+        Option("--transport", "http|sse", "of a server of your own", choices=("http", "sse", "stdio")),
         Option("--replace", help="replace the server of that name"),
         Option("--cell", help="insert the cell that loads it"),
     ),
-    at_least=1,
     takes=("", "setting"),
 )
 COMMANDS = {
     "search": Command(
         Syntax("search WORD… | NAME [-n N]", (Option("-n", "N", number=True),), at_least=1, takes=("",)), _search
     ),
-    "add": Command(_ADD, _add),
+    "add": Command(_ADD, _add, takes_cell=True, takes_command=True, takes_pasted=True),
     "outdated": Command(Syntax("outdated", at_most=0), _outdated),
 }

@@ -7,12 +7,11 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.load_request import LoadRequest, gather, url_definition
+from ipymcp.api.load_request import LoadRequest, agree_to_links, from_pasted, gather, url_definition
 from ipymcp.api.namespace import servers_of
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.config.programs import program
+from ipymcp.config.pasted import default_name, read_pasted
 from ipymcp.errors import McpError
-from ipymcp.names import server_name
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.resources import load_lazy
 from ipymcp.notebook.progress import LoadDisplay, print_notice
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ipymcp.api.servers import Servers
+    from ipymcp.config.pasted import PastedServers
     from ipymcp.notebook.line_syntax import MagicRequest
     from ipymcp.results.tables import Table
 
@@ -44,9 +44,12 @@ def _load(request: MagicRequest) -> None:
         %mcp load docs https://host/mcp             a remote server: [NAME] URL
         %mcp load ./servers.json                    every server of a config file that is not disabled
         %mcp load ./servers.json fs git             only these two servers of the file
+        %mcp load claude mcp add time -- uvx …      what people paste: a command of another host, or an install link
+        %%mcp load [NAME]                           the same, or JSON, JSON5 or TOML of any host, in the cell
 
     Loading an unchanged server again does nothing; a changed one is restarted. A server of a project's
-    file runs only after you have seen its definition and agreed; you are asked once for each definition.
+    file runs only after you have seen its definition and agreed; you are asked once for each definition, and also
+    about a server from a link, which does not show what it runs.
     """
     asked = _load_request(request)
     definitions = [_changed(request, one) for one in asked.definitions]
@@ -63,6 +66,8 @@ def _load(request: MagicRequest) -> None:
     failed = None
     try:
         is_trusted = request.parsed.has("--trust")
+        if not is_trusted:
+            host.loop.run(agree_to_links(asked, host), waiter)
         loading = host.load(
             definitions,
             wait=wait,
@@ -89,12 +94,12 @@ def _load_request(request: MagicRequest) -> LoadRequest:
         if len(names) > 1:
             raise LineError(f"one name before --, not {len(names)}", request.words[1].start)
         argv = request.line.argv
-        name = names[0] if names else _name_of(argv)
+        name = names[0] if names else default_name({"command": argv[0], "args": argv[1:]})
         typed = ServerDefinition(name=name, command=argv[0], args=tuple(argv[1:]))
         return LoadRequest([typed], [name])
-    body = next((word for word in request.parsed.names if word.is_body), None)
-    if body is not None:
-        raise LineError("mcp.load({…}) takes definitions, and %mcp config add NAME {…} keeps one", body.start)
+    pasted = pasted_in(request)
+    if pasted is not None:
+        return from_pasted(pasted, request.host, [word.text for word in request.parsed.names if not word.is_body])
     if any("://" in name for name in names):
         remote = _remote(request)
         return LoadRequest([remote], [remote.name])
@@ -103,6 +108,22 @@ def _load_request(request: MagicRequest) -> LoadRequest:
         word = next(word for word in request.words if (word.key or word.text) == alone)
         raise LineError(f"{alone} needs a server; usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
     return gather(names, request.host)
+
+
+def pasted_in(request: MagicRequest) -> PastedServers | None:
+    """The servers that are pasted on a line or in its cell; None if there are none.
+
+    Raises:
+        LineError: There are some in both.
+        ConfigError: The text defines no server.
+    """
+    body = next((word for word in request.parsed.names if word.is_body), None)
+    texts = [text for text in (request.text, body and body.text, request.cell) if text is not None and text.strip()]
+    if len(texts) > 1:
+        raise LineError("there are definitions on the line and in the cell: remove one", body.start if body else 0)
+    if not texts and request.cell is not None:
+        raise LineError("the cell is empty: paste a definition into it", 0)
+    return read_pasted(texts[0]) if texts else None
 
 
 def _remote(request: MagicRequest) -> ServerDefinition:
@@ -179,17 +200,6 @@ def headers(texts: Sequence[str]) -> dict[str, str]:
         given[name.strip()] = value.strip()
     checked_headers(given)
     return given
-
-
-def _name_of(argv: Sequence[str]) -> str:
-    """Derive a server's name from its command: `npx -y @scope/server-time` is `time`."""
-    words = [word for word in argv if not word.startswith("-") and word not in ("run", "dlx", "tool")]
-    name = re.split(r"[/\\]", words[0])[-1] if words else "server"
-    if program(name).is_launcher and len(words) > 1:
-        name = re.split(r"[/\\]", words[1])[-1]
-    name = re.split(r"(?<=.)[@=<>~!\[]", name)[0]
-    name = re.sub(r"\.(py|js|mjs|cjs|exe|cmd)$", "", name)
-    return server_name(name)
 
 
 def _start_or_stop(request: MagicRequest) -> Servers | None:
@@ -291,7 +301,9 @@ COMMANDS = {
     "load": Command(
         Syntax("load [NAME…] | FILE [NAME…] | [NAME] URL | [NAME] -- COMMAND ARG…", _LOAD_OPTIONS, takes=("loadable",)),
         _load,
+        takes_cell=True,
         takes_command=True,
+        takes_pasted=True,
     ),
     "start": _server_command("start", "Start servers that were stopped or have failed."),
     "stop": _server_command("stop", "Stop servers; %mcp start NAME starts them again."),
