@@ -110,6 +110,7 @@ class Trials:
             await session.stop()
         finally:
             self._forget(session)
+            self._context.store.known.forget_trial(session.digest)
 
     def _forget(self, session: ServerSession) -> None:
         grant = self._grants.pop(session, None)

@@ -160,6 +160,16 @@ class KnownServers:
         """Discard the era of a server whose handshake failed, so that it is probed again."""
         self._eras[digest] = None
 
+    def forget_trial(self, digest: str) -> None:
+        """Remove what was recorded about a server that was tried, unless the same definition was ever loaded."""
+        unnamed = "(SELECT digest FROM servers WHERE digest = ? AND name = '')"
+
+        def remove(connection: Connection) -> None:
+            connection.execute(f"DELETE FROM catalogs WHERE digest IN {unnamed}", (digest,))
+            connection.execute(f"DELETE FROM servers WHERE digest IN {unnamed}", (digest,))
+
+        self._database.post(remove)
+
     def _change(self, digest: str, **values: Any) -> None:
         with self._lock:
             self._changes.setdefault(digest, {}).update(values)

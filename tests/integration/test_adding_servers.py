@@ -52,6 +52,7 @@ def unchanged(shared_kernel: Kernel, registry: RegistryServer) -> Iterator[Kerne
     assert not own_file(shared_kernel).exists()
     assert text(shared_kernel, "list(mcp)") == "[]"
     assert "none yet" in text(shared_kernel, "%mcp secret list")
+    assert text(shared_kernel, "len(mcp.servers.known.df)") == "0"
 
 
 def own_file(kernel: Kernel) -> Path:

@@ -303,6 +303,16 @@ def test_a_publishers_value_adds_no_line_to_a_cell(host: Host, registry: Registr
     compile(cell, "cell", "exec")
 
 
+def test_a_required_value_is_asked_for_although_its_publisher_suggests_one(
+    host: Host, registry: RegistryServer
+) -> None:
+    listed(registry, environmentVariables=[{"name": "FOLDER", "default": "/Users/me", "isRequired": True}])
+    with pytest.raises(ConfigError, match="needs FOLDER, and no one could be asked"):
+        chosen(host)
+    user(host, FOLDER="/data")
+    assert chosen(host).definition.env["FOLDER"] == "/data"
+
+
 def test_a_default_that_is_accepted_stays_the_publishers_text(host: Host, registry: RegistryServer) -> None:
     host.store.secrets.set("gh", "a secret of mine")
     default = "data/${secret:gh}"
