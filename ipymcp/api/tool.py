@@ -11,7 +11,7 @@ import inspect
 import sys
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -357,8 +357,15 @@ def _add_usage_hint(error: ArgumentError, schema: ToolSchema, args: tuple[Any, .
     if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
         value = shown(given[name]) if isinstance(given[name], str | int | float | None) else "…"
         error.hint = f"it is an option of the call: {written}.options({name}={value})(…)"
-    elif len(args) == 1 and isinstance(args[0], Mapping) and not given:
+    elif len(args) == 1 and not given and _is_of_arguments(args[0], schema):
         error.hint = f"pass a dict of all arguments as {written}.call({{…}}), or {written}(**{{…}})"
+
+
+def _is_of_arguments(value: Any, schema: ToolSchema) -> bool:
+    """Whether a value is a dict of several arguments, and not the value of one."""
+    names = {name for each in schema.parameters for name in (each.name, each.alias)}
+    keys = {*cast("Mapping[Any, Any]", value)} if isinstance(value, Mapping) else set[Any]()
+    return bool(keys) and keys <= names
 
 
 class AsyncTool(Tool):
@@ -444,4 +451,5 @@ def _describe(entry: ToolEntry, schema: ToolSchema) -> str:
         types.loads(definition.annotations) if len(definition.annotations) else None,
         server=entry.server,
         tool=entry.name,
+        tree=schema.tree,
     )

@@ -17,12 +17,20 @@ import msgspec
 from ipymcp.masking import mask, masks
 from ipymcp.names import UniqueNames, unused
 from ipymcp.protocol.types import is_object
-from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, form_kinds, listed_values, properties
+from ipymcp.schema.tree import (
+    ANYTHING,
+    Schema,
+    SchemaTree,
+    form_kinds,
+    listed_values,
+    properties,
+    required_names,
+)
 from ipymcp.schema.validation import listing
 from ipymcp.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 _NAMES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
@@ -30,6 +38,9 @@ _ORDER: Final = ("str", "int", "float", "bool")
 _MAX_LITERALS: Final = 16
 _MAX_UNION: Final = 6
 _MAX_DEPTH: Final = 4
+_MAX_INLINE: Final = 12
+"""Members of an object that an annotation spells out."""
+_MAX_INLINE_DEPTH: Final = 2
 
 ObjectNamer = Callable[[Schema], str | None]
 """Returns a type name for an object schema, such as a TypedDict's, or None."""
@@ -74,6 +85,22 @@ def annotate(
         name_object: Names object schemas; an object without a name is a `dict[str, …]`.
     """
     return _AnnotationBuilder(tree, name_object).build(schema, nullable=nullable)
+
+
+def spelled_out(tree: SchemaTree, schema: Any, *, depth: int = _MAX_INLINE_DEPTH) -> Annotation:
+    """The annotation with the members of objects, such as `list[{'path': str, 'size'?: int}]`."""
+
+    def members(form: Schema) -> str | None:
+        if not depth:
+            return None
+        required, listed = required_names(form), list(properties(form).items())
+        words = [
+            f"{name!r}{'' if name in required else '?'}: {spelled_out(tree, part, depth=depth - 1)}"
+            for name, part in listed[:_MAX_INLINE]
+        ]
+        return f"{{{', '.join([*words, '…'] if len(listed) > _MAX_INLINE else words)}}}"
+
+    return annotate(tree, schema, name_object=members)
 
 
 class _AnnotationBuilder:
@@ -282,6 +309,8 @@ def _identifier(name: str) -> str:
 
 _WIDTH: Final = 100
 _MAX_TEXT: Final = 20_000
+_MAX_MEMBERS: Final = 20
+"""Members of one argument that the help describes."""
 _NEWLINES: Final = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _DROPPED: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
 _HINTS: Final = (
@@ -322,6 +351,7 @@ def docstring(
     server: str,
     tool: str,
     kind: str = "Tool",
+    tree: SchemaTree | None = None,
 ) -> str:
     """A tool's help text in Google style.
 
@@ -334,20 +364,53 @@ def docstring(
         server: The server's name in this notebook.
         tool: The tool's exact name.
         kind: The noun for the last line, such as `Prompt`.
+        tree: The schema of the arguments, to describe the members of those that are objects or lists of objects.
     """
     about = textwrap.dedent(printable((description or "")[:_MAX_TEXT])).strip()
     name = shortened(printable(title or ""), _WIDTH)
     heading = [name] if name and not about.casefold().startswith(name.casefold()) else []
-    sections = [*heading, about, _arguments(parameters), _returns(output_schema), _hints(annotations)]
+    sections = [*heading, about, _arguments(parameters, tree), _returns(output_schema), _hints(annotations)]
     source = f"{kind} {shortened(printable(tool), 80)!r} of the MCP server {shortened(printable(server), 80)!r}."
     return "\n\n".join([section for section in sections if section] + [source])
 
 
-def _arguments(parameters: Sequence[Parameter]) -> str:
-    return "\n".join(["Args:", *(_argument(each) for each in parameters)]) if parameters else ""
+def _arguments(parameters: Sequence[Parameter], tree: SchemaTree | None) -> str:
+    lines: list[str] = []
+    for each in parameters:
+        lines.append(_argument(each))
+        members = {} if tree is None else {path: member for path, *member in _members(tree, each.schema, each.alias)}
+        for path, (is_required, schema) in list(members.items())[:_MAX_MEMBERS]:
+            member = _parameter(tree or SchemaTree({}), path, path, schema, required=is_required)
+            lines.append(_argument(member, indent=8))
+        if len(members) > _MAX_MEMBERS:
+            lines.append(f"        … {len(members) - _MAX_MEMBERS} more: .input_schema has them")
+    return "\n".join(["Args:", *lines]) if lines else ""
 
 
-def _argument(parameter: Parameter) -> str:
+def _members(
+    tree: SchemaTree, schema: Any, path: str, levels: int = 2, outer: tuple[int, ...] = ()
+) -> Iterator[tuple[str, bool, Any]]:
+    """The members of an object, and of the objects in a list or mapping: path, whether it is required, schema.
+
+    Args:
+        tree: The schema that the subschema belongs to.
+        schema: The subschema.
+        path: The path of the value.
+        levels: The levels of objects to describe.
+        outer: The ids of the lists of members around it, which are not described again.
+    """
+    for form in tree.alternatives(schema) if len(outer) < _MAX_DEPTH else ():
+        for word, step in (("items", "[]"), ("additionalProperties", "[key]")):
+            if is_object(form.get(word)):
+                yield from _members(tree, form[word], path + step, levels, (*outer, id(form[word])))
+        required, members = required_names(form), properties(form)
+        for name, part in members.items() if levels and id(members) not in outer else ():
+            inner = f"{path}.{name}" if name.isidentifier() else f"{path}[{name!r}]"
+            yield inner, name in required, part
+            yield from _members(tree, part, inner, levels - 1, (*outer, id(members)))
+
+
+def _argument(parameter: Parameter, *, indent: int = 4) -> str:
     words = [printable(parameter.description)[:_MAX_TEXT]]
     if parameter.enum and "Literal[" not in parameter.annotation:
         words.append(f"One of {printable(listing(parameter.enum))}.")
@@ -358,21 +421,21 @@ def _argument(parameter: Parameter) -> str:
     kind = parameter.annotation if parameter.required else f"{parameter.annotation}, optional"
     line = " ".join(word if word.endswith((".", "!", "?", ":")) else f"{word}." for word in words if word)
     head = f"{parameter.alias} ({kind}):"
-    return _filled(f"{head} {line}")
+    return _filled(f"{head} {line}", indent)
 
 
-def _filled(text: str) -> str:
+def _filled(text: str, indent: int) -> str:
     """Fill lines with the words of an argument's description; `textwrap` takes five times as long."""
     lines: list[str] = []
-    start, length = 0, 4
+    start, length = 0, indent
     words = text.split()
     for index, word in enumerate(words):
         length += len(word) + (index > start)
         if length > _WIDTH and index > start:
             lines.append(" ".join(words[start:index]))
-            start, length = index, 8 + len(word)
+            start, length = index, indent + 4 + len(word)
     lines.append(" ".join(words[start:]))
-    return "    " + "\n        ".join(lines)
+    return " " * indent + f"\n{' ' * (indent + 4)}".join(lines)
 
 
 def _returns(output_schema: Mapping[str, Any] | None) -> str:

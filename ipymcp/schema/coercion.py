@@ -532,5 +532,5 @@ def _lone_item(tree: SchemaTree, text: str, schema: Any) -> Any:
         if kinds and "array" in kinds:
             item_schema = item_schemas(form)(0)
             item = read_text(tree, text, item_schema)
-            return [item] if fits(tree, item, item_schema) else text
+            return [item] if is_object(item) or fits(tree, item, item_schema) else text
     return text

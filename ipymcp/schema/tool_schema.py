@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 
 from ipymcp.errors import ArgumentError
+from ipymcp.masking import mask
 from ipymcp.names import identifier, nearest
 from ipymcp.protocol.types import encode, is_array, is_object, loads
 from ipymcp.schema.annotations import (
@@ -23,6 +24,7 @@ from ipymcp.schema.annotations import (
     callable_subclass,
     docstring,
     read_parameters,
+    spelled_out,
 )
 from ipymcp.schema.coercion import NotJson, Target, coerce, fits, is_plain, read_text, takes_none, to_json
 from ipymcp.schema.tree import ANYTHING, Schema, SchemaTree, allow_null, constrains_only_types
@@ -43,8 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Parameter", "ToolSchema"]
 
-_MAX_SIGNATURE: Final = 200
+_MAX_SIGNATURE: Final = 300
 """Characters of a signature in a hint."""
+_MAX_ANNOTATION: Final = 300
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
@@ -280,7 +283,7 @@ class ToolSchema:
     def _call_error(self, message: str, argument: str | None, hint: str | None = None) -> ArgumentError:
         """An error about the call as a whole; its default hint is the shortened signature."""
         if hint is None:
-            words = [f"{each.alias}: {each.annotation}" for each in self.parameters if each.required]
+            words = [f"{each.alias}: {self._annotation(each)}" for each in self.parameters if each.required]
             optional = [each.alias for each in self.parameters if not each.required]
             words += ["*", *optional] if optional else []
             words += ["**arguments"] if self.is_open else []
@@ -297,8 +300,16 @@ class ToolSchema:
         for each in self.parameters:
             if each.name == name:
                 about = f" · {shortened(each.description, 100)}" if each.description else ""
-                return shortened(f"{each.alias}: {each.annotation}", 100) + about
+                return shortened(f"{each.alias}: {self._annotation(each)}", _MAX_ANNOTATION) + about
         return None
+
+    def _annotation(self, parameter: Parameter) -> str:
+        """The type of an argument, with the members of objects."""
+        if "dict[" not in parameter.annotation:
+            return parameter.annotation
+        optional = " | None" if parameter.annotation.endswith("| None") else ""
+        shown = mask(spelled_out(self.tree, parameter.schema))
+        return shown if shown.endswith(optional) else shown + optional
 
 
 def _slot(tree: SchemaTree, parameter: Parameter) -> _Slot:

@@ -81,7 +81,8 @@ def most_informative(errors: Sequence[jsonschema_rs.ValidationError]) -> Argumen
     if keyword in ("enum", "const"):
         return _not_listed(path, value, _allowed(error))
     if keyword in ("required", "dependentRequired"):
-        return ArgumentProblem(path, f"{_attribute(error, 'property')!r} is missing")
+        missing = [_attribute(each, "property") for each in _alike(errors, error)]
+        return ArgumentProblem(path, f"{listing(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     if keyword in ("additionalProperties", "unevaluatedProperties"):
         surplus = cast("list[str]", _attribute(error, "unexpected") or [])
         return ArgumentProblem(path, f"no member {listing(surplus)} is allowed here")
@@ -90,6 +91,17 @@ def most_informative(errors: Sequence[jsonschema_rs.ValidationError]) -> Argumen
         return ArgumentProblem(path, shortened(error.message, 120))
     limit, pattern = _attribute(error, "limit"), _attribute(error, "pattern")
     return ArgumentProblem(path, template.format(got=_short_repr(value), limit=limit, pattern=pattern))
+
+
+def _alike(
+    errors: Iterable[jsonschema_rs.ValidationError], error: jsonschema_rs.ValidationError
+) -> Iterator[jsonschema_rs.ValidationError]:
+    """The errors, also within alternatives, of the same value and the same keyword of its schema."""
+    for each in errors:
+        if (each.instance_path, each.schema_path) == (error.instance_path, error.schema_path):
+            yield each
+        for branch in cast("list[list[jsonschema_rs.ValidationError]]", _attribute(each, "context") or []):
+            yield from _alike(branch, error)
 
 
 def problem_at_field(error: jsonschema_rs.ValidationError) -> ArgumentProblem:
@@ -142,6 +154,8 @@ def _wrong_type(path: tuple[str | int, ...], value: Any, kinds: list[str]) -> Ar
     hint = None
     if "string" in kinds and isinstance(value, int | float) and not isinstance(value, bool):
         hint = f"quote it: '{value}'"
+    elif "string" in kinds and isinstance(value, dict | list):
+        hint = "give it as text: json.dumps(…)"
     elif "array" in kinds and isinstance(value, str):
         hint = f"give a list: [{_short_repr(value)}]"
     return ArgumentProblem(path, f"expected {_joined(kinds)}, got {_short_repr(value)}", hint)

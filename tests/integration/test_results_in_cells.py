@@ -70,6 +70,20 @@ def test_the_result_of_one_cell_is_an_argument_of_the_next(kernel: Kernel) -> No
     assert kernel.value("mcp.sdk.travel({'name': r, 'points': trip['stops']}).data['stops'][0]['x']") == 3
 
 
+def test_the_members_of_a_list_of_objects_are_shown_by_help_and_errors(kernel: Kernel) -> None:
+    helped = kernel.inspect("mcp.files.edit_file") or ""
+    assert "edits[].oldText (str): Text to search for - must match exactly." in helped
+    members = "edits: list[{'oldText': str, 'newText': str}]"
+    for cell in ("mcp.files.edit_file('a', {})", "%mcp call files.edit_file path=a edits={}"):
+        assert error(kernel, cell)[0] == "ArgumentError: files.edit_file: edits[0]: 'oldText', 'newText' are missing"
+        assert error(kernel, cell)[1].strip().startswith(members)
+    for value, problem in (("{'a': {1}}", "route.a: is of type set"), ("{'a': float('nan')}", "route.a: is nan")):
+        shown_error = error(kernel, f"mcp.sdk.travel({value})")
+        assert shown_error[0].startswith(f"ArgumentError: sdk.travel: {problem}") and "dict" not in shown_error[1]
+    for_all = error(kernel, "mcp.sdk.travel({'speed': 5})")[1].strip()
+    assert for_all.startswith("pass a dict of all arguments as mcp.sdk.travel.call({…}), or mcp.sdk.travel(**{…})")
+
+
 def test_markdown_is_drawn_with_nothing_that_runs_or_fetches(kernel: Kernel) -> None:
     bundle = shown(kernel, "mcp.demo.echo('# Head\\n<script>x</script> ![p](https://e.org/p.png) [a](javascript:b)')")
 

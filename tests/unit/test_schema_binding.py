@@ -52,6 +52,20 @@ LONG_ENUM = {"properties": {"x": {"enum": [f"v{number}" for number in range(20)]
 ALTERNATIVES = {"properties": {"x": {"anyOf": [{"type": "integer"}, SEARCH["$defs"]["Filter"]]}}}
 ONE = {"properties": {"a": {}}}
 CLOSED = {**ONE, "additionalProperties": False}
+PATCH = {"properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}, "required": ["start", "end"]}
+FILE = {
+    "properties": {"path": {"type": "string"}, "patches": {"type": "array", "items": PATCH}, "mode": {"enum": ["r"]}}
+}
+FILES = {
+    "properties": {
+        "files": {"type": "array", "items": {**FILE, "required": ["path", "patches"]}, "description": "Files."},
+        "spec": {"type": "string"},
+        "one": {"anyOf": [{"$ref": "#/$defs/Patch"}, {"type": "null"}]},
+    },
+    "required": ["files"],
+    "$defs": {"Patch": PATCH},
+}
+MEMBERS = "list[{'path': str, 'patches': list[{'start': int, 'end': int}], 'mode'?: Literal['r']}]"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +88,13 @@ CLOSED = {**ONE, "additionalProperties": False}
          "x: 'zzz' is not one of 'v0', 'v1', 'v2', 'v3', 'v4', 'v5', 'v6', 'v7' … (20 in all)", ...),
         (ALTERNATIVES, (), {"x": {"op": "eq", "value": "z"}}, "x.value: expected number, got 'z'", ...),
         (ALTERNATIVES, (), {"x": "z"}, "x: expected integer or object, got 'z'", ...),
+        (FILES, (), {}, "missing argument 'files'", f"search(files: {MEMBERS}, *, spec, one)"),
+        (FILES, ([{}],), {}, "files[0]: 'path', 'patches' are missing", f"files: {MEMBERS} · Files."),
+        (FILES, ({"path": "a"},), {}, "files[0]: 'patches' is missing", f"files: {MEMBERS} · Files."),
+        (FILES, ([{"path": "a", "patches": [{}]}],), {}, "files[0].patches[0]: 'start', 'end' are missing", ...),
+        (FILES, ([],), {"one": {}}, "one: 'start', 'end' are missing", "one: {'start': int, 'end': int} | None"),
+        (FILES, ([],), {"spec": {"a": 1}}, "spec: expected string, got {'a': 1}", "give it as text: json.dumps(…)"),
+        (FILES, ([],), {"spec": ["a"]}, "spec: expected string, got ['a']", "give it as text: json.dumps(…)"),
         (ONE, (), {"b": 5}, "no argument 'b'", ...),
         (CLOSED, (), {"b": 5}, "no argument 'b'", ...),
     ],

@@ -34,14 +34,16 @@ SCHEMA = {
 
 
 def test_the_help_text_describes_tool_arguments_and_result() -> None:
+    schema = ToolSchema(SCHEMA, server="fs", tool="read-file")
     text = docstring(
         "Read file",
         "Reads a file.\n\nAll of it.",
-        ToolSchema(SCHEMA, server="fs", tool="read-file").parameters,
+        schema.parameters,
         {"properties": {"content": {"type": "string"}}},
         {"readOnlyHint": True, "destructiveHint": True, "openWorldHint": False},
         server="fs",
         tool="read-file",
+        tree=schema.tree,
     )
     assert (
         text
@@ -58,6 +60,8 @@ Args:
     mode (list[str] | None, optional): How.
     size (float | None, optional): One of 1.5, 2.5.
     edits (list[dict[str, Any]] | None, optional):
+        edits[]['old-text'] (str):
+        edits[].next (dict[str, Any] | None, optional):
 
 Returns:
     A ToolResult; its .data has
@@ -67,6 +71,30 @@ The server's hints: read-only, closed world.
 
 Tool 'read-file' of the MCP server 'fs'."""
     )
+
+
+def test_the_help_describes_two_levels_of_members_and_no_more_than_twenty() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "number", "description": "East"}}, "required": ["x"]}
+    route = {
+        "type": "object",
+        "properties": {"stops": {"type": "array", "items": point}, "deep": {"$ref": "#/$defs/D"}},
+    }
+    deep = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"properties": {"c": {}}}}}}}
+    members = {
+        "routes": {"type": "object", "additionalProperties": route},
+        "wide": {"type": "object", "properties": {f"m{number}": {"type": "string"} for number in range(30)}},
+    }
+    schema = ToolSchema({"properties": members, "$defs": {"D": deep}}, server="s", tool="t")
+    text = docstring(None, None, schema.parameters, None, None, server="s", tool="t", tree=schema.tree)
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[2:6] == [
+        "routes[key].stops (list[dict[str, Any]] | None, optional):",
+        "routes[key].stops[].x (float): East.",
+        "routes[key].deep (dict[str, Any] | None, optional):",
+        "routes[key].deep.a (dict[str, Any] | None, optional):",
+    ]
+    assert lines[6:8] == ["wide (dict[str, Any] | None, optional):", "wide.m0 (str | None, optional):"]
+    assert lines[27] == "… 10 more: .input_schema has them"
 
 
 def test_a_tool_without_a_description_names_its_source() -> None:
