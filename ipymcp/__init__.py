@@ -135,14 +135,19 @@ def host() -> Mcp:
             from ipymcp.config.paths import notebook_file
             from ipymcp.runtime.host import Host
 
-            _notebook = Mcp(Host(notebook=notebook_file(_path_from_front_end())))
+            shell = _shell()
+            _notebook = Mcp(Host(notebook=notebook_file(_path_from_front_end(shell)), is_shell=shell is not None))
         return _notebook
 
 
-def _path_from_front_end() -> str | None:
-    """The notebook's path, which VS Code sets as a variable of the notebook; None in other front ends."""
+def _shell() -> Any:
+    """The IPython shell; None in a script."""
     module: Any = sys.modules.get("IPython.core.getipython")
-    shell = module.get_ipython() if module is not None else None
+    return module.get_ipython() if module is not None else None
+
+
+def _path_from_front_end(shell: Any) -> str | None:
+    """The notebook's path, which VS Code sets as a variable of the notebook; None in other front ends."""
     path = shell.user_ns.get("__vsc_ipynb_file__") if shell is not None else None
     return path if isinstance(path, str) else None
 

@@ -36,7 +36,7 @@ RESERVED_HOST = frozenset(
     }
     | {"after_call", "before_call", "on_elicitation", "on_sampling", "roots"}
     | {"stop", "tools", "unload", "help", "history", "logs", "panel", "pins", "policy", "prompts", "resources", "stubs"}
-    | {"maps", "outdated", "results", "search"}
+    | {"maps", "outdated", "restore", "results", "search"}
     | {"trust", "usage"}
 )
 """Attributes of `mcp` itself. A server with such a name is `mcp["load"]` or `mcp.load_`."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ipymcp.config.config_files import Configuration
     from ipymcp.runtime.host import Host
+    from ipymcp.storage.notebooks import UsedServer
 
 
 _TEXTS = frozenset({"command", "cwd", "url", "env_file", "era", "transport", "type", "restart"})
@@ -140,6 +141,20 @@ def demo_definition() -> ServerDefinition:
     """The server that ships with ipymcp; see `ipymcp.demo`."""
     script = Path(__file__).parent.parent / "demo" / "__main__.py"
     return ServerDefinition(name="demo", command=sys.executable, args=("-I", "-S", str(script)))
+
+
+def typed_definition(used: UsedServer) -> ServerDefinition:
+    """The definition of a server that this notebook loaded, and that was typed in a cell.
+
+    Raises:
+        ConfigError: It was not stored, or cannot be read.
+    """
+    demo = demo_definition()
+    if used.name == demo.name and (used.typed is None or used.typed.args == demo.args):
+        return demo  # the interpreter may be another one now
+    if used.typed is None:
+        raise ConfigError(used.problem or "its definition was not stored", hint="run the cell that loads it")
+    return used.typed
 
 
 def url_definition(url: str, name: str | None = None) -> ServerDefinition:
@@ -400,6 +415,9 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
         return host.sessions[name].definition
     if name == "demo":
         return demo_definition()
+    used = [one for one in host.used_servers() if one.name == name and one.typed is not None]
+    if used:
+        return typed_definition(used[0])
     known = found.servers if found is not None else ()
     if host.store.known.named(name) is not None:
         hint = f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"

@@ -588,6 +588,30 @@ class Mcp(NotPicklable):
         return self.servers
 
     @sync_and_async
+    @checked(wait=FLAG)
+    async def restore(self, *, wait: bool = True) -> Table:
+        """Load the servers that this notebook used before its kernel was restarted, with its rules for tools.
+
+        Servers that were typed in a cell come back as well, with the tools that were disabled and the rules of
+        `mcp.policy`. A project's server that you have not agreed to is asked about, as by `load`.
+
+        Args:
+            wait: Wait until each server is ready or has failed.
+
+        Returns:
+            A table of what was restored, and of what could not be, with the reason.
+
+        Raises:
+            McpError: It is not known which notebook this is.
+            PolicyError: The running code is a model's.
+        """
+        from ipymcp.api import restore
+
+        found = await restore.plan(self._host)
+        await restore.load(self._host, found, wait=wait)
+        return restore.outcome(self._host, found)
+
+    @sync_and_async
     @checked(words=TEXT, limit=COUNT)
     async def search(self, *words: str, limit: int = 30) -> Table:
         """Find servers in the MCP registry, or show the details of one, given its full name.

@@ -147,6 +147,8 @@ class ToolPolicy(TableView):
         if selected is not None and len(rows) > _MAX_CHANGED:
             notes.insert(0, f"and {len(rows) - _MAX_CHANGED} more: %mcp policy")
             del rows[_MAX_CHANGED:]
+        if selected is not None and here:
+            notes.append(self._host.lifetime)
         note = " · ".join(notes)
         return Table(("tool", "you", "models", "apps", "by"), rows, title="MCP policy", note=note)
 

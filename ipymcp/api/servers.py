@@ -378,8 +378,13 @@ class Servers(TableView):
             )
             for session in self._host.sessions.values()
         ]
-        note = "" if rows else "no servers yet: %mcp load demo"
-        return Table(self.COLUMNS, rows, title="MCP servers", note=note)
+        return Table(self.COLUMNS, rows, title="MCP servers", note=self._note(is_empty=not rows))
+
+    def _note(self, *, is_empty: bool) -> str:
+        used = self._host.used_before() if is_empty or self._host.notebook is not None else []
+        if used:
+            return f"{self._host.rememberer} used {'' if is_empty else 'also '}{', '.join(used)}: %mcp restore"
+        return "no servers yet: %mcp load demo" if is_empty else ""
 
     @property
     def known(self) -> Table:

@@ -110,7 +110,7 @@ class Toolset(TableView):
 
     @property
     def schemas(self) -> ToolSchemas:
-        """What the servers say of the tools, by `server.tool`: description, schemas and hints, displayed as JSON."""
+        """The tools as their servers describe them, by `server.tool`: texts, schemas and hints, displayed as JSON."""
         return tool_schemas(self.entries)
 
     def __iter__(self) -> Iterator[Tool | Callable[..., Any]]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads it where a definition is decoded
+from typing import Any, Final, Literal
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 Era = Literal["auto", "legacy", "modern"]

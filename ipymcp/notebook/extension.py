@@ -175,6 +175,21 @@ class Extension:
                 " ipymcp does not need it (pip install 'nest-asyncio2>=1.7.3' if something else does)"
             )
 
+    def restore(self) -> None:
+        """Load again what this notebook used, if the user has allowed that in the configuration."""
+        host = host_of(ipymcp.host())
+        if self.settings.restore != "auto" or host.remembered_as is None:
+            return
+        from ipymcp.api import restore  # not at %load_ext
+
+        found = host.loop.run(restore.plan(host))
+        host.loop.run(restore.load(host, found, wait=False, again=False))
+        names = [definition.name for definition in found.definitions]
+        if names or found.rules:
+            print_notice(f"restored what {host.rememberer} used: {', '.join(names) or 'its rules'}; %mcp shows it")
+        for name, why in found.missing.items():
+            print_notice(f"{name} is not restored: {why}")
+
     def reinstall(self) -> None:
         """Register everything again and serve the sidebar on another socket; servers, settings and views stay."""
         self._unregister()
@@ -346,6 +361,7 @@ def load(ip: Any) -> None:
         extension = Extension(ip)
         extension.install()
         setattr(ip, _ATTRIBUTE, extension)
+        extension.restore()
     else:
         extension.reinstall()
 

@@ -47,6 +47,12 @@ class IPyMCP(Configurable):
         help="The data of calls that is stored for %mcp history: the sizes of arguments and results, these values,"
         " too, or nothing.",
     ).tag(config=True)
+    restore = Enum(
+        ("ask", "auto"),
+        "ask",
+        help="Whether what this notebook used before its kernel was restarted is loaded again when ipymcp is loaded"
+        " (auto), or by %mcp restore (ask). Set it in your own IPython configuration: c.IPyMCP.restore.",
+    ).tag(config=True)
     panel = Enum(
         ("full", "run", "view"),
         help="What the panel may do: everything (full); call tools, read and answer (run); or only show (view)."

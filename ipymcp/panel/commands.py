@@ -11,7 +11,7 @@ import glob
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.load_request import demo_definition
+from ipymcp.api import restore
 from ipymcp.api.namespace import factory_of
 from ipymcp.api.resources import Resource, expand, prompt, template_schema
 from ipymcp.errors import McpError, PolicyError, UnknownName
@@ -42,6 +42,7 @@ from ipymcp.panel.messages import (
     LoadFields,
     Malformed,
     MemoryUse,
+    MissingServer,
     NoFields,
     PastCallFields,
     Preview,
@@ -50,6 +51,7 @@ from ipymcp.panel.messages import (
     ReadFields,
     ResourceRow,
     ResourceRows,
+    RestoredServers,
     RowsFields,
     ServerFields,
     StartedCall,
@@ -495,26 +497,36 @@ async def _known(panel: Panel, view: View, message: NoFields) -> list[UnloadedSe
 @_command(NoFields, "used")
 async def _used(panel: Panel, view: View, message: NoFields) -> UsedServers:
     host = panel.host
-    known = await host.store.known.used_in(host.notebook) if host.notebook is not None else []
-    unloaded = [one for one in known if one.name not in host.sessions]
-    if not unloaded:
+    known = await asyncio.to_thread(host.used_servers) if host.notebook is not None else []
+    if not known:
         return UsedServers(names=[], what=[], line="", typed=[])
     found = (await asyncio.to_thread(host.discovery.peek)).definitions
-    demo = await host.guard.trust.digest(demo_definition())
     by_name: list[str] = []
     by_file: dict[str, list[str]] = {}
-    typed: list[str] = []
-    for one in unloaded:
+    lost: list[str] = []
+    for one in known:
         definition = found.get(one.name)
-        if one.digest == demo or (definition is not None and definition.source.file == one.file):
+        if one.typed is not None or (one.name == "demo" and not one.file) or (definition is not None and definition.source.file == one.file):
             by_name.append(one.name)
         elif one.file:
             by_file.setdefault(one.file, []).append(one.name)
         else:
-            typed.append(one.name)
+            lost.append(one.name)
     what = by_name + [word for file, names in by_file.items() for word in (file, *names)]
     line = " ".join(["%mcp load", *map(quoted, what)]) if what else ""
-    return UsedServers(names=[one.name for one in unloaded], what=what, line=line, typed=typed)
+    return UsedServers(names=[one.name for one in known], what=what, line=line, typed=lost)
+
+
+@_command(NoFields, "restore")
+async def _restore(panel: Panel, view: View, message: NoFields) -> RestoredServers:
+    host = panel.host
+    found = await restore.plan(host)
+    await restore.load(host, found)
+    return RestoredServers(
+        servers=[one.name for one in found.definitions],
+        rules=len(found.rules),
+        missing=[MissingServer(name=name, reason=visible(why)) for name, why in found.missing.items()],
+    )
 
 
 @_command(ServerFields, "memory")

@@ -514,6 +514,23 @@ class UsedServers(ToView):
     """The names of the servers that are defined in a cell."""
 
 
+class MissingServer(ToView):
+    """A server that this notebook used and that cannot be restored."""
+
+    name: str
+    reason: str
+
+
+class RestoredServers(ToView):
+    """The reply to `restore`: what this notebook used before is back."""
+
+    servers: list[str]
+    """The names of the servers that are loaded again; one that fails to start is one of them."""
+    rules: int
+    """The number of tools that were switched on or off, and of rules, that apply again."""
+    missing: list[MissingServer]
+
+
 class OfferRow(ToView, kw_only=True):
     """The common fields of resources, templates and prompts."""
 

@@ -99,7 +99,7 @@ class Connection:
         self._is_probing = False
         """Whether the server may write about our `server/discover` now."""
         self._complaint: list[str] = []
-        """What the server has written about it."""
+        """The lines that the server has written about it."""
 
     @property
     def is_live(self) -> bool:

@@ -12,6 +12,8 @@ import weakref
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases, identifier, is_glob, nearest
@@ -28,6 +30,7 @@ from ipymcp.runtime.question_routing import QuestionRouter
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server_status import State
 from ipymcp.storage.history import History
+from ipymcp.storage.notebooks import NotebookRule, UsedServer
 from ipymcp.storage.store import Store
 from ipymcp.text import quoted
 from ipymcp.version import __version__
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import Catalog, ToolEntry
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.pins import Lock
+    from ipymcp.security.rules import Rule
     from ipymcp.security.trust import Grant
     from ipymcp.storage.known_servers import Definitions
 
@@ -140,13 +144,23 @@ class Host:
         folder: The folder in which servers run by default; the notebook's folder, or else the working folder.
         timing: Intervals and timeouts.
         notebook: The notebook's path, if known.
+        is_shell: Whether the host belongs to an interactive shell, whose folder stands for an unknown notebook.
     """
 
-    def __init__(self, folder: str | None = None, timing: Timing | None = None, *, notebook: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | None = None,
+        timing: Timing | None = None,
+        *,
+        notebook: str | None = None,
+        is_shell: bool = False,
+    ) -> None:
         self.folder = os.path.normpath(
             os.path.join(_working_folder(), folder or (os.path.dirname(notebook) if notebook else ""))
         )
         self.notebook = notebook
+        self.remembered_as = notebook or (self.folder if is_shell else None)
+        """The path under which servers and rules are stored for the next kernel; None if they are not stored."""
         self.sessions: Mapping[str, ServerSession] = {}
         """By name, in the order of loading. Replaced as a whole when a server is loaded or unloaded."""
         self.events = Events()
@@ -165,6 +179,8 @@ class Host:
         self.client_handlers = ClientHandlers(self.folder, self.handler_loop, self.questions, self._clients)
         self.history = History(lambda: self.store.database, self._call_later, notebook or self.folder)
         self.guard = AccessControl(self.loop, self.questions, lambda: self.store.database, self.notices.add)
+        if self.remembered_as is not None:
+            self.guard.policy.observer, self.guard.policy.filters.observer = self._keep_rule, self._keep_filters
         self.redirects = Redirects()
         self.registry_address = ""
         """The address of the registry of servers; empty for the official one."""
@@ -209,6 +225,7 @@ class Host:
         again: bool = True,
         lock: Lock | None = None,
         originals: Mapping[str, ServerDefinition] | None = None,
+        remember: bool = True,
     ) -> list[ServerSession]:
         """Load and start servers. A second identical load does nothing; a changed definition restarts its server.
 
@@ -221,6 +238,7 @@ class Host:
             again: Whether to ask again about servers, or secrets for them, that the user has refused.
             lock: The tools that the servers must have.
             originals: The original definitions, by name, of servers that were changed in a cell; these need trust.
+            remember: Whether the notebook's next kernel can have them again.
 
         Raises:
             PolicyError: The lock has no such server.
@@ -235,6 +253,9 @@ class Host:
             if one.name in originals:
                 await self.guard.trust.allow_variant(originals[one.name], one)
         sessions = await asyncio.shield(self.loop.spawn(self._load_all(definitions), "ipymcp-load"))
+        for session in sessions if remember else ():
+            if session.definition in definitions:
+                await self._keep_server(session, originals.get(session.name))
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))
         return sessions
@@ -244,6 +265,8 @@ class Host:
         sessions = [self.find(name) for name in names]
         await self.guard.trust.ask_if_needed(session.definition for session in sessions)
         for session in sessions:
+            if session.state is State.DISABLED:
+                self._decided(NotebookRule("server", session.name, "on"))
             session.start()
         await asyncio.gather(*(session.settled() for session in sessions))
         return sessions
@@ -252,6 +275,8 @@ class Host:
         """Stop servers, and wait until they have ended."""
         sessions = [self.find(name) for name in names]
         await asyncio.gather(*(session.stop(state) for session in sessions))
+        if state is State.DISABLED:
+            self._decided(*(NotebookRule("server", session.name, "off") for session in sessions))
         return sessions
 
     async def restart(self, names: Sequence[str]) -> list[ServerSession]:
@@ -264,8 +289,8 @@ class Host:
         sessions = await self.stop(names)
         gone = {session.name for session in sessions}
         self.sessions = {name: session for name, session in self.sessions.items() if name not in gone}
-        if self.notebook is not None:
-            self.store.known.unused(self.notebook, gone)
+        if self.remembered_as is not None:
+            self.store.notebooks.unloaded(self.remembered_as, gone)
         for name in gone:
             self.events.emit(ServerUnloaded(name))
 
@@ -311,13 +336,12 @@ class Host:
         """Load a server that already runs, in place of one of the same name."""
         old = self.sessions.get(session.name)
         self._add(session)
+        await self._keep_server(session, None)
         if old is not None:
             await old.stop()
 
     def _add(self, session: ServerSession) -> None:
         self.store.known.loaded(session.definition, session.digest)
-        if self.notebook is not None:
-            self.store.known.used(self.notebook, session.definition, session.digest)
         self.sessions = {**self.sessions, session.name: session}
 
     def _clients(self) -> dict[str, Client]:
@@ -345,12 +369,15 @@ class Host:
 
     def missing_hint(self, name: str) -> str:
         """How to get a server that is not loaded: the line that loads a configured one, or similar names."""
+        used = next((one for one in self.used_before() if name in (one, identifier(one))), None)
+        if used is not None:
+            return f"{self.rememberer} used {used}: %mcp restore"
         configured = self.discovery.peek().servers
         own = next((known for known in configured if name in (known, identifier(known))), None)
         if own is not None:
             return f"it is configured but not loaded yet: %mcp load {quoted(own)}"
         loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
-        return nearest(name, [*self.sessions, *configured]) or loaded
+        return nearest(name, [*self.sessions, *configured, *self.used_before()]) or loaded
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool` or `server__tool` after the longest server name that matches.
@@ -470,6 +497,63 @@ class Host:
         ):
             session.remember(self.store.known.catalog(session.digest))
         return session.catalog
+
+    # -- what the notebook's next kernel can have again ---------------------------------------------------------------
+
+    @property
+    def rememberer(self) -> str:
+        """The owner of the stored servers and rules, in messages."""
+        return "this notebook" if self.notebook is not None else "a kernel in this folder"
+
+    @property
+    def lifetime(self) -> str:
+        """How long the rules of this notebook hold, in messages."""
+        later = "; after a restart: %mcp restore" if self.remembered_as is not None else ""
+        return f"until the kernel ends{later}"
+
+    def used_before(self) -> list[str]:
+        """The names of servers that this notebook has loaded, in an earlier kernel, and that are not loaded now."""
+        if self.remembered_as is None:
+            return []
+        return [name for name in self.store.notebooks.names(self.remembered_as) if name not in self.sessions]
+
+    def used_servers(self) -> list[UsedServer]:
+        """Like `used_before`, with what is needed to load the servers again."""
+        used = self.store.notebooks.servers(self.remembered_as) if self.remembered_as is not None else []
+        return [one for one in used if one.name not in self.sessions]
+
+    async def _keep_server(self, session: ServerSession, original: ServerDefinition | None) -> None:
+        """Store how to load a server again.
+
+        Args:
+            session: The server.
+            original: The definition in its file, if the user changed it in the cell.
+        """
+        if self.remembered_as is None:
+            return
+        definition, file = session.definition, session.definition.source.file
+        if file is None:
+            server = UsedServer(session.name, session.digest, "", typed=definition)
+        else:
+            written = definition if original is None else original
+            before, now = msgspec.to_builtins(written), msgspec.to_builtins(definition)
+            changes = {key: value for key, value in now.items() if value != before[key]}
+            digest = session.digest if original is None else await self.guard.trust.digest(original)
+            server = UsedServer(session.name, session.digest, file, changes=changes, original=digest)
+        self.store.notebooks.loaded(self.remembered_as, server)
+
+    def _keep_filters(self, patterns: Iterable[str], allowed: bool) -> None:
+        self._decided(*(NotebookRule("tool", pattern, "on" if allowed else "off") for pattern in patterns))
+
+    def _keep_rule(self, rule: Rule | None) -> None:
+        if rule is not None:
+            self._decided(NotebookRule("rule", rule.pattern, rule.decision, rule.digest, rule.doubted))
+        elif self.remembered_as is not None:
+            self.store.notebooks.reset_rules(self.remembered_as)
+
+    def _decided(self, *rules: NotebookRule) -> None:
+        if self.remembered_as is not None:
+            self.store.notebooks.decided(self.remembered_as, *rules)
 
     # -- storage ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ipymcp.security.rules import Filters, Verdict, forbidden_by_mode, has_allow
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
     from ipymcp.interaction.questions import Caller
@@ -45,6 +45,8 @@ class Policy:
     def __init__(self) -> None:
         self.filters = Filters()
         """Tools switched off by `%mcp disable`."""
+        self.observer: Callable[[Rule | None], None] | None = None
+        """Called with every rule that is added for this notebook only; with None when they are removed."""
         self.session_rules: tuple[Rule, ...] = ()
         """Rules of this notebook, oldest first."""
         self.remembered: tuple[Rule, ...] = ()
@@ -218,6 +220,8 @@ class Policy:
         kept = (known for known in self.session_rules if _key(known) != _key(rule))
         self.session_rules = (*kept, rule)
         self._state = object()
+        if self.observer is not None and rule not in self.remembered:
+            self.observer(rule)
 
     def allow_turn(self, turn: str, rights: ServerGrants, entry: ToolRef | None) -> None:
         """Allow a tool, or all tools of the server with None, for the rest of a model answer."""
@@ -246,6 +250,8 @@ class Policy:
         self._turns.clear()
         self._agreed.clear()
         self._state = object()
+        if self.observer is not None:
+            self.observer(None)
 
     def remember(self, rules: tuple[Rule, ...]) -> None:
         """Replace the saved rules."""

@@ -18,7 +18,7 @@ from ipymcp.config.definition import LOOSENING_HINTS
 from ipymcp.names import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.interaction.questions import Caller
@@ -76,6 +76,8 @@ class Filters:
     """Patterns that switch tools off and on again in this notebook, in order."""
 
     def __init__(self) -> None:
+        self.observer: Callable[[Iterable[str], bool], None] | None = None
+        """Called with the patterns of every change, and whether they allow."""
         self.rules: tuple[tuple[str, bool], ...] = ()
         """Patterns, each with whether it allows, oldest first; another object after every change."""
         self._globs: list[tuple[int, str]] = []
@@ -90,6 +92,8 @@ class Filters:
         positions = [(position, pattern) for position, (pattern, _) in enumerate(self.rules)]
         self._globs = [one for one in reversed(positions) if _WILDCARDS.search(one[1])]
         self._names = {pattern: position for position, pattern in positions if not _WILDCARDS.search(pattern)}
+        if self.observer is not None:
+            self.observer(patterns, allowed)
 
     def forbidding(self, tool: ToolRef) -> str | None:
         """Return the pattern that switches a tool off, or None."""
@@ -102,6 +106,7 @@ class Filters:
 
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
+DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")
 CALLERS: tuple[Caller, ...] = ("user", "model", "app")
 _OTHER_CALLERS: tuple[Caller, ...] = ("model", "app")
 

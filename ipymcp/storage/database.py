@@ -128,7 +128,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE trust ADD COLUMN bound TEXT NOT NULL DEFAULT ''",
     ),
     (
-        # known_servers.py: the servers that a notebook has loaded and not unloaded
+        # notebooks.py: the servers that a notebook has loaded and not unloaded
         """
         CREATE TABLE notebook_servers (
             notebook TEXT NOT NULL,  -- its path
@@ -213,6 +213,23 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             for table in ("history", "map_calls")
             for column in ("model", "provider", "answer")
         ),
+    ),
+    (
+        # notebooks.py: a JSON object, encrypted if it holds a secret
+        "ALTER TABLE notebook_servers ADD COLUMN stored BLOB NOT NULL DEFAULT ''",
+        "ALTER TABLE notebook_servers ADD COLUMN is_sealed INTEGER NOT NULL DEFAULT 0",
+        """
+        CREATE TABLE notebook_rules (
+            notebook TEXT NOT NULL,  -- its path, or its folder
+            kind TEXT NOT NULL,  -- rule, tool, server
+            pattern TEXT NOT NULL,
+            decision TEXT NOT NULL,
+            digest TEXT NOT NULL,  -- of the definition of the server; empty for any server
+            doubted INTEGER NOT NULL,
+            decided REAL NOT NULL,  -- seconds since 1970
+            PRIMARY KEY (notebook, kind, pattern, digest)
+        )
+        """,
     ),
 )
 

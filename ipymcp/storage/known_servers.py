@@ -63,15 +63,6 @@ class KnownServer(Struct, frozen=True):
     """The latest response, in seconds since the epoch."""
 
 
-class UsedServer(Struct, frozen=True):
-    """A server that a notebook has loaded and not unloaded."""
-
-    name: str
-    digest: str
-    file: str
-    """The file of its definition; empty if it was typed in a cell."""
-
-
 class _Changes(NamedTuple):
     """Pending changes to the tables."""
 
@@ -111,22 +102,6 @@ class KnownServers:
             transport=definition.transport,
             auth=_auth_type(definition),
             enabled=not definition.disabled,
-        )
-
-    def used(self, notebook: str, definition: ServerDefinition, digest: str) -> None:
-        """Record that a notebook has loaded a server."""
-        row = (notebook, definition.name, digest, definition.source.file or "", time.time())
-        self._database.post(
-            lambda connection: connection.execute("INSERT OR REPLACE INTO notebook_servers VALUES (?, ?, ?, ?, ?)", row)
-        )
-
-    def unused(self, notebook: str, names: Iterable[str]) -> None:
-        """Record that a notebook has unloaded servers."""
-        rows = [(notebook, name) for name in names]
-        self._database.post(
-            lambda connection: connection.executemany(
-                "DELETE FROM notebook_servers WHERE notebook = ? AND name = ?", rows
-            )
         )
 
     def moved(self, digest: str, status: Status, error: str = "") -> None:
@@ -218,13 +193,6 @@ class KnownServers:
             f"SELECT {_COLUMNS} FROM servers WHERE name = ? ORDER BY last_seen DESC LIMIT 1", (name,)
         )
         return _server(rows[0]) if rows else None
-
-    async def used_in(self, notebook: str) -> list[UsedServer]:
-        """Return the servers that a notebook has loaded and not unloaded, in any kernel, in the order of loading."""
-        rows = await self._database.aquery(
-            "SELECT name, digest, file FROM notebook_servers WHERE notebook = ? ORDER BY loaded", (notebook,)
-        )
-        return [UsedServer(*row) for row in rows]
 
     async def kinds(self, digest: str) -> set[str]:
         """Return the `KINDS` that are stored for a server."""

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ipymcp.storage.cached_results import CachedResults
     from ipymcp.storage.database import Database
     from ipymcp.storage.known_servers import KnownServers
-    from ipymcp.storage.secrets import Inputs, Secrets, SecretStore, StoredTokens
+    from ipymcp.storage.notebooks import NotebookMemory
+    from ipymcp.storage.secrets import Inputs, Secrets, SecretStore, StoredTokens, Vault
 
 
 class Store:
@@ -47,6 +48,13 @@ class Store:
         return KnownServers(self.database)
 
     @cached_property
+    def notebooks(self) -> NotebookMemory:
+        """The servers and rules of each notebook."""
+        from ipymcp.storage.notebooks import NotebookMemory
+
+        return NotebookMemory(self.database, lambda: self.vault)
+
+    @cached_property
     def cached_results(self) -> CachedResults:
         """Results of tools that only read, for maps."""
         from ipymcp.storage.cached_results import CachedResults
@@ -54,11 +62,18 @@ class Store:
         return CachedResults(self.database)
 
     @cached_property
+    def vault(self) -> Vault:
+        """The encryption of what is secret in the database."""
+        from ipymcp.storage.secrets import Vault
+
+        return Vault(self.folder / "vault.key")
+
+    @cached_property
     def secret_store(self) -> SecretStore:
         """The encrypted store of secrets, inputs and logins."""
-        from ipymcp.storage.secrets import SecretStore, Vault
+        from ipymcp.storage.secrets import SecretStore
 
-        return SecretStore(self.database, Vault(self.folder / "vault.key"))
+        return SecretStore(self.database, self.vault)
 
     @cached_property
     def secrets(self) -> Secrets:

@@ -56,6 +56,7 @@ export interface Verbs {
   resources: [ServerFields, ResourceRows];
   restart: [ServerFields, null];
   restart_all: [object, null];
+  restore: [object, RestoredServers];
   row: [RowsFields, TableRecord];
   rows: [RowsFields, TablePage];
   search: [SearchFields, RegistryPage];
@@ -374,6 +375,15 @@ export interface ReadFields extends ServerFields {
 export interface ResourceRows {
   resources: ResourceRow[];
   templates: TemplateRow[];
+}
+
+/** The reply to `restore`: what this notebook used before is back. */
+export interface RestoredServers {
+  /** The names of the servers that are loaded again; one that fails to start is one of them. */
+  servers: string[];
+  /** The number of tools that were switched on or off, and of rules, that apply again. */
+  rules: number;
+  missing: MissingServer[];
 }
 
 /** Rows of a result's table. The whole table is sorted, not only these rows. */
@@ -795,6 +805,12 @@ export interface ResourceRow extends OfferRow {
 export interface TemplateRow extends OfferRow {
   template: string;
   parameters: StringParameter[];
+}
+
+/** A server that this notebook used and that cannot be restored. */
+export interface MissingServer {
+  name: string;
+  reason: string;
 }
 
 /** A column of a table. */

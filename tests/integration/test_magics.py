@@ -370,7 +370,9 @@ def test_servers_are_stopped_started_switched_off_and_forgotten(kernel: Kernel) 
 
 
 def test_a_tool_is_switched_off_by_either_of_its_names(kernel: Kernel) -> None:
-    assert done(kernel, "%mcp disable everything.get_sum").stdout == "disabled: everything.get_sum\n"
+    assert done(kernel, "%mcp disable everything.get_sum").stdout == (
+        "disabled: everything.get_sum (until the kernel ends; after a restart: %mcp restore)\n"
+    )
     refusal = ["PolicyError: everything.get-sum: is disabled by 'everything.get_sum'"]
     for call in ("%mcp call everything.get-sum a=1 b=2", "mcp.everything.get_sum(1, 2)"):
         assert error(kernel, call) == [*refusal, f"  %mcp enable everything.get-sum · in: {call}"]

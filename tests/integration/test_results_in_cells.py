@@ -290,6 +290,7 @@ def test_a_change_of_policy_shows_the_tools_that_it_concerns(kernel: Kernel) -> 
     assert text(kernel, "%mcp policy ask demo.echo") == (
         "MCP policy\ntool       you  models  apps  by\n"
         "demo.echo  ask  ask     ask   ask demo.echo (this notebook)\nask demo.echo (this notebook)"
+        " · until the kernel ends; after a restart: %mcp restore"
     )
     many = text(kernel, "%mcp policy ask everything.*")
     assert len(many.splitlines()) == 13 and "more: %mcp policy · " in many

@@ -559,9 +559,9 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
     assert used(path, ["demo"], [str(file)], [typed])["names"] == [], "what is loaded is not offered"
     offered = used(path)
     assert offered["names"] == ["demo", "files", "other", "typed"]
-    assert offered["what"] == ["demo", str(file), "files", "other"], "what was typed in a cell, its cell loads"
-    assert offered["line"] == f"%mcp load demo {file} files other"
-    assert offered["typed"] == ["typed"]
+    assert offered["what"] == ["demo", "typed", str(file), "files", "other"], "what was typed in a cell comes back, too"
+    assert offered["line"] == f"%mcp load demo typed {file} files other"
+    assert offered["typed"] == []
     assert used(str(tmp_path / "renamed.ipynb"))["names"] == []
     assert used(path, ["demo"], unload=["demo"])["names"] == ["files", "other", "typed"]
 
@@ -574,6 +574,7 @@ VERBS = {
     | {"answer", "refresh", "repeat", "repeat_code", "keep_result", "rows", "row", "file"},
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
     | {"load", "known", "memory", "protocol", "restart_all", "enable_tools", "disable_tools", "set_value", "used"}
+    | {"restore"}
     | {"registry", "search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file"},
 }
 REQUIRED = {"words": "x", "trial": 1, "keep": "me", "by": "command", "what": "x", "path": "x"}

@@ -195,8 +195,8 @@ def test_servers_that_were_added_are_offered_again_in_a_later_kernel(
         used = Notebook(later).view().ask("used")
 
     assert used["names"] == ["mine", "ours", "here"]
-    assert (used["what"], used["line"]) == (["mine", "ours"], "%mcp load mine ours")
-    assert used["typed"] == ["here"]
+    assert (used["what"], used["line"]) == (["mine", "ours", "here"], "%mcp load mine ours here")
+    assert used["typed"] == []
 
 
 def test_secrets_that_are_typed_go_to_the_secret_store(notebook: Notebook, own_file: Path) -> None:

@@ -39,6 +39,7 @@ MODULES = {
     "stop": "servers",
     "panel": "servers",
     "ask": "ask",
+    "restore": "servers",
     "start": "servers",
     "restart": "servers",
     "unload": "servers",

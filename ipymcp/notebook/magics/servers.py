@@ -1,4 +1,4 @@
-"""`%mcp load`, `start`, `stop`, `restart`, `unload`, `enable`, `disable`, `logs` and `panel`."""
+"""`%mcp load`, `restore`, `start`, `stop`, `restart`, `unload`, `enable`, `disable`, `logs` and `panel`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.api import restore
 from ipymcp.api.load_request import LoadRequest, agree_to_links, from_pasted, gather, url_definition
 from ipymcp.api.namespace import servers_of
 from ipymcp.config.definition import ServerDefinition
@@ -217,7 +218,8 @@ def _enable_or_disable(request: MagicRequest) -> Servers | None:
         return None
     tools = [name for name in request.names if not servers_of(request.mcp, name)]
     if tools:
-        request.report(f"{request.word}d: {', '.join(tools)}")
+        how_long = f" ({request.host.lifetime})" if request.word == "disable" else ""
+        request.report(f"{request.word}d: {', '.join(tools)}{how_long}")
     return request.mcp.servers if len(tools) < len(request.names) else None
 
 
@@ -249,6 +251,27 @@ def _logs(request: MagicRequest) -> Table:
     return request.mcp.logs(
         name, 50 if number is None else int(number), level=request.parsed.text("--level") or "debug"
     )
+
+
+def _restore(request: MagicRequest) -> Table | None:
+    """Load again what this notebook used before its kernel was restarted.
+
+        %mcp restore
+
+    The servers come back, those typed in a cell as well, with the tools that were disabled and the rules of %mcp policy.
+    What cannot be restored is listed with the reason. A project's server runs only after you have agreed to it.
+    %config IPyMCP.restore = "auto", in your own IPython configuration, does this whenever ipymcp is loaded.
+    """
+    host, waiter = request.host, Waiter()
+    found = host.loop.run(restore.plan(host))
+    display = LoadDisplay(request.ip, host, found.started, quiet=request.is_quiet)
+    unsubscribe = host.events.subscribe(lambda event: waiter.put(partial(display.update, event)))
+    try:
+        host.loop.run(restore.load(host, found), waiter)
+    finally:
+        unsubscribe()
+        display.finish(None)
+    return None if request.is_quiet else restore.outcome(host, found)
 
 
 def _panel(request: MagicRequest) -> None:
@@ -323,5 +346,6 @@ COMMANDS = {
         ),
         _logs,
     ),
+    "restore": Command(Syntax("restore", at_most=0), _restore),
     "panel": Command(Syntax("panel [SERVER]", at_most=1, takes=("server",)), _panel),
 }
